@@ -1,0 +1,52 @@
+"""Who is at a run: a claim.json in its directory, with the process that works there."""
+
+import contextlib
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+EXPIRES_S = 120  # a claim that can't be looked up here, and whose heartbeat is older, is dead
+
+
+def claim(directory: Path) -> None:
+    """Say that this process is at `directory`."""
+    content = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
+    (directory / "claim.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def heartbeat(directory: Path) -> None:
+    os.utime(directory / "claim.json")
+
+
+def release(directory: Path) -> None:
+    (directory / "claim.json").unlink(missing_ok=True)
+
+
+def is_live(directory: Path) -> bool:
+    """Whether the process that claimed `directory` is still there."""
+    try:
+        content = json.loads((directory / "claim.json").read_text(encoding="utf-8"))
+        age_s = time.time() - (directory / "claim.json").stat().st_mtime
+        if content["host"] == socket.gethostname() and os.name == "posix":
+            return content["boot"] == _boot_id() and _is_running(int(content["pid"]))
+        return age_s < EXPIRES_S
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _boot_id() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""

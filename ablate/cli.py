@@ -1,0 +1,231 @@
+"""The command line: parse, call one function, print. Heavy imports stand inside the commands."""
+
+import signal
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ablate.compose import Request
+    from ablate.config import RunConfig
+    from ablate.execute import Listener
+
+app = typer.Typer(
+    name="ablate",
+    help="Head-fusion ablations: train tiny language models that differ in how attention heads are brought"
+    " together, and compare them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+SINGLE_RUN_COLUMNS = [
+    *("fusion", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
+    *("test_loss", "tokens_per_s", "wall_s"),
+]
+
+
+class Format(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+    md = "md"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
+
+
+def main() -> None:
+    """The console script. Exit codes: 0 all well, 1 some runs failed, 2 wrong usage, 130 Ctrl-C, 143
+    SIGTERM."""
+    signal.signal(signal.SIGTERM, _terminated)
+    from ablate.config import ConfigError
+
+    try:
+        app()
+    except ConfigError as error:
+        _say(f"ablate: {error}")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        _say("ablate: interrupted; finished runs are kept, the same command goes on from there")
+        sys.exit(130)
+    except BrokenPipeError:  # `ablate runs | head`
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _complete(incomplete: str) -> list[str]:
+    from ablate.compose import complete
+
+    return complete(incomplete)
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Examples:  ablate run fusion=sum heads=8   |   ablate run -m fusion=concat,sum,mean heads=1,4"
+    "   |   ablate run --cfg job",
+)
+def run(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Hydra overrides, as KEY=VALUE, and Hydra's own options: -m sweeps over values separated by"
+            " commas, --cfg job shows the configuration, --info what it is composed of,"
+            " -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
+            autocompletion=_complete,
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Train one model, or with -m one for each combination; end with a table and a CSV."""
+    from ablate.compose import Request, compose
+
+    request = Request(_job)
+    try:
+        config = compose(overrides or [], request)
+        if config is not None:
+            from ablate.study.single import run_single  # loads torch: not before the overrides are read
+
+            run_single(config, request, _listener(None))
+    finally:  # an interrupted sweep has finished runs, too
+        failed = _show_results(request) if request.study else 0
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command(epilog="Example:  ablate compare fusion --metric val_bpb --format md")
+def compare(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(help="Studies by name or directory, or CSV files; without any, every run there is."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The column to compare.")] = "val_loss",
+    mixed: Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")] = False,
+    format: FormatOption = Format.table,
+) -> None:
+    """A row a variant: n, mean and standard deviation over its seeds; the best first."""
+    from ablate.analysis.compare import for_reading, missing_seeds, summarize, unusable
+    from ablate.analysis.load import load
+
+    rows = load(targets or [])
+    summary = summarize(rows, metric, mixed=mixed)
+    _print(for_reading(summary) if format in (Format.table, Format.md) else summary, format)
+    for line in [*unusable(rows, metric), *missing_seeds(rows)]:
+        _say(line)
+
+
+@app.command(epilog="Example:  ablate runs --format csv")
+def runs(
+    target: Annotated[str | None, typer.Argument(help="A study by name; without one, every run.")] = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """What there is: done, failed, diverged, interrupted, running or stale."""
+    import pandas as pd
+
+    from ablate.environment import provenance
+    from ablate.store import Store
+
+    store = Store()
+    rows = store.rows(provenance()) if target is None else store.study_rows(target, provenance())
+    if not rows:
+        _say("no runs yet; ablate run makes one")
+        return
+    columns = ["run_id", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps"]
+    columns += ["val_loss", "wall_s", "error"]
+    _print(pd.DataFrame(rows).reindex(columns=columns), format)
+
+
+@app.command(epilog='Example:  ablate sample concat-h4-d64x2-s0 --prompt "The import statement"')
+def sample(
+    run: Annotated[str, typer.Argument(help="A run: the beginning of its id or of its directory's name.")],
+    prompt: Annotated[str, typer.Option(help="The text to go on from.")] = "\n",
+    tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 300,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+) -> None:
+    """Text from a trained run."""
+    from ablate.sample import sample as draw
+
+    typer.echo(draw(run, prompt, tokens=tokens, temperature=temperature, top_k=top_k, seed=seed))
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        from ablate import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+# --- what the commands share ----------------------------------------------------------------------
+
+
+def _job(config: "RunConfig") -> str | None:
+    """One run of a sweep, in whichever process the launcher puts it; returns its id."""
+    from ablate.compose import current
+    from ablate.config import ConfigError
+    from ablate.execute import execute
+
+    request = current.get(None)
+    try:
+        return execute(config, _listener(len(request.run_ids) if request else None))["run_id"]
+    except ConfigError as error:  # the other runs of the sweep go on; the table names this one
+        _say(f"ablate: {error}")
+        return None
+
+
+def _listener(total: int | None) -> "Listener":
+    from ablate.progress import listener
+
+    return listener(total)
+
+
+def _show_results(request: "Request") -> int:
+    """Bring the CSV files up to date and print what was asked for; returns how many runs failed."""
+    import pandas as pd
+
+    from ablate.analysis.compare import Incomparable, for_reading, summarize, unusable
+    from ablate.analysis.load import frame
+    from ablate.environment import provenance
+    from ablate.store import Store
+
+    assert request.study is not None
+    store = Store()
+    path = store.write_results(request.study, provenance())
+    asked = [row for row in store.study_rows(request.study, provenance()) if row["run_id"] in request.run_ids]
+    rows = frame(asked)
+    lines = unusable(rows)
+    try:
+        _print(rows[SINGLE_RUN_COLUMNS] if len(rows) == 1 else for_reading(summarize(rows)), Format.table)
+    except Incomparable as error:
+        _print(rows[SINGLE_RUN_COLUMNS], Format.table)
+        lines.append(str(error))
+    for line in lines:
+        _say(line)
+    missing = len(request.run_ids) - len(asked)
+    if missing:
+        _say(f"{missing} of {len(request.run_ids)} runs have not begun; the same command goes on from there")
+    typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {path}")
+    return missing + int((~pd.Series(rows["status"]).isin(["done", "stale", "diverged"])).sum())
+
+
+def _print(frame: "pd.DataFrame", format: Format) -> None:
+    from ablate.report.tables import render
+
+    typer.echo(render(frame, format.value, terminal=sys.stdout.isatty()), nl=False)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _terminated(*_: Any) -> None:
+    raise SystemExit(143)

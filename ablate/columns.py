@@ -1,0 +1,78 @@
+"""The columns of results.csv and metrics.csv, and how a value stands in a cell. Loads no torch."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Row = dict[str, Any]
+
+IDENTITY_COLUMNS = ("run_id", "study", "status", "error", "phase")
+# What a variant is made of; the seeds beside it tell its replicates apart.
+CONFIG_COLUMNS = (
+    *("fusion", "fusion_options", "normalize", "heads", "out_proj", "value_width", "key_width"),
+    *("match", "match_by", "d_model", "layers", "context", "mlp_hidden", "bias", "dropout"),
+    *("corpus_sha256", "tokenizer", "vocab", "splits", "steps", "batch", "lr", "warmup", "min_lr_ratio"),
+    *("weight_decay", "beta1", "beta2", "eps", "clip", "eval_every", "precision"),
+)
+SEED_COLUMNS = ("seed", "seed_backbone", "seed_fusion", "seed_data")
+DERIVED_COLUMNS = (
+    "model",
+    "corpus",
+    "match_error",
+    "params",
+    "params_attention",
+    "flops_per_token",
+    "tokens",
+)
+METRIC_COLUMNS = (
+    *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc"),
+    *("best_val_loss", "best_step", "fusion_weights"),
+)
+# Measured columns differ from one execution of the same run to the next; no others do.
+MEASURED_COLUMNS = ("tokens_per_s", "wall_s", "peak_memory_mb")
+PROVENANCE_COLUMNS = ("device", "engine", "linear", "threads", "torch", "ablate", "code", "git")
+COLUMNS = (
+    *IDENTITY_COLUMNS,
+    *CONFIG_COLUMNS,
+    *SEED_COLUMNS,
+    *DERIVED_COLUMNS,
+    *METRIC_COLUMNS,
+    *MEASURED_COLUMNS,
+    *PROVENANCE_COLUMNS,
+)
+METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm", "seconds")
+
+
+def csv_text(rows: Iterable[Row]) -> str:
+    """Rows as a tidy table; an empty cell where a thing does not apply."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for row in rows:
+        table.writerow([cell(_for_table(column, row.get(column))) for column in COLUMNS])
+    return text.getvalue()
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | dict):
+        return json.dumps(value, sort_keys=True)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def is_stale(row: Mapping[str, Any], provenance: Mapping[str, str]) -> bool:
+    """Whether another code or another torch than `provenance` made the row."""
+    return any(row[column] != provenance[column] for column in ("code", "torch"))
+
+
+def _for_table(column: str, value: Any) -> Any:
+    """fusion_weights has one number a layer and head in tables: the mean over channels, if there are."""
+    if column != "fusion_weights" or value is None:
+        return value
+    means = [[sum(w) / len(w) if isinstance(w, list) else w for w in layer] for layer in value]
+    return [[float(f"{weight:.6g}") for weight in layer] for layer in means]

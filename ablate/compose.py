@@ -1,0 +1,241 @@
+"""From the command line to validated RunConfigs: the one place that knows Hydra's composing.
+
+Hydra's own command line stays whole (overrides, groups, -m, --cfg, --info, -cn, -cd, launchers). A
+single run is composed by Hydra and handed back; a sweep goes through our sweeper
+(hydra_plugins/ablate), which calls `ablate.study.grid.sweep`, and through whichever launcher.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ablate.config import ConfigError, RunConfig, did_you_mean, read_run
+
+Job = Callable[[RunConfig], Any]
+# Hydra's ways to import and run what a config names: not for configs that come from elsewhere.
+UNSAFE = ("hydra.callbacks", "hydra/callbacks")
+
+
+@dataclass
+class Request:
+    """One command line: what each of its runs is given to, and which runs it turned out to ask for."""
+
+    job: Job
+    study: str | None = None
+    run_ids: list[str] = field(default_factory=list)
+
+
+current: ContextVar[Request] = ContextVar("current")
+
+
+def configs_dir() -> Path:
+    """configs/ inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).parent
+    return package / "configs" if (package / "configs").is_dir() else package.parent / "configs"
+
+
+def compose(args: list[str], request: Request) -> RunConfig | None:
+    """Run Hydra on `args`: the config of a single run, still to be run; or None.
+
+    A sweep has been run, by request.job, when this returns. The job is called once for each run, possibly
+    in another process, so it is a module-level function. Raises ConfigError.
+    """
+    parsed = _parse(args)
+    overrides = _check_overrides(parsed.overrides, sweeping=parsed.multirun)
+    token = current.set(request)
+    composed: list[DictConfig] = []
+
+    def task(config: DictConfig) -> Any:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            return request.job(to_run_config(config))
+        composed.append(config)  # checked below: Hydra would print its own line about an error
+        return None
+
+    try:
+        with _hydra_command_line(args):
+            hydra.main(version_base="1.3", config_path=str(configs_dir()), config_name="config")(task)()
+        return to_run_config(composed[0]) if composed else None
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_explain(error, overrides)) from error
+    finally:
+        current.reset(token)
+
+
+def to_run_config(config: DictConfig) -> RunConfig:
+    """Where DictConfig ends. Raises ConfigError."""
+    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    plain = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
+    assert isinstance(plain, dict)
+    return read_run({str(key): value for key, value in plain.items()})
+
+
+def complete(incomplete: str) -> list[str]:
+    """The overrides that could go on from here, for the shell."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.core_plugins.bash_completion import BashCompletion
+    from hydra._internal.utils import create_automatic_config_search_path
+    from hydra.core.plugins import Plugins
+
+    Plugins.instance()
+    search_path = create_automatic_config_search_path(None, None, str(configs_dir()))
+    return BashCompletion(ConfigLoaderImpl(search_path))._query("config", incomplete)
+
+
+@contextlib.contextmanager
+def _hydra_command_line(args: list[str]) -> Iterator[None]:
+    """Hydra reads sys.argv, and raises rather than exits if told so."""
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = ["ablate run", *args], "1"
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        if full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+# --- what is refused before Hydra sees it ---------------------------------------------------------
+
+
+def _parse(args: list[str]) -> argparse.Namespace:
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+
+    def refuse(message: str) -> None:
+        raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
+
+    parser.error = refuse  # pyright: ignore[reportAttributeAccessIssue]
+    parsed = parser.parse_args(args)
+    if parsed.experimental_rerun is not None:
+        raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
+    return parsed
+
+
+def _check_overrides(arguments: list[str], sweeping: bool) -> list[Override]:
+    """Each override parsed, with our own word on what Hydra takes silently or explains badly."""
+    parser = OverridesParser.create()
+    groups = sorted(path.name for path in configs_dir().iterdir() if path.is_dir() and path.name != "hydra")
+    overrides = []
+    for argument in arguments:
+        try:
+            override = parser.parse_override(argument)
+        except HydraException as error:
+            raise ConfigError(_unreadable(argument)) from error
+        key = override.key_or_group
+        ours = not key.startswith("hydra")
+        if key.startswith(UNSAFE):
+            raise ConfigError(
+                f"{argument}: callbacks run code that a config names; ablate does not take them"
+            )
+        if override.is_add() or override.is_force_add():
+            if ours:
+                plain = argument.lstrip("+")
+                raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {plain}")
+        elif override.is_delete() and ours:
+            raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
+        if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
+            raise ConfigError(f"{argument}: name one of configs/{key}{_choices(key)}")
+        if override.is_sweep_override() and not sweeping:
+            raise ConfigError(
+                f"{argument}: several values make a sweep, so add -m;"
+                f" a single value with commas needs quotes: {_quoted(argument)}"
+            )
+        if override.is_sweep_override() and Path(argument.partition("=")[2]).exists():
+            raise ConfigError(f"{argument}: a path with commas needs quotes: {_quoted(argument)}")
+        overrides.append(override)
+    return overrides
+
+
+def _choices(group: str) -> str:
+    names = sorted(path.stem for path in (configs_dir() / group).glob("*.yaml"))
+    return f": {', '.join(names)}"
+
+
+def _unreadable(argument: str) -> str:
+    if "=" not in argument:
+        return f"{argument}: not an override; write KEY=VALUE, as in fusion=sum"
+    if re.search(r"=\s*$", argument):
+        return f"{argument}: the value is missing"
+    return f"{argument}: a value with spaces or special characters needs quotes: {_quoted(argument)}"
+
+
+def _quoted(argument: str) -> str:
+    """The override as a shell and Hydra both read it: 'key="value"'."""
+    key, _, value = argument.partition("=")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return shlex.quote(f'{key}="{escaped}"')
+
+
+# --- Hydra's errors as one line -------------------------------------------------------------------
+
+
+def _explain(error: Exception, overrides: list[Override]) -> str:
+    text = str(error)
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        group, _, name = (error.missing_cfg_file or "").rpartition("/")
+        return f"{group}={name}: no such {group}{did_you_mean(name, error.options)}"
+    unknown = re.search(r"Could not override '([^']+)'", text)
+    if unknown:
+        return _explain_unknown(unknown[1], overrides)
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _explain_unknown(key: str, overrides: list[Override]) -> str:
+    """key: the whole dotted key. The suggestion looks at the keys beside it, then at all."""
+    if key.startswith("hydra"):
+        return f"{key}: no such key; see ablate run --cfg hydra"
+    known = _known_keys([o.input_line for o in overrides if o.input_line and _is_plain_group(o)])
+    parent = key.rpartition(".")[0]
+    if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
+        return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
+    beside = [k for k in known if k.rpartition(".")[0] == parent]
+    same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+    if same_name:
+        return f"{key}: no such key; did you mean {same_name[0]}?"
+    return f"{key}: no such key{did_you_mean(key, beside or [k for k in known if '.' not in k])}"
+
+
+def _is_plain_group(override: Override) -> bool:
+    return (
+        override.package is None
+        and not override.is_sweep_override()
+        and (configs_dir() / override.key_or_group).is_dir()
+    )
+
+
+def _known_keys(groups: list[str]) -> list[str]:
+    """Every key of the config that these groups compose, dotted, the groups' own names included."""
+    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+        config = OmegaConf.to_container(hydra.compose("config", overrides=groups), resolve=False)
+    keys: list[str] = []
+
+    def visit(node: Any, path: str) -> None:
+        for key, value in node.items():
+            dotted = f"{path}.{key}" if path else str(key)
+            if not (path and key == "name"):  # a group's name follows from the choice of the group
+                keys.append(dotted)
+            if isinstance(value, dict):
+                visit(value, dotted)
+
+    visit(config, "")
+    return keys

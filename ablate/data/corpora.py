@@ -1,0 +1,162 @@
+"""The texts one can train on, opened as splits of token ids.
+
+A corpus is a function from its configuration to a Source of text. To add one, write the function,
+name it in CORPORA, and add configs/corpus/NAME.yaml.
+"""
+
+import random
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ablate.config import ConfigError, CorpusConfig, did_you_mean, digest
+from ablate.data import cache, grammar, stdin, text, tokenized
+from ablate.data.text import CorpusError, Source
+from ablate.data.tokenizers import Tokenizer, load
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """tokens: (tokens,) ids, mapped from disk, read-only. predicted_bytes: UTF-8 bytes after the first."""
+
+    tokens: np.ndarray
+    predicted_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """sha256: of the whole text as UTF-8. splits: "train", "validation", and "test", which may be empty."""
+
+    name: str
+    sha256: str
+    tokenizer: Tokenizer
+    splits: Mapping[str, Split]
+
+
+def open_corpus(config: CorpusConfig) -> Corpus:
+    """The corpus as tokens, from the cache where it is there. Raises CorpusError."""
+    if config.name not in CORPORA:
+        raise CorpusError(f"corpus={config.name}: no such corpus{did_you_mean(config.name, CORPORA)}")
+    for key in ("seed", "characters"):
+        value = getattr(config, key)
+        if value is None and config.name == "grammar":
+            raise CorpusError(
+                f"corpus.{key}=null: corpus=grammar can't be drawn without; give a whole number"
+            )
+        if value is not None and config.name != "grammar":
+            raise CorpusError(f"corpus.{key}={value}: only corpus=grammar has it; remove it here")
+    try:
+        source = CORPORA[config.name](config)
+        sha256, directory, about = _tokens(source, config)
+    except OSError as error:
+        raise CorpusError(
+            f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
+            " set ABLATE_CACHE to a directory with room"
+        ) from None
+    tokenizer = load(directory / "tokenizer.json")
+    splits = {
+        split: Split(tokenized.read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
+        for split, facts in about.items()
+    }
+    return Corpus(config.name, sha256, tokenizer, splits)
+
+
+def require_context(corpus: Corpus, context: int) -> None:
+    """Raises CorpusError unless each split fills a window, its targets included; only test may be empty."""
+    for name, split in corpus.splits.items():
+        tokens = len(split.tokens)
+        if tokens <= context and (tokens or name != "test"):
+            raise CorpusError(
+                f"corpus={corpus.name}: the {name} split has {tokens} tokens, fewer than the {context + 1}"
+                f" that model.context={context} needs; take a smaller model.context, more text,"
+                " or other corpus.splits"
+            )
+
+
+def names() -> list[str]:
+    """The corpora there are, sorted."""
+    return sorted(CORPORA)
+
+
+def _tokens(source: Source, config: CorpusConfig) -> tuple[str, Path, dict]:
+    """(fingerprint, directory of the cache, what tokenized.write returned)."""
+    sha256 = cache.recall(source.stamp)
+    if isinstance(sha256, str) and (entry := cache.find(_key(sha256, config))):
+        return sha256, *entry
+    try:
+        scanned = tokenized.scan(source)
+    except CorpusError:
+        raise
+    except ConfigError as error:
+        raise CorpusError(f"corpus.encoding={config.encoding}: {error}") from None
+    if not scanned.characters:
+        raise CorpusError(f"corpus={config.name}: {config.path or 'it'} is empty; give text to train on")
+    cache.remember(source.stamp, scanned.sha256)
+    key = _key(scanned.sha256, config)
+    entry = cache.find(key) or cache.publish(key, lambda part: tokenized.write(part, source, scanned, config))
+    return scanned.sha256, *entry
+
+
+def _key(sha256: str, config: CorpusConfig) -> str:
+    vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
+    return digest([tokenized.FORMAT, sha256, config.tokenizer, vocab, config.splits])
+
+
+# --- the corpora ------------------------------------------------------------------------------
+
+
+def _pydoc(config: CorpusConfig) -> Source:
+    """The reference that CPython carries for its help(): topics in an order shuffled once and for all."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise CorpusError(
+            "corpus=pydoc: this Python lacks the module pydoc_data.topics (some distributions leave it out);"
+            " take corpus=stdlib, corpus=grammar or corpus=file"
+        ) from None
+    names = sorted(topics)
+    random.Random(0).shuffle(names)
+    whole = "\n\n".join(topics[name].strip("\n") for name in names) + "\n"
+    return Source(lambda: iter([whole]))
+
+
+def _grammar(config: CorpusConfig) -> Source:
+    """Sentences of known entropy, see ablate.data.grammar."""
+    seed, characters = config.seed, config.characters
+    assert seed is not None and characters is not None
+    return Source(lambda: grammar.text(seed, characters), ["grammar", grammar.VERSION, seed, characters])
+
+
+def _stdlib(config: CorpusConfig) -> Source:
+    """The Python source of the interpreter's standard library, without its tests and installed packages."""
+    root = Path(sysconfig.get_path("stdlib"))
+    apart = re.compile(r"tests?|idle_test|__pycache__|(site|dist)-packages|config-.*").fullmatch
+    with text.readable(root):
+        files = text.below(root, ".py", lambda name: apart(name) is not None)
+    sources = [file for file in files if not file.name.startswith("_sysconfigdata")]  # paths of this machine
+    if not sources:
+        raise CorpusError(
+            f"corpus=stdlib: {root} holds no Python source for {sys.executable};"
+            " take corpus=pydoc, corpus=grammar or corpus=file"
+        )
+    return text.source(sources, config.encoding, config.errors)
+
+
+def _file(config: CorpusConfig) -> Source:
+    """The user's own text: a file, a directory, a glob, or - for standard input."""
+    assert config.path is not None
+    files = [stdin.spool()] if config.path == "-" else text.find(config.path)
+    return text.source(files, config.encoding, config.errors)
+
+
+CORPORA: dict[str, Callable[[CorpusConfig], Source]] = {
+    "file": _file,
+    "grammar": _grammar,
+    "pydoc": _pydoc,
+    "stdlib": _stdlib,
+}

@@ -1,0 +1,132 @@
+"""A small English of known entropy, drawn from a probabilistic context-free grammar.
+
+What it shows, for teaching. A line such as
+
+    the ducks that the teacher near the rivers sees guard this house.
+
+needs a model to do three things that differ in kind:
+
+- agreement across distance: `ducks` chooses `guard` over `guards`, and nouns of the other number
+  (`teacher`, `rivers`) stand in between, nested to any depth;
+- ambiguous words: `watch`, `guard`, `duck`, `cook` and `train` are nouns after a determiner and
+  verbs after a subject, so a word's role has to be read from its context;
+- plain statistics: words and rules differ in weight, which even a bigram model can learn.
+
+And the best loss is known. Each sentence has exactly one derivation (a noun phrase takes one
+modifier at most, so nothing can attach in two ways), hence -log p(sentence) is the sum of -log p over
+its rules, and `entropy_per_character` is the floor that no model gets under, given context enough.
+"""
+
+import bisect
+import itertools
+import math
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+VERSION = 1  # of the rules: raise it when they change, for texts that were kept
+
+# A head, then its bodies, each a weight and symbols; a head may go on in another line. A line with #
+# stands for two, with every # read as `one` or as `many`. What is no head is a word.
+RULES = """
+sentence: 4 clause | 1 clause while clause
+clause:   1 np-one vp-one | 1 np-many vp-many
+np:       3 np-one | 2 np-many
+np-#:     5 det-# noun-# | 2 det-# adjective noun-# | 4 det-# noun-# modifier-#
+modifier-#: 5 preposition np | 2 that vp-# | 1 that np-one transitive-one | 1 that np-many transitive-many
+vp-#:     4 transitive-# np | 3 intransitive-# | 1 intransitive-# adverb | 1 be-# adjective
+
+det-one:  6 the | 3 a | 1 this | 1 every
+det-many: 6 the | 1 these | 2 some | 1 many
+adjective: 4 old | 3 small | 2 quiet | 1 red | 1 happy
+adverb:   3 quietly | 2 again | 1 today
+preposition: 4 near | 2 behind | 2 with | 1 under
+be-one:   1 is
+be-many:  1 are
+
+noun-one:  4 dog | 4 cat | 3 teacher | 2 house | 1 river | 3 watch | 3 guard | 2 duck | 2 cook | 1 train
+noun-many: 4 dogs | 4 cats | 3 teachers | 2 houses | 1 rivers | 3 watches | 3 guards | 2 ducks | 2 cooks
+noun-many: 1 trains
+transitive-one: 4 sees | 3 likes | 2 follows | 2 watches | 2 guards | 1 cooks | 1 trains
+transitive-many: 4 see | 3 like | 2 follow | 2 watch | 2 guard | 1 cook | 1 train
+intransitive-one: 3 sleeps | 2 runs | 2 waits | 1 ducks
+intransitive-many: 3 sleep | 2 run | 2 wait | 1 duck
+"""
+
+Bodies = list[tuple[int, tuple[str, ...]]]
+
+
+def read_rules(text: str) -> dict[str, Bodies]:
+    """Each head with its bodies: (weight, symbols)."""
+    lines = [line for line in text.splitlines() if line]
+    numbered = [line.replace("#", n) for line in lines for n in (("one", "many") if "#" in line else ("",))]
+    grammar: dict[str, Bodies] = {}
+    for line in numbered:
+        head, bodies = line.split(":")
+        parts = map(str.split, bodies.split("|"))
+        grammar.setdefault(head, []).extend((int(weight), tuple(body)) for weight, *body in parts)
+    return grammar
+
+
+GRAMMAR = read_rules(RULES)
+
+
+def sentences(seed: int) -> Iterator[tuple[str, float]]:
+    """Sentences without end, each with its -log p in nats.
+
+    The same for a seed on every machine and Python: all draws are `random()`, which Python keeps stable.
+    """
+    draw = random.Random(seed).random
+    steps = {
+        head: list(itertools.accumulate(weight for weight, _ in bodies)) for head, bodies in GRAMMAR.items()
+    }
+    while True:
+        words, nats, open_symbols = [], 0.0, ["sentence"]
+        while open_symbols:
+            symbol = open_symbols.pop()
+            if symbol not in GRAMMAR:
+                words.append(symbol)
+                continue
+            reach = steps[symbol]
+            weight, body = GRAMMAR[symbol][bisect.bisect(reach, draw() * reach[-1])]
+            nats += math.log(reach[-1] / weight)
+            open_symbols.extend(reversed(body))
+        yield " ".join(words) + ".\n", nats
+
+
+def text(seed: int, characters: int) -> Iterator[str]:
+    """The first `characters` characters of the sentences of `seed`, a thousand sentences at a time."""
+    stream = (sentence for sentence, _ in sentences(seed))
+    while characters > 0:
+        chunk = "".join(itertools.islice(stream, 1000))[:characters]
+        characters -= len(chunk)
+        yield chunk
+
+
+def entropy_per_character() -> float:
+    """Entropy of endless text, in nats per character: that of a sentence / its expected length.
+
+    Both are sums over a derivation. What a symbol X is expected to add, itself and below it, is
+
+        E[X] = own[X] + Σ_rules p(rule) Σ_{Y in rule} E[Y],   own = entropy of the choice of rule, or length
+
+    one linear equation for each head. Sentences are independent and end in ".\\n", which stands nowhere
+    else, so the ratio is the rate. See: Soule, "Entropies of probabilistic grammars", 1974.
+    """
+    heads = list(GRAMMAR)
+    below = np.zeros((len(heads), len(heads)))  # expected number of each head in the body of each head
+    entropy, length = np.zeros(len(heads)), np.zeros(len(heads))
+    for row, head in enumerate(heads):
+        total = sum(weight for weight, _ in GRAMMAR[head])
+        for weight, body in GRAMMAR[head]:
+            p = weight / total
+            entropy[row] -= p * math.log(p)
+            for symbol in body:
+                if symbol in GRAMMAR:
+                    below[row, heads.index(symbol)] += p
+                else:
+                    length[row] += p * (len(symbol) + 1)  # with the space, or the full stop, after it
+    expected = np.linalg.solve(np.eye(len(heads)) - below, np.stack([entropy, length], axis=1))
+    sentence_entropy, sentence_length = expected[heads.index("sentence")]
+    return float(sentence_entropy / (sentence_length + 1))  # the line end

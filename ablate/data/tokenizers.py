@@ -1,0 +1,175 @@
+"""Text to token ids and back: by character, by UTF-8 byte, or by byte pairs.
+
+All three are lossless, and know how many UTF-8 bytes each token stands for, so that losses per
+token can be told as bits per byte, which compare across tokenizers.
+"""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ablate.config import ConfigError
+
+
+class Tokenizer(ABC):
+    """A fixed vocabulary. byte_lengths: (vocab_size,) int64, UTF-8 bytes of each token."""
+
+    name: ClassVar[str]
+    byte_lengths: np.ndarray
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.byte_lengths)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The smallest type that holds the ids, little-endian: what is kept on disk."""
+        return np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
+
+    @abstractmethod
+    def encode(self, text: str) -> np.ndarray:
+        """(tokens,) ids of `dtype`. Raises ConfigError for text that the vocabulary can't write."""
+
+    @abstractmethod
+    def decode(self, ids: ArrayLike) -> str:
+        """The text of (tokens,) ids; U+FFFD where they cut a character."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What `load` needs besides the name, as plain data."""
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps({"name": self.name, **self.state()}), encoding="utf-8")
+
+
+class Char(Tokenizer):
+    """One token for each character (code point). alphabet: those there are, sorted."""
+
+    name = "char"
+
+    def __init__(self, alphabet: str) -> None:
+        self.alphabet = alphabet
+        self._codes = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
+        self.byte_lengths = np.array([len(character.encode()) for character in alphabet], np.int64)
+        # Ids by code point. What is not in the vocabulary, and all above it, has the id vocab_size.
+        self._ids = np.full(int(self._codes.max(initial=0)) + 2, len(alphabet), np.uint32)
+        self._ids[self._codes] = np.arange(len(alphabet))
+
+    def encode(self, text: str) -> np.ndarray:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+        ids = self._ids[np.minimum(codes, len(self._ids) - 1)]
+        unknown = ids == self.vocab_size
+        if unknown.any():
+            character = text[int(unknown.argmax())]
+            some = self.alphabet[:: len(self.alphabet) // 20 + 1]
+            raise ConfigError(
+                f"{character!a} (U+{ord(character):04X}): not among the {self.vocab_size} characters of this"
+                f" vocabulary, such as {some!a}; use those, or corpus.tokenizer=byte"
+            )
+        return ids.astype(self.dtype)
+
+    def decode(self, ids: ArrayLike) -> str:
+        return self._codes[np.asarray(ids, np.int64)].tobytes().decode("utf-32-le")
+
+    def state(self) -> dict[str, Any]:
+        return {"alphabet": self.alphabet}
+
+
+class Byte(Tokenizer):
+    """One token for each byte of the text's UTF-8."""
+
+    name = "byte"
+
+    def __init__(self) -> None:
+        self.byte_lengths = np.ones(256, np.int64)
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.frombuffer(utf8(text), np.uint8).astype(self.dtype)
+
+    def decode(self, ids: ArrayLike) -> str:
+        return np.asarray(ids, np.int64).astype(np.uint8).tobytes().decode(errors="replace")
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+
+class Bpe(Tokenizer):
+    """Byte pair encoding over bytes, so that every text can be written. model: Hugging Face's JSON."""
+
+    name = "bpe"
+
+    def __init__(self, model: str) -> None:
+        self._model = _hugging_face().Tokenizer.from_str(model)
+        # A token is written with one letter of the byte-level alphabet for each of its bytes.
+        vocabulary = self._model.get_vocab()
+        self.byte_lengths = np.array(
+            [len(token) for token in sorted(vocabulary, key=vocabulary.get)], np.int64
+        )
+
+    @classmethod
+    def train(cls, chunks: Iterable[str], vocab_size: int) -> "Bpe":
+        """The pairs most frequent in the text; fewer than vocab_size tokens where it has no more to merge."""
+        hf = _hugging_face()
+        model = hf.Tokenizer(hf.models.BPE())
+        model.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.decoder = hf.decoders.ByteLevel()
+        trainer = hf.trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        model.train_from_iterator(chunks, trainer)
+        return cls(model.to_str())
+
+    def encode(self, text: str) -> np.ndarray:
+        utf8(text)  # refuses what the library would crash on
+        return np.array(self._model.encode_batch_fast([text])[0].ids, self.dtype)  # fast: without offsets
+
+    def decode(self, ids: ArrayLike) -> str:
+        return self._model.decode(np.asarray(ids, np.int64).tolist())
+
+    def state(self) -> dict[str, Any]:
+        return {"model": json.loads(self._model.to_str())}
+
+
+def load(path: Path) -> Tokenizer:
+    """The tokenizer that `save` wrote. Raises ConfigError for a file that is none."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        match state.pop("name"):
+            case "char":
+                return Char(state["alphabet"])
+            case "byte":
+                return Byte()
+            case "bpe":
+                return Bpe(json.dumps(state["model"]))
+        raise ValueError("unknown name")
+    except Exception as error:  # Hugging Face raises bare Exceptions
+        raise ConfigError(
+            f"{path}: no tokenizer can be read from it ({error}); remove it and run again"
+        ) from None
+
+
+def utf8(text: str) -> bytes:
+    """The text as UTF-8. Raises ConfigError for a lone surrogate, which is no character."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise ConfigError(
+            f"U+{code:04X}: half of a surrogate pair, not a character; give valid text"
+        ) from None
+
+
+def _hugging_face() -> Any:
+    # Used threads and a later fork make the library warn on stderr: keep it at one, unless told otherwise.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import tokenizers
+
+    return tokenizers

@@ -1,0 +1,21 @@
+from typing import Any
+
+from torch import Tensor
+
+from ablate.model.fusion.base import Fusion, register
+
+
+@register("concat")
+class Concat(Fusion):
+    """Heads side by side: fused = [z_1; …; z_H].
+
+    With out_proj this is the standard multi-head attention. Its variance is that of a head already,
+    so normalize=variance changes nothing. See: Vaswani et al., "Attention is all you need", 2017.
+    """
+
+    @classmethod
+    def slots(cls, heads: int, options: Any) -> int:
+        return heads
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        return z_BTHV.flatten(-2)

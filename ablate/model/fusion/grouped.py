@@ -1,0 +1,38 @@
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from ablate.config import AtLeast, ConfigError
+from ablate.model.fusion.base import Fusion, Options, register
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedOptions(Options):
+    groups: Annotated[int, AtLeast(1)]
+
+
+@register("grouped")
+class Grouped(Fusion):
+    """Neighbouring heads added up in g groups, the groups side by side.
+
+    fused = [Σ_{i in group 1} z_i; …; Σ_{i in group g} z_i]. g = 1 is the sum, g = H is concat; in
+    between, g sets the rank with which the heads write. A group of n heads has n times the variance
+    of one: normalize=variance multiplies by 1/√n.
+    """
+
+    Options = GroupedOptions
+
+    @classmethod
+    def slots(cls, heads: int, options: GroupedOptions) -> int:
+        if heads % options.groups:
+            fitting = ", ".join(str(g) for g in range(1, heads + 1) if heads % g == 0)
+            raise ConfigError(
+                f"fusion.groups={options.groups}: does not divide heads={heads}; use one of {fitting}"
+            )
+        return options.groups
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        in_group = self.shape.heads // self.options.groups
+        scale = in_group**-0.5 if self.options.normalize == "variance" else 1.0
+        return (z_BTHV.unflatten(-2, (self.options.groups, in_group)).sum(-2) * scale).flatten(-2)

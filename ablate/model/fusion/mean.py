@@ -1,0 +1,22 @@
+from typing import Any
+
+from torch import Tensor
+
+from ablate.model.fusion.base import Fusion, register
+
+
+@register("mean")
+class Mean(Fusion):
+    """Heads averaged: fused = (1/H) Σ_i z_i.
+
+    The average of H independent heads has 1/H of the variance of one: normalize=variance multiplies
+    by √H, which makes it the normalized sum. Precedent: the last layer of GAT, Veličković et al., 2018.
+    """
+
+    @classmethod
+    def slots(cls, heads: int, options: Any) -> int:
+        return 1
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        scale = self.shape.heads**0.5 if self.options.normalize == "variance" else 1.0
+        return z_BTHV.mean(-2) * scale

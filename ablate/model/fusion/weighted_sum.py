@@ -1,0 +1,57 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ablate.model.fusion.base import Fusion, HeadShape, Options, register
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedSumOptions(Options):
+    weights: Literal["free", "convex"]
+    per: Literal["head", "channel"]
+
+
+@register("weighted_sum")
+class WeightedSum(Fusion):
+    """Heads added up with learned weights: fused = Σ_i α_i ⊙ z_i.
+
+    weights=free: α are the parameters, 1 at the start (the sum); normalized: 1/√H.
+    weights=convex: α = softmax over heads of the parameters, 1/H at the start (the mean);
+    normalized: times √H. per=channel learns a weight for each head and channel, α_i ∈ R^V.
+    Precedent: Ahmed et al., "Weighted Transformer Network", arXiv 1711.02132.
+    """
+
+    Options = WeightedSumOptions
+
+    def __init__(self, shape: HeadShape, options: WeightedSumOptions) -> None:
+        super().__init__(shape, options)
+        normalized = options.normalize == "variance"
+        if options.weights == "free":
+            start, self.scale = (shape.heads**-0.5 if normalized else 1.0), 1.0
+        else:
+            start, self.scale = 0.0, (shape.heads**0.5 if normalized else 1.0)
+        width = shape.value_width if options.per == "channel" else 1
+        self.alpha = nn.Parameter(torch.full((shape.heads, width), start))
+
+    @classmethod
+    def slots(cls, heads: int, options: WeightedSumOptions) -> int:
+        return 1
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: WeightedSumOptions) -> int:
+        return shape.heads * (shape.value_width if options.per == "channel" else 1)
+
+    def _weights(self) -> Tensor:
+        """α, (H, 1) or (H, V)."""
+        alpha = self.alpha if self.options.weights == "free" else self.alpha.softmax(0)
+        return alpha * self.scale
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        return (z_BTHV * self._weights()).sum(-2)
+
+    def head_weights(self) -> Tensor:
+        return (
+            self._weights().detach().squeeze(-1) if self.options.per == "head" else self._weights().detach()
+        )

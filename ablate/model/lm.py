@@ -1,0 +1,108 @@
+"""A causal language model: GPT-2's decoder as nanoGPT writes it, with the fusion of heads left open.
+
+Pre-LN blocks, learned positions, exact GELU, output tied to the token embedding.
+See: Radford et al., "Language models are unsupervised multitask learners", 2019;
+github.com/karpathy/nanoGPT, model.py.
+
+legend: B batch, T time, C model width, N vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ablate import rng
+from ablate.config import ModelSpec
+from ablate.model.attention import Attention
+from ablate.model.layers import STD, Embedding, Linear
+
+
+class MLP(nn.Module):
+    """x -> GELU(x W_up) W_down."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.up = Linear(spec.d_model, spec.mlp_hidden, bias=spec.bias)
+        self.down = Linear(spec.mlp_hidden, spec.d_model, bias=spec.bias, scale=(2 * spec.layers) ** -0.5)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x_BTC)))
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(spec.d_model, bias=spec.bias)
+        self.attention = Attention(spec)
+        self.norm_2 = nn.LayerNorm(spec.d_model, bias=spec.bias)
+        self.mlp = MLP(spec)
+        self.dropout = nn.Dropout(spec.dropout)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        normed_BTC = self.norm_1(x_BTC)
+        x_BTC = x_BTC + self.dropout(self.attention(normed_BTC, normed_BTC))
+        return x_BTC + self.dropout(self.mlp(self.norm_2(x_BTC)))
+
+
+class LM(nn.Module):
+    """tokens_BT -> logits_BTN. T may be anything up to spec.context."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.token = Embedding(spec.vocab, spec.d_model)
+        self.position = Embedding(spec.context, spec.d_model)
+        self.dropout = nn.Dropout(spec.dropout)
+        blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
+        self.blocks: Sequence[Block] = blocks  # pyright: ignore[reportAttributeAccessIssue]
+        self.norm = nn.LayerNorm(spec.d_model, bias=spec.bias)
+        self.product: Callable[[Tensor, Tensor, Tensor | None], Tensor] = F.linear
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+        x_BTC = self.dropout(self.token(tokens_BT) + self.position(positions_T))
+        for block in self.blocks:
+            x_BTC = block(x_BTC)
+        return self.product(self.norm(x_BTC), self.token.weight, None)
+
+    def loss(self, tokens_BT: Tensor, targets_BT: Tensor, reduction: str = "mean") -> Tensor:
+        """Cross-entropy in nats over the targets that are asked for (those not -100)."""
+        logits_BTN = self(tokens_BT)
+        return F.cross_entropy(logits_BTN.flatten(0, 1), targets_BT.flatten(), reduction=reduction)
+
+    def use(self, *, product: Callable[..., Tensor] | None = None, attend: Any = None) -> None:
+        """Replace how every matrix product, or every head's attention, is computed."""
+        for module in self.modules():
+            if product is not None and isinstance(module, Linear | LM):
+                module.product = product
+            if attend is not None and isinstance(module, Attention):
+                module.attend = attend
+
+
+def build_model(spec: ModelSpec, seeds: dict[str, int]) -> LM:
+    """The model with its weights drawn, on the CPU, in float32.
+
+    Each weight has a stream of its own, named after it: variants that share a tensor's name and shape
+    start with the same draw. seeds: of the streams `backbone` and `fusion`, as resolved_seeds gives.
+    """
+    model = LM(spec)
+    for name, module in model.named_modules():
+        if isinstance(module, Linear | Embedding):
+            stream = "fusion" if ".fusion." in name else "backbone"
+            shape = tuple(module.weight.shape)
+            draw = torch.from_numpy(rng.normal(seeds[stream], stream, f"{name}.weight", shape))
+            with torch.no_grad():
+                module.weight.copy_(draw * (STD * module.scale))
+    return model
+
+
+def decayed(model: LM) -> dict[str, bool]:
+    """Which parameters weight decay pulls on: the weights of linear layers and embeddings only."""
+    matrices = {
+        f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Linear | Embedding)
+    }
+    return {name: name in matrices for name, _ in model.named_parameters()}

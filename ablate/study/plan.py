@@ -1,0 +1,99 @@
+"""What a study asked for, as study.json holds it, and how it may grow."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ablate.config import RunConfig, digest
+from ablate.store import StoreError
+
+Plan = dict[str, Any]
+SINGLE = "single"
+
+
+def single_plan(config: RunConfig, run_id: str) -> Plan:
+    """A list of runs that were asked for one by one."""
+    return _plan(config.name or SINGLE, "single", {}, {}, [config.seed], [run_id])
+
+
+def grid_plan(
+    factors: Mapping[str, Sequence[str]],
+    given: Iterable[str],
+    configs: Sequence[RunConfig],
+    runs: Sequence[str],
+) -> Plan:
+    """A sweep: its factors with their levels, and everything that they leave alone.
+
+    factors: override key -> levels as typed. given: keys that the command line set to one value.
+    """
+    factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
+    free = [key for key in factors if key not in given]
+    fixed = {
+        key: value
+        for key, value in flatten(dataclasses.asdict(configs[0])).items()
+        if key in given or not any(key == f or key.startswith(f"{f}.") for f in free)
+    }
+    for key in ("seed", "name", "force", "device"):
+        fixed.pop(key, None)
+    name = configs[0].name or f"sweep-{digest(sorted(runs))[:8]}"
+    return _plan(name, "grid", factors, fixed, [config.seed for config in configs], runs)
+
+
+def merge_plans(old: Plan | None, new: Plan) -> Plan:
+    """The study after `new` joins what is there: a grid may grow by levels and seeds, a list of single
+    runs by runs. Raises StoreError for any other change."""
+    if old is None:
+        return new
+    name, way_out = new["name"], "a study may only grow by levels and seeds; give another name, as name=NAME"
+    if old["kind"] != new["kind"]:
+        raise StoreError(
+            f"name={name}: a study of that name holds a {old['kind']}, this is a {new['kind']}; {way_out}"
+        )
+    for key in sorted({*old["factors"]} ^ {*new["factors"]}):
+        where = (
+            "is a factor in the study of that name, not here"
+            if key in old["factors"]
+            else "is a factor here, not in the study of that name"
+        )
+        raise StoreError(f"name={name}: {key} {where}; {way_out}")
+    for key in sorted({*old["fixed"], *new["fixed"]}):
+        before, after = old["fixed"].get(key), new["fixed"].get(key)
+        if before != after:
+            raise StoreError(
+                f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
+            )
+    factors = {
+        key: list(dict.fromkeys([*old["factors"][key], *new["factors"][key]])) for key in new["factors"]
+    }
+    seeds, runs = [*old["seeds"], *new["seeds"]], [*old["runs"], *new["runs"]]
+    return _plan(name, new["kind"], factors, new["fixed"], seeds, runs)
+
+
+def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested keys as dotted ones; fusion's options stand beside its name, as on the command line."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        dotted = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            flat |= flatten(value, path if key == "options" else dotted)
+        else:
+            flat[dotted] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _plan(
+    name: str,
+    kind: str,
+    factors: Mapping[str, list[str]],
+    fixed: Mapping[str, Any],
+    seeds: Iterable[int],
+    runs: Iterable[str],
+) -> Plan:
+    return {
+        "name": name,
+        "kind": kind,
+        "factors": dict(factors),
+        "fixed": dict(fixed),
+        "seeds": sorted(set(seeds)),
+        "runs": sorted(set(runs)),
+    }

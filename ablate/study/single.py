@@ -1,0 +1,16 @@
+"""One run, asked for by itself."""
+
+from ablate.compose import Request
+from ablate.config import RunConfig
+from ablate.execute import Listener, execute, prepare
+from ablate.store import Store
+from ablate.study.plan import merge_plans, single_plan
+
+
+def run_single(config: RunConfig, request: Request, listener: Listener) -> None:
+    """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
+    store, run = Store(), prepare(config)
+    plan = single_plan(config, run.run_id)
+    store.write_study(merge_plans(store.read_study(plan["name"]), plan))
+    request.study, request.run_ids = plan["name"], [run.run_id]
+    execute(config, listener)

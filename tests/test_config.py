@@ -1,0 +1,171 @@
+"""Reading, checking and identifying a configuration."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ablate.columns import CONFIG_COLUMNS, SEED_COLUMNS
+from ablate.config import ConfigError, IntroducedAt, RunConfig, read_run, run_id, run_name
+from ablate.execute import Run, describe
+from ablate.model.sizing import resolve_spec
+from tests.helpers import make_config
+
+
+def as_read(config: RunConfig) -> dict[str, Any]:
+    """The nested mapping that Hydra would compose for `config`."""
+    plain = dataclasses.asdict(config)
+    plain["fusion"] = {"name": plain["fusion"]["name"], **plain["fusion"]["options"]}
+    return plain
+
+
+def identity(*overrides: str, text: str = "text") -> str:
+    config = make_config(*overrides)
+    return run_id(config, resolve_spec(config, 59), text)
+
+
+def test_defaults_are_the_documented_ones():
+    config = make_config()
+    assert (config.fusion.name, config.heads, config.out_proj) == ("concat", 4, True)
+    assert (config.value_width, config.key_width, config.match, config.seed) == ("auto", "auto", "none", 0)
+    assert (config.model.name, config.corpus.name, config.device) == ("tiny", "pydoc", "auto")
+    assert (config.corpus.tokenizer, config.corpus.splits) == ("char", (0.8, 0.1, 0.1))
+    sizes = [(c.layers, c.d_model, c.context) for c in (make_config(f"model={m}").model for m in PRESETS)]
+    assert sizes == [(2, 64, 64), (4, 128, 64), (6, 384, 256)]
+
+
+PRESETS = ("tiny", "nano", "small")
+
+
+@pytest.mark.parametrize(
+    "override, parts",
+    [
+        ("heads=0", ("heads=0", "at least 1")),
+        ("heads=-4", ("heads=-4", "at least 1")),
+        ("heads=4.5", ("heads=4.5", "a whole number")),
+        ("heads=true", ("heads=true", "a whole number")),
+        ("heads=null", ("heads=null", "a whole number")),
+        ("heads=[4]", ("heads=[4]", "a whole number")),
+        ("out_proj=1", ("out_proj=1", "true or false")),
+        ("out_proj=maybe", ("out_proj=maybe", "true or false")),
+        ("train.steps=-5", ("train.steps=-5", "at least 1")),
+        ("train.steps=0", ("train.steps=0", "at least 1")),
+        ("train.lr=-0.001", ("train.lr=-0.001", "above 0")),
+        ("train.lr=fast", ("train.lr=fast", "a number")),
+        ("train.lr=nan", ("train.lr=nan", "a number")),
+        ("train.lr=inf", ("train.lr=inf", "a number")),
+        ("train.weight_decay=-1", ("train.weight_decay=-1", "at least 0")),
+        ("train.min_lr_ratio=2", ("train.min_lr_ratio=2", "0 to 1")),
+        ("train.precision=float16", ("train.precision=float16", "bfloat16")),
+        ("model.dropout=1", ("model.dropout=1", "below 1")),
+        ("value_width=0", ("value_width=0", "at least 1")),
+        ("value_width=widest", ("value_width=widest", "auto", "narrow", "wide")),
+        ("match=parms", ("match=parms", "did you mean params?")),
+        ("device=gpu", ("device=gpu", "cuda")),
+        ("name=../up", ("name=../up", "letters")),
+        ("force=yes", ("force=yes", "stale")),
+        ("corpus.splits=[0.8,0.2]", ("corpus.splits=[0.8,0.2]", "3 numbers")),
+        ("corpus.splits=[0.8,0.1,0.2]", ("corpus.splits=[0.8,0.1,0.2]", "1.1")),
+        ("corpus.splits=[1,0,0]", ("corpus.splits=[1,0,0]", "validation")),
+        ("corpus=file", ("corpus=file", "corpus.path=FILE")),
+        ("corpus.path=a.txt", ("corpus.path=a.txt", "corpus=file")),
+        ("train=nanogpt", ()),  # a good one, so that this test can tell
+    ],
+)
+def test_wrong_values_are_refused_in_one_line(override, parts):
+    if not parts:
+        assert make_config(override).train.steps == 2000
+        return
+    with pytest.raises(ConfigError) as refusal:
+        make_config(override)
+    assert all(part in str(refusal.value) for part in parts), refusal.value
+    assert "\n" not in str(refusal.value)
+
+
+def test_unknown_and_missing_keys():
+    plain = as_read(make_config())
+    with pytest.raises(ConfigError, match=r"train\.stpes: no such key; did you mean steps\?"):
+        read_run({**plain, "train": {**plain["train"], "stpes": 3}})
+    with pytest.raises(ConfigError, match=r"model\.bias: this key is missing"):
+        read_run({**plain, "model": {k: v for k, v in plain["model"].items() if k != "bias"}})
+
+
+def test_identity_is_stable():
+    """It changes only with a line in the CHANGELOG: results on disk are found by it."""
+    assert identity() == "PINNED"
+
+
+def test_one_computation_one_identity():
+    assert identity() == identity("value_width=narrow") == identity("value_width=16") == identity("key_width=16")
+    assert identity("fusion=sum", "out_proj=false") == identity("fusion=sum", "out_proj=false", "value_width=wide")
+    assert identity("model=nano") == identity("model.layers=4", "model.d_model=128")
+    assert identity("train.lr=1e-3") == identity("train.lr=0.001")
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["name=mine", "device=cpu", "force=true", "train.save=none", "corpus.errors=replace", "corpus.bpe_vocab=500"],
+)
+def test_what_does_not_matter_stays_out_of_the_identity(override):
+    assert identity(override) == identity()
+
+
+MATTERS = [
+    *("fusion=sum", "fusion.normalize=variance", "heads=2", "out_proj=false", "key_width=3", "value_width=3"),
+    *("match=params", "seed=1", "seeds.data=1", "seeds.backbone=1", "seeds.fusion=1", "model.d_model=32"),
+    *("model.layers=3", "model.context=32", "model.mlp_hidden=9", "model.bias=true", "model.dropout=0.1"),
+    *("train.steps=9", "train.batch=9", "train.lr=9", "train.warmup=0", "train.min_lr_ratio=0"),
+    *("train.weight_decay=0", "train.beta1=0", "train.beta2=0", "train.eps=1", "train.clip=null"),
+    *("train.eval_every=9", "train.precision=bfloat16", "corpus.tokenizer=byte", "corpus.splits=[0.7,0.2,0.1]"),
+]
+
+
+def test_what_matters_is_in_the_identity_and_in_a_column(corpus_stub):
+    """Else two rows of different runs would look like one variant."""
+    seen, rows = {identity()}, []
+    for override in MATTERS:
+        seen.add(identity(override))
+        config = make_config(override)
+        rows.append(describe(corpus_stub(config)))
+    assert len(seen) == len(MATTERS) + 1
+    assert len({identity(text="other"), *seen}) == len(seen) + 1
+    keys = [tuple(str(row.get(column)) for column in (*CONFIG_COLUMNS, *SEED_COLUMNS)) for row in rows]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.fixture
+def corpus_stub():
+    import torch
+
+    from ablate.data.corpora import open_corpus
+
+    def prepared(config: RunConfig) -> Run:
+        corpus = open_corpus(dataclasses.replace(config.corpus, name="grammar", seed=0, characters=3000))
+        spec = resolve_spec(config, 59)
+        return Run(config, spec, corpus, torch.device("cpu"), run_id(config, spec, "text"), "name")
+
+    return prepared
+
+
+def test_a_later_key_at_its_first_value_leaves_old_identities_alone():
+    from typing import Annotated
+
+    from ablate.config import _identity
+
+    @dataclasses.dataclass(frozen=True)
+    class Before:
+        steps: int
+
+    @dataclasses.dataclass(frozen=True)
+    class After:
+        steps: int
+        decay: Annotated[float, IntroducedAt(0.5)]
+
+    # resolved from module scope by get_type_hints, so made visible there
+    globals().update(Annotated=Annotated, IntroducedAt=IntroducedAt)
+    assert _identity(Before(3)) == _identity(After(3, 0.5)) != _identity(After(3, 0.6))
+
+
+def test_names_are_readable_and_unique():
+    config = make_config("fusion=sum", "heads=8", "out_proj=false", "seed=3")
+    assert run_name(config, "0123456789abcdef") == "sum-h8-noproj-d64x2-s3-01234567"

@@ -1,0 +1,532 @@
+"""Corpora: the splits, the fingerprint, the cache, and one clear line for every text that can't be used."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from ablate.config import CorpusConfig
+from ablate.data import cache, tokenized
+from ablate.data.corpora import Corpus, CorpusError, names, open_corpus, require_context
+from ablate.data.text import BLOCK
+from ablate.data.tokenizers import Bpe, load
+
+ROOT = Path(__file__).parent.parent
+FILE = CorpusConfig(
+    name="file",
+    path="-",
+    encoding="utf-8",
+    errors="strict",
+    seed=None,
+    characters=None,
+    tokenizer="char",
+    bpe_vocab=300,
+    splits=(0.8, 0.1, 0.1),
+)
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own for each test, and no text piped in before."""
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ABLATE_STDIN", "")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory that the user is in. Files in it are old, so that their stamps are trusted."""
+    (tmp_path / "texts").mkdir()
+    monkeypatch.chdir(tmp_path / "texts")
+    return tmp_path / "texts"
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    return path
+
+
+def opened(path: object, **changes) -> Corpus:
+    return open_corpus(dataclasses.replace(FILE, path=str(path), **changes))
+
+
+def other(name: str, **changes) -> Corpus:
+    return open_corpus(dataclasses.replace(FILE, path=None, name=name, **changes))
+
+
+def refusal(path: object, **changes) -> str:
+    """The message with which the text is refused: one line."""
+    with pytest.raises(CorpusError) as caught:
+        opened(path, **changes)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def words(corpus: Corpus) -> list[str]:
+    """The text of train, validation and test."""
+    assert list(corpus.splits) == ["train", "validation", "test"]
+    return [corpus.tokenizer.decode(split.tokens) for split in corpus.splits.values()]
+
+
+def entries(root: Path) -> list[Path]:
+    return [path for path in root.iterdir() if len(path.name) == 64]
+
+
+# --- splits and fingerprint -------------------------------------------------------------------
+
+
+def test_splits_by_hand(texts: Path):
+    """23 characters: 18 for training (23 x 0.8 = 18.4), 2 for validation (2.3), the last 3 for the test."""
+    text = "日aé🙂bcdefghijklmnop\r\nxy"
+    corpus = opened(put(texts / "a.txt", text))
+    assert words(corpus) == [text[:18], text[18:20], text[20:]]
+    assert corpus.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert corpus.name == "file"
+    # Bytes of all characters but the first, which has three: 1, 2, 4 and 14 x 1 for training.
+    assert [split.predicted_bytes for split in corpus.splits.values()] == [21, 1, 2]
+    assert all(isinstance(split.tokens, np.memmap) for split in corpus.splits.values())
+    assert {split.tokens.dtype for split in corpus.splits.values()} == {np.dtype("uint16")}
+    with pytest.raises(ValueError, match="read-only"):
+        corpus.splits["train"].tokens[0] = 1
+
+
+@pytest.mark.parametrize(("tokenizer", "tokens", "predicted"), [("byte", 29, 28), ("bpe", 29, 28)])
+def test_bytes_count_as_bytes(texts: Path, tokenizer, tokens: int, predicted: int):
+    """29 characters, 23 for training: of 2, 3, 4 and 20 x 1 bytes. A vocabulary of 256 merges no pair."""
+    text = "é日🙂abcdefghijklmnopqrst" + "uvwxyz"
+    corpus = opened(put(texts / "a.txt", text), tokenizer=tokenizer, bpe_vocab=256, splits=(0.8, 0.2, 0.0))
+    train, validation, test = corpus.splits.values()
+    assert words(corpus) == [text[:23], text[23:], ""]
+    assert (len(train.tokens), len(validation.tokens), len(test.tokens)) == (tokens, 6, 0)
+    assert (train.predicted_bytes, validation.predicted_bytes, test.predicted_bytes) == (predicted, 5, 0)
+    assert not test.tokens.flags.writeable
+
+
+def test_the_split_sizes_of_nanogpt():
+    """Its tiny Shakespeare, cut 90/10."""
+    assert tokenized.split_lengths(1_115_394, (0.9, 0.1, 0.0)) == [1_003_854, 111_540, 0]
+    assert tokenized.split_lengths(101, (0.5, 0.25, 0.25)) == [50, 25, 26]
+
+
+def test_line_ends_stay_and_the_byte_order_mark_goes(texts: Path):
+    plain = opened(put(texts / "plain", "one\r\ntwo\rthree\n\n"))
+    marked = opened(put(texts / "marked", "\ufeffone\r\ntwo\rthree\n\n"))
+    wide = opened(put(texts / "wide", "one\r\ntwo\rthree\n\n".encode("utf-16")), encoding="utf-16")
+    assert "".join(words(plain)) == "one\r\ntwo\rthree\n\n"
+    assert plain.sha256 == marked.sha256 == wide.sha256
+
+
+def test_long_text_in_blocks_is_the_text(texts: Path):
+    """A three-byte character at each border of blocks, a piece's border in words and in white space."""
+    text = "日 本 語\n\n  lines  of varied length " * 100_003
+    corpus = opened(put(texts / "long", text), tokenizer="byte")
+    assert len(text.encode()) > 3 * BLOCK
+    assert "".join(words(corpus)) == text
+
+
+def test_byte_pairs_do_not_depend_on_how_the_text_is_cut(texts: Path, monkeypatch: pytest.MonkeyPatch):
+    text = "def f(x):\n\n    return  x  \n \r\n\n\n  # it's done!!  \n\tnext 日本 \u00a0 end\n" * 31
+    monkeypatch.setattr(tokenized, "PIECE", 17)
+    corpus = opened(put(texts / "a.py", text), tokenizer="bpe", splits=(0.5, 0.5, 0.0))
+    half = len(text) // 2
+    assert corpus.splits["validation"].tokens.tolist() == corpus.tokenizer.encode(text[half:]).tolist()
+    assert corpus.splits["train"].tokens.tolist() == corpus.tokenizer.encode(text[:half]).tolist()
+    assert isinstance(corpus.tokenizer, Bpe) and corpus.tokenizer.vocab_size == 300
+    for size in (1, 7, 100):
+        parts = (text[i : i + size] for i in range(0, len(text), size))
+        assert list(tokenized.pieces(parts)) == list(tokenized.pieces([text]))
+    assert max(map(len, tokenized.pieces(["x" * 100]))) == 17
+
+
+def test_byte_pairs_are_learned_from_the_training_split_alone(texts: Path):
+    """`xyxyxyxy` stands in the rest only, so its pair is no token."""
+    corpus = opened(put(texts / "a", "ab" * 400 + "xy" * 100), tokenizer="bpe", bpe_vocab=258)
+    assert len(corpus.splits["train"].tokens) < 800
+    assert len(corpus.splits["test"].tokens) == 100
+
+
+# --- which files ------------------------------------------------------------------------------
+
+
+def test_a_directory_and_a_glob(texts: Path):
+    for name, text in {
+        "b/z.txt": "1",
+        "b/a.md": "2",
+        "b.txt": "3",
+        "a b\n[é].txt": "4",
+        ".c/d.txt": "5",
+    }.items():
+        put(texts / name, text * 10)
+    put(texts / "b" / ".hidden", "6" * 10)
+    as_one = {"splits": (0.5, 0.5, 0.0)}
+    assert "".join(words(opened(texts, **as_one))) == "".join(d * 10 for d in "4213")
+    assert "".join(words(opened("**/*.txt", **as_one))) == "".join(d * 10 for d in "431")
+    assert "".join(words(opened("a b\n[é].txt", **as_one))) == "4" * 10
+    assert refusal("c[0-9]*").startswith("corpus.path=c[0-9]*: matches no file")
+
+
+def test_a_directory_without_files(texts: Path):
+    put(texts / "empty" / ".hidden", "text")
+    assert "corpus.path=empty: a directory without files" in refusal("empty")
+
+
+def test_home_is_expanded(texts: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(texts))
+    monkeypatch.setenv("USERPROFILE", str(texts))
+    put(texts / "book.txt", "abcdefghij")
+    assert opened("~/book.txt").sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
+
+
+def test_standard_input_is_read_once(texts: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
+    class Stdin:
+        buffer = io.BytesIO("piped in: é\n".encode() * 11)
+        isatty = staticmethod(lambda: False)
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    first = opened("-")
+    assert "".join(words(first)) == "piped in: é\n" * 11
+    assert opened("-", tokenizer="byte").sha256 == first.sha256  # the pipe is empty by now
+    assert Path(os.environ["ABLATE_STDIN"]).is_relative_to(root)  # where child processes find it
+    os.environ["ABLATE_STDIN"] = ""
+    assert "empty" in refusal("-")
+
+
+def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "nothing is piped in" in refusal("-")
+
+
+# --- text that can't be used ------------------------------------------------------------------
+
+
+def test_a_missing_file_and_its_neighbour(texts: Path):
+    put(texts / "shakespeare.txt", "text")
+    assert refusal("shakespare.txt").endswith(f"no such file in {texts}; did you mean shakespeare.txt?")
+    assert "there is no directory" in refusal("nowhere/book.txt")
+
+
+def test_an_empty_file(texts: Path):
+    assert "book.txt is empty" in refusal(put(texts / "book.txt", ""))
+    assert "book.txt is empty" in refusal(put(texts / "book.txt", "\ufeff"))
+
+
+def test_an_unreadable_file(texts: Path, monkeypatch: pytest.MonkeyPatch):
+    """Simulated, as a superuser who runs the tests may read anything."""
+    put(texts / "book.txt", "text")
+    opens = Path.open
+
+    def refuse(path: Path, *args, **options):
+        if path.name == "book.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opens(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert refusal("book.txt").startswith("book.txt: can't be read (Permission denied)")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_by_name_is_refused_without_waiting(texts: Path):
+    os.mkfifo(texts / "pipe")
+    assert "neither a file nor a directory" in refusal("pipe")
+
+
+@pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
+def test_binary_data(texts: Path, where: int):
+    message = refusal(put(texts / "data", b"x" * where + b"\0\xff" + b"x" * 11))
+    assert message.startswith(f"{texts / 'data'}: binary, it has a NUL byte at offset {where};")
+    assert "corpus.encoding=utf-16" in message
+
+
+@pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
+@pytest.mark.parametrize(
+    ("bad", "byte", "further"),
+    [
+        (b"\xe9t", "0xe9", 0),  # latin-1
+        ("日".encode()[:2] + b"x", "0xe6", 0),  # cut by other text
+        ("日".encode()[:2], "0xe6", 0),  # cut by the end of the file
+        ("日".encode() + b"\xff", "0xff", 3),
+    ],
+)
+def test_a_wrong_encoding_is_placed(texts: Path, where: int, bad: bytes, byte: str, further: int):
+    message = refusal(put(texts / "book.txt", b"x" * where + bad))
+    assert message.startswith(f"{texts / 'book.txt'}: byte {byte} at offset {where + further} is not utf-8")
+    assert "corpus.encoding=" in message and "corpus.errors=replace" in message
+
+
+def test_a_wrong_encoding_in_wide_characters(texts: Path):
+    half = "ab".encode("utf-16-le") * BLOCK + b"\x00\xd8"  # ends in half of a pair
+    assert f"at offset {4 * BLOCK} is not utf-16-le" in refusal(put(texts / "a", half), encoding="utf-16-le")
+    assert "U+D800" in refusal(put(texts / "b", b"a+2AA-b"), encoding="utf-7")
+
+
+def test_the_ways_out_of_a_wrong_encoding(texts: Path):
+    put(texts / "book.txt", "café ".encode("latin-1") * 11)
+    assert "".join(words(opened("book.txt", encoding="latin-1"))) == "café " * 11
+    assert "".join(words(opened("book.txt", errors="replace"))) == "caf\ufffd " * 11
+    assert "".join(words(opened("book.txt", errors="ignore"))) == "caf " * 11
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("utf-9", "use utf-"), ("lattin1", "use latin1"), ("hex", "use "), ("!", "use utf-8")]
+)
+def test_an_unknown_encoding(texts: Path, name: str, near: str):
+    message = refusal(put(texts / "book.txt", "text"), encoding=name)
+    assert message.startswith(f"corpus.encoding={name}: no such encoding; {near}")
+
+
+def test_context_that_fits_and_does_not(texts: Path):
+    """100 characters: validation and test have 10 each, so 9 inputs and their targets fit."""
+    corpus = opened(put(texts / "book.txt", "0123456789" * 10))
+    require_context(corpus, 9)
+    with pytest.raises(
+        CorpusError, match=r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
+    ):
+        require_context(corpus, 10)
+    require_context(opened("book.txt", splits=(0.9, 0.1, 0.0)), 9)
+    short = opened(put(texts / "short.txt", "012"))
+    with pytest.raises(CorpusError, match="validation split has 0 tokens"):
+        require_context(short, 1)
+
+
+def test_what_does_not_belong():
+    with pytest.raises(CorpusError, match=r"corpus=pydok: no such corpus; did you mean pydoc\?"):
+        other("pydok")
+    with pytest.raises(CorpusError, match=r"corpus\.seed=0: only corpus=grammar"):
+        other("pydoc", seed=0)
+    with pytest.raises(CorpusError, match=r"corpus\.characters=null: corpus=grammar"):
+        other("grammar", seed=0)
+
+
+# --- the corpora that are built in ------------------------------------------------------------
+
+
+def test_every_corpus_has_its_yaml():
+    groups = {
+        path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "configs/corpus").glob("*.yaml")
+    }
+    assert sorted(groups) == names() == ["file", "grammar", "pydoc", "stdlib"]
+    assert all(group["name"] == name for name, group in groups.items())
+
+
+def test_pydoc():
+    corpus = other("pydoc")
+    train, validation, test = words(corpus)
+    assert len(train) > 300_000 and validation and test
+    assert 'The "if" statement' in train + validation + test
+    assert other("pydoc", tokenizer="byte").sha256 == corpus.sha256
+
+
+def test_pydoc_may_be_missing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    with pytest.raises(CorpusError, match=r"lacks the module pydoc_data\.topics"):
+        other("pydoc")
+
+
+def test_grammar():
+    corpus = other("grammar", seed=0, characters=9_973)
+    assert [len(split.tokens) for split in corpus.splits.values()] == [7_978, 997, 998]
+    assert other("grammar", seed=1, characters=9_973).sha256 != corpus.sha256
+    assert other("grammar", seed=0, characters=9_973).sha256 == corpus.sha256
+
+
+def test_stdlib():
+    corpus = other("stdlib", errors="replace")
+    text = "".join(words(corpus))
+    assert "class OrderedDict(" in text and "class ThreadPoolExecutor(" in text
+    assert "class IdleConfParserTest(" not in text and "class GrammarTests(" not in text
+
+
+# --- the cache --------------------------------------------------------------------------------
+
+
+def test_tokenized_once(texts: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
+    put(texts / "book.txt", "0123456789" * 10)
+    first = opened("book.txt")
+    put(texts / "copy.txt", "0123456789" * 10)
+    opened("copy.txt")
+    assert len(entries(root)) == 1  # by content, not by name
+
+    def fail(*_):
+        raise AssertionError("the text was read again")
+
+    monkeypatch.setattr(tokenized, "scan", fail)
+    again = opened("book.txt")
+    assert words(again) == words(first) and again.sha256 == first.sha256
+    assert load(entries(root)[0] / "tokenizer.json").encode("90").tolist() == [9, 0]
+    for change in ({"errors": "replace"}, {"encoding": "latin-1"}):
+        with pytest.raises(AssertionError, match="read again"):
+            opened("book.txt", **change)
+    put(texts / "book.txt", "0123456789" * 10 + "x")
+    with pytest.raises(AssertionError, match="read again"):
+        opened("book.txt")
+
+
+def test_an_entry_for_each_way_to_cut(texts: Path, root: Path):
+    put(texts / "book.txt", "0123456789" * 10)
+    changes = [{}, {"splits": (0.9, 0.1, 0.0)}, {"tokenizer": "byte"}, {"tokenizer": "bpe"}]
+    for change in [*changes, {"tokenizer": "bpe", "bpe_vocab": 301}, {"bpe_vocab": 301}]:
+        opened("book.txt", **change)
+    assert len(entries(root)) == 5  # bpe_vocab says nothing about characters
+
+
+def test_a_file_written_just_now_is_not_taken_for_an_earlier_one(texts: Path):
+    """Two versions of one size, within one tick of a coarse clock."""
+    tick = time.time_ns()
+    for text in ("aaaaaaaaaa", "bbbbbbbbbb"):
+        os.utime(put(texts / "book.txt", text), ns=(tick, tick))
+        assert opened("book.txt").sha256 == hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("damage", ["truncate", "delete", "meta", "half", "tokenizer"])
+def test_a_damaged_entry_is_made_anew(texts: Path, root: Path, damage: str):
+    put(texts / "book.txt", "0123456789" * 10)
+    before = words(opened("book.txt"))
+    (entry,) = entries(root)
+    match damage:
+        case "truncate":
+            os.truncate(entry / "train.bin", 17)
+        case "delete":
+            (entry / "test.bin").unlink()
+        case "meta":
+            (entry / "meta.json").write_text("[1")
+        case "half":
+            (entry / "meta.json").unlink()
+        case "tokenizer":
+            (entry / "tokenizer.json").write_text("")
+    assert words(opened("book.txt")) == before
+    assert json.loads((entry / "meta.json").read_text())["sizes"]["train.bin"] == 160
+    assert not list(root.glob("part-*"))
+
+
+def test_a_broken_memo_is_ignored(texts: Path, root: Path):
+    put(texts / "book.txt", "0123456789" * 10)
+    before = opened("book.txt").sha256
+    (memo,) = (root / "memo").iterdir()
+    for broken in ('"feed', "17", '{"a": 1}', ""):
+        memo.write_text(broken)
+        assert opened("book.txt").sha256 == before
+    assert json.loads(memo.read_text()) == before
+
+
+def test_text_that_changes_while_it_is_read(texts: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
+    put(texts / "book.txt", "0123456789" * 10)
+    scan = tokenized.scan
+
+    def scan_then_change(source):
+        found = scan(source)
+        put(texts / "book.txt", "9876543210" * 12)
+        return found
+
+    monkeypatch.setattr(tokenized, "scan", scan_then_change)
+    assert "the text changed while it was being read" in refusal("book.txt", splits=(0.5, 0.5, 0.0))
+    assert not entries(root) and not list(root.glob("part-*"))
+
+
+def test_a_cache_that_cannot_be_written(texts: Path, monkeypatch: pytest.MonkeyPatch, caplog):
+    put(texts / "book.txt", "0123456789" * 10)
+    monkeypatch.setenv("ABLATE_CACHE", str(texts / "book.txt" / "cache"))  # below a file
+    with caplog.at_level(logging.WARNING):
+        first, again = opened("book.txt"), opened("book.txt")
+    assert words(first) == words(again)
+    (record,) = caplog.records
+    assert "can't be written" in record.getMessage() and "ABLATE_CACHE" in record.getMessage()
+
+
+def test_the_faster_of_two_writers_wins(root: Path):
+    """The second finds the first one's entry in the place of its own."""
+
+    def slow(part: Path) -> dict:
+        cache.publish("key", writes("fast"))
+        return writes("slow")(part)
+
+    place, about = cache.publish("key", slow)
+    assert about == {"by": "fast"} and (place / "text").read_text() == "fast"
+    assert [path.name for path in root.iterdir()] == ["key"]
+
+
+def writes(name: str) -> Callable[[Path], dict]:
+    def write(part: Path) -> dict:
+        (part / "text").write_text(name)
+        return {"by": name}
+
+    return write
+
+
+def test_leftovers_of_dead_writers_are_removed(root: Path):
+    dead, alive = root / "part-1-dead", root / "part-2-alive"
+    for part in (dead, alive):
+        put(part / "train.bin", "half")
+        os.utime(part, (1_000_000_000, 1_000_000_000))
+    os.utime(alive / "train.bin")  # is being written to, if for long
+    cache.publish("key", writes("new"))
+    assert not dead.exists() and alive.exists()
+
+
+OPEN = """
+import sys, ablate.data.tokenized as tokenized
+from ablate.config import CorpusConfig
+from ablate.data.corpora import open_corpus
+if sys.argv[2:]:
+    tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
+splits = dict(splits=(0.8, 0.1, 0.1), encoding="utf-8", errors="strict", seed=None, characters=None)
+config = CorpusConfig(name="file", path=sys.argv[1], tokenizer="char", bpe_vocab=300, **splits)
+corpus = open_corpus(config)
+print(corpus.sha256, int(corpus.splits["train"].tokens.sum()))
+"""
+
+
+def start(*arguments: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", OPEN, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_several_processes_open_it_first(texts: Path, root: Path):
+    text = "0123456789" * 100_003
+    processes = [start(put(texts / "book.txt", text)) for _ in range(4)]
+    answers = {process.communicate()[0] for process in processes}
+    digits = sum(int(digit) for digit in text[: int(len(text) * 0.8)])
+    assert answers == {f"{hashlib.sha256(text.encode()).hexdigest()} {digits}\n"}
+    assert len(entries(root)) == 1 and not list(root.glob("part-*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL here")
+def test_a_writer_that_is_killed(texts: Path, root: Path):
+    book = put(texts / "book.txt", "0123456789" * 10)
+    with start(book, "slowly") as process:
+        assert process.stdout and process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGKILL)
+    assert len(list(root.glob("part-*"))) == 1 and not entries(root)
+    assert "".join(words(opened(book))) == "0123456789" * 10
+
+
+def test_memory_does_not_grow_with_the_text(texts: Path):
+    """61 MB of text, two bytes a character in places, in less than 25 MB."""
+    with (texts / "long.txt").open("wb") as file:
+        for _ in range(61):
+            file.write("The quick brown fox, café.\n".encode() * 36_000)
+    tracemalloc.start()
+    corpus = opened("long.txt")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(len(split.tokens) for split in corpus.splits.values()) == 61 * 36_000 * 27
+    assert peak < 25e6

@@ -1,0 +1,97 @@
+"""The grammar: its bytes, its one derivation for each sentence, and its entropy."""
+
+import hashlib
+import itertools
+import math
+from functools import cache
+
+import pytest
+
+from ablate.data import grammar
+from ablate.data.grammar import GRAMMAR, entropy_per_character, read_rules, sentences, text
+
+PINNED = "0ac66fc7e849d079139774826a3bebcc161b0925d993620b90fcbcd18ed0d3c6"
+
+
+def derivations(sentence: str) -> int:
+    """In how many ways the grammar derives a sentence: counted over all spans, without its sampler."""
+    words = sentence.removesuffix(".\n").split(" ")
+
+    @cache
+    def ways(symbols: tuple[str, ...], start: int, stop: int) -> int:
+        if not symbols:
+            return int(start == stop)
+        if len(symbols) > stop - start:
+            return 0
+        first, *rest = symbols
+        if not rest and first in GRAMMAR:
+            return sum(ways(body, start, stop) for _, body in GRAMMAR[first])
+        if not rest:
+            return int(stop - start == 1 and words[start] == first)
+        return sum(
+            ways((first,), start, middle) * ways(tuple(rest), middle, stop)
+            for middle in range(start + 1, stop)
+        )
+
+    return ways(("sentence",), 0, len(words))
+
+
+def test_the_text_is_the_same_everywhere():
+    whole = "".join(text(0, 10_000))
+    assert len(whole) == 10_000
+    assert hashlib.sha256(whole.encode()).hexdigest() == PINNED
+    assert "".join(text(1, 10_000)) != whole
+    assert "".join(text(0, 9_973)) == whole[:9_973]
+
+
+def test_every_sentence_has_one_derivation():
+    shortish = (line for line, _ in sentences(5) if len(line) < 120)
+    assert {derivations(line) for line in itertools.islice(shortish, 150)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "ways"),
+    [
+        ("the dogs near the cat sleep", 1),
+        ("the dogs near the cat sleeps", 0),  # the verb agrees with the distractor
+        ("the ducks that the guard sees duck", 1),  # a noun, then the same form as a verb
+        ("the watch watches the watches", 1),
+        ("the the dog sleeps", 0),
+    ],
+)
+def test_agreement_and_ambiguous_words(sentence: str, ways: int):
+    assert derivations(sentence) == ways
+
+
+def test_the_count_of_derivations_sees_an_ambiguity(monkeypatch: pytest.MonkeyPatch):
+    """With modifiers on verbs too, `the dog sees the cat near the house` has two readings."""
+    monkeypatch.setitem(
+        GRAMMAR, "vp-one", [*GRAMMAR["vp-one"], (1, ("transitive-one", "np", "preposition", "np"))]
+    )
+    assert derivations("the dog sees the cat near the house") == 2
+
+
+def test_entropy_is_that_of_sampled_sentences():
+    sample = list(itertools.islice(sentences(3), 20_000))
+    characters = sum(len(line) for line, _ in sample)
+    floor = entropy_per_character()
+    # The ratio of two means: its standard error by the delta method. Five of them, and below 1 %.
+    residuals = [nats - floor * len(line) for line, nats in sample]
+    error = math.sqrt(sum(r * r for r in residuals)) / characters
+    assert abs(sum(nats for _, nats in sample) / characters - floor) < 5 * error < 0.01 * floor
+
+
+def test_entropy_by_hand(monkeypatch: pytest.MonkeyPatch):
+    """sentence: go, or very and a sentence, at even odds: n times very, p = 2^-(n+1).
+
+    ln 2 for each of the two expected choices; `go.` and a line end, and `very ` once on average: 4 + 5.
+    """
+    monkeypatch.setattr(grammar, "GRAMMAR", read_rules("sentence: 1 go | 1 very sentence\n"))
+    assert entropy_per_character() == pytest.approx(2 * math.log(2) / 9, rel=1e-12)
+
+
+def test_rules_are_read_for_both_numbers():
+    assert read_rules("np-#: 3 a-# b | 2 c\nnp-one: 5 d\n") == {
+        "np-one": [(3, ("a-one", "b")), (2, ("c",)), (5, ("d",))],
+        "np-many": [(3, ("a-many", "b")), (2, ("c",))],
+    }

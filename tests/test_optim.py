@@ -1,0 +1,80 @@
+"""AdamW, schedule and clipping against torch.optim, and by hand."""
+
+import pytest
+import torch
+
+from ablate import optim
+
+
+def test_adamw_is_torchs():
+    shapes = {"decayed": (5, 3), "kept": (7,)}
+    ours = {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
+    theirs = {name: torch.nn.Parameter(value.clone()) for name, value in ours.items()}
+    groups = [
+        {"params": [theirs["decayed"]], "weight_decay": 0.3},
+        {"params": [theirs["kept"]], "weight_decay": 0.0},
+    ]
+    reference = torch.optim.AdamW(groups, lr=0.1, betas=(0.8, 0.95), eps=1e-3)
+    moments = optim.Moments.zeros(ours)
+    for step in range(1, 8):
+        grads = {name: torch.randn_like(value) for name, value in ours.items()}
+        for name, param in theirs.items():
+            param.grad = grads[name].clone()
+        for group in reference.param_groups:
+            group["lr"] = 0.1 / step
+        reference.step()
+        optim.adamw_(
+            ours,
+            grads,
+            moments,
+            step,
+            lr=0.1 / step,
+            weight_decay=0.3,
+            decayed={"decayed": True, "kept": False},
+            beta1=0.8,
+            beta2=0.95,
+            eps=1e-3,
+        )
+    for name, param in theirs.items():
+        torch.testing.assert_close(ours[name], param.detach(), rtol=1e-12, atol=1e-14)
+
+
+def test_rates_may_be_tensors():
+    """One rate a member, for members stacked along the first axis."""
+    grads = {"w": torch.randn(2, 5, dtype=torch.float64)}
+    start = torch.randn(2, 5, dtype=torch.float64)
+    kwargs = {"weight_decay": 0.1, "decayed": {"w": True}, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
+    stacked, each = {"w": start.clone()}, [{"w": start[i : i + 1].clone()} for i in range(2)]
+    rates = (0.1, 0.02)
+    optim.adamw_(
+        stacked, grads, optim.Moments.zeros(stacked), 1, lr=torch.tensor(rates).double()[:, None], **kwargs
+    )
+    for i, rate in enumerate(rates):
+        mine = {"w": grads["w"][i : i + 1]}
+        optim.adamw_(each[i], mine, optim.Moments.zeros(each[i]), 1, lr=rate, **kwargs)
+        torch.testing.assert_close(stacked["w"][i : i + 1], each[i]["w"], rtol=1e-6, atol=0)
+
+
+def test_clipping_by_hand():
+    grads = {"a": torch.tensor([3.0, 0.0]), "b": torch.tensor([[4.0]])}
+    norm = optim.global_norm(grads)
+    assert norm.item() == 5
+    optim.clip_(grads, norm, 2.5)
+    torch.testing.assert_close(grads["a"], torch.tensor([1.5, 0.0]))
+    torch.testing.assert_close(grads["b"], torch.tensor([[2.0]]))
+    optim.clip_(grads, optim.global_norm(grads), 10)  # already short enough
+    torch.testing.assert_close(grads["b"], torch.tensor([[2.0]]))
+
+
+def test_schedule_by_hand():
+    def rate(step):
+        return optim.learning_rate(step, steps=10, peak=1.0, warmup=0.2, min_ratio=0.1)
+
+    # two steps of warm-up reach 1/3 and 2/3; then cosine over 8 steps: 1 at its start, 0.55 half-way
+    assert [rate(1), rate(2), rate(3), rate(7)] == pytest.approx([1 / 3, 2 / 3, 1.0, 0.55])
+    rates = [rate(step) for step in range(3, 11)]
+    assert rates == sorted(rates, reverse=True) and 0.1 < rates[-1] < 0.14
+
+
+def test_one_step_has_its_full_rate():
+    assert optim.learning_rate(1, steps=1, peak=0.3, warmup=0.05, min_ratio=0.1) == pytest.approx(0.3)

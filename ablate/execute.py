@@ -40,6 +40,9 @@ class Listener:
     def started(self, run: Run) -> None: ...
     def stepped(self, step: Step) -> None: ...
     def evaluated(self, evaluation: Evaluation) -> None: ...
+    def ended(self) -> None:
+        """The run is over, by whatever end: a result, an error or Ctrl-C."""
+
     def finished(self, row: Row) -> None: ...
     def skipped(self, row: Row) -> None: ...
 
@@ -78,6 +81,8 @@ def execute(config: RunConfig, listener: Listener, root: Path = Path("runs")) ->
         except Exception as error:
             writer.log(traceback.format_exc())
             row |= {"status": "failed", "error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        finally:
+            listener.ended()
         writer.finish(row)
     listener.finished(row)
     return row

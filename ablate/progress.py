@@ -92,9 +92,5 @@ class Bar(_Counting):
     def evaluated(self, evaluation: Evaluation) -> None:
         self.val_loss = f", val {evaluation.validation.loss:.3f}"
 
-    def interrupted(self) -> None:
+    def ended(self) -> None:
         self.bar.stop()
-
-    def finished(self, row: Row) -> None:
-        self.bar.stop()
-        super().finished(row)

@@ -47,7 +47,10 @@ class PlainBlock(nn.Module):
 class PlainGPT(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.token, self.position = nn.Embedding(VOCAB, spec.d_model), nn.Embedding(spec.context, spec.d_model)
+        self.token, self.position = (
+            nn.Embedding(VOCAB, spec.d_model),
+            nn.Embedding(spec.context, spec.d_model),
+        )
         self.blocks = nn.Sequential(*[PlainBlock(spec) for _ in range(spec.layers)])
         self.norm = nn.LayerNorm(spec.d_model, bias=False)
         for p in self.parameters():
@@ -131,7 +134,9 @@ def main() -> None:
         if round_:  # the first warms up
             times.append((pair[0], pair[1]))
     ratios = sorted(a / b for a, b in times)
-    print(f"{arguments.model}, {torch.get_num_threads()} threads, {arguments.rounds} rounds of {arguments.steps}")
+    print(
+        f"{arguments.model}, {torch.get_num_threads()} threads, {arguments.rounds} rounds of {arguments.steps}"
+    )
     for name, column in (("ablate", 0), ("plain", 1)):
         print(f"{name:>8}: {1000 * statistics.median(t[column] for t in times):.2f} ms a step (median)")
     print(f"   ratio: {statistics.median(ratios):.3f} (median), {ratios[0]:.3f} to {ratios[-1]:.3f}")

@@ -96,15 +96,26 @@ def test_identity_is_stable():
 
 
 def test_one_computation_one_identity():
-    assert identity() == identity("value_width=narrow") == identity("value_width=16") == identity("key_width=16")
-    assert identity("fusion=sum", "out_proj=false") == identity("fusion=sum", "out_proj=false", "value_width=wide")
+    assert (
+        identity() == identity("value_width=narrow") == identity("value_width=16") == identity("key_width=16")
+    )
+    assert identity("fusion=sum", "out_proj=false") == identity(
+        "fusion=sum", "out_proj=false", "value_width=wide"
+    )
     assert identity("model=nano") == identity("model.layers=4", "model.d_model=128")
     assert identity("train.lr=1e-3") == identity("train.lr=0.001")
 
 
 @pytest.mark.parametrize(
     "override",
-    ["name=mine", "device=cpu", "force=true", "train.save=none", "corpus.errors=replace", "corpus.bpe_vocab=500"],
+    [
+        "name=mine",
+        "device=cpu",
+        "force=true",
+        "train.save=none",
+        "corpus.errors=replace",
+        "corpus.bpe_vocab=500",
+    ],
 )
 def test_what_does_not_matter_stays_out_of_the_identity(override):
     assert identity(override) == identity()
@@ -116,7 +127,12 @@ MATTERS = [
     *("model.layers=3", "model.context=32", "model.mlp_hidden=9", "model.bias=true", "model.dropout=0.1"),
     *("train.steps=9", "train.batch=9", "train.lr=9", "train.warmup=0", "train.min_lr_ratio=0"),
     *("train.weight_decay=0", "train.beta1=0", "train.beta2=0", "train.eps=1", "train.clip=null"),
-    *("train.eval_every=9", "train.precision=bfloat16", "corpus.tokenizer=byte", "corpus.splits=[0.7,0.2,0.1]"),
+    *(
+        "train.eval_every=9",
+        "train.precision=bfloat16",
+        "corpus.tokenizer=byte",
+        "corpus.splits=[0.7,0.2,0.1]",
+    ),
 ]
 
 

@@ -1,5 +1,6 @@
 """Tables as text: for a terminal, a program or a paper. Prints nothing."""
 
+import json
 import math
 from typing import Any
 
@@ -18,7 +19,8 @@ def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
     if format == "csv":
         return frame.to_csv(index=False, lineterminator="\n")
     if format == "json":
-        return frame.to_json(orient="records", indent=2, double_precision=15, force_ascii=False) + "\n"
+        records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        return json.dumps(records, indent=2, ensure_ascii=False) + "\n"
     cells = [[readable(name, value) for name, value in row.items()] for row in frame.to_dict("records")]
     names = [str(name) for name in frame.columns]
     if format == "md":

@@ -1,0 +1,52 @@
+"""Train the golden runs and write their losses: python -m tests.golden.renew."""
+
+import csv
+from pathlib import Path
+
+from ablate.data.corpora import open_corpus
+from ablate.model.lm import build_model
+from ablate.model.sizing import resolve_spec
+from ablate.train import Step, train
+from tests.helpers import make_config
+
+FILE = Path(__file__).with_name("losses.csv")
+# Read off the default device's CPU: seeded text, every option of a method at something but its default.
+RUNS = {
+    "concat": ("fusion=concat",),
+    "sum": ("fusion=sum", "fusion.normalize=variance", "out_proj=false"),
+    "mean": ("fusion=mean", "value_width=wide"),
+    "weighted_sum": ("fusion=weighted_sum", "fusion.weights=convex", "fusion.per=channel"),
+    "grouped": ("fusion=grouped", "fusion.groups=2", "heads=8"),
+}
+COMMON = (
+    *("corpus=grammar", "corpus.characters=30000", "model.d_model=32", "model.context=32"),
+    *("train.steps=60", "train.batch=8", "train.eval_every=60"),
+)
+
+
+def losses(name: str) -> list[tuple[str, str, float]]:
+    """(method, what, loss) for every tenth step, and the validation split at the end."""
+    config = make_config(*COMMON, *RUNS[name])
+    corpus = open_corpus(config.corpus)
+    spec = resolve_spec(config, corpus.tokenizer.vocab_size)
+    found = []
+    for event in train(
+        build_model(spec, config.resolved_seeds()),
+        config.train,
+        train_tokens=corpus.splits["train"].tokens,
+        validation_tokens=corpus.splits["validation"].tokens,
+        context=spec.context,
+        data_seed=config.seed,
+    ):
+        if not isinstance(event, Step):
+            found.append((name, "validation", event.validation.loss))
+        elif event.step % 10 == 1:
+            found.append((name, f"step {event.step}", event.loss.item()))
+    return found
+
+
+if __name__ == "__main__":
+    with FILE.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("method", "what", "loss"))
+        table.writerows((m, what, f"{loss:.6f}") for name in RUNS for m, what, loss in losses(name))

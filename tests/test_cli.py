@@ -1,0 +1,338 @@
+"""The command line, as a shell starts it."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ablate.columns import COLUMNS, MEASURED_COLUMNS, METRICS_COLUMNS
+from tests.helpers import ROOT, run_cli
+
+QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
+
+
+def one_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    assert len(lines) == 1 and "Traceback" not in text, text
+    return lines[0]
+
+
+# --- wrong input: one clear line, exit code 2, nothing trained, nothing left behind ---------------------
+
+WRONG = [
+    (["fusion=cat"], ["fusion=cat", "did you mean concat?", "weighted_sum"]),
+    (["-m", "fusion=concat,cat"], ["fusion=cat", "did you mean concat?"]),
+    (["model.heds=3"], ["model.heds", "no such key"]),
+    (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
+    (["train.heads=3"], ["did you mean heads?"]),
+    (["fusion.per=head"], ["fusion.per", "no such key"]),
+    (["heads.x=3"], ["heads is a single value"]),
+    (["+foo=1"], ["+foo=1", "foo=1"]),
+    (["++heads=8"], ["++heads=8", "heads=8"]),
+    (["~train"], ["~train", "can't be removed"]),
+    (["heads"], ["heads", "KEY=VALUE"]),
+    (["heads=eight"], ["heads=eight", "a whole number"]),
+    (["heads=0"], ["heads=0", "at least 1"]),
+    (["heads=-2"], ["heads=-2", "at least 1"]),
+    (["heads="], ["heads=", "a whole number"]),
+    (["heads=5"], ["heads=5", "heads=4 or heads=8"]),
+    (["-m", "heads=4,5"], ["heads=5", "heads=4 or heads=8"]),
+    (["heads=4,8"], ["heads=4,8", "-m"]),
+    (["-m", "heads=range(3,1)"], ["heads=range(3,1)", "empty"]),
+    (["-m", "fusion=glob(x*)"], ["fusion=glob(x*)", "empty"]),
+    (["-m", "train.lr=interval(0,1)"], ["interval"]),
+    (["fusion=sum", "out_proj=false", "value_width=narrow"], ["value_width=64", "out_proj=true"]),
+    (["fusion=sum", "out_proj=false", "heads=16", "match=params"], ["match=params", "heads=8"]),
+    (["fusion=grouped", "fusion.groups=3"], ["fusion.groups=3", "heads=4"]),
+    (["train.steps=-1"], ["train.steps=-1", "at least 1"]),
+    (["train.lr=-0.1"], ["train.lr=-0.1", "above 0"]),
+    (["corpus=grammar", "corpus.characters=2000", "model.context=999"], ["model.context=999", "validation"]),
+    (["corpus=file"], ["corpus.path"]),
+    (["corpus=file", "corpus.path=missing.txt"], ["missing.txt"]),
+    (["corpus=file", "corpus.path=x(1).txt"], ["""'corpus.path="x(1).txt"'"""]),
+    (["corpus=file", "corpus.path=~/a.txt"], ["""'corpus.path="~/a.txt"'"""]),
+    (["corpus=file", "corpus.path=été.txt"], ["""'corpus.path="été.txt"'"""]),
+    (["corpus=file", "corpus.path=a,b.txt"], ["""'corpus.path="a,b.txt"'"""]),
+    (["-m", "corpus=file", "corpus.path=a,b.txt"], ["""'corpus.path="a,b.txt"'"""]),
+    (["corpus=file", "corpus.path=binary.dat"], ["binary.dat", "offset 3", "utf-16"]),
+    (["corpus=file", "corpus.path=latin.txt"], ["latin.txt", "offset 5", "corpus.encoding", "corpus.errors"]),
+    (["corpus=file", "corpus.path=empty.txt"], ["empty"]),
+    (["corpus=file", "corpus.path=short.txt"], ["7 tokens", "model.context"]),
+    (["device=cuda:99"], ["device=cuda:99", "device=auto"]),
+    (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
+    (["hydra.callbacks={}"], ["hydra.callbacks"]),
+    (["--experimental-rerun", "x.pickle"], ["--experimental-rerun"]),
+    (["--nonsense"], ["--nonsense"]),
+    (["-cn", "nope"], ["nope"]),
+    (["train=null"], ["train=null", "default"]),
+    (["heads=${nope}"], ["nope"]),
+]
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory) -> dict[str, tuple[subprocess.CompletedProcess, list[str]]]:
+    """Every wrong command, two at a time: starting Python is most of their time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def refused(arguments: list[str]) -> tuple[subprocess.CompletedProcess, list[str]]:
+        cwd = tmp_path_factory.mktemp("wrong")
+        for name, content in files.items():
+            (cwd / name).write_bytes(content)
+        done = run_cli("run", *arguments, cwd=cwd)
+        return done, sorted({path.name for path in cwd.iterdir()} - files.keys())
+
+    files = {
+        "binary.dat": b"abc\0def",
+        "latin.txt": b"plain\xe9",
+        "empty.txt": b"",
+        "short.txt": b"too short",
+        "a,b.txt": b"text " * 1000,
+    }
+    with ThreadPoolExecutor(2) as pool:
+        return dict(
+            zip(map(str, WRONG), pool.map(refused, [arguments for arguments, _ in WRONG]), strict=True)
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: " ".join(case[0]))
+def test_wrong_input_is_one_line_and_exit_code_2(case, refusals):
+    done, left_behind = refusals[str(case)]
+    line = one_line(done.stderr)
+    assert done.returncode == 2 and line.startswith("ablate: ")
+    assert all(part in line for part in case[1]), line
+    assert done.stdout == "" and left_behind == []
+
+
+# --- what works --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
+    cwd = tmp_path_factory.mktemp("swept")
+    sweep = ("-m", "fusion=concat,sum", "out_proj=true,false", "seed=0,1", *QUICK)
+    return cwd, run_cli("run", *sweep, cwd=cwd)
+
+
+@pytest.mark.slow
+def test_a_sweep_ends_with_a_table_and_a_csv(swept):
+    cwd, done = swept
+    assert done.returncode == 0, done.stderr
+    table, _, path = done.stdout.rpartition("\n\n")
+    assert len(table.splitlines()) == 1 + 4  # a row a variant
+    assert path.startswith("8 runs in runs/studies/sweep-")
+    rows = pd.read_csv(cwd / path.split()[-1])
+    assert list(rows.columns) == list(COLUMNS) and len(rows) == 8
+    assert rows["status"].eq("done").all() and rows["run_id"].is_monotonic_increasing
+    assert rows.groupby(["fusion", "out_proj"]).size().tolist() == [2, 2, 2, 2]
+    widths = rows.set_index(["fusion", "out_proj"])["value_width"].to_dict()
+    assert widths == {("concat", True): 16, ("concat", False): 16, ("sum", True): 16, ("sum", False): 64}
+    assert len(done.stderr.splitlines()) == 8  # a quiet line a run
+    assert sorted(path.name for path in cwd.iterdir()) == ["runs"]  # Hydra leaves nothing of its own
+    assert sorted(path.name for path in (cwd / "runs").iterdir()) == ["results.csv", "store", "studies"]
+
+
+@pytest.mark.slow
+def test_what_is_finished_is_not_run_again(swept):
+    cwd, _ = swept
+    before = {path: path.stat().st_mtime_ns for path in (cwd / "runs" / "store").rglob("*")}
+    again = run_cli("run", "-m", "fusion=concat,sum", "seed=1", *QUICK, cwd=cwd)
+    assert again.returncode == 0 and again.stderr.count("finished before") == 2
+    assert {path: path.stat().st_mtime_ns for path in (cwd / "runs" / "store").rglob("*")} == before
+
+
+@pytest.mark.slow
+def test_compare_reads_studies_and_csv_files_alike(swept):
+    cwd, _ = swept
+    (study,) = [
+        p.parent for p in (cwd / "runs" / "studies").glob("*/results.csv") if len(pd.read_csv(p)) == 8
+    ]
+    answers = [
+        run_cli("compare", target, "--format", "json", cwd=cwd).stdout
+        for target in (study.name, str(study.relative_to(cwd)), str(study / "results.csv"))
+    ]
+    assert len(set(answers)) == 1
+    summary = json.loads(answers[0])
+    rows = pd.read_csv(study / "results.csv")
+    means = rows.groupby(["fusion", "out_proj"])["val_loss"].agg(["mean", "std"])
+    for variant in summary:
+        expected = means.loc[(variant["fusion"], variant["out_proj"] == "true")]
+        assert (variant["n"], variant["mean"]) == (2, pytest.approx(expected["mean"], rel=1e-12))
+        assert variant["sd"] == pytest.approx(expected["std"], rel=1e-9)
+    assert [variant["best"] for variant in summary] == [True, False, False, False]
+    as_csv = pd.read_csv(io.StringIO(run_cli("compare", study.name, "--format", "csv", cwd=cwd).stdout))
+    assert as_csv["mean"].tolist() == [variant["mean"] for variant in summary]
+    assert run_cli("compare", study.name, "--format", "md", cwd=cwd).stdout.startswith("| fusion |")
+    wrong = run_cli("compare", "sweeep", cwd=cwd)
+    assert wrong.returncode == 2 and "no such study" in one_line(wrong.stderr)
+
+
+@pytest.mark.slow
+def test_runs_and_sample(swept):
+    cwd, _ = swept
+    listed = json.loads(run_cli("runs", "--format", "json", cwd=cwd).stdout)
+    assert {row["status"] for row in listed} == {"done"} and len(listed) == 8
+    run = listed[0]["run_id"]
+    texts = [
+        run_cli("sample", run, "--prompt", "the ", "--tokens", "23", "--seed", seed, cwd=cwd).stdout
+        for seed in ("1", "1", "2")
+    ]
+    assert texts[0] == texts[1] != texts[2] and all(text.startswith("the ") for text in texts)
+    assert len(texts[0]) == len("the ") + 23 + 1
+    greedy = run_cli("sample", run, "--prompt", "t", "--temperature", "0", cwd=cwd)
+    assert greedy.stdout == run_cli("sample", run, "--prompt", "t", "--top-k", "1", cwd=cwd).stdout
+    unknown = run_cli("sample", run, "--prompt", "Ω", cwd=cwd)
+    assert unknown.returncode == 2 and "U+03A9" in one_line(unknown.stderr)
+    missing = run_cli("sample", "zzz", cwd=cwd)
+    assert missing.returncode == 2 and "ablate runs" in one_line(missing.stderr)
+
+
+def without_measured(path: Path, columns: tuple[str, ...]) -> str:
+    return pd.read_csv(path, dtype=str).drop(columns=list(columns)).to_csv()
+
+
+@pytest.mark.slow
+def test_same_command_same_bytes(tmp_path):
+    command = ("run", "fusion=weighted_sum", "model.dropout=0.1", *QUICK)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        assert run_cli(*command, cwd=tmp_path / name).returncode == 0
+    (one,), (two,) = ((tmp_path / name).glob("runs/store/*") for name in ("a", "b"))
+    assert one.name == two.name
+    assert without_measured(one / "metrics.csv", ("seconds",)) == without_measured(
+        two / "metrics.csv", ("seconds",)
+    )
+    for table in ("runs/results.csv", "runs/studies/single/results.csv"):
+        texts = [without_measured(tmp_path / name / table, MEASURED_COLUMNS) for name in ("a", "b")]
+        assert texts[0] == texts[1] and "weighted_sum" in texts[0]
+    assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
+    (tmp_path / "my text.txt").write_text("to be, or not to be; " * 500)
+    overrides = ("corpus=file", 'corpus.path="my text.txt"', "fusion=weighted_sum", *QUICK[2:], "name=mine")
+    done = run_cli("run", *overrides, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs" / "store").iterdir()
+    assert {path.name for path in run.iterdir()} == {
+        *("config.yaml", "metrics.csv", "result.json", "model.safetensors", "environment.json"),
+        *("log.txt", "tokenizer.json"),
+    }
+    metrics = pd.read_csv(run / "metrics.csv")
+    assert tuple(metrics.columns) == METRICS_COLUMNS and metrics["step"].tolist() == [3, 6]
+    (row,) = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv").to_dict("records")
+    weights = json.loads(row["fusion_weights"])
+    assert len(weights) == 2 and all(len(layer) == 4 and layer != [1, 1, 1, 1] for layer in weights)
+    assert row["val_loss"] == metrics["val_loss"].iloc[-1] and row["corpus"] == "file"
+    assert row["val_bpb"] == pytest.approx(row["val_loss"] / 0.6931471805599453)  # a byte a token here
+
+
+@pytest.mark.slow
+def test_a_diverged_run_keeps_its_row(tmp_path):
+    done = run_cli("run", "train.lr=1e30", "train.warmup=0", "train.clip=null", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0 and "diverged" in done.stderr
+    (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
+    assert row["status"] == "diverged" and "not finite at step" in row["error"] and pd.isna(row["val_loss"])
+
+
+@pytest.mark.slow
+def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path):
+    """A model too large for any memory fails as a run, not as a program; the next run goes on."""
+    sizes = ("model.mlp_hidden=8,1000000000000", "train.save=none")
+    done = run_cli("run", "-m", *sizes, *QUICK, cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    rows = pd.read_csv(tmp_path / "runs" / "results.csv").set_index("mlp_hidden")
+    assert rows.loc[8, "status"] == "done" and rows.loc[10**12, "status"] == "failed"
+    assert "memory" in str(rows.loc[10**12, "error"]).lower()
+    assert "failed: " in done.stderr
+    log = next((tmp_path / "runs" / "store").glob("*/log.txt"))
+    logs = [path.read_text() for path in log.parent.parent.glob("*/log.txt")]
+    assert sum("Traceback" in text for text in logs) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_says_so_and_is_listed(tmp_path, number, code):
+    command = [sys.executable, "-m", "ablate", "run", *QUICK, "train.steps=1000000"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        assert process.stderr is not None
+        while "step 3" not in process.stderr.readline():
+            assert process.poll() is None
+        began = time.monotonic()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert time.monotonic() - began < 10
+    assert process.returncode == code and "Traceback" not in errors
+    (row,) = json.loads(run_cli("runs", "--format", "json", cwd=tmp_path).stdout)
+    assert row["status"] == "interrupted"
+    again = run_cli("run", *QUICK, "train.steps=1000000", "train.lr=0", cwd=tmp_path)
+    assert again.returncode == 2  # the store is whole: the next command is read and answered
+
+
+@pytest.mark.slow
+def test_hydras_own_command_line_stays(tmp_path):
+    shown = run_cli("run", "--cfg", "job", "fusion=weighted_sum", "heads=2", cwd=tmp_path).stdout
+    assert "heads: 2" in shown and "per: head" in shown
+    assert "configs" in run_cli("run", "--info", "searchpath", cwd=tmp_path).stdout
+    assert "hydra" in run_cli("run", "--hydra-help", cwd=tmp_path).stdout.lower()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "wide.yaml").write_text("defaults: [config, _self_]\nheads: 16\n")
+    shown = run_cli("run", "-cd", "mine", "-cn", "wide", "--cfg", "job", "-p", "heads", cwd=tmp_path).stdout
+    assert shown == "16\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+@pytest.mark.slow
+def test_joblib_launches_the_same_runs(swept, tmp_path):
+    cwd, _ = swept
+    sweep = ("-m", "fusion=concat,sum", "out_proj=true,false", "seed=0,1", "hydra/launcher=joblib", *QUICK)
+    done = run_cli("run", *sweep, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    texts = [
+        without_measured(where / "runs" / "results.csv", (*MEASURED_COLUMNS, "threads"))
+        for where in (cwd, tmp_path)
+    ]
+    drop = [
+        "train_loss",
+        "val_loss",
+        "val_bpb",
+        "test_loss",
+        "best_val_loss",
+    ]  # the last bits follow the threads
+    one, two = (pd.read_csv(io.StringIO(text)) for text in texts)
+    assert one.drop(columns=drop).equals(two.drop(columns=drop))
+    assert (one[drop] - two[drop]).abs().max().max() < 1e-5
+
+
+def test_completion_offers_overrides():
+    from ablate.compose import complete
+
+    assert set(complete("fusion=")) == {
+        f"fusion={m}" for m in ("concat", "grouped", "mean", "sum", "weighted_sum")
+    }
+    assert "train.lr=" in complete("train.l")
+
+
+@pytest.mark.slow
+def test_the_shell_asks_for_completions():
+    words = "ablate run fusion=we"
+    env = {"_ABLATE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "2"}
+    script = Path(sys.executable).with_name("ablate")
+    done = subprocess.run([script], env={**os.environ, **env}, capture_output=True, text=True, check=True)
+    assert "fusion=weighted_sum" in done.stdout
+
+
+def test_help_loads_neither_torch_nor_hydra():
+    code = "import sys; import ablate.cli; print([m for m in ('torch', 'hydra', 'pandas', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"

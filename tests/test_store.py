@@ -1,0 +1,153 @@
+"""Runs on disk: whole or not there, derived tables, studies that grow."""
+
+import json
+import os
+
+import pandas as pd
+import pytest
+
+from ablate import claim
+from ablate.columns import COLUMNS, csv_text
+from ablate.store import Store, StoreError
+from ablate.study.plan import grid_plan, merge_plans, single_plan
+from tests.helpers import make_config
+
+ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "fusion": "sum"}
+METRICS = {"step": 3, "tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0}
+
+
+def finished(store: Store, name: str = "run", **columns) -> None:
+    with store.writing(name, {"heads": 4}, ROW) as writer:
+        writer.metrics({**METRICS, "seconds": 0.5})
+        writer.finish({**ROW, "status": "done", **columns})
+
+
+def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
+    store = Store(tmp_path)
+    finished(store, val_loss=2.25)
+    files = {path.name for path in store.directory("run").iterdir()}
+    assert files == {"config.yaml", "metrics.csv", "result.json", "log.txt"}
+    metrics = (store.directory("run") / "metrics.csv").read_text()
+    assert metrics == "step,tokens,lr,train_loss,val_loss,grad_norm,seconds\n3,21,0.1,2.5,2.25,1.0,0.5\n"
+    assert store.read("run") == {**ROW, "status": "done", "val_loss": 2.25}
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
+
+
+def test_a_run_that_stops_half_way_is_interrupted_and_not_finished(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, ROW) as writer:
+        assert [row["status"] for row in store.rows()] == ["running"]
+        part = writer.path
+        raise KeyboardInterrupt
+    assert store.read("run") is None
+    content = json.loads((part / "claim.json").read_text())
+    (part / "claim.json").write_text(json.dumps({**content, "pid": 2**22 + 1}))  # no such process
+    assert [row["status"] for row in store.rows()] == ["interrupted"]
+    finished(store)
+    assert [row["status"] for row in store.rows()] == ["done"]
+
+
+def test_a_run_that_another_process_is_at_is_left_alone(tmp_path):
+    store = Store(tmp_path)
+    part = store.part("run")
+    part.mkdir(parents=True)
+    claim.claim(part)
+    content = json.loads((part / "claim.json").read_text())
+    (part / "claim.json").write_text(json.dumps({**content, "pid": os.getppid()}))
+    with pytest.raises(StoreError, match="another process is training this run"):
+        finished(store)
+
+
+def test_a_claim_from_before_a_reboot_is_dead(tmp_path):
+    claim.claim(tmp_path)
+    content = json.loads((tmp_path / "claim.json").read_text())
+    assert claim.is_live(tmp_path)
+    (tmp_path / "claim.json").write_text(json.dumps({**content, "boot": "another"}))
+    assert not claim.is_live(tmp_path)
+
+
+def test_a_claim_of_another_machine_lives_by_its_heartbeat(tmp_path):
+    claim.claim(tmp_path)
+    content = json.loads((tmp_path / "claim.json").read_text())
+    (tmp_path / "claim.json").write_text(json.dumps({**content, "host": "elsewhere"}))
+    assert claim.is_live(tmp_path)
+    os.utime(tmp_path / "claim.json", (0, 0))
+    assert not claim.is_live(tmp_path)
+
+
+def test_replacing_a_run_keeps_the_old_one_until_the_new_is_whole(tmp_path):
+    store = Store(tmp_path)
+    finished(store, val_loss=1.0)
+    with store.writing("run", {}, ROW) as writer:
+        assert (store.read("run") or {})["val_loss"] == 1.0
+        writer.finish({**ROW, "status": "done", "val_loss": 2.0})
+    assert (store.read("run") or {})["val_loss"] == 2.0
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
+
+
+def test_results_of_other_code_are_stale(tmp_path):
+    store = Store(tmp_path)
+    finished(store)
+    assert [row["status"] for row in store.rows({"code": "c", "torch": "t"})] == ["done"]
+    assert [row["status"] for row in store.rows({"code": "new", "torch": "t"})] == ["stale"]
+    assert [row["status"] for row in store.rows({"code": "c", "torch": "new"})] == ["stale"]
+
+
+def test_results_are_derived_and_come_back(tmp_path):
+    store = Store(tmp_path)
+    finished(store, "b", run_id="b" * 16, val_loss=0.1 + 0.2, out_proj=True)
+    finished(store, "a", run_id="a" * 16)
+    store.write_study(single_plan(make_config("name=mine"), "b" * 16))
+    path = store.write_results("mine", {"code": "c", "torch": "t"})
+    rows = pd.read_csv(path)
+    assert list(rows.columns) == list(COLUMNS)
+    assert rows["run_id"].tolist() == ["b" * 16] and rows["study"].tolist() == ["mine"]
+    assert rows["val_loss"].tolist() == [0.1 + 0.2] and rows["out_proj"].tolist() == [True]
+    everything = (tmp_path / "results.csv").read_bytes()
+    assert pd.read_csv(tmp_path / "results.csv")["run_id"].tolist() == ["a" * 16, "b" * 16]
+    (tmp_path / "results.csv").unlink()
+    store.write_results("mine", {"code": "c", "torch": "t"})
+    assert (tmp_path / "results.csv").read_bytes() == everything
+
+
+def test_cells_by_hand():
+    row = {
+        "fusion_options": '{"per": "head"}',
+        "splits": [0.8, 0.1, 0.1],
+        "fusion_weights": [[[1.0, 2.0], 3.0]],
+    }
+    line = csv_text([row | {"out_proj": False, "lr": 1e-05, "heads": 4}]).splitlines()[1]
+    assert '"{""per"": ""head""}"' in line and '"[0.8, 0.1, 0.1]"' in line and '"[[1.5, 3.0]]"' in line
+    assert ",false," in line and ",1e-05," in line and ",4," in line
+
+
+def plan(levels: dict[str, list[str]], *overrides: str, given: tuple[str, ...] = (), runs: str = "ab"):
+    configs = [make_config("name=mine", *overrides, f"seed={seed}") for seed in (0, 1)]
+    return grid_plan(levels, given, configs, list(runs))
+
+
+def test_a_study_grows_by_levels_and_seeds():
+    old = plan({"heads": ["1", "2"]})
+    grown = merge_plans(old, {**plan({"heads": ["2", "4"]}, runs="bc"), "seeds": [1, 2]})
+    assert grown["factors"] == {"heads": ["1", "2", "4"]}
+    assert grown["seeds"] == [0, 1, 2] and grown["runs"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "other, parts",
+    [
+        (lambda: plan({"fusion": ["sum"]}), ("fusion", "factor")),
+        (lambda: plan({"heads": ["1"]}, "train.lr=0.5", given=("train.lr",)), ("train.lr", "0.5", "0.003")),
+        (lambda: single_plan(make_config("name=mine"), "a"), ("single", "grid")),
+    ],
+)
+def test_any_other_change_of_a_named_study_is_refused(other, parts):
+    with pytest.raises(StoreError) as refusal:
+        merge_plans(plan({"heads": ["1", "2"]}), other())
+    assert all(part in str(refusal.value) for part in (*parts, "name=NAME")), refusal.value
+
+
+def test_a_sweep_is_named_by_what_it_runs():
+    unnamed = [make_config("seed=0")]
+    assert grid_plan({}, [], unnamed, ["b", "a"])["name"] == grid_plan({}, [], unnamed, ["a", "b"])["name"]
+    assert grid_plan({}, [], unnamed, ["a"])["name"].startswith("sweep-")

@@ -1,0 +1,138 @@
+"""The training loop: what it learns from, when it looks, and how it ends."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ablate.model.lm import build_model
+from ablate.train import Diverged, Evaluation, Step, evaluate, train
+from tests.helpers import make_config, make_spec
+
+SIZES = (
+    "model.d_model=12",
+    "heads=2",
+    "model.context=7",
+    "train.steps=9",
+    "train.batch=3",
+    "train.eval_every=4",
+)
+TOKENS = np.random.default_rng(0).integers(11, size=997).astype(np.uint16)
+
+
+def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]) -> list[Step | Evaluation]:
+    config = make_config(*SIZES, *overrides)
+    model = build_model(make_spec(*SIZES, *overrides, vocab=11), config.resolved_seeds())
+    return list(
+        train(
+            model,
+            config.train,
+            train_tokens=TOKENS,
+            validation_tokens=validation,
+            context=7,
+            data_seed=seed,
+        )
+    )
+
+
+def losses(found: list[Step | Evaluation]) -> list[float]:
+    return [event.loss.item() for event in found if isinstance(event, Step)]
+
+
+def evaluations(found: list[Step | Evaluation]) -> list[Evaluation]:
+    return [event for event in found if isinstance(event, Evaluation)]
+
+
+def test_evaluates_every_so_often_and_at_the_end():
+    found = evaluations(events())
+    assert [event.step for event in found] == [4, 8, 9]
+    assert [event.tokens for event in found] == [4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
+
+
+def test_looking_more_often_changes_nothing_that_is_learned():
+    often, rarely = events("train.eval_every=1"), events("train.eval_every=9")
+    assert losses(often) == losses(rarely)
+    assert evaluations(often)[-1].validation == evaluations(rarely)[-1].validation
+
+
+def test_the_training_loss_is_that_of_its_own_batch_before_the_update():
+    found = events()
+    first = losses(found)[0]
+    assert first == pytest.approx(math.log(11), abs=0.05)  # untrained
+    at_4 = evaluations(found)[0]
+    assert at_4.train_loss == losses(found)[3]
+
+
+def test_same_seed_same_bits_other_batches_other_losses():
+    assert losses(events()) == losses(events())
+    assert losses(events(seed=1)) != losses(events())
+
+
+def test_dropout_has_its_own_draws_each_step_and_none_at_evaluation():
+    one, again = events("model.dropout=0.3"), events("model.dropout=0.3", "train.eval_every=1")
+    assert losses(one) == losses(again) != losses(events())
+    assert evaluations(one)[-1].validation == evaluations(again)[-1].validation
+
+
+def test_learns_a_text_that_repeats():
+    config = make_config(*SIZES, "train.steps=300")
+    model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
+    tokens = np.tile(np.arange(11, dtype=np.uint16), 50)
+    for _ in train(
+        model, config.train, train_tokens=tokens, validation_tokens=tokens[:50], context=7, data_seed=0
+    ):
+        pass
+    assert evaluate(model, tokens[:50], config.train, context=7).loss < 0.1
+
+
+def test_evaluation_by_hand():
+    """Every token but the first is a target once, in windows of 7; a model that ignores its input."""
+    config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
+    model = build_model(spec, config.resolved_seeds())
+    for param in model.parameters():
+        param.data.zero_()
+    model.norm.weight.data[0] = 1.0
+    tokens = np.array(
+        [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0], dtype=np.uint16
+    )  # 15 targets, 2 windows + 1
+    score = evaluate(model, tokens, config.train, context=7)
+    assert score.targets == 15
+    assert score.nats == pytest.approx(15 * math.log(11))
+    assert score.correct == 6  # all logits equal: the first token, 0, is the guess; 6 of the targets are 0
+    assert score.loss == pytest.approx(math.log(11)) and score.accuracy == 6 / 15
+
+
+def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
+    import ablate.train
+
+    config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
+    model = build_model(spec, config.resolved_seeds())
+    at_once = evaluate(model, TOKENS, config.train, context=7)
+    monkeypatch.setitem(ablate.train.EVALUATION_LOGITS, "cpu", 1)
+    one_by_one = evaluate(model, TOKENS, config.train, context=7)
+    assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
+    assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run_and_names_the_step():
+    with pytest.raises(Diverged, match=r"not finite at step [2-9]"):
+        events("train.lr=1e30", "train.clip=null", "train.warmup=0")
+
+
+def test_bfloat16_keeps_weights_in_float32_and_learns_alike():
+    config = make_config(*SIZES, "train.precision=bfloat16")
+    model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
+    found = list(
+        train(
+            model,
+            config.train,
+            train_tokens=TOKENS,
+            validation_tokens=TOKENS[:100],
+            context=7,
+            data_seed=0,
+        )
+    )
+    assert all(param.dtype == torch.float32 for param in model.parameters())
+    assert losses(found) != losses(events())
+    assert losses(found) == pytest.approx(losses(events()), abs=0.02)

@@ -19,6 +19,7 @@ app = typer.Typer(
     help="Head-fusion ablations: train tiny language models that differ in how attention heads are brought"
     " together, and compare them.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: half the time, and it reads the same in a pipe
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -44,16 +45,15 @@ def main() -> None:
     """The console script. Exit codes: 0 all well, 1 some runs failed, 2 wrong usage, 130 Ctrl-C, 143
     SIGTERM."""
     signal.signal(signal.SIGTERM, _terminated)
-    from ablate.config import ConfigError
-
     try:
         app()
-    except ConfigError as error:
+    except ValueError as error:
+        from ablate.config import ConfigError  # not before it is needed: --help is to be quick
+
+        if not isinstance(error, ConfigError):
+            raise
         _say(f"ablate: {error}")
         sys.exit(2)
-    except KeyboardInterrupt:
-        _say("ablate: interrupted; finished runs are kept, the same command goes on from there")
-        sys.exit(130)
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)
@@ -67,8 +67,8 @@ def _complete(incomplete: str) -> list[str]:
 
 @app.command(
     context_settings={"ignore_unknown_options": True},
-    epilog="Examples:  ablate run fusion=sum heads=8   |   ablate run -m fusion=concat,sum,mean heads=1,4"
-    "   |   ablate run --cfg job",
+    epilog="\b\nExamples:\n  ablate run fusion=sum heads=8\n  ablate run -m fusion=concat,sum,mean heads=1,4"
+    " seed=0,1,2\n  ablate run --cfg job",
 )
 def run(
     overrides: Annotated[
@@ -82,7 +82,10 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Train one model, or with -m one for each combination; end with a table and a CSV."""
+    """Train one model, or a grid of them with -m.
+
+    It ends with a table and the path of a CSV. What is finished is not run again (force=true does).
+    """
     from ablate.compose import Request, compose
 
     request = Request(_job)
@@ -92,12 +95,15 @@ def run(
             from ablate.study.single import run_single  # loads torch: not before the overrides are read
 
             run_single(config, request, _listener(None))
+    except KeyboardInterrupt:
+        _say("ablate: interrupted; what is finished is kept, and not run again")
+        raise
     finally:  # an interrupted sweep has finished runs, too
         failed = _show_results(request) if request.study else 0
     raise typer.Exit(1 if failed else 0)
 
 
-@app.command(epilog="Example:  ablate compare fusion --metric val_bpb --format md")
+@app.command(epilog="Example: ablate compare sweep-1a2b3c4d --metric val_bpb --format md")
 def compare(
     targets: Annotated[
         list[str] | None,
@@ -107,7 +113,10 @@ def compare(
     mixed: Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")] = False,
     format: FormatOption = Format.table,
 ) -> None:
-    """A row a variant: n, mean and standard deviation over its seeds; the best first."""
+    """Compare variants over their seeds.
+
+    A row a variant: n, mean, standard deviation; sorted, the best marked.
+    """
     from ablate.analysis.compare import for_reading, missing_seeds, summarize, unusable
     from ablate.analysis.load import load
 
@@ -118,12 +127,15 @@ def compare(
         _say(line)
 
 
-@app.command(epilog="Example:  ablate runs --format csv")
+@app.command(epilog="Example: ablate runs --format csv")
 def runs(
     target: Annotated[str | None, typer.Argument(help="A study by name; without one, every run.")] = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """What there is: done, failed, diverged, interrupted, running or stale."""
+    """List the runs and what became of them.
+
+    Each is done, failed, diverged, interrupted, running, or stale (made by other code or another torch).
+    """
     import pandas as pd
 
     from ablate.environment import provenance
@@ -139,7 +151,7 @@ def runs(
     _print(pd.DataFrame(rows).reindex(columns=columns), format)
 
 
-@app.command(epilog='Example:  ablate sample concat-h4-d64x2-s0 --prompt "The import statement"')
+@app.command(epilog='Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"')
 def sample(
     run: Annotated[str, typer.Argument(help="A run: the beginning of its id or of its directory's name.")],
     prompt: Annotated[str, typer.Option(help="The text to go on from.")] = "\n",
@@ -195,6 +207,7 @@ def _show_results(request: "Request") -> int:
     from ablate.analysis.compare import Incomparable, for_reading, summarize, unusable
     from ablate.analysis.load import frame
     from ablate.environment import provenance
+    from ablate.report.tables import render_row
     from ablate.store import Store
 
     assert request.study is not None
@@ -204,7 +217,10 @@ def _show_results(request: "Request") -> int:
     rows = frame(asked)
     lines = unusable(rows)
     try:
-        _print(rows[SINGLE_RUN_COLUMNS] if len(rows) == 1 else for_reading(summarize(rows)), Format.table)
+        if len(rows) == 1:
+            typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
+        else:
+            _print(for_reading(summarize(rows)), Format.table)
     except Incomparable as error:
         _print(rows[SINGLE_RUN_COLUMNS], Format.table)
         lines.append(str(error))

@@ -67,16 +67,17 @@ class Bar(_Counting):
     def started(self, run: Run) -> None:
         super().started(run)
         self.tokens_a_step = run.config.train.batch * run.config.model.context
-        self.bar = Progress(
+        self.bar = Progress(  # what fits into 80 columns
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            BarColumn(bar_width=8),
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True),
             console=self.console,
             transient=True,
         )
-        self.task = self.bar.add_task(self.name, total=run.config.train.steps, figures="")
+        short_name = self._numbered(f"{run.spec.fusion.name}-h{run.spec.heads}")
+        self.task = self.bar.add_task(short_name, total=run.config.train.steps, figures="")
         self.val_loss = ""
         self.shown = self.began = time.monotonic()
         self.bar.start()
@@ -86,11 +87,11 @@ class Bar(_Counting):
         if now - self.shown > REFRESH_S:
             self.shown = now
             speed = step.step * self.tokens_a_step / (now - self.began)
-            figures = f"loss {step.loss.item():.3f}{self.val_loss}, {speed:,.0f} tokens/s"
+            figures = f"loss {step.loss.item():.3f}{self.val_loss} {speed:,.0f} tok/s"
             self.bar.update(self.task, completed=step.step, figures=figures)
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        self.val_loss = f", val {evaluation.validation.loss:.3f}"
+        self.val_loss = f" val {evaluation.validation.loss:.3f}"
 
     def ended(self) -> None:
         self.bar.stop()

@@ -95,6 +95,7 @@ class Store:
             yield writer
         finally:
             writer.close()
+            claim.release(part)
 
     # --- studies ----------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class RunWriter:
         """The run is over, with this row: its directory takes its final name."""
         self.write_json("result.json", row)
         self.close()
-        claim.release(self.path)
+        claim.release(self.path)  # a finished run has no claim among its files
         replaced = self._final.with_name(f".{self._final.name}.old")
         shutil.rmtree(replaced, ignore_errors=True)
         if self._final.exists():

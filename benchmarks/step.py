@@ -134,9 +134,8 @@ def main() -> None:
         if round_:  # the first warms up
             times.append((pair[0], pair[1]))
     ratios = sorted(a / b for a, b in times)
-    print(
-        f"{arguments.model}, {torch.get_num_threads()} threads, {arguments.rounds} rounds of {arguments.steps}"
-    )
+    threads = torch.get_num_threads()
+    print(f"{arguments.model}, {threads} threads, {arguments.rounds} rounds of {arguments.steps} steps each")
     for name, column in (("ablate", 0), ("plain", 1)):
         print(f"{name:>8}: {1000 * statistics.median(t[column] for t in times):.2f} ms a step (median)")
     print(f"   ratio: {statistics.median(ratios):.3f} (median), {ratios[0]:.3f} to {ratios[-1]:.3f}")

@@ -333,6 +333,9 @@ def test_the_shell_asks_for_completions():
 
 
 def test_help_loads_neither_torch_nor_hydra():
-    code = "import sys; import ablate.cli; print([m for m in ('torch', 'hydra', 'pandas', 'numpy') if m in sys.modules])"
+    code = (
+        "import sys; import ablate.cli;"
+        "print([module for module in ('torch', 'hydra', 'pandas', 'numpy') if module in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"

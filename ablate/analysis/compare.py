@@ -80,7 +80,10 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
     """A line for each run that no mean contains, with its reason."""
     lines = []
     for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
-        reason = row["error"] if isinstance(row["error"], str) and row["error"] else f"no {metric}"
+        unfinished = {"interrupted": "it was cut off", "running": "it is still going on"}
+        reason = (
+            row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
+        )
         what = f"fusion={row['fusion']} heads={row['heads']} out_proj={_as_key(row['out_proj'])}"
         lines.append(f"{row['status']}: {what} seed={row['seed']} ({row['run_id']}): {reason}")
     return lines

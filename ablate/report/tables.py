@@ -1,9 +1,9 @@
 """Tables as text: for a terminal, a program or a paper. Prints nothing."""
 
 import json
-import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +14,7 @@ FORMATS = ("table", "csv", "json", "md")
 def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
     """`frame` as text. csv and json keep full precision; table and md round for reading.
 
-    format: one of FORMATS. terminal: use colours and the terminal's width.
+    format: one of FORMATS. terminal: print the best row in bold.
     """
     if format == "csv":
         return frame.to_csv(index=False, lineterminator="\n")
@@ -34,29 +34,32 @@ def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
         table.add_column(str(name), justify="right" if right else "left", no_wrap=True)
     for row, marked in zip(cells, frame.get("best", [False] * len(frame)), strict=True):
         table.add_row(*row, style="bold" if marked is True or marked == "true" else None)
-    console = Console(width=None if terminal else 10_000, force_terminal=terminal, highlight=False)
+    # As wide as it needs to be: a narrow terminal wraps a line, where rich would cut numbers off.
+    console = Console(width=10_000, force_terminal=terminal, highlight=False)
     with console.capture() as capture:
         console.print(table)
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
 
 
+def render_row(row: pd.Series) -> str:
+    """One row, a line a column."""
+    width = max(len(str(name)) for name in row.index)
+    return "".join(f"{name:<{width}}  {readable(name, value)}\n" for name, value in row.items())
+
+
 def readable(name: object, value: Any) -> str:
     """One cell for a reader: 4 digits after the point of a loss, thousands of a count set apart."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value != value:
         return ""
     if name == "best":
         return "best" if value else ""
+    if isinstance(value, bool | np.bool):
+        return str(value).lower()
     if isinstance(value, float):
-        return (
-            f"{value:,.0f}"
-            if abs(value) >= 1000
-            else f"{value:.4f}"
-            if name not in _SHORT
-            else f"{value:.1f}"
-        )
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{1 if name in _SHORT else 4}f}"
+    if isinstance(value, int | np.integer) and abs(value) >= 1000:
         return f"{value:,}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value)
 
 
 _SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s")

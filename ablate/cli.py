@@ -57,6 +57,9 @@ def main() -> None:
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        _say(f"ablate: {error.filename or 'standard output'}: {error.strerror or error}")
+        sys.exit(2)
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -117,13 +120,13 @@ def compare(
 
     A row a variant: n, mean, standard deviation; sorted, the best marked.
     """
-    from ablate.analysis.compare import for_reading, missing_seeds, summarize, unusable
+    from ablate.analysis.compare import for_reading, missing_seeds, stale, summarize, unusable
     from ablate.analysis.load import load
 
     rows = load(targets or [])
     summary = summarize(rows, metric, mixed=mixed)
     _print(for_reading(summary) if format in (Format.table, Format.md) else summary, format)
-    for line in [*unusable(rows, metric), *missing_seeds(rows)]:
+    for line in [*stale(rows), *unusable(rows, metric), *missing_seeds(rows)]:
         _say(line)
 
 
@@ -145,7 +148,8 @@ def runs(
     rows = store.rows(provenance()) if target is None else store.study_rows(target, provenance())
     if not rows:
         _say("no runs yet; ablate run makes one")
-        return
+        if format in (Format.table, Format.md):
+            return
     columns = ["run_id", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps"]
     columns += ["val_loss", "wall_s", "error"]
     _print(pd.DataFrame(rows).reindex(columns=columns), format)
@@ -154,9 +158,13 @@ def runs(
 @app.command(epilog='Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"')
 def sample(
     run: Annotated[str, typer.Argument(help="A run: the beginning of its id or of its directory's name.")],
-    prompt: Annotated[str, typer.Option(help="The text to go on from.")] = "\n",
+    prompt: Annotated[
+        str | None, typer.Option(help="The text to go on from; without one, a new line.", show_default=False)
+    ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 300,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, max=1000.0, help="0 takes the likeliest token.")
+    ] = 1.0,
     top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")] = None,
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
 ) -> None:
@@ -180,18 +188,13 @@ def _root(
 # --- what the commands share ----------------------------------------------------------------------
 
 
-def _job(config: "RunConfig") -> str | None:
+def _job(config: "RunConfig") -> str:
     """One run of a sweep, in whichever process the launcher puts it; returns its id."""
     from ablate.compose import current
-    from ablate.config import ConfigError
-    from ablate.execute import execute
+    from ablate.execute import execute, prepare
 
     request = current.get(None)
-    try:
-        return execute(config, _listener(len(request.run_ids) if request else None))["run_id"]
-    except ConfigError as error:  # the other runs of the sweep go on; the table names this one
-        _say(f"ablate: {error}")
-        return None
+    return execute(prepare(config), _listener(len(request.run_ids) if request else None))["run_id"]
 
 
 def _listener(total: int | None) -> "Listener":
@@ -215,9 +218,11 @@ def _show_results(request: "Request") -> int:
     path = store.write_results(request.study, provenance())
     asked = [row for row in store.study_rows(request.study, provenance()) if row["run_id"] in request.run_ids]
     rows = frame(asked)
-    lines = unusable(rows)
+    lines = [*request.refused, *unusable(rows)]
     try:
-        if len(rows) == 1:
+        if rows.empty:
+            pass
+        elif len(rows) == 1:
             typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
         else:
             _print(for_reading(summarize(rows)), Format.table)
@@ -226,8 +231,8 @@ def _show_results(request: "Request") -> int:
         lines.append(str(error))
     for line in lines:
         _say(line)
-    missing = len(request.run_ids) - len(asked)
-    if missing:
+    missing = len(request.run_ids) - len(rows)
+    if missing > len(request.refused):
         _say(f"{missing} of {len(request.run_ids)} runs have not begun; the same command goes on from there")
     typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {path}")
     return missing + int((~pd.Series(rows["status"]).isin(["done", "stale", "diverged"])).sum())
@@ -236,11 +241,12 @@ def _show_results(request: "Request") -> int:
 def _print(frame: "pd.DataFrame", format: Format) -> None:
     from ablate.report.tables import render
 
-    typer.echo(render(frame, format.value, terminal=sys.stdout.isatty()), nl=False)
+    typer.echo(render(frame, format.value, terminal=sys.stdout is not None and sys.stdout.isatty()), nl=False)
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    """One line, whatever line ends somebody's text brought into it."""
+    print(" ".join(line.split("\n")), file=sys.stderr)
 
 
 def _terminated(*_: Any) -> None:

@@ -30,6 +30,7 @@ METRIC_COLUMNS = (
     *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc"),
     *("best_val_loss", "best_step", "fusion_weights"),
 )
+HIGHER_IS_BETTER = ("val_acc", "test_acc", "tokens_per_s")
 # Measured columns differ from one execution of the same run to the next; no others do.
 MEASURED_COLUMNS = ("tokens_per_s", "wall_s", "peak_memory_mb")
 PROVENANCE_COLUMNS = ("device", "engine", "linear", "threads", "torch", "ablate", "code", "git")
@@ -65,9 +66,11 @@ def cell(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def is_stale(row: Mapping[str, Any], provenance: Mapping[str, str]) -> bool:
-    """Whether another code or another torch than `provenance` made the row."""
-    return any(row[column] != provenance[column] for column in ("code", "torch"))
+def status_now(row: Mapping[str, Any], provenance: Mapping[str, str]) -> str:
+    """The row's status, or `stale` for a result that another code or torch than `provenance` made."""
+    is_result = row["status"] in ("done", "diverged")
+    changed = any(row.get(column) != provenance[column] for column in ("code", "torch"))
+    return "stale" if is_result and changed else row["status"]
 
 
 def _for_table(column: str, value: Any) -> Any:

@@ -18,19 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from ablate.config import ConfigError, RunConfig, did_you_mean, read_run
 
 Job = Callable[[RunConfig], Any]
-# Hydra's ways to import and run what a config names: not for configs that come from elsewhere.
-UNSAFE = ("hydra.callbacks", "hydra/callbacks")
 
 
 @dataclass
@@ -40,6 +39,7 @@ class Request:
     job: Job
     study: str | None = None
     run_ids: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # a line for each run that could not begin
 
 
 current: ContextVar[Request] = ContextVar("current")
@@ -58,7 +58,9 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
     in another process, so it is a module-level function. Raises ConfigError.
     """
     parsed = _parse(args)
-    overrides = _check_overrides(parsed.overrides, sweeping=parsed.multirun)
+    sweeping = parsed.multirun or "hydra.mode=MULTIRUN" in parsed.overrides
+    overrides = _check_overrides(parsed.overrides, sweeping)
+    options = [argument for argument in args if argument not in parsed.overrides]
     token = current.set(request)
     composed: list[DictConfig] = []
 
@@ -69,10 +71,10 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         return None
 
     try:
-        with _hydra_command_line(args):
+        with _hydra_command_line([*options, *parsed.overrides]), _no_callbacks():
             hydra.main(version_base="1.3", config_path=str(configs_dir()), config_name="config")(task)()
         return to_run_config(composed[0]) if composed else None
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(_explain(error, overrides)) from error
     finally:
         current.reset(token)
@@ -113,6 +115,27 @@ def _hydra_command_line(args: list[str]) -> Iterator[None]:
             os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
+@contextlib.contextmanager
+def _no_callbacks() -> Iterator[None]:
+    """Hydra imports and runs what hydra.callbacks names: not for configs that come from elsewhere."""
+    from hydra._internal.callbacks import Callbacks
+
+    original = Callbacks.__init__
+
+    def refuse(self: Callbacks, config: DictConfig | None = None) -> None:
+        if config is not None and OmegaConf.select(config, "hydra.callbacks"):
+            raise ConfigError(
+                "hydra.callbacks: they run code that a config names, and ablate takes none; remove them"
+            )
+        original(self, config)
+
+    Callbacks.__init__ = refuse
+    try:
+        yield
+    finally:
+        Callbacks.__init__ = original
+
+
 # --- what is refused before Hydra sees it ---------------------------------------------------------
 
 
@@ -125,7 +148,7 @@ def _parse(args: list[str]) -> argparse.Namespace:
         raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
 
     parser.error = refuse  # pyright: ignore[reportAttributeAccessIssue]
-    parsed = parser.parse_args(args)
+    parsed = parser.parse_intermixed_args(args)  # `run fusion=sum -m heads=1,2` as well
     if parsed.experimental_rerun is not None:
         raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
     return parsed
@@ -142,11 +165,9 @@ def _check_overrides(arguments: list[str], sweeping: bool) -> list[Override]:
         except HydraException as error:
             raise ConfigError(_unreadable(argument)) from error
         key = override.key_or_group
-        ours = not key.startswith("hydra")
-        if key.startswith(UNSAFE):
-            raise ConfigError(
-                f"{argument}: callbacks run code that a config names; ablate does not take them"
-            )
+        ours = not key.startswith(("hydra.", "hydra/"))
+        if not key:
+            raise ConfigError(f"{argument}: the key is missing; write KEY=VALUE, as in fusion=sum")
         if override.is_add() or override.is_force_add():
             if ours:
                 plain = argument.lstrip("+")
@@ -157,8 +178,8 @@ def _check_overrides(arguments: list[str], sweeping: bool) -> list[Override]:
             raise ConfigError(f"{argument}: name one of configs/{key}{_choices(key)}")
         if override.is_sweep_override() and not sweeping:
             raise ConfigError(
-                f"{argument}: several values make a sweep, so add -m;"
-                f" a single value with commas needs quotes: {_quoted(argument)}"
+                f"{argument}: several values make a sweep, so add -m; a list is written"
+                f" {key}=[{argument.partition('=')[2]}], a single value with commas {_quoted(argument)}"
             )
         if override.is_sweep_override() and Path(argument.partition("=")[2]).exists():
             raise ConfigError(f"{argument}: a path with commas needs quotes: {_quoted(argument)}")
@@ -197,7 +218,10 @@ def _explain(error: Exception, overrides: list[Override]) -> str:
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         return _explain_unknown(unknown[1], overrides)
-    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+    if isinstance(error, MissingMandatoryValue):
+        return f"{error.full_key}=???: a value is missing; give one"
+    lines = [line.strip() for line in text.splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(("full_key:", "object_type=")))
 
 
 def _explain_unknown(key: str, overrides: list[Override]) -> str:
@@ -209,6 +233,8 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
         return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
     beside = [k for k in known if k.rpartition(".")[0] == parent]
+    if key in known:  # so the config that lacks it is somebody's own
+        return f"{key}: not in this config; one of your own has to begin with defaults: [config, _self_]"
     same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
     if same_name:
         return f"{key}: no such key; did you mean {same_name[0]}?"

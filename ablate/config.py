@@ -31,6 +31,11 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
+class AtMost:
+    maximum: float
+
+
+@dataclass(frozen=True)
 class Above:
     bound: float
 
@@ -53,7 +58,8 @@ class IntroducedAt:
     value: Any
 
 
-Count = Annotated[int, AtLeast(1)]
+Count = Annotated[int, AtLeast(1), AtMost(2**31)]
+Size = Annotated[int, AtLeast(1), AtMost(2**20)]
 Positive = Annotated[float, Above(0)]
 NonNegative = Annotated[float, AtLeast(0)]
 Share = Annotated[float, AtLeast(0), Below(1)]
@@ -73,9 +79,9 @@ class FusionConfig:
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     name: Annotated[str, OutsideIdentity()]
-    d_model: Count
-    layers: Count
-    context: Count
+    d_model: Size
+    layers: Size
+    context: Size
     mlp_hidden: Count | Literal["auto"]
     bias: bool
     dropout: Share
@@ -151,10 +157,10 @@ class SeedsConfig:
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     fusion: FusionConfig
-    heads: Count
+    heads: Size
     out_proj: bool
-    value_width: Count | Literal["auto", "narrow", "wide"]
-    key_width: Count | Literal["auto"]
+    value_width: Size | Literal["auto", "narrow", "wide"]
+    key_width: Size | Literal["auto"]
     match: Literal["none", "params", "flops"]
     match_by: Literal["mlp", "value_width"]
     seed: int
@@ -167,11 +173,11 @@ class RunConfig:
     force: Annotated[bool | Literal["stale"], OutsideIdentity()]
 
     def __post_init__(self) -> None:
-        if self.name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
+        if self.name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}", self.name):
             raise ConfigError(
-                f"name={self.name}: it names a directory; use letters, digits, '.', '_' and '-'"
+                f"name={self.name}: it names a directory; use up to 100 letters, digits, '.', '_' and '-'"
             )
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", self.device):
             raise ConfigError(f"device={self.device}: use auto, cpu, cuda, cuda:N or mps")
 
     def resolved_seeds(self) -> dict[str, int]:
@@ -203,7 +209,9 @@ class ModelSpec:
 
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:
     """The composed configuration as a RunConfig. Raises ConfigError."""
-    fusion = mapping.get("fusion")
+    if "fusion" not in mapping:
+        return read(RunConfig, mapping)  # names the key that is missing
+    fusion = mapping["fusion"]
     if not isinstance(fusion, Mapping):
         raise ConfigError(f"fusion={fusion}: name a method, as in fusion=sum")
     options = {key: value for key, value in fusion.items() if key != "name"}
@@ -218,10 +226,13 @@ def read(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
     hints = get_type_hints(cls, include_extras=True)
     for key in mapping:
         if key not in hints:
-            raise ConfigError(f"{_path(where, key)}: no such key{did_you_mean(key, hints)}")
+            raise ConfigError(f"{_path(where, key)}: no such key{did_you_mean(str(key), hints)}")
     for key in hints:
         if key not in mapping:
-            raise ConfigError(f"{_path(where, key)}: this key is missing; it must not be removed")
+            raise ConfigError(
+                f"{_path(where, key)}: this key is missing; a config of your own has to begin with ablate's,"
+                " as defaults: [config, _self_]"
+            )
     return cls(**{key: _convert(hints[key], mapping[key], _path(where, key)) for key in hints})
 
 
@@ -292,12 +303,17 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
         return str(value)  # `corpus.path=1984` is a path
     if get_origin(hint) is Mapping and isinstance(value, Mapping):
         return dict(value)
-    raise ConfigError(f"{path}={_show(value)}: expected {_expected(hint)}")
+    way_out = ""
+    if hint is int and isinstance(value, float) and value.is_integer():
+        way_out = f"; write {int(value)}"
+    raise ConfigError(f"{path}={_show(value)}: expected {_expected(hint)}{way_out}")
 
 
 def _check(rule: Any, value: Any, path: str) -> None:
     if isinstance(rule, AtLeast) and value < rule.minimum:
         raise ConfigError(f"{path}={_show(value)}: must be at least {rule.minimum:g}")
+    if isinstance(rule, AtMost) and value > rule.maximum:
+        raise ConfigError(f"{path}={_show(value)}: must be at most {rule.maximum:,.0f}")
     if isinstance(rule, Above) and value <= rule.bound:
         raise ConfigError(f"{path}={_show(value)}: must be above {rule.bound:g}")
     if isinstance(rule, Below) and value >= rule.bound:
@@ -309,7 +325,7 @@ def _expected(hint: Any) -> str:
         return _expected(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return " or ".join(map(str, get_args(hint)))
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+    names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a word"}
     return "null" if hint is type(None) else names[hint]
 
 
@@ -328,17 +344,23 @@ def _show(value: Any) -> str:
 def resolve(config: RunConfig, spec: ModelSpec) -> RunConfig:
     """`config` with `auto` and `match` replaced by the numbers they came to."""
     model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden)
+    match_by = config.match_by if config.match != "none" else "mlp"  # says nothing then, so says one thing
     return dataclasses.replace(
-        config, model=model, value_width=spec.value_width, key_width=spec.key_width, fusion=spec.fusion
+        config,
+        model=model,
+        value_width=spec.value_width,
+        key_width=spec.key_width,
+        fusion=spec.fusion,
+        match_by=match_by,
     )
 
 
 def run_id(config: RunConfig, spec: ModelSpec, corpus_sha256: str) -> str:
-    """16 hex digits that two runs share exactly if they compute the same thing.
+    """16 hex digits that two runs share only if they compute the same thing.
 
     corpus_sha256: the fingerprint of the text.
     """
-    content = _identity(resolve(config, spec))
+    content = identity_keys(resolve(config, spec))
     content |= {"seeds": config.resolved_seeds(), "text": corpus_sha256, "vocab": spec.vocab}
     return digest(content)[:16]
 
@@ -356,7 +378,8 @@ def digest(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _identity(config: Any) -> dict[str, Any]:
+def identity_keys(config: Any) -> dict[str, Any]:
+    """The keys of a configuration that decide what a run computes, nested as they are."""
     content = {}
     for key, hint in get_type_hints(type(config), include_extras=True).items():
         value = getattr(config, key)
@@ -365,5 +388,5 @@ def _identity(config: Any) -> dict[str, Any]:
             continue
         if any(isinstance(rule, IntroducedAt) and rule.value == value for rule in rules):
             continue
-        content[key] = _identity(value) if dataclasses.is_dataclass(value) else value
+        content[key] = identity_keys(value) if dataclasses.is_dataclass(value) else value
     return content

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ablate import device
-from ablate.columns import CONFIG_COLUMNS, Row, is_stale
+from ablate.columns import CONFIG_COLUMNS, Row, status_now
 from ablate.config import CorpusConfig, ModelSpec, RunConfig, resolve, run_id, run_name
 from ablate.data.corpora import Corpus, open_corpus, require_context
 from ablate.environment import machine, provenance
@@ -59,16 +59,15 @@ def prepare(config: RunConfig) -> Run:
     return Run(resolve(config, spec), spec, corpus, place, identity, run_name(config, identity))
 
 
-def execute(config: RunConfig, listener: Listener, root: Path = Path("runs")) -> Row:
+def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
     """Train one run into the store and return its row; a finished run is not run again.
 
-    A run that fails or diverges is a row too, with its reason. Raises ConfigError where it can't begin.
+    A run that fails or diverges is a row too, with its reason. Raises StoreError where it can't begin.
     """
-    run, store = prepare(config), Store(root)
+    store = Store(root)
     finished = store.read(run.name)
-    if finished and not _again(config, finished):
-        if is_stale(finished, provenance()):
-            finished["status"] = "stale"
+    if finished and not _again(run.config.force, finished):
+        finished["status"] = status_now(finished, provenance())
         listener.skipped(finished)
         return finished
     row = describe(run)
@@ -150,7 +149,8 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
             listener.evaluated(event)
     except Diverged as error:
         writer.log(str(error))
-        return {"status": "diverged", "error": str(error), **_best(evaluations)}
+        tokens_seen = error.step * train_config.batch * context
+        return {"status": "diverged", "error": str(error), "tokens": tokens_seen, **_best(evaluations)}
     row = {"status": "done", **_best(evaluations), **_last(run, evaluations[-1])}
     if len(tokens["test"]):
         test = evaluate(model, tokens["test"], train_config, context=context)
@@ -188,10 +188,9 @@ def _last(run: Run, last: Evaluation) -> Row:
 
 
 def _best(evaluations: list[Evaluation]) -> Row:
-    finite = [event for event in evaluations if math.isfinite(event.validation.loss)]
-    if not finite:
+    if not evaluations:
         return {}
-    best = min(finite, key=lambda event: event.validation.loss)
+    best = min(evaluations, key=lambda event: event.validation.loss)
     return {"best_val_loss": best.validation.loss, "best_step": best.step}
 
 
@@ -201,11 +200,11 @@ def _fusion_weights(model: LM) -> list[Any] | None:
     return [layer.tolist() for layer in weights if layer is not None] or None
 
 
-def _again(config: RunConfig, finished: Row) -> bool:
+def _again(force: bool | str, finished: Row) -> bool:
     """Whether a finished run is to be trained once more."""
-    if config.force == "stale":
-        return finished["status"] == "failed" or is_stale(finished, provenance())
-    return config.force or finished["status"] == "failed"
+    if finished["status"] == "failed" or force is True:
+        return True
+    return force == "stale" and status_now(finished, provenance()) == "stale"
 
 
 @functools.lru_cache(maxsize=4)

@@ -5,6 +5,7 @@ more or less often, or stopping and going on, changes nothing that is learned.
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,7 +71,11 @@ class Evaluation:
 
 
 class Diverged(ArithmeticError):
-    """A loss that is not a number: the run ends here, and that is its result."""
+    """A loss that is not a number: the run ends at this step, and that is its result."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"the loss was not finite at step {step}")
+        self.step = step
 
 
 def train(
@@ -127,6 +132,8 @@ def train(
         if due:
             evaluation_began = time.perf_counter()
             score = evaluate(model, validation_tokens, config, context=context)
+            if not math.isfinite(score.nats):
+                raise Diverged(step)
             now = time.perf_counter()
             evaluating += now - evaluation_began
             yield Evaluation(
@@ -139,7 +146,6 @@ def train(
                 seconds=now - began,
                 evaluation_seconds=evaluating,
             )
-            _require_finite([torch.tensor(score.nats)], last_step=step)
 
 
 @torch.no_grad()
@@ -180,5 +186,4 @@ def _seed_dropout(model: LM, seed: int, step: int) -> None:
 def _require_finite(losses: list[Tensor], last_step: int) -> None:
     finite = torch.isfinite(torch.stack(losses))
     if not finite.all():
-        step = last_step - len(losses) + 1 + int((~finite).int().argmax())
-        raise Diverged(f"the loss was not finite at step {step}")
+        raise Diverged(last_step - len(losses) + 1 + int((~finite).int().argmax()))

@@ -19,7 +19,7 @@ import torch
 
 from ablate import optim
 from ablate.compose import configs_dir, to_run_config
-from ablate.execute import Listener, execute
+from ablate.execute import Listener, execute, prepare
 from ablate.model.lm import LM
 
 
@@ -60,7 +60,7 @@ def main() -> None:
         config = to_run_config(hydra.compose("config", overrides=overrides))
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
-        execute(config, Listener(), Path(directory))
+        execute(prepare(config), Listener(), Path(directory))
         total = time.perf_counter() - began
     for name, seconds in timer.seconds.items():
         print(f"{name:>10}: {seconds:6.1f} s  {seconds / total:6.1%}")

@@ -67,12 +67,24 @@ WRONG = [
     (["corpus=file", "corpus.path=short.txt"], ["7 tokens", "model.context"]),
     (["device=cuda:99"], ["device=cuda:99", "device=auto"]),
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
-    (["hydra.callbacks={}"], ["hydra.callbacks"]),
+    (["+hydra.callbacks.x._target_=os.getcwd"], ["hydra.callbacks", "remove them"]),
     (["--experimental-rerun", "x.pickle"], ["--experimental-rerun"]),
     (["--nonsense"], ["--nonsense"]),
     (["-cn", "nope"], ["nope"]),
     (["train=null"], ["train=null", "default"]),
     (["heads=${nope}"], ["nope"]),
+    (["heads=???"], ["heads=???", "a value is missing"]),
+    (["=3"], ["=3", "the key is missing"]),
+    (["corpus.splits=0.8,0.1,0.1"], ["corpus.splits=[0.8,0.1,0.1]"]),
+    (["heads=1000000007", "model.d_model=1048576"], ["heads=1000000007", "at most"]),
+    (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
+    (["name=" + "n" * 300], ["name=nnn", "100 letters"]),
+    (["device=cuda:99999999999999999999"], ["device=cuda:99999999999999999999", "cuda:N"]),
+    (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["can't be added"]),
+    (["-cd", ".", "-cn", "evil"], ["hydra.callbacks", "remove them"]),
+    (["-cd", ".", "-cn", "broken"], ["broken"]),
+    (["-cd", ".", "-cn", "bare"], ["defaults: [config, _self_]"]),
+    (["-cd", ".", "-cn", "unknown"], ["hads"]),
 ]
 
 
@@ -94,6 +106,10 @@ def refusals(tmp_path_factory) -> dict[str, tuple[subprocess.CompletedProcess, l
         "empty.txt": b"",
         "short.txt": b"too short",
         "a,b.txt": b"text " * 1000,
+        "evil.yaml": b"defaults: [config, _self_]\nhydra: {callbacks: {x: {_target_: os.getcwd}}}",
+        "broken.yaml": b"defaults: [config\nheads: ]",
+        "bare.yaml": b"heads: 8",
+        "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
     }
     with ThreadPoolExecutor(2) as pool:
         return dict(
@@ -204,7 +220,7 @@ def test_same_command_same_bytes(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         assert run_cli(*command, cwd=tmp_path / name).returncode == 0
-    (one,), (two,) = ((tmp_path / name).glob("runs/store/*") for name in ("a", "b"))
+    (one,), (two,) = ((tmp_path / name).glob("runs/store/[!.]*") for name in ("a", "b"))
     assert one.name == two.name
     assert without_measured(one / "metrics.csv", ("seconds",)) == without_measured(
         two / "metrics.csv", ("seconds",)
@@ -221,7 +237,7 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
     overrides = ("corpus=file", 'corpus.path="my text.txt"', "fusion=weighted_sum", *QUICK[2:], "name=mine")
     done = run_cli("run", *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    (run,) = (tmp_path / "runs" / "store").iterdir()
+    (run,) = (tmp_path / "runs" / "store").glob("[!.]*")
     assert {path.name for path in run.iterdir()} == {
         *("config.yaml", "metrics.csv", "result.json", "model.safetensors", "environment.json"),
         *("log.txt", "tokenizer.json"),
@@ -246,12 +262,12 @@ def test_a_diverged_run_keeps_its_row(tmp_path):
 @pytest.mark.slow
 def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path):
     """A model too large for any memory fails as a run, not as a program; the next run goes on."""
-    sizes = ("model.mlp_hidden=8,1000000000000", "train.save=none")
+    sizes = ("model.mlp_hidden=8,2000000000", "train.save=none")
     done = run_cli("run", "-m", *sizes, *QUICK, cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     rows = pd.read_csv(tmp_path / "runs" / "results.csv").set_index("mlp_hidden")
-    assert rows.loc[8, "status"] == "done" and rows.loc[10**12, "status"] == "failed"
-    assert "memory" in str(rows.loc[10**12, "error"]).lower()
+    assert rows.loc[8, "status"] == "done" and rows.loc[2 * 10**9, "status"] == "failed"
+    assert "memory" in str(rows.loc[2 * 10**9, "error"]).lower()
     assert "failed: " in done.stderr
     log = next((tmp_path / "runs" / "store").glob("*/log.txt"))
     logs = [path.read_text() for path in log.parent.parent.glob("*/log.txt")]
@@ -275,6 +291,7 @@ def test_an_interrupted_run_says_so_and_is_listed(tmp_path, number, code):
     assert process.returncode == code and "Traceback" not in errors
     (row,) = json.loads(run_cli("runs", "--format", "json", cwd=tmp_path).stdout)
     assert row["status"] == "interrupted"
+    assert pd.read_csv(tmp_path / "runs" / "results.csv")["status"].tolist() == ["interrupted"]
     again = run_cli("run", *QUICK, "train.steps=1000000", "train.lr=0", cwd=tmp_path)
     assert again.returncode == 2  # the store is whole: the next command is read and answered
 
@@ -299,7 +316,7 @@ def test_joblib_launches_the_same_runs(swept, tmp_path):
     done = run_cli("run", *sweep, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     texts = [
-        without_measured(where / "runs" / "results.csv", (*MEASURED_COLUMNS, "threads"))
+        without_measured(where / "runs" / "results.csv", (*MEASURED_COLUMNS, "threads", "study"))
         for where in (cwd, tmp_path)
     ]
     drop = [
@@ -339,3 +356,36 @@ def test_help_loads_neither_torch_nor_hydra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_a_cell_that_cannot_begin_is_named_with_its_reason(tmp_path):
+    """As on a disk that is full or a store that is broken: no silence, and no table of nothing."""
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "store").write_text("a file")
+    for sweep in (("-m", "seed=0,1"), ("seed=0",)):
+        done = run_cli("run", *sweep, *QUICK, cwd=tmp_path)
+        assert done.returncode == 2 and "can't be written" in one_line(done.stderr) and done.stdout == ""
+    nothing = run_cli("runs", "--format", "json", cwd=tmp_path)
+    assert nothing.returncode == 0 and json.loads(nothing.stdout) == []
+
+
+@pytest.mark.slow
+def test_a_config_of_ones_own_sweeps_and_options_stand_where_one_likes(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "defaults: [config, _self_]\nhydra: {mode: MULTIRUN, sweeper: {params: {heads: '1,2', seed: '0,1'}}}"
+    )
+    done = run_cli(
+        "run", "-cd", ".", "-cn", "mine", "fusion=mean", *QUICK, "seed=7", "name=ours", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(tmp_path / "runs" / "studies" / "ours" / "results.csv")
+    assert sorted(rows["heads"]) == [1, 2] and set(rows["seed"]) == {7} and set(rows["fusion"]) == {"mean"}
+    again = run_cli("run", "fusion=mean", *QUICK, "-m", "heads=1,2", "seed=7", cwd=tmp_path)
+    assert again.returncode == 0 and again.stderr.count("finished before") == 2
+    study = json.loads((tmp_path / "runs" / "studies" / "ours" / "study.json").read_text())
+    assert study["factors"] == {"heads": ["1", "2"]} and study["seeds"] == [7]
+    grown = run_cli(
+        "run", "-cd", ".", "-cn", "mine", "fusion=mean", *QUICK, "heads=4", "name=ours", cwd=tmp_path
+    )
+    assert grown.returncode == 2 and "heads is a factor" in one_line(grown.stderr)

@@ -123,7 +123,7 @@ def test_resolving_what_was_resolved_changes_nothing():
         (("heads=5", "key_width=16"), ("heads=5", "value_width=auto")),
         (("fusion=sum", "out_proj=false", "value_width=narrow"), ("value_width=64", "out_proj=true")),
         (("fusion=concat", "out_proj=false", "value_width=wide"), ("value_width=16", "out_proj=true")),
-        (("fusion=grouped", "fusion.groups=3"), ("fusion.groups=3", "1, 2, 4")),
+        (("fusion=grouped", "fusion.groups=3"), ("fusion.groups=3", "1 or 2 or 4")),
         (("fusion=sum", "out_proj=false", "heads=16", "match=params"), ("match_by=mlp", "heads=8")),
         (("fusion=sum", "out_proj=false", "match=params", "match_by=value_width"), ("match_by=mlp",)),
         (("fusion=sum", "match=params", "match_by=value_width", "value_width=wide"), ("auto",)),

@@ -2,11 +2,16 @@
 
 import json
 import os
+import subprocess
+import sys
+import time
 
 import pandas as pd
 import pytest
 
 from ablate import claim
+from ablate.analysis.compare import Incomparable, summarize
+from ablate.analysis.load import load
 from ablate.columns import COLUMNS, csv_text
 from ablate.store import Store, StoreError
 from ablate.study.plan import grid_plan, merge_plans, single_plan
@@ -30,7 +35,7 @@ def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
     metrics = (store.directory("run") / "metrics.csv").read_text()
     assert metrics == "step,tokens,lr,train_loss,val_loss,grad_norm,seconds\n3,21,0.1,2.5,2.25,1.0,0.5\n"
     assert store.read("run") == {**ROW, "status": "done", "val_loss": 2.25}
-    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
+    assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
 def test_a_run_that_stops_half_way_is_interrupted_and_not_finished(tmp_path):
@@ -40,6 +45,8 @@ def test_a_run_that_stops_half_way_is_interrupted_and_not_finished(tmp_path):
         assert [row["status"] for row in store.rows()] == ["running"]
         raise KeyboardInterrupt
     assert store.read("run") is None
+    assert [row["status"] for row in store.rows()] == ["interrupted"]
+    claim.claim(part)  # as a process that was killed leaves it
     content = json.loads((part / "claim.json").read_text())
     (part / "claim.json").write_text(json.dumps({**content, "pid": 2**22 + 1}))  # no such process
     assert [row["status"] for row in store.rows()] == ["interrupted"]
@@ -82,7 +89,7 @@ def test_replacing_a_run_keeps_the_old_one_until_the_new_is_whole(tmp_path):
         assert (store.read("run") or {})["val_loss"] == 1.0
         writer.finish({**ROW, "status": "done", "val_loss": 2.0})
     assert (store.read("run") or {})["val_loss"] == 2.0
-    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
+    assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
 def test_results_of_other_code_are_stale(tmp_path):
@@ -151,3 +158,93 @@ def test_a_sweep_is_named_by_what_it_runs():
     unnamed = [make_config("seed=0")]
     assert grid_plan({}, [], unnamed, ["b", "a"])["name"] == grid_plan({}, [], unnamed, ["a", "b"])["name"]
     assert grid_plan({}, [], unnamed, ["a"])["name"].startswith("sweep-")
+
+
+def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
+    store = Store(tmp_path)
+    finished(store, val_loss=1.0)
+    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, ROW):
+        (row,) = store.rows()
+        assert row["status"] == "running"
+        raise KeyboardInterrupt
+    (row,) = store.rows()
+    assert (row["status"], row["val_loss"]) == ("done", 1.0)
+
+
+TAKE = """
+import sys, time
+from pathlib import Path
+from ablate.store import Store, StoreError
+start, root = float(sys.argv[1]), Path(sys.argv[2])
+time.sleep(max(0, start - time.time()))
+try:
+    with Store(root).writing("run", {}, {"run_id": "r", "status": "running", "code": "c", "torch": "t"}):
+        print("mine", flush=True)
+        time.sleep(0.5)
+except StoreError as error:
+    assert "another process is training this run" in str(error)
+    print("another's", flush=True)
+"""
+
+
+def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
+    start = str(time.time() + 1.5)
+    command = [sys.executable, "-c", TAKE, start, str(tmp_path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    answers = [process.communicate(timeout=60)[0].strip() for process in processes]
+    assert sorted(answers) == ["another's"] * 5 + ["mine"]
+
+
+def test_a_damaged_run_directory_is_shown_and_trained_again(tmp_path):
+    store = Store(tmp_path)
+    for content in ("", "[]", "{}", '{"run_id": "0123456789abcdef"', "\udcff"):
+        finished(store, "sum-h4-01234567")
+        (store.directory("sum-h4-01234567") / "result.json").write_text(content, errors="surrogateescape")
+        assert store.read("sum-h4-01234567") is None
+        (row,) = store.rows({"code": "c", "torch": "t"})
+        assert (row["run_id"], row["status"]) == ("01234567", "failed") and "damaged" in row["error"]
+        assert "\n" not in row["error"]
+
+
+def test_a_damaged_study_is_never_overwritten(tmp_path):
+    store = Store(tmp_path)
+    for content in ("", "{}", "[1]"):
+        (tmp_path / "studies" / "mine").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "studies" / "mine" / "study.json").write_text(content)
+        with pytest.raises(StoreError, match=r"mine.study\.json: can't be read"):
+            store.read_study("mine")
+
+
+def test_a_run_is_found_by_the_beginning_of_its_name_or_id(tmp_path):
+    store = Store(tmp_path)
+    for identity in ("44be20f812345678", "44cc000000000000"):
+        finished(store, f"sum-h4-{identity[:8]}", run_id=identity)
+    first = store.directory("sum-h4-44be20f8")
+    assert all(store.find(part) == first for part in ("44b", "44be20f8", "44be20f81234", "sum-h4-44be"))
+    for wrong in ("44be20f8ffff", "", "zz"):
+        with pytest.raises(StoreError, match="no finished run begins so"):
+            store.find(wrong)
+    with pytest.raises(StoreError, match="2 runs begin so"):
+        store.find("44")
+
+
+def test_what_the_system_refuses_is_one_line(tmp_path):
+    (tmp_path / "runs").write_text("a file")
+    store = Store(tmp_path / "runs")
+    with pytest.raises(StoreError, match=r"runs.*can't be written"):
+        store.write_study({**single_plan(make_config(), "a"), "name": "mine"})
+    with pytest.raises(StoreError, match=r"runs.*can't be written"):
+        finished(store)
+
+
+def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    columns = {"fusion": "sum", "heads": 4, "out_proj": True, "seed": 0, "params": 7}
+    for name, more in (("a", {}), ("b", {"wall_s": 3.0}), ("c", {"code": "12345678e012", "val_loss": 2.5})):
+        row = {**ROW, **columns, "status": "done", "val_loss": 2.25, **more}
+        (tmp_path / f"{name}.csv").write_text(csv_text([row]))
+    assert len(load(["a.csv", "b.csv"])) == 1
+    assert load(["c.csv"])["code"].tolist() == ["12345678e012"]
+    for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
+        with pytest.raises(Incomparable, match="code"):
+            summarize(load(order))

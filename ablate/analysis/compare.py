@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from ablate.columns import CONFIG_COLUMNS, SEED_COLUMNS
+from ablate.columns import (
+    CONFIG_COLUMNS,
+    DERIVED_COLUMNS,
+    HIGHER_IS_BETTER,
+    MEASURED_COLUMNS,
+    METRIC_COLUMNS,
+    SEED_COLUMNS,
+)
 from ablate.config import ConfigError, did_you_mean
 
 # A loss per token says nothing across these; nor do numbers that another program made.
@@ -15,7 +22,6 @@ TEXT_COLUMNS = ("corpus_sha256", "tokenizer", "vocab", "splits")
 CODE_COLUMNS = ("code", "torch")
 # The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
 FACTORS = ("fusion", "heads", "out_proj")
-HIGHER_IS_BETTER = ("val_acc", "test_acc", "tokens_per_s")
 USABLE = ("done", "stale")
 
 
@@ -30,9 +36,13 @@ def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = Fal
     `unusable` names all of them. mixed: allow rows of several corpora, codes or torch versions.
     Raises Incomparable.
     """
-    if metric not in rows.columns or not pd.api.types.is_numeric_dtype(rows[metric]):
-        numeric = rows.select_dtypes("number").columns.difference([*CONFIG_COLUMNS, *SEED_COLUMNS])
-        raise Incomparable(f"--metric {metric}: not a measured column{did_you_mean(metric, numeric)}")
+    metrics = [
+        column
+        for column in (*METRIC_COLUMNS, *MEASURED_COLUMNS, *DERIVED_COLUMNS)
+        if column in rows and pd.api.types.is_numeric_dtype(rows[column]) and rows[column].notna().any()
+    ]
+    if metric not in metrics and metric != "val_loss":
+        raise Incomparable(f"--metric {metric}: no column of results{did_you_mean(metric, metrics)}")
     if not mixed:
         _refuse_mixed(rows)
     columns = [column for column in CONFIG_COLUMNS if column in rows.columns]
@@ -63,6 +73,14 @@ def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
     """Without what a person sees anyway: the name made of the factors, a column of zeros."""
     hidden = ["variant"] if summary["diverged"].any() else ["variant", "diverged"]
     return summary.drop(columns=hidden)
+
+
+def stale(rows: pd.DataFrame) -> list[str]:
+    """A line if results of other code, or of another torch, are among the rows."""
+    count = int((rows["status"] == "stale").sum())
+    return [f"{count} rows are stale: other code or another torch made them; force=stale runs them again"] * (
+        count > 0
+    )
 
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:

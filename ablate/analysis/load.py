@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from ablate.columns import Row, csv_text
-from ablate.config import ConfigError, did_you_mean
+from ablate.columns import COLUMNS, MEASURED_COLUMNS, Row, csv_text
+from ablate.config import ConfigError
 from ablate.environment import provenance
 from ablate.store import Store
+
+# Words, whatever they look like: 12345678e012 is a hash, not a number.
+TEXT = dict.fromkeys(("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "git", "study"), str)
 
 
 def load(targets: Sequence[str], store: Store | None = None) -> pd.DataFrame:
@@ -23,31 +26,35 @@ def load(targets: Sequence[str], store: Store | None = None) -> pd.DataFrame:
     rows = pd.concat([part for part in frames if len(part)] or frames, ignore_index=True)
     if rows.empty:
         raise ConfigError("no runs yet; ablate run makes one")
-    return rows.drop_duplicates("run_id", ignore_index=True) if "run_id" in rows else rows
+    # One run that several targets share; two results that differ stay, for the comparison to name.
+    same = rows.columns.difference(["study", *MEASURED_COLUMNS])
+    return rows.loc[~rows[same].astype(str).duplicated()].reset_index(drop=True)
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Rows of the store with the types that their CSV has in pandas."""
-    return pd.read_csv(io.StringIO(csv_text(rows)), dtype={"run_id": str, "error": str})
+    return pd.read_csv(io.StringIO(csv_text(rows)), dtype=TEXT)
 
 
 def _load(target: str, store: Store) -> pd.DataFrame:
     path = Path(target)
     if path.is_file():
         try:
-            rows = pd.read_csv(path, dtype={"run_id": str, "error": str})
+            rows = pd.read_csv(path, dtype=TEXT, encoding="utf-8-sig")
         except (ValueError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"{target}: not a CSV file of results ({str(error).splitlines()[0]})"
             ) from error
-        lacking = {"fusion", "seed", "status", "params"} - set(rows.columns)
+        lacking = {"fusion", "heads", "out_proj", "seed"} - set(rows.columns)
         if lacking:
             raise ConfigError(f"{target}: not a table of results; it lacks {', '.join(sorted(lacking))}")
-        return rows
+        if rows["seed"].isna().any():
+            raise ConfigError(f"{target}: a row has no seed; each row is one run, with its seed")
+        if "status" not in rows:
+            rows["status"] = "done"
+        return rows.reindex(columns=[*COLUMNS, *rows.columns.difference(list(COLUMNS))])
+    if (path / "store").is_dir():
+        return frame(Store(path).rows(provenance()))
     if (path / "study.json").is_file():
         return frame(Store(path.resolve().parent.parent).study_rows(path.resolve().name, provenance()))
-    if target in store.study_names():
-        return frame(store.study_rows(target, provenance()))
-    names = store.study_names()
-    known = did_you_mean(target, names) if names else "; there are none yet"
-    raise ConfigError(f"{target}: no such study, directory or CSV file{known}")
+    return frame(store.study_rows(target, provenance()))

@@ -78,11 +78,6 @@ def require_context(corpus: Corpus, context: int) -> None:
             )
 
 
-def names() -> list[str]:
-    """The corpora there are, sorted."""
-    return sorted(CORPORA)
-
-
 def _tokens(source: Source, config: CorpusConfig) -> tuple[str, Path, dict]:
     """(fingerprint, directory of the cache, what tokenized.write returned)."""
     sha256 = cache.recall(source.stamp)

@@ -115,8 +115,9 @@ def _narrow(config: RunConfig, key: str) -> int:
     d, heads = config.model.d_model, config.heads
     if d % heads == 0:
         return d // heads
-    divisors = [h for h in range(1, d + 1) if d % h == 0]
-    near = [max(h for h in divisors if h < heads), *[h for h in divisors if h > heads][:1]]
+    below = next(h for h in range(min(heads, d), 0, -1) if d % h == 0)
+    above = next((h for h in range(heads + 1, d + 1) if d % h == 0), None)
+    near = [below] if above is None else [below, above]
     raise ConfigError(
         f"heads={heads}: does not divide model.d_model={d}, as {key}={getattr(config, key)} needs;"
         f" use heads={' or heads='.join(map(str, near))}, or give key_width and value_width as numbers"
@@ -181,8 +182,8 @@ def _matched(config: RunConfig, spec: ModelSpec) -> ModelSpec:
 def _nearest_match(config: RunConfig, vocab: int) -> str:
     """What to type instead: the other width to match by, else the nearest number of heads."""
     others = [dataclasses.replace(config, match_by=by) for by in MATCHED_WIDTH]
-    heads = sorted(range(1, config.model.d_model + 1), key=lambda h: abs(h - config.heads))
-    for other in others + [dataclasses.replace(config, heads=h) for h in heads]:
+    heads = [config.heads + sign * away for away in range(1, 64) for sign in (-1, 1)]
+    for other in others + [dataclasses.replace(config, heads=h) for h in heads if h > 0]:
         try:
             _check_match(other)
             if abs(_relative_cost(other, _matched(other, _unmatched(other, vocab)))) <= TOLERANCE:

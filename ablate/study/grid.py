@@ -7,6 +7,7 @@ from typing import Any
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
@@ -20,7 +21,8 @@ from ablate.study.plan import grid_plan, merge_plans
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, arguments: Sequence[str]) -> Any:
     """Launch every cell of the grid that `arguments`, Hydra overrides, spans.
 
-    Nothing is launched unless every cell can be. Raises ConfigError.
+    Nothing is launched unless every cell can be; a cell that can't begin after all (a full disk, say) is
+    in Request.refused. Raises ConfigError.
     """
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(arguments))
     overrides = {override.get_key_element(): override for override in parsed}  # the last one counts
@@ -40,10 +42,15 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
         configs=[asked for _, asked in runs.values()],
         runs=list(runs),
     )
-    store = Store()
-    store.write_study(merge_plans(store.read_study(plan["name"]), plan))
-    current.get().study, current.get().run_ids = plan["name"], plan["runs"]
-    return launcher.launch([cell for cell, _ in runs.values()], initial_job_idx=0)
+    store, request = Store(), current.get()
+    with store.locked():
+        store.write_study(merge_plans(store.read_study(plan["name"]), plan))
+    request.study, request.run_ids = plan["name"], plan["runs"]
+    returns = launcher.launch([cell for cell, _ in runs.values()], initial_job_idx=0)
+    for (cell, _), done in zip(runs.values(), returns, strict=True):
+        if done.status == JobStatus.FAILED:
+            request.refused.append(f"{' '.join(cell)}: {done._return_value}")
+    return returns
 
 
 def _levels(override: Override) -> list[str]:

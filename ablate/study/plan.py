@@ -1,10 +1,9 @@
 """What a study asked for, as study.json holds it, and how it may grow."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ablate.config import RunConfig, digest
+from ablate.config import RunConfig, digest, identity_keys
 from ablate.store import StoreError
 
 Plan = dict[str, Any]
@@ -30,11 +29,10 @@ def grid_plan(
     free = [key for key in factors if key not in given]
     fixed = {
         key: value
-        for key, value in flatten(dataclasses.asdict(configs[0])).items()
+        for key, value in flatten(identity_keys(configs[0])).items()
         if key in given or not any(key == f or key.startswith(f"{f}.") for f in free)
     }
-    for key in ("seed", "name", "force", "device"):
-        fixed.pop(key, None)
+    fixed.pop("seed")
     name = configs[0].name or f"sweep-{digest(sorted(runs))[:8]}"
     return _plan(name, "grid", factors, fixed, [config.seed for config in configs], runs)
 

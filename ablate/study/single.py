@@ -11,6 +11,7 @@ def run_single(config: RunConfig, request: Request, listener: Listener) -> None:
     """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
     store, run = Store(), prepare(config)
     plan = single_plan(config, run.run_id)
-    store.write_study(merge_plans(store.read_study(plan["name"]), plan))
+    with store.locked():
+        store.write_study(merge_plans(store.read_study(plan["name"]), plan))
     request.study, request.run_ids = plan["name"], [run.run_id]
-    execute(config, listener)
+    execute(run, listener)

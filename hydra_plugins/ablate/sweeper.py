@@ -11,6 +11,9 @@ from omegaconf import DictConfig
 class GridSweeper(Sweeper):
     """Every combination of the given values, refused as a whole if one of them can't be run."""
 
+    def __init__(self, params: dict[str, Any] | None = None) -> None:
+        self.params = params or {}
+
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.config = config
         self.hydra_context = hydra_context
@@ -22,4 +25,6 @@ class GridSweeper(Sweeper):
         from ablate.study.grid import sweep  # Hydra imports every plugin, even for --help; torch can wait
 
         assert self.config is not None and self.hydra_context is not None and self.launcher is not None
-        return sweep(self.config, self.hydra_context.config_loader, self.launcher, arguments)
+        # What a config sweeps over comes first, so that the command line has the last word.
+        overrides = [f"{key}={values}" for key, values in self.params.items()] + arguments
+        return sweep(self.config, self.hydra_context.config_loader, self.launcher, overrides)

@@ -26,9 +26,9 @@ class Grouped(Fusion):
     @classmethod
     def slots(cls, heads: int, options: GroupedOptions) -> int:
         if heads % options.groups:
-            fitting = ", ".join(str(g) for g in range(1, heads + 1) if heads % g == 0)
+            divisors = [str(groups) for groups in range(1, heads + 1) if heads % groups == 0]
             raise ConfigError(
-                f"fusion.groups={options.groups}: does not divide heads={heads}; use one of {fitting}"
+                f"fusion.groups={options.groups}: does not divide heads={heads}; use {' or '.join(divisors)}"
             )
         return options.groups
 

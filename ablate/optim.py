@@ -75,5 +75,7 @@ def adamw_(
             param.mul_(1 - lr * weight_decay * decayed[name])
             first.lerp_(grads[name], 1 - beta1)
             second.mul_(beta2).addcmul_(grads[name], grads[name], value=1 - beta2)
-            denominator = second.sqrt().div_(math.sqrt(correct2)).add_(eps)
-            param.sub_((first / denominator).mul_(lr / correct1))
+            # −lr/c₁ · m / (√v/√c₂ + ε), with the rate in the denominator: one temporary, no further pass
+            rate = -correct1 / lr
+            denominator = second.sqrt().mul_(rate / math.sqrt(correct2)).add_(eps * rate)
+            param.addcdiv_(first, denominator)

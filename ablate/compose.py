@@ -27,7 +27,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from ablate.config import ConfigError, RunConfig, did_you_mean, read_run
+from ablate.config import ConfigError, RunConfig, did_you_mean, read_run, require_keys
 
 Job = Callable[[RunConfig], Any]
 
@@ -71,7 +71,7 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         return None
 
     try:
-        with _hydra_command_line([*options, *parsed.overrides]), _no_callbacks():
+        with _hydra_command_line([*options, *parsed.overrides]), _checking_config():
             hydra.main(version_base="1.3", config_path=str(configs_dir()), config_name="config")(task)()
         return to_run_config(composed[0]) if composed else None
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
@@ -116,20 +116,23 @@ def _hydra_command_line(args: list[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _no_callbacks() -> Iterator[None]:
-    """Hydra imports and runs what hydra.callbacks names: not for configs that come from elsewhere."""
+def _checking_config() -> Iterator[None]:
+    """Look at a composed config before Hydra acts on it: before it makes the directories that the config
+    asks for, and before it imports and runs what hydra.callbacks names."""
     from hydra._internal.callbacks import Callbacks
 
     original = Callbacks.__init__
 
-    def refuse(self: Callbacks, config: DictConfig | None = None) -> None:
-        if config is not None and OmegaConf.select(config, "hydra.callbacks"):
-            raise ConfigError(
-                "hydra.callbacks: they run code that a config names, and ablate takes none; remove them"
-            )
+    def check(self: Callbacks, config: DictConfig | None = None) -> None:
+        if config is not None:
+            if OmegaConf.select(config, "hydra.callbacks"):
+                raise ConfigError(
+                    "hydra.callbacks: they run code that a config names, and ablate takes none; remove them"
+                )
+            require_keys(RunConfig, (str(key) for key in config))
         original(self, config)
 
-    Callbacks.__init__ = refuse
+    Callbacks.__init__ = check
     try:
         yield
     finally:
@@ -228,6 +231,8 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
     """key: the whole dotted key. The suggestion looks at the keys beside it, then at all."""
     if key.startswith("hydra"):
         return f"{key}: no such key; see ablate run --cfg hydra"
+    if lacking := _levels_without(key, overrides):
+        return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
     known = _known_keys([o.input_line for o in overrides if o.input_line and _is_plain_group(o)])
     parent = key.rpartition(".")[0]
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
@@ -239,6 +244,18 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
     if same_name:
         return f"{key}: no such key; did you mean {same_name[0]}?"
     return f"{key}: no such key{did_you_mean(key, beside or [k for k in known if '.' not in k])}"
+
+
+def _levels_without(key: str, overrides: list[Override]) -> list[str]:
+    """The swept choices of the key's group that lack it, as GROUP=NAME; none if all of them do."""
+    group = key.partition(".")[0]
+    swept = [o for o in overrides if o.key_or_group == group and o.is_discrete_sweep()]
+    levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
+    try:
+        lacking = [level for level in levels if key not in _known_keys([level])]
+    except MissingConfigException:  # one of the choices is none
+        return []
+    return lacking if len(lacking) < len(levels) else []
 
 
 def _is_plain_group(override: Override) -> bool:

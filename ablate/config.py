@@ -227,13 +227,19 @@ def read(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
     for key in mapping:
         if key not in hints:
             raise ConfigError(f"{_path(where, key)}: no such key{did_you_mean(str(key), hints)}")
-    for key in hints:
-        if key not in mapping:
+    require_keys(cls, mapping, where)
+    return cls(**{key: _convert(hints[key], mapping[key], _path(where, key)) for key in hints})
+
+
+def require_keys(cls: type, keys: Iterable[str], where: str = "") -> None:
+    """Raises ConfigError for a key of `cls` that is not among `keys`."""
+    present = set(keys)
+    for key in get_type_hints(cls):
+        if key not in present:
             raise ConfigError(
                 f"{_path(where, key)}: this key is missing; a config of your own has to begin with ablate's,"
                 " as defaults: [config, _self_]"
             )
-    return cls(**{key: _convert(hints[key], mapping[key], _path(where, key)) for key in hints})
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

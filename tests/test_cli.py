@@ -50,6 +50,7 @@ WRONG = [
     (["-m", "train.lr=interval(0,1)"], ["interval"]),
     (["fusion=sum", "out_proj=false", "value_width=narrow"], ["value_width=64", "out_proj=true"]),
     (["fusion=sum", "out_proj=false", "heads=16", "match=params"], ["match=params", "heads=8"]),
+    (["-m", "fusion=sum,grouped", "fusion.groups=1"], ["fusion.groups: no key of fusion=sum"]),
     (["fusion=grouped", "fusion.groups=3"], ["fusion.groups=3", "heads=4"]),
     (["train.steps=-1"], ["train.steps=-1", "at least 1"]),
     (["train.lr=-0.1"], ["train.lr=-0.1", "above 0"]),

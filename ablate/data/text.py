@@ -128,6 +128,7 @@ def check_encoding(encoding: str) -> None:
         known = sorted(
             {name.replace("_", "-") for pair in encodings.aliases.aliases.items() for name in pair}
         )
+        known = [name for name in known if name != encoding.lower().replace("_", "-")]  # no text: hex, say
         near = difflib.get_close_matches(encoding.lower().replace("_", "-"), known, n=1)
         raise CorpusError(
             f"corpus.encoding={encoding}: no such encoding; use {near[0] if near else 'utf-8'}"

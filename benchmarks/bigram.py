@@ -1,0 +1,31 @@
+"""What a table of pairs of tokens reaches: the least that a trained language model has to beat.
+
+    python benchmarks/bigram.py [OVERRIDES, such as corpus=stdlib]
+
+Counts on the training split, 0.1 added to every pair; nats per token on the other splits.
+"""
+
+import sys
+
+import hydra
+import numpy as np
+
+from ablate.compose import configs_dir, to_run_config
+from ablate.data.corpora import open_corpus
+
+
+def main() -> None:
+    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+        config = to_run_config(hydra.compose("config", overrides=sys.argv[1:]))
+    corpus = open_corpus(config.corpus)
+    counts = np.full((corpus.tokenizer.vocab_size, corpus.tokenizer.vocab_size), 0.1)
+    train = np.asarray(corpus.splits["train"].tokens)
+    np.add.at(counts, (train[:-1], train[1:]), 1)
+    log_probability = np.log(counts / counts.sum(1, keepdims=True))
+    for name in ("validation", "test"):
+        tokens = np.asarray(corpus.splits[name].tokens)
+        print(f"{name}: {-log_probability[tokens[:-1], tokens[1:]].mean():.4f} nats per token")
+
+
+if __name__ == "__main__":
+    main()

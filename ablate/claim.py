@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import socket
-import time
+import tempfile
 from pathlib import Path
 
 EXPIRES_S = 120  # a claim that can't be looked up here, and whose heartbeat is older, is dead
@@ -28,12 +28,17 @@ def is_live(directory: Path) -> bool:
     """Whether the process that claimed `directory` is still there."""
     try:
         content = json.loads((directory / "claim.json").read_text(encoding="utf-8"))
-        age_s = time.time() - (directory / "claim.json").stat().st_mtime
         if content["host"] == socket.gethostname() and os.name == "posix":
             return content["boot"] == _boot_id() and _is_running(int(content["pid"]))
-        return age_s < EXPIRES_S
+        return _file_time(directory) - (directory / "claim.json").stat().st_mtime < EXPIRES_S
     except (OSError, ValueError, KeyError):
         return False
+
+
+def _file_time(directory: Path) -> float:
+    """Now, by the clock that the heartbeat is written with: that of the file system, wherever it is."""
+    with tempfile.TemporaryFile(dir=directory) as file:
+        return os.fstat(file.fileno()).st_mtime
 
 
 def _is_running(pid: int) -> bool:

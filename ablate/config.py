@@ -102,6 +102,7 @@ class TrainConfig:
     eval_every: Count
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
+    checkpoint_every: Annotated[Count | None, OutsideIdentity()]
 
     def __post_init__(self) -> None:
         if self.min_lr_ratio > 1:

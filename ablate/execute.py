@@ -1,10 +1,12 @@
 """One run: prepare, train, store. `execute` is the only function that launchers call."""
 
+import contextlib
 import dataclasses
 import functools
 import json
 import math
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,14 @@ from ablate import device
 from ablate.columns import CONFIG_COLUMNS, Row, status_now
 from ablate.config import CorpusConfig, ModelSpec, RunConfig, resolve, run_id, run_name
 from ablate.data.corpora import Corpus, open_corpus, require_context
+from ablate.disk import StoreError
 from ablate.environment import machine, provenance
 from ablate.model.lm import LM, build_model
 from ablate.model.sizing import attention_params, flops_per_token, match_error, resolve_spec, total_params
-from ablate.store import RunWriter, Store
-from ablate.train import Diverged, Evaluation, Score, Step, evaluate, train
+from ablate.optim import Moments
+from ablate.run_files import Checkpoint, Damaged, RunWriter
+from ablate.store import Store
+from ablate.train import Diverged, Evaluation, Score, State, Step, evaluate, train
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Listener:
 
     def finished(self, row: Row) -> None: ...
     def skipped(self, row: Row) -> None: ...
+    def noticed(self, line: str) -> None:
+        """Something that a person should know, in one line."""
 
 
 def prepare(config: RunConfig) -> Run:
@@ -65,26 +72,62 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
     A run that fails or diverges is a row too, with its reason. Raises StoreError where it can't begin.
     """
     store = Store(root)
-    finished = store.read(run.name)
+    finished = _finished(store, run, listener)
     if finished and not _again(run.config.force, finished):
         finished["status"] = status_now(finished, provenance())
         listener.skipped(finished)
         return finished
     row = describe(run)
-    with store.writing(run.name, dataclasses.asdict(run.config), {**row, "status": "running"}) as writer:
+    asked_for = dataclasses.asdict(run.config)
+    with _writing(store, run, listener, asked_for, row, anew=finished is not None) as writer:
         writer.write_json("environment.json", {**machine(), "device": device.describe(run.device)})
         run.corpus.tokenizer.save(writer.path / "tokenizer.json")
+        if writer.start:
+            writer.log(f"going on after step {writer.start.step}")
         listener.started(run)
         try:
             row |= _train(run, writer, listener)
+        except StoreError:  # a full disk is no result
+            raise
         except Exception as error:
             writer.log(traceback.format_exc())
             row |= {"status": "failed", "error": f"{type(error).__name__}: {error}".splitlines()[0]}
         finally:
             listener.ended()
-        writer.finish(row)
+        store.finish(run.name, writer, row)
     listener.finished(row)
     return row
+
+
+def record_failure(run: Run, reason: str, root: Path = Path("runs")) -> Row:
+    """The row of a run whose process is gone, with the reason; what it had logged is kept."""
+    store, row = Store(root), describe(run) | {"status": "failed", "error": reason}
+    with store.writing(run.name, dataclasses.asdict(run.config), row, anew=True) as writer:
+        writer.log(reason)
+        store.finish(run.name, writer, row)
+    return row
+
+
+def _finished(store: Store, run: Run, listener: Listener) -> Row | None:
+    try:
+        return store.read(run.name)
+    except Damaged as error:
+        listener.noticed(f"{error}; it lies in {store.set_aside(run.name)} now")
+        return None
+
+
+@contextlib.contextmanager
+def _writing(
+    store: Store, run: Run, listener: Listener, asked_for: dict[str, Any], row: Row, *, anew: bool
+) -> Iterator[RunWriter]:
+    """Store.writing; a part that is damaged is put aside first."""
+    with contextlib.ExitStack() as stack:
+        try:
+            writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
+        except Damaged as error:
+            listener.noticed(f"{error}: {store.set_aside(run.name)}")
+            writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
+        yield writer
 
 
 def describe(run: Run) -> Row:
@@ -126,7 +169,8 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
     if run.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(run.device)
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    evaluations: list[Evaluation] = []
+    metrics = list(writer.start.metrics) if writer.start else []
+    last: Evaluation | None = None
     try:
         for event in train(
             model,
@@ -135,23 +179,28 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
             validation_tokens=tokens["validation"],
             context=context,
             data_seed=run.config.resolved_seeds()["data"],
+            start=_to_state(writer.start) if writer.start else None,
         ):
             writer.heartbeat()
             if isinstance(event, Step):
                 listener.stepped(event)
-                continue
-            evaluations.append(event)
-            writer.metrics(_metrics(event))
-            writer.log(
-                f"step {event.step}/{train_config.steps} train_loss {event.train_loss:.4f}"
-                f" val_loss {event.validation.loss:.4f}"
-            )
-            listener.evaluated(event)
+            elif isinstance(event, State):
+                writer.checkpoint(_to_checkpoint(event, metrics))
+            else:
+                last = event
+                metrics.append(_metrics(event))
+                writer.metrics(metrics[-1])
+                writer.log(
+                    f"step {event.step}/{train_config.steps} train_loss {event.train_loss:.4f}"
+                    f" val_loss {event.validation.loss:.4f}"
+                )
+                listener.evaluated(event)
     except Diverged as error:
         writer.log(str(error))
         tokens_seen = error.step * train_config.batch * context
-        return {"status": "diverged", "error": str(error), "tokens": tokens_seen, **_best(evaluations)}
-    row = {"status": "done", **_best(evaluations), **_last(run, evaluations[-1])}
+        return {"status": "diverged", "error": str(error), "tokens": tokens_seen, **_best(metrics)}
+    assert last is not None, "training ends with an evaluation"
+    row = {"status": "done", **_best(metrics), **_last(run, last)}
     if len(tokens["test"]):
         test = evaluate(model, tokens["test"], train_config, context=context)
         row |= {"test_loss": test.loss, "test_acc": test.accuracy}
@@ -160,6 +209,30 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
     if train_config.save == "model":
         writer.write_weights({name: value.cpu().numpy() for name, value in model.state_dict().items()})
     return row
+
+
+def _to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
+    parts = {"param": state.params, "first": state.moments.first, "second": state.moments.second}
+    arrays = {
+        f"{part}/{name}": tensor.detach().cpu().numpy()
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
+    return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
+
+
+def _to_state(checkpoint: Checkpoint) -> State:
+    parts: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}}
+    for key, array in checkpoint.arrays.items():
+        part, _, name = key.partition("/")
+        parts[part][name] = torch.from_numpy(array)
+    return State(
+        checkpoint.step,
+        parts["param"],
+        Moments(parts["first"], parts["second"]),
+        checkpoint.seconds,
+        checkpoint.evaluation_seconds,
+    )
 
 
 def _metrics(event: Evaluation) -> Row:
@@ -187,11 +260,11 @@ def _last(run: Run, last: Evaluation) -> Row:
     }
 
 
-def _best(evaluations: list[Evaluation]) -> Row:
-    if not evaluations:
+def _best(metrics: list[Row]) -> Row:
+    if not metrics:
         return {}
-    best = min(evaluations, key=lambda event: event.validation.loss)
-    return {"best_val_loss": best.validation.loss, "best_step": best.step}
+    best = min(metrics, key=lambda row: row["val_loss"])
+    return {"best_val_loss": best["val_loss"], "best_step": best["step"]}
 
 
 def _fusion_weights(model: LM) -> list[Any] | None:

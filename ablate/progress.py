@@ -44,6 +44,9 @@ class _Counting(Listener):
         name = self._numbered(f"{row['fusion']} heads={row['heads']} seed={row['seed']} ({row['run_id']})")
         self.console.print(f"{name}: {why}; {way_out}", markup=False, soft_wrap=True)
 
+    def noticed(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
     def _numbered(self, name: str) -> str:
         return f"[{self.count}/{self.total}] {name}" if self.total else name
 

@@ -5,15 +5,14 @@ runs/studies/<name>/    study.json, what was asked for, and results.csv, its row
 runs/results.csv        every row
 
 A run's directory is written under its part name and renamed when whole, so a directory without
-.part is complete. All results.csv are derived from the directories.
+.part is complete. All results.csv are derived from the directories. What turns out to be damaged, or
+edited, is moved to runs/damaged/ and never read again.
 """
 
 import contextlib
-import csv
+import itertools
 import json
-import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,28 @@ import yaml
 from filelock import FileLock
 
 from ablate import claim
-from ablate.columns import METRICS_COLUMNS, Row, cell, csv_text, status_now
-from ablate.config import ConfigError, did_you_mean
+from ablate.columns import Row, csv_text, status_now
+from ablate.config import did_you_mean
+from ablate.disk import StoreError, explained, write_atomically
+from ablate.row_cache import read_rows
+from ablate.run_files import (
+    Checkpoint,
+    Damaged,
+    RunWriter,
+    is_sealed,
+    read_checkpoint,
+    read_finished,
+    read_json,
+    read_started,
+)
 
-HEARTBEAT_S = 5
-ROW_KEYS = {"run_id", "status", "code", "torch"}
 STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
+# Bytes are equal only between runs that agree in these, so only then does one go on where another was.
+RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code")
 
 
-class StoreError(ConfigError):
-    """What is on disk does not allow what was asked for."""
+class Busy(StoreError):
+    """Another process is at this run."""
 
 
 class Store:
@@ -44,7 +55,7 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Between reading and writing what several processes may change. The system lets go of the lock
         when its process ends, however it does."""
-        with _explained(self.root):
+        with explained(self.root):
             (self.root / "store").mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.root / "store" / ".lock")
             lock.acquire()
@@ -62,11 +73,19 @@ class Store:
         return self.root / "store" / f".{name}.part"
 
     def read(self, name: str) -> Row | None:
-        """The row of a finished run (done, failed or diverged); None where there is none to trust."""
-        try:
-            return _read_json(self.directory(name) / "result.json", ROW_KEYS)
-        except (FileNotFoundError, StoreError):
-            return None
+        """The row of a finished run (done, failed or diverged), or None. Raises Damaged."""
+        directory, part = self.directory(name), self.part(name)
+        if part.exists():
+            with explained(part), self.locked():
+                if is_sealed(part) and not claim.is_live(part):  # cut off after its last word
+                    self._rename(name)
+        return read_finished(directory, thorough=True) if directory.exists() else None
+
+    def set_aside(self, name: str) -> Path:
+        """Move a damaged run out of the way, where nothing reads it again; returns where it lies."""
+        path = self.part(name) if self.part(name).exists() else self.directory(name)
+        with explained(path):
+            return _move_into(path, self.root / "damaged", name)
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name or id begins with `run`. Raises StoreError."""
@@ -86,44 +105,73 @@ class Store:
         result standing. provenance: of the program that asks; results of another are `stale`.
         """
         studies = self._studies_by_run()
-        rows: dict[str, Row] = {}
-        for path in _listdir(self.root / "store"):  # parts come first: their names begin with a dot
-            if path.name.endswith(".part"):
-                with contextlib.suppress(OSError, StoreError):  # not begun, or gone since
-                    row = _read_json(path / "result.json", ROW_KEYS)
-                    row["status"] = "running" if claim.is_live(path) else "interrupted"
-                    rows[row["run_id"]] = row
-            elif not path.name.startswith("."):
-                row = _finished_row(path)
-                if provenance is not None:
-                    row["status"] = status_now(row, provenance)
-                if rows.get(row["run_id"], row)["status"] != "running":
-                    rows[row["run_id"]] = row
+        rows = {row["run_id"]: row for row in self._unfinished_rows()}
+        for row in read_rows(self.root / "store"):
+            if provenance is not None:
+                row["status"] = status_now(row, provenance)
+            if rows.get(row["run_id"], row)["status"] != "running":
+                rows[row["run_id"]] = row
         for row in rows.values():
             row["study"] = " ".join(studies.get(row["run_id"], []))
         return sorted(rows.values(), key=lambda row: row["run_id"])
 
+    def _unfinished_rows(self) -> Iterator[Row]:
+        for path in (self.root / "store").glob(".*.part"):
+            with contextlib.suppress(OSError, StoreError):  # not begun, or gone since
+                status = "running" if claim.is_live(path) else "interrupted"
+                yield {**read_started(path), "status": status}
+
     @contextlib.contextmanager
-    def writing(self, name: str, config: Mapping[str, Any], row: Row) -> Iterator["RunWriter"]:
-        """A place for one run's files. It becomes the run's directory by RunWriter.finish; left before
-        that, it stays as an interrupted part. Raises StoreError if another process is at it."""
+    def writing(
+        self, name: str, config: Mapping[str, Any], row: Row, *, anew: bool = False
+    ) -> Iterator[RunWriter]:
+        """A place for one run's files: an empty one, or where an interrupted run of the same bytes got to
+        (RunWriter.start). Left before `finish`, it stays as an interrupted part.
+
+        anew: replace what is finished. Raises Busy if another process is at it or was faster, Damaged if
+        what was interrupted can't be trusted.
+        """
         part = self.part(name)
-        with _explained(part), self.locked():
-            _take(part)
-        writer = RunWriter(part, self.directory(name))
+        with explained(part), self.locked():
+            if part.exists() and claim.is_live(part):
+                raise Busy(f"{part}: another process is training this run; wait for it, or stop it")
+            if self.directory(name).exists() and not anew:
+                raise Busy(f"{self.directory(name)}: another process has just finished this run")
+            start = _where_it_stopped(part, row)
+            if start is None and part.exists():
+                shutil.rmtree(part)
+            part.mkdir(parents=True, exist_ok=True)
+            claim.claim(part)
+        writer = RunWriter(part, start)
         writer.write_text("config.yaml", yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
         writer.write_json("result.json", row)
         try:
             yield writer
         finally:
-            writer.close()
+            claim.release(writer.path)
+
+    def finish(self, name: str, writer: RunWriter, row: Row) -> None:
+        """The run is over, with this row: its directory takes its final name."""
+        writer.seal(row)
+        with explained(writer.path):
+            self._rename(name)
+        writer.path = self.directory(name)
+
+    def _rename(self, name: str) -> None:
+        final = self.directory(name)
+        replaced = final.with_name(f".{name}.old")
+        shutil.rmtree(replaced, ignore_errors=True)
+        if final.exists():
+            final.rename(replaced)
+        self.part(name).rename(final)  # with the claim in it: nobody may take the part before
+        shutil.rmtree(replaced, ignore_errors=True)
 
     # --- studies ----------------------------------------------------------------------------
 
     def read_study(self, name: str) -> dict[str, Any] | None:
         """What study.json holds; None where there is none. Raises StoreError if it can't be read."""
         try:
-            return _read_json(self.root / "studies" / name / "study.json", STUDY_KEYS)
+            return read_json(self.root / "studies" / name / "study.json", STUDY_KEYS)
         except FileNotFoundError:
             return None
 
@@ -136,21 +184,24 @@ class Store:
 
     def study_rows(self, name: str, provenance: Mapping[str, str] | None = None) -> list[Row]:
         """The rows of one study, sorted by run_id. Runs that have not begun have none."""
-        study = self.read_study(name)
-        if study is None:
+        if self.read_study(name) is None:
             names = self.study_names()
             known = did_you_mean(name, names) if names else "; there are none yet"
             raise StoreError(f"{name}: no such study in {self.root / 'studies'}{known}")
-        members = set(study["runs"])
-        return [{**row, "study": name} for row in self.rows(provenance) if row["run_id"] in members]
+        return self._members(name, self.rows(provenance))
 
     def write_results(self, study: str, provenance: Mapping[str, str]) -> Path:
         """Bring runs/results.csv and the study's own up to date; returns the path of the latter."""
         path = self.root / "studies" / study / "results.csv"
         with self.locked():
-            write_atomically(self.root / "results.csv", csv_text(self.rows(provenance)))
-            write_atomically(path, csv_text(self.study_rows(study, provenance)))
+            rows = self.rows(provenance)
+            write_atomically(self.root / "results.csv", csv_text(rows))
+            write_atomically(path, csv_text(self._members(study, rows)))
         return path
+
+    def _members(self, study: str, rows: list[Row]) -> list[Row]:
+        members = set((self.read_study(study) or {"runs": []})["runs"])
+        return [{**row, "study": study} for row in rows if row["run_id"] in members]
 
     def _studies_by_run(self) -> dict[str, list[str]]:
         members: dict[str, list[str]] = {}
@@ -160,124 +211,33 @@ class Store:
         return members
 
 
-class RunWriter:
-    """The files of one run while it is under way."""
-
-    def __init__(self, part: Path, final: Path) -> None:
-        self.path = part
-        self._final = final
-        self._beat = time.monotonic()
-        self._log = (part / "log.txt").open("a", encoding="utf-8", newline="\n")
-        self._metrics = (part / "metrics.csv").open("w", encoding="utf-8", newline="")
-        self._metrics_csv = csv.writer(self._metrics, lineterminator="\n")
-        self._metrics_csv.writerow(METRICS_COLUMNS)
-
-    def heartbeat(self) -> None:
-        """Show that the run is alive; cheap enough for every step."""
-        if time.monotonic() - self._beat > HEARTBEAT_S:
-            self._beat = time.monotonic()
-            claim.heartbeat(self.path)
-
-    def metrics(self, row: Mapping[str, Any]) -> None:
-        self._metrics_csv.writerow([cell(row[column]) for column in METRICS_COLUMNS])
-        self._metrics.flush()
-
-    def log(self, text: str) -> None:
-        self._log.write(text.rstrip("\n") + "\n")
-        self._log.flush()
-
-    def write_text(self, name: str, text: str) -> None:
-        (self.path / name).write_text(text, encoding="utf-8", newline="\n")
-
-    def write_json(self, name: str, content: Any) -> None:
-        self.write_text(name, json.dumps(content, indent=2) + "\n")
-
-    def write_weights(self, weights: Mapping[str, Any]) -> None:
-        """weights: NumPy arrays by parameter name."""
-        import safetensors.numpy
-
-        safetensors.numpy.save_file(dict(weights), self.path / "model.safetensors")
-
-    def finish(self, row: Row) -> None:
-        """The run is over, with this row: its directory takes its final name."""
-        self.write_json("result.json", row)
-        self._close_files()
-        replaced = self._final.with_name(f".{self._final.name}.old")
-        shutil.rmtree(replaced, ignore_errors=True)
-        if self._final.exists():
-            self._final.rename(replaced)
-        self.path.rename(self._final)  # with the claim in it: nobody may take the part before
-        self.path = self._final
-        shutil.rmtree(replaced, ignore_errors=True)
-
-    def close(self) -> None:
-        """Let go of the run, finished or not."""
-        self._close_files()
-        claim.release(self.path)
-
-    def _close_files(self) -> None:
-        self._log.close()
-        self._metrics.close()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Either the old file or the whole new one is there, whatever happens. Raises StoreError."""
-    with _explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8", newline="")
-        temporary.replace(path)
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """What the system refuses within, as a StoreError."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename or path}: can't be written ({error.strerror or error});"
-            " make room for it there, or run ablate in another directory"
-        ) from error
-
-
-def _read_json(path: Path, keys: set[str]) -> dict[str, Any]:
-    """Raises FileNotFoundError, or StoreError for a file that is not what ablate wrote."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict) and keys <= content.keys():
-            return content
-        reason = "something is missing in it"
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(path) from None
-    except (OSError, ValueError) as error:
-        reason = str(error)
-    raise StoreError(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")
-
-
-def _finished_row(path: Path) -> Row:
-    """The row of a finished run; for a directory that somebody damaged, a failed one that says so."""
-    try:
-        return _read_json(path / "result.json", ROW_KEYS)
-    except (FileNotFoundError, StoreError) as error:
-        row = {"run_id": path.name.rpartition("-")[2], "status": "failed", "code": None, "torch": None}
-        return row | {"error": f"{path / 'result.json'} is missing or damaged: {error}".splitlines()[0]}
-
-
 def _id_begins(path: Path, run: str) -> bool:
     """A name ends in the first half of the id; the rest stands in the row."""
-    return path.name.rpartition("-")[2].startswith(run[:8]) and _finished_row(path)["run_id"].startswith(run)
+    if not path.name.rpartition("-")[2].startswith(run[:8]):
+        return False
+    try:
+        return read_finished(path)["run_id"].startswith(run)
+    except Damaged:
+        return False
 
 
 def _listdir(path: Path) -> list[Path]:
     return sorted(path.iterdir()) if path.is_dir() else []
 
 
-def _take(part: Path) -> None:
-    """Make `part` ours; the store is locked. A part that nobody is at is put away first."""
-    if part.exists():
-        if claim.is_live(part):
-            raise StoreError(f"{part}: another process is training this run; wait for it, or stop it")
-        shutil.rmtree(part)
-    part.mkdir(parents=True)
-    claim.claim(part)
+def _where_it_stopped(part: Path, row: Row) -> Checkpoint | None:
+    """The checkpoint to go on from; None where there is none that leads to the bytes of `row`. Raises
+    Damaged."""
+    try:
+        before = read_started(part)
+    except FileNotFoundError:
+        return None
+    if any(before.get(column) != row.get(column) for column in RESUMABLE):
+        return None
+    return read_checkpoint(part)
+
+
+def _move_into(path: Path, directory: Path, name: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    target = next(t for n in itertools.count(1) if not (t := directory / f"{name}-{n}").exists())
+    return path.rename(target)

@@ -7,7 +7,7 @@ more or less often, or stopping and going on, changes nothing that is learned.
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,20 @@ class Evaluation:
     evaluation_seconds: float
 
 
+@dataclass(frozen=True)
+class State:
+    """Everything that training goes on from after update `step`.
+
+    The tensors are those in use: copy or write them before asking for the next event.
+    """
+
+    step: int
+    params: Mapping[str, Tensor]
+    moments: optim.Moments
+    seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+
+
 class Diverged(ArithmeticError):
     """A loss that is not a number: the run ends at this step, and that is its result."""
 
@@ -86,19 +100,31 @@ def train(
     validation_tokens: np.ndarray,
     context: int,
     data_seed: int,
-) -> Iterator[Step | Evaluation]:
-    """Train `model` in place on its own device; yields a Step each step, and an Evaluation where due.
+    start: State | None = None,
+) -> Iterator[Step | Evaluation | State]:
+    """Train `model` in place on its own device; yields a Step each step, an Evaluation and a State where due.
 
-    Raises Diverged when a loss is not finite, at most CHECK_EVERY steps later.
+    start: go on from a State that an earlier call yielded. Raises Diverged when a loss is not finite, at
+    most CHECK_EVERY steps later, and before any State that comes of it.
     """
     device = next(model.parameters()).device
     params = dict(model.named_parameters())
     decay_mask = decayed(model)
     moments = optim.Moments.zeros(params)
+    if start is None:
+        start = State(0, {}, optim.Moments())
+    with torch.no_grad():
+        for kept, current in (
+            (start.params, params),
+            (start.moments.first, moments.first),
+            (start.moments.second, moments.second),
+        ):
+            for name, tensor in kept.items():
+                current[name].copy_(tensor)
     losses: list[Tensor] = []
-    began, evaluating = time.perf_counter(), 0.0
+    began, evaluating = time.perf_counter() - start.seconds, start.evaluation_seconds
     model.train()
-    for step in range(1, config.steps + 1):
+    for step in range(start.step + 1, config.steps + 1):
         batch = training_batch(train_tokens, context=context, batch=config.batch, seed=data_seed, step=step)
         inputs, targets = (part.to(device, non_blocking=True) for part in batch)
         _seed_dropout(model, data_seed, step)
@@ -125,8 +151,10 @@ def train(
         )
         losses.append(loss.detach())
         yield Step(step, losses[-1], norm, lr)
-        due = step % config.eval_every == 0 or step == config.steps
-        if due or len(losses) == CHECK_EVERY:
+        last = step == config.steps
+        due = last or step % config.eval_every == 0
+        checkpoint = not last and config.checkpoint_every is not None and step % config.checkpoint_every == 0
+        if due or checkpoint or len(losses) == CHECK_EVERY:
             _require_finite(losses, last_step=step)
             losses.clear()
         if due:
@@ -146,6 +174,8 @@ def train(
                 seconds=now - began,
                 evaluation_seconds=evaluating,
             )
+        if checkpoint:
+            yield State(step, params, moments, time.perf_counter() - began, evaluating)
 
 
 @torch.no_grad()

@@ -6,14 +6,17 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from ablate import claim
+from ablate import claim, row_cache
 from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import load
 from ablate.columns import COLUMNS, csv_text
-from ablate.store import Store, StoreError
+from ablate.disk import StoreError
+from ablate.run_files import Checkpoint, Damaged
+from ablate.store import Busy, Store
 from ablate.study.plan import grid_plan, merge_plans, single_plan
 from tests.helpers import make_config
 
@@ -21,17 +24,17 @@ ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": 
 METRICS = {"step": 3, "tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0}
 
 
-def finished(store: Store, name: str = "run", **columns) -> None:
-    with store.writing(name, {"heads": 4}, ROW) as writer:
+def finished(store: Store, name: str = "run", *, anew: bool = False, **columns) -> None:
+    with store.writing(name, {"heads": 4}, ROW, anew=anew) as writer:
         writer.metrics({**METRICS, "seconds": 0.5})
-        writer.finish({**ROW, "status": "done", **columns})
+        store.finish(name, writer, {**ROW, "status": "done", **columns})
 
 
 def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
     store = Store(tmp_path)
     finished(store, val_loss=2.25)
     files = {path.name for path in store.directory("run").iterdir()}
-    assert files == {"config.yaml", "metrics.csv", "result.json", "log.txt"}
+    assert files == {"config.yaml", "metrics.csv", "result.json"}
     metrics = (store.directory("run") / "metrics.csv").read_text()
     assert metrics == "step,tokens,lr,train_loss,val_loss,grad_norm,seconds\n3,21,0.1,2.5,2.25,1.0,0.5\n"
     assert store.read("run") == {**ROW, "status": "done", "val_loss": 2.25}
@@ -85,9 +88,9 @@ def test_a_claim_of_another_machine_lives_by_its_heartbeat(tmp_path):
 def test_replacing_a_run_keeps_the_old_one_until_the_new_is_whole(tmp_path):
     store = Store(tmp_path)
     finished(store, val_loss=1.0)
-    with store.writing("run", {}, ROW) as writer:
+    with store.writing("run", {}, ROW, anew=True) as writer:
         assert (store.read("run") or {})["val_loss"] == 1.0
-        writer.finish({**ROW, "status": "done", "val_loss": 2.0})
+        store.finish("run", writer, {**ROW, "status": "done", "val_loss": 2.0})
     assert (store.read("run") or {})["val_loss"] == 2.0
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
@@ -163,7 +166,7 @@ def test_a_sweep_is_named_by_what_it_runs():
 def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
     store = Store(tmp_path)
     finished(store, val_loss=1.0)
-    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, ROW):
+    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, ROW, anew=True):
         (row,) = store.rows()
         assert row["status"] == "running"
         raise KeyboardInterrupt
@@ -195,15 +198,112 @@ def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
     assert sorted(answers) == ["another's"] * 5 + ["mine"]
 
 
-def test_a_damaged_run_directory_is_shown_and_trained_again(tmp_path):
-    store = Store(tmp_path)
-    for content in ("", "[]", "{}", '{"run_id": "0123456789abcdef"', "\udcff"):
-        finished(store, "sum-h4-01234567")
-        (store.directory("sum-h4-01234567") / "result.json").write_text(content, errors="surrogateescape")
-        assert store.read("sum-h4-01234567") is None
+def test_a_damaged_run_is_shown_and_set_aside_never_trusted(tmp_path):
+    store, name = Store(tmp_path), "sum-h4-01234567"
+    for count, content in enumerate(("", "[]", "{}", '{"run_id": "0123456789abcdef"', "\udcff"), start=1):
+        finished(store, name)
+        (store.directory(name) / "result.json").write_text(content, errors="surrogateescape")
+        with pytest.raises(Damaged, match=r"result\.json: missing or damaged"):
+            store.read(name)
         (row,) = store.rows({"code": "c", "torch": "t"})
         assert (row["run_id"], row["status"]) == ("01234567", "failed") and "damaged" in row["error"]
-        assert "\n" not in row["error"]
+        assert store.set_aside(name) == tmp_path / "damaged" / f"{name}-{count}"
+        assert store.read(name) is None and store.rows() == []
+
+
+@pytest.mark.parametrize("file", ["result.json", "metrics.csv", "config.yaml"])
+def test_a_run_edited_by_hand_is_noticed(tmp_path, file):
+    store = Store(tmp_path)
+    finished(store, val_loss=2.25)
+    assert store.rows()[0]["val_loss"] == 2.25  # and it is in the cache now
+    path = store.directory("run") / file
+    path.write_text(path.read_text().replace("2.25", "1.25").replace("heads: 4", "heads: 8"))
+    with pytest.raises(Damaged, match=f"{file}: .*edited since the run ended"):
+        store.read("run")
+    if file == "result.json":
+        (row,) = store.rows()
+        assert (row["status"], row["val_loss"]) == ("failed", 1.25)
+
+
+def test_a_run_cut_off_after_its_last_word_is_finished(tmp_path):
+    store = Store(tmp_path)
+    with store.writing("run", {}, ROW) as writer:
+        writer.seal({**ROW, "status": "done"})
+    assert [row["status"] for row in store.rows()] == ["interrupted"]
+    assert store.read("run") == {**ROW, "status": "done"}
+    assert [row["status"] for row in store.rows()] == ["done"]
+
+
+def checkpoint(step: int) -> Checkpoint:
+    arrays = {"param/w": np.full((2, 3), step, np.float32)}
+    return Checkpoint(step, arrays, [{**METRICS, "step": step, "seconds": 0.5}], 1.5, 0.5)
+
+
+def interrupted(store: Store, *steps: int, row: dict = ROW) -> None:
+    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, row) as writer:
+        for step in steps:
+            writer.metrics({**METRICS, "step": step, "seconds": 0.5})
+            writer.checkpoint(checkpoint(step))
+        writer.metrics({**METRICS, "step": 99, "seconds": 0.5})
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_goes_on_from_its_last_checkpoint(tmp_path):
+    store = Store(tmp_path)
+    interrupted(store, 3, 6)
+    assert len(list(store.part("run").glob("checkpoint-*"))) == 1
+    with store.writing("run", {}, ROW) as writer:
+        assert writer.start is not None
+        assert vars(writer.start) | {"arrays": None} == vars(checkpoint(6)) | {"arrays": None}
+        np.testing.assert_array_equal(writer.start.arrays["param/w"], np.full((2, 3), 6))
+        store.finish("run", writer, {**ROW, "status": "done"})
+    lines = (store.directory("run") / "metrics.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["step", "6"]  # not 99, which the checkpoint lacks
+    assert not list(store.directory("run").glob("checkpoint-*"))
+
+
+@pytest.mark.parametrize("column", ["code", "torch", "threads", "linear", "engine", "device"])
+def test_a_run_of_other_bytes_begins_anew(tmp_path, column):
+    store = Store(tmp_path)
+    interrupted(store, 3)
+    with store.writing("run", {}, {**ROW, column: "other"}) as writer:
+        assert writer.start is None and not list(writer.path.glob("checkpoint-*"))
+
+
+def test_a_damaged_checkpoint_is_never_trusted(tmp_path):
+    store = Store(tmp_path)
+    interrupted(store, 3)
+    (path,) = store.part("run").glob("checkpoint-*")
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Damaged, match=r"checkpoint-.*damaged"), store.writing("run", {}, ROW):
+        pass
+    assert (store.set_aside("run") / path.name).read_bytes() == content
+    with store.writing("run", {}, ROW) as writer:
+        assert writer.start is None
+
+
+def test_who_comes_second_to_a_run_that_has_just_finished_is_told(tmp_path):
+    store = Store(tmp_path)
+    finished(store)
+    with pytest.raises(Busy, match="has just finished"), store.writing("run", {}, ROW):
+        pass
+
+
+def test_rows_are_read_again_only_where_a_run_changed(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    for name in ("a", "b", "c"):
+        finished(store, name, run_id=name * 16)
+    store.rows()
+    read: list[str] = []
+    original = row_cache.read_finished
+    monkeypatch.setattr(row_cache, "read_finished", lambda path: read.append(path.name) or original(path))
+    assert len(store.rows()) == 3 and read == []
+    finished(store, "b", anew=True, run_id="b" * 16, val_loss=1.0)
+    assert [row.get("val_loss") for row in store.rows()] == [None, 1.0, None] and read == ["b"]
+    (tmp_path / "store" / ".rows.json").write_text("[1, {")
+    assert len(store.rows()) == 3 and read == ["b", "a", "b", "c"]
 
 
 def test_a_damaged_study_is_never_overwritten(tmp_path):

@@ -1,5 +1,6 @@
 """The training loop: what it learns from, when it looks, and how it ends."""
 
+import copy
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from ablate.model.lm import build_model
-from ablate.train import Diverged, Evaluation, Step, evaluate, train
+from ablate.train import Diverged, Evaluation, State, Step, evaluate, train
 from tests.helpers import make_config, make_spec
 
 SIZES = (
@@ -21,7 +22,10 @@ SIZES = (
 TOKENS = np.random.default_rng(0).integers(11, size=997).astype(np.uint16)
 
 
-def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]) -> list[Step | Evaluation]:
+Events = list[Step | Evaluation | State]
+
+
+def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]) -> Events:
     config = make_config(*SIZES, *overrides)
     model = build_model(make_spec(*SIZES, *overrides, vocab=11), config.resolved_seeds())
     return list(
@@ -36,11 +40,11 @@ def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]
     )
 
 
-def losses(found: list[Step | Evaluation]) -> list[float]:
+def losses(found: Events) -> list[float]:
     return [event.loss.item() for event in found if isinstance(event, Step)]
 
 
-def evaluations(found: list[Step | Evaluation]) -> list[Evaluation]:
+def evaluations(found: Events) -> list[Evaluation]:
     return [event for event in found if isinstance(event, Evaluation)]
 
 
@@ -136,3 +140,36 @@ def test_bfloat16_keeps_weights_in_float32_and_learns_alike():
     assert all(param.dtype == torch.float32 for param in model.parameters())
     assert losses(found) != losses(events())
     assert losses(found) == pytest.approx(losses(events()), abs=0.02)
+
+
+@pytest.mark.parametrize("more", [(), ("model.dropout=0.2",), ("fusion=weighted_sum",)])
+def test_going_on_from_a_state_changes_nothing(more):
+    overrides = (*SIZES, *more, "train.checkpoint_every=2", "train.eval_every=3")
+    config, spec = make_config(*overrides), make_spec(*overrides, vocab=11)
+
+    def run(start: State | None, stop: int | None) -> Events:
+        found: Events = []
+        for event in train(
+            build_model(spec, config.resolved_seeds()),
+            config.train,
+            train_tokens=TOKENS,
+            validation_tokens=TOKENS[:100],
+            context=7,
+            data_seed=0,
+            start=start,
+        ):
+            found.append(copy.deepcopy(event))
+            if isinstance(event, State) and event.step == stop:
+                break
+        return found
+
+    whole = run(None, None)
+    assert [event.step for event in whole if isinstance(event, State)] == [2, 4, 6, 8]
+    for stop in (2, 6):
+        (*before, state) = run(None, stop)
+        assert isinstance(state, State)
+        after = run(state, None)
+        assert losses(before) + losses(after) == losses(whole)
+        scores = [event.validation for event in evaluations(before) + evaluations(after)]
+        assert scores == [event.validation for event in evaluations(whole)]
+        assert all(a.seconds >= state.seconds for a in evaluations(after))

@@ -6,7 +6,7 @@ from pathlib import Path
 from ablate.data.corpora import open_corpus
 from ablate.model.lm import build_model
 from ablate.model.sizing import resolve_spec
-from ablate.train import Step, train
+from ablate.train import Evaluation, Step, train
 from tests.helpers import make_config
 
 FILE = Path(__file__).with_name("losses.csv")
@@ -38,9 +38,9 @@ def losses(name: str) -> list[tuple[str, str, float]]:
         context=spec.context,
         data_seed=config.seed,
     ):
-        if not isinstance(event, Step):
+        if isinstance(event, Evaluation):
             found.append((name, "validation", event.validation.loss))
-        elif event.step % 10 == 1:
+        elif isinstance(event, Step) and event.step % 10 == 1:
             found.append((name, f"step {event.step}", event.loss.item()))
     return found
 

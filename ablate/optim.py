@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 Tensors = Mapping[str, Tensor]
 
@@ -46,11 +47,9 @@ def global_norm(grads: Tensors) -> Tensor:
     return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads.values()]))
 
 
-def clip_(grads: Tensors, norm: Tensor, max_norm: float | Tensor) -> None:
-    """Scale the gradients in place so that their norm is at most max_norm."""
-    scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    for grad in grads.values():
-        grad.mul_(scale)
+def clipping_divisor(norm: Tensor, max_norm: float | Tensor) -> Tensor:
+    """What the gradients have to be divided by so that their norm is at most max_norm."""
+    return ((norm + 1e-6) / max_norm).clamp(min=1.0)
 
 
 def adamw_(
@@ -65,17 +64,54 @@ def adamw_(
     beta1: float,
     beta2: float,
     eps: float,
+    divisor: float | Tensor = 1.0,
 ) -> None:
-    """One AdamW update in place; step counts from 1. See: Loshchilov & Hutter, "Decoupled weight decay
-    regularization", 2019, Algorithm 2."""
+    """One AdamW update in place; step counts from 1, the gradients are divided by `divisor` first.
+
+    See: Loshchilov & Hutter, "Decoupled weight decay regularization", 2019, Algorithm 2.
+    """
     correct1, correct2 = 1 - beta1**step, 1 - beta2**step
     with torch.no_grad():
         for name, param in params.items():
-            first, second = moments.first[name], moments.second[name]
+            grad, first, second = grads[name] / divisor, moments.first[name], moments.second[name]
             param.mul_(1 - lr * weight_decay * decayed[name])
-            first.lerp_(grads[name], 1 - beta1)
-            second.mul_(beta2).addcmul_(grads[name], grads[name], value=1 - beta2)
-            # −lr/c₁ · m / (√v/√c₂ + ε), with the rate in the denominator: one temporary, no further pass
-            rate = -correct1 / lr
-            denominator = second.sqrt().mul_(rate / math.sqrt(correct2)).add_(eps * rate)
-            param.addcdiv_(first, denominator)
+            first.lerp_(grad, 1 - beta1)
+            second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+            denominator = (second.sqrt() / math.sqrt(correct2)) + eps
+            param.sub_(lr / correct1 * first / denominator)
+
+
+def fused_adamw_(
+    params: Tensors,
+    grads: Tensors,
+    moments: Moments,
+    step: int,
+    *,
+    lr: float,
+    weight_decay: float,
+    decayed: Mapping[str, bool],
+    beta1: float,
+    beta2: float,
+    eps: float,
+    divisor: Tensor | None = None,
+) -> None:
+    """`adamw_` for one model, with PyTorch's kernel that reads and writes each tensor once."""
+    for decay in (True, False):
+        names = [name for name in params if decayed[name] is decay]
+        adamw(
+            [params[name] for name in names],
+            [grads[name] for name in names],
+            [moments.first[name] for name in names],
+            [moments.second[name] for name in names],
+            [],
+            list(torch.full((len(names),), step - 1.0, device=next(iter(params.values())).device).unbind()),
+            fused=True,
+            grad_scale=divisor,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=lr,
+            weight_decay=weight_decay if decay else 0.0,
+            eps=eps,
+            maximize=False,
+        )

@@ -132,12 +132,11 @@ def train(
             loss = model.loss(inputs, targets)
         grads = dict(zip(params, torch.autograd.grad(loss, list(params.values())), strict=True))
         norm = optim.global_norm(grads)
-        if config.clip is not None:
-            optim.clip_(grads, norm, config.clip)
+        divisor = None if config.clip is None else optim.clipping_divisor(norm, config.clip)
         lr = optim.learning_rate(
             step, steps=config.steps, peak=config.lr, warmup=config.warmup, min_ratio=config.min_lr_ratio
         )
-        optim.adamw_(
+        optim.fused_adamw_(
             params,
             grads,
             moments,
@@ -148,6 +147,7 @@ def train(
             beta1=config.beta1,
             beta2=config.beta2,
             eps=config.eps,
+            divisor=divisor,
         )
         losses.append(loss.detach())
         yield Step(step, losses[-1], norm, lr)

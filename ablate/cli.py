@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,20 +85,27 @@ def run(
             show_default=False,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
+    ] = False,
 ) -> None:
-    """Train one model, or a grid of them with -m.
+    """Train one model, a grid of them with -m, or a study with study=NAME.
 
-    It ends with a table and the path of a CSV. What is finished is not run again (force=true does).
+    It ends with a table and the path of a CSV. What is finished is not run again (force=true does); what was
+    interrupted goes on where it was.
     """
     from ablate.compose import Request, compose
 
-    request = Request(_job)
+    request = Request(_job, dry_run=dry_run)
     try:
         config = compose(overrides or [], request)
         if config is not None:
             from ablate.study.single import run_single  # loads torch: not before the overrides are read
 
             run_single(config, request, _listener(None))
+        if request.estimate is not None:
+            _show_estimate(request)
     except KeyboardInterrupt:
         _say("ablate: interrupted; what is finished is kept, and not run again")
         raise
@@ -189,12 +197,17 @@ def _root(
 
 
 def _job(config: "RunConfig") -> str:
-    """One run of a sweep, in whichever process the launcher puts it; returns its id."""
+    """One run of a sweep, in whichever process one of Hydra's launchers puts it; returns its id."""
     from ablate.compose import current
     from ablate.execute import execute, prepare
+    from ablate.store import Busy
 
-    request = current.get(None)
-    return execute(prepare(config), _listener(len(request.run_ids) if request else None))["run_id"]
+    request, run = current.get(None), prepare(config)
+    while True:
+        try:
+            return execute(run, _listener(len(request.run_ids) if request else None))["run_id"]
+        except Busy:  # another process is at it: its result will do
+            time.sleep(0.5)
 
 
 def _listener(total: int | None) -> "Listener":
@@ -207,7 +220,7 @@ def _show_results(request: "Request") -> int:
     """Bring the CSV files up to date and print what was asked for; returns how many runs failed."""
     import pandas as pd
 
-    from ablate.analysis.compare import Incomparable, for_reading, summarize, unusable
+    from ablate.analysis.compare import Incomparable, for_reading, stale, summarize, unusable
     from ablate.analysis.load import frame
     from ablate.environment import provenance
     from ablate.report.tables import render_row
@@ -218,7 +231,7 @@ def _show_results(request: "Request") -> int:
     path = store.write_results(request.study, provenance())
     asked = [row for row in store.study_rows(request.study, provenance()) if row["run_id"] in request.run_ids]
     rows = frame(asked)
-    lines = [*request.refused, *unusable(rows)]
+    lines = [*request.left_out, *request.refused, *stale(rows), *unusable(rows)]
     try:
         if rows.empty:
             pass
@@ -234,8 +247,32 @@ def _show_results(request: "Request") -> int:
     missing = len(request.run_ids) - len(rows)
     if missing > len(request.refused):
         _say(f"{missing} of {len(request.run_ids)} runs have not begun; the same command goes on from there")
+    if request.finished_before:
+        _say(f"{request.finished_before} runs had finished before; force=true runs them again")
+    if (store.read_study(request.study) or {}).get("demonstration"):
+        _say("a demonstration: too few steps and seeds to conclude anything from")
     typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {path}")
     return missing + int((~pd.Series(rows["status"]).isin(["done", "stale", "diverged"])).sum())
+
+
+def _show_estimate(request: "Request") -> None:
+    """What a dry run found out."""
+    estimate = request.estimate
+    for line in request.left_out:
+        _say(line)
+    for key, levels in estimate.plan["factors"].items():
+        typer.echo(f"{key}: {', '.join(levels)}")
+    typer.echo(f"seeds: {', '.join(map(str, estimate.plan['seeds']))}")
+    finished = f", {estimate.finished} of them finished" if estimate.finished else ""
+    size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
+    typer.echo(f"{estimate.runs} runs{finished}; {size}")
+    typer.echo(f"about {_duration(estimate.seconds)} here, from timing a few steps")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _print(frame: "pd.DataFrame", format: Format) -> None:

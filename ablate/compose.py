@@ -7,11 +7,12 @@ single run is composed by Hydra and handed back; a sweep goes through our sweepe
 
 import argparse
 import contextlib
+import copy
 import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,10 @@ from typing import Any
 
 import hydra
 import yaml
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -30,16 +32,24 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from ablate.config import ConfigError, RunConfig, did_you_mean, read_run, require_keys
 
 Job = Callable[[RunConfig], Any]
+NOT_OF_A_RUN = ("hydra", "study", "size")
 
 
 @dataclass
 class Request:
-    """One command line: what each of its runs is given to, and which runs it turned out to ask for."""
+    """One command line: what each of its runs is given to, and what became of it."""
 
     job: Job
+    dry_run: bool = False
     study: str | None = None
     run_ids: list[str] = field(default_factory=list)
+    finished_before: int = 0
+    left_out: list[str] = field(default_factory=list)  # why a study left cells out
     refused: list[str] = field(default_factory=list)  # a line for each run that could not begin
+    estimate: Any = None  # of a dry run: ablate.study.estimate.Estimate
+    # What a launcher of ours need not compose or choose again.
+    composed: dict[tuple[str, ...], RunConfig] = field(default_factory=dict)
+    threads: int | None = None
 
 
 current: ContextVar[Request] = ContextVar("current")
@@ -58,7 +68,7 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
     in another process, so it is a module-level function. Raises ConfigError.
     """
     parsed = _parse(args)
-    sweeping = parsed.multirun or "hydra.mode=MULTIRUN" in parsed.overrides
+    sweeping = parsed.multirun or any(o.startswith(("hydra.mode=", "study=")) for o in parsed.overrides)
     overrides = _check_overrides(parsed.overrides, sweeping)
     options = [argument for argument in args if argument not in parsed.overrides]
     token = current.set(request)
@@ -73,6 +83,8 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
     try:
         with _hydra_command_line([*options, *parsed.overrides]), _checking_config():
             hydra.main(version_base="1.3", config_path=str(configs_dir()), config_name="config")(task)()
+        if composed and is_demonstration(composed[0]):
+            raise ConfigError("size=demo: only a study has a demonstration; add one, as study=fusion")
         return to_run_config(composed[0]) if composed else None
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(_explain(error, overrides)) from error
@@ -80,12 +92,77 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         current.reset(token)
 
 
+def is_demonstration(config: DictConfig) -> bool:
+    """What `size` asks for. Raises ConfigError."""
+    if config.size not in ("full", "demo"):
+        raise ConfigError(
+            f"size={config.size}: not a choice{did_you_mean(str(config.size), ('full', 'demo'))}"
+        )
+    return config.size == "demo"
+
+
 def to_run_config(config: DictConfig) -> RunConfig:
     """Where DictConfig ends. Raises ConfigError."""
-    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    return read_run(_ours(config))
+
+
+def _ours(config: DictConfig) -> dict[str, Any]:
+    """The keys of a run, as plain values."""
+    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key not in NOT_OF_A_RUN])
     plain = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
-    return read_run({str(key): value for key, value in plain.items()})
+    return {str(key): value for key, value in plain.items()}
+
+
+class Cells:
+    """The RunConfigs of a sweep. Hydra, which needs some 50 ms for each, composes once for each choice of
+    groups; plain values are then set as Hydra would set them."""
+
+    def __init__(self, config: DictConfig, loader: ConfigLoader) -> None:
+        self._config = config
+        self._loader = loader
+        self._parser = OverridesParser.create(config_loader=loader)
+        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._parsed: dict[str, Override] = {}
+        self._values: dict[str, bool] = {}
+
+    def __call__(self, overrides: Sequence[str]) -> RunConfig:
+        """overrides: all of one run, as KEY=VALUE. Raises ConfigError, or Hydra's errors."""
+        parsed = [self._parse(override) for override in overrides]
+        groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
+        if groups not in self._composed:
+            self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
+        values = copy.deepcopy(self._composed[groups])
+        for override in parsed:
+            if self._is_value(override) and not _set(values, override.key_or_group, override.value()):
+                return to_run_config(self._loader.load_sweep_config(self._config, list(overrides)))
+        return read_run(values)
+
+    def _parse(self, override: str) -> Override:
+        if override not in self._parsed:
+            self._parsed[override] = self._parser.parse_override(override)
+        return self._parsed[override]
+
+    def _is_value(self, override: Override) -> bool:
+        """Whether it sets one key, rather than choose from a group."""
+        key = override.key_or_group
+        if key not in self._values:
+            in_hydra = key.startswith("hydra") or "/" in key or override.type != OverrideType.CHANGE
+            self._values[key] = not in_hydra and not self._loader.get_group_options(key)
+        return self._values[key]
+
+
+def _set(values: dict[str, Any], key: str, value: Any) -> bool:
+    """Put a plain value where a plain value is; False for all that Hydra has to do itself."""
+    *path, last = key.split(".")
+    for part in path:
+        values = values.get(part, {})
+        if not isinstance(values, dict):
+            return False
+    if last not in values or isinstance(values[last], dict) or isinstance(value, dict) or "${" in str(value):
+        return False
+    values[last] = value
+    return True
 
 
 def complete(incomplete: str) -> list[str]:

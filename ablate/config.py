@@ -6,6 +6,7 @@ refuses, in one line, whatever does not fit. No default stands here: those live 
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -103,6 +104,7 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
+    linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
 
     def __post_init__(self) -> None:
         if self.min_lr_ratio > 1:
@@ -224,7 +226,7 @@ def read(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
 
     where: the dotted path of the mapping, for messages.
     """
-    hints = get_type_hints(cls, include_extras=True)
+    hints = _hints(cls)
     for key in mapping:
         if key not in hints:
             raise ConfigError(f"{_path(where, key)}: no such key{did_you_mean(str(key), hints)}")
@@ -232,10 +234,16 @@ def read(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
     return cls(**{key: _convert(hints[key], mapping[key], _path(where, key)) for key in hints})
 
 
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The type of each key of `cls`, with its rules."""
+    return get_type_hints(cls, include_extras=True)
+
+
 def require_keys(cls: type, keys: Iterable[str], where: str = "") -> None:
     """Raises ConfigError for a key of `cls` that is not among `keys`."""
     present = set(keys)
-    for key in get_type_hints(cls):
+    for key in _hints(cls):
         if key not in present:
             raise ConfigError(
                 f"{_path(where, key)}: this key is missing; a config of your own has to begin with ablate's,"
@@ -388,7 +396,7 @@ def digest(content: Any) -> str:
 def identity_keys(config: Any) -> dict[str, Any]:
     """The keys of a configuration that decide what a run computes, nested as they are."""
     content = {}
-    for key, hint in get_type_hints(type(config), include_extras=True).items():
+    for key, hint in _hints(type(config)).items():
         value = getattr(config, key)
         rules = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
         if any(isinstance(rule, OutsideIdentity) for rule in rules):

@@ -15,11 +15,13 @@ import torch
 
 from ablate import device
 from ablate.columns import CONFIG_COLUMNS, Row, status_now
-from ablate.config import CorpusConfig, ModelSpec, RunConfig, resolve, run_id, run_name
+from ablate.config import ConfigError, CorpusConfig, ModelSpec, RunConfig, resolve, run_id, run_name
 from ablate.data.corpora import Corpus, open_corpus, require_context
 from ablate.disk import StoreError
 from ablate.environment import machine, provenance
+from ablate.fastest import fastest_product
 from ablate.model.lm import LM, build_model
+from ablate.model.products import PRODUCTS, works
 from ablate.model.sizing import attention_params, flops_per_token, match_error, resolve_spec, total_params
 from ablate.optim import Moments
 from ablate.run_files import Checkpoint, Damaged, RunWriter
@@ -35,6 +37,7 @@ class Run:
     spec: ModelSpec
     corpus: Corpus
     device: torch.device
+    linear: str  # mkl or onednn; torch: what PyTorch takes elsewhere
     run_id: str
     name: str
 
@@ -63,7 +66,8 @@ def prepare(config: RunConfig) -> Run:
     require_context(corpus, config.model.context)
     spec = resolve_spec(config, corpus.tokenizer.vocab_size)
     identity = run_id(config, spec, corpus.sha256)
-    return Run(resolve(config, spec), spec, corpus, place, identity, run_name(config, identity))
+    linear = _linear(config, place)
+    return Run(resolve(config, spec), spec, corpus, place, linear, identity, run_name(config, identity))
 
 
 def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
@@ -78,8 +82,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
         listener.skipped(finished)
         return finished
     row = describe(run)
-    asked_for = dataclasses.asdict(run.config)
-    with _writing(store, run, listener, asked_for, row, anew=finished is not None) as writer:
+    with _writing(store, run, listener, row, anew=finished is not None) as writer:
         writer.write_json("environment.json", {**machine(), "device": device.describe(run.device)})
         run.corpus.tokenizer.save(writer.path / "tokenizer.json")
         if writer.start:
@@ -99,10 +102,22 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
     return row
 
 
+def settled(run: Run, root: Path = Path("runs")) -> Row | None:
+    """The row of a run that is finished and not to be trained again; None for all others."""
+    try:
+        finished = Store(root).read(run.name)
+    except Damaged:
+        return None
+    return None if finished is None or _again(run.config.force, finished) else finished
+
+
 def record_failure(run: Run, reason: str, root: Path = Path("runs")) -> Row:
-    """The row of a run whose process is gone, with the reason; what it had logged is kept."""
+    """The row of a run whose process is gone, with the reason; what it had logged is kept. If the process
+    had finished the run before it went, that is the row."""
+    if row := settled(run, root):
+        return row
     store, row = Store(root), describe(run) | {"status": "failed", "error": reason}
-    with store.writing(run.name, dataclasses.asdict(run.config), row, anew=True) as writer:
+    with _writing(store, run, Listener(), row, anew=True) as writer:
         writer.log(reason)
         store.finish(run.name, writer, row)
     return row
@@ -117,10 +132,9 @@ def _finished(store: Store, run: Run, listener: Listener) -> Row | None:
 
 
 @contextlib.contextmanager
-def _writing(
-    store: Store, run: Run, listener: Listener, asked_for: dict[str, Any], row: Row, *, anew: bool
-) -> Iterator[RunWriter]:
+def _writing(store: Store, run: Run, listener: Listener, row: Row, *, anew: bool) -> Iterator[RunWriter]:
     """Store.writing; a part that is damaged is put aside first."""
+    asked_for = dataclasses.asdict(run.config)
     with contextlib.ExitStack() as stack:
         try:
             writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
@@ -156,7 +170,7 @@ def describe(run: Run) -> Row:
         "corpus_sha256": run.corpus.sha256,
         "device": device.describe(run.device),
         "engine": "plain",
-        "linear": "torch",
+        "linear": run.linear,
         "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
         **provenance(),
     }
@@ -169,6 +183,8 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
     if run.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(run.device)
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
+    if run.linear in PRODUCTS:
+        model.use(product=PRODUCTS[run.linear])
     metrics = list(writer.start.metrics) if writer.start else []
     last: Evaluation | None = None
     try:
@@ -278,6 +294,17 @@ def _again(force: bool | str, finished: Row) -> bool:
     if finished["status"] == "failed" or force is True:
         return True
     return force == "stale" and status_now(finished, provenance()) == "stale"
+
+
+def _linear(config: RunConfig, place: torch.device) -> str:
+    """There is a choice for float32 on the CPU only."""
+    if place.type != "cpu" or config.train.precision != "float32":
+        return "torch"
+    if config.train.linear == "onednn" and not works(PRODUCTS["onednn"]):
+        raise ConfigError(
+            "train.linear=onednn: this PyTorch lacks it, or it is not exact; use train.linear=mkl"
+        )
+    return fastest_product() if config.train.linear == "auto" else config.train.linear
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,13 +1,26 @@
-"""What a person sees while runs go on, on stderr: a bar in a terminal, quiet lines elsewhere."""
+"""What a person sees while runs go on, on stderr: bars in a terminal, quiet lines elsewhere."""
 
+import contextlib
 import functools
 import time
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from ablate.columns import Row
 from ablate.execute import Listener, Run
+from ablate.launch.pool import Job, Watcher
 from ablate.train import Evaluation, Step
 
 REFRESH_S = 0.2  # looking at a loss waits for the device: not at every step
@@ -18,6 +31,38 @@ def listener(total: int | None) -> Listener:
     """The one listener of this process. total: runs of the sweep, None for a single run."""
     console = Console(stderr=True, highlight=False)
     return Bar(console, total) if console.is_terminal else Lines(console, total)
+
+
+@contextlib.contextmanager
+def board(jobs: Sequence[Job], workers: int) -> Iterator[Watcher]:
+    """Sees many runs at once."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield Log(console, len(jobs))
+        return
+    with Board(console, jobs, workers) as watcher:
+        yield watcher
+
+
+# --- the lines that runs end with -----------------------------------------------------------------
+
+
+def ending(name: str, row: Row) -> str:
+    """How a run ended."""
+    figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == "done" else row["error"]
+    seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
+    return f"{name}: {row['status']}, {figures}{seconds}"
+
+
+def skipping(row: Row) -> str:
+    """Why a run was not made again."""
+    name = f"{row['fusion']} heads={row['heads']} seed={row['seed']} ({row['run_id']})"
+    if row["status"] == "stale":
+        return f"{name}: made by other code or another torch; force=stale runs it again"
+    return f"{name}: finished before; force=true runs it again"
+
+
+# --- one run after the other ----------------------------------------------------------------------
 
 
 class _Counting(Listener):
@@ -33,16 +78,11 @@ class _Counting(Listener):
         self.name = self._numbered(run.name)
 
     def finished(self, row: Row) -> None:
-        ending = f"val_loss {row['val_loss']:.4f}" if row["status"] == "done" else row["error"]
-        seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
-        self.console.print(f"{self.name}: {row['status']}, {ending}{seconds}", markup=False, soft_wrap=True)
+        self.noticed(ending(self.name, row))
 
     def skipped(self, row: Row) -> None:
         self.count += 1
-        way_out = "force=stale runs it again" if row["status"] == "stale" else "force=true runs it again"
-        why = "made by other code or another torch" if row["status"] == "stale" else "finished before"
-        name = self._numbered(f"{row['fusion']} heads={row['heads']} seed={row['seed']} ({row['run_id']})")
-        self.console.print(f"{name}: {why}; {way_out}", markup=False, soft_wrap=True)
+        self.noticed(self._numbered(skipping(row)))
 
     def noticed(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
@@ -57,10 +97,9 @@ class Lines(_Counting):
     def evaluated(self, evaluation: Evaluation) -> None:
         if self.total is None:
             speed = evaluation.tokens / (evaluation.seconds - evaluation.evaluation_seconds)
-            self.console.print(
+            self.noticed(
                 f"step {evaluation.step}: train_loss {evaluation.train_loss:.4f},"
-                f" val_loss {evaluation.validation.loss:.4f}, {speed:,.0f} tokens/s",
-                soft_wrap=True,
+                f" val_loss {evaluation.validation.loss:.4f}, {speed:,.0f} tokens/s"
             )
 
 
@@ -70,26 +109,21 @@ class Bar(_Counting):
     def started(self, run: Run) -> None:
         super().started(run)
         self.tokens_a_step = run.config.train.batch * run.config.model.context
-        self.bar = Progress(  # what fits into 80 columns
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=8),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(compact=True),
-            console=self.console,
-            transient=True,
-        )
+        self.bar = _bars(self.console, transient=True)
         short_name = self._numbered(f"{run.spec.fusion.name}-h{run.spec.heads}")
         self.task = self.bar.add_task(short_name, total=run.config.train.steps, figures="")
         self.val_loss = ""
+        self.first_step: int | None = None
         self.shown = self.began = time.monotonic()
         self.bar.start()
 
     def stepped(self, step: Step) -> None:
+        if self.first_step is None:  # a run that goes on has steps behind it
+            self.first_step = step.step - 1
         now = time.monotonic()
         if now - self.shown > REFRESH_S:
             self.shown = now
-            speed = step.step * self.tokens_a_step / (now - self.began)
+            speed = (step.step - self.first_step) * self.tokens_a_step / (now - self.began)
             figures = f"loss {step.loss.item():.3f}{self.val_loss} {speed:,.0f} tok/s"
             self.bar.update(self.task, completed=step.step, figures=figures)
 
@@ -98,3 +132,96 @@ class Bar(_Counting):
 
     def ended(self) -> None:
         self.bar.stop()
+
+
+# --- many runs at once ----------------------------------------------------------------------------
+
+
+class Log:
+    """A line for each run that ends."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self.console = console
+        self.total = total
+        self.count = 0
+
+    def hear(self, worker: int, job: Job, event: str, *details: Any) -> None:
+        if event in ("finished", "skipped", "refused"):
+            self.count += 1
+        name = f"[{self.count}/{self.total}] {job.name}"
+        if event == "finished":
+            self.say(ending(name, details[0]))
+        elif event == "skipped":
+            self.say(f"{name}: another process has made it")
+        elif event in ("noticed", "refused"):
+            self.say(details[0])
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
+
+class Board(Log):
+    """One bar for all runs, with the time left; one for each worker. What failed is written above."""
+
+    def __init__(self, console: Console, jobs: Sequence[Job], workers: int) -> None:
+        super().__init__(console, len(jobs))
+        self.done = 0.0  # of the cost of all
+        self.at: dict[int, float] = {}  # worker -> of the cost of its run
+        self.whole = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            speed_estimate_period=3600,
+        )
+        self.task = self.whole.add_task(f"0/{len(jobs)} runs", total=sum(job.cost for job in jobs))
+        self.each = _bars(console)
+        self.tasks: list[TaskID] = [
+            self.each.add_task("starting", total=None, figures="") for _ in range(min(workers, len(jobs)))
+        ]
+        self.live = Live(Group(self.whole, self.each), console=console, transient=True, refresh_per_second=5)
+
+    def __enter__(self) -> "Board":
+        self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def hear(self, worker: int, job: Job, event: str, *details: Any) -> None:
+        task, steps = self.tasks[worker], job.config.train.steps
+        if event == "started":
+            self.each.reset(task, description=job.name, total=steps, figures="")
+        elif event == "stepped":
+            step, loss = details
+            self.at[worker] = job.cost * step / steps
+            self.each.update(task, completed=step, figures=f"loss {loss:.3f}")
+        elif event == "busy":
+            self.each.reset(task, description="waiting for another process", total=None, figures="")
+        elif event in ("noticed", "refused") or (event == "finished" and details[0]["status"] != "done"):
+            super().hear(worker, job, event, *details)
+        elif event in ("finished", "skipped"):
+            self.count += 1
+        if event in ("finished", "skipped", "refused"):
+            self.at.pop(worker, None)
+            self.done += job.cost
+        description = f"{self.count}/{self.total} runs"
+        self.whole.update(self.task, completed=self.done + sum(self.at.values()), description=description)
+
+    def say(self, line: str) -> None:
+        self.live.console.print(line, markup=False, soft_wrap=True)
+
+
+def _bars(console: Console, *, transient: bool = False) -> Progress:
+    return Progress(  # what fits into 80 columns
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=8),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=transient,
+    )

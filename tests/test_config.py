@@ -161,7 +161,7 @@ def corpus_stub():
     def prepared(config: RunConfig) -> Run:
         corpus = open_corpus(dataclasses.replace(config.corpus, name="grammar", seed=0, characters=3000))
         spec = resolve_spec(config, 59)
-        return Run(config, spec, corpus, torch.device("cpu"), run_id(config, spec, "text"), "name")
+        return Run(config, spec, corpus, torch.device("cpu"), "mkl", run_id(config, spec, "text"), "name")
 
     return prepared
 

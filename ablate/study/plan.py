@@ -1,10 +1,12 @@
 """What a study asked for, as study.json holds it, and how it may grow."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ablate.config import RunConfig, digest, identity_keys
 from ablate.store import StoreError
+from ablate.study.declared import Declared
 
 Plan = dict[str, Any]
 SINGLE = "single"
@@ -20,10 +22,12 @@ def grid_plan(
     given: Iterable[str],
     configs: Sequence[RunConfig],
     runs: Sequence[str],
+    declared: Declared | None = None,
+    demonstration: bool = False,
 ) -> Plan:
     """A sweep: its factors with their levels, and everything that they leave alone.
 
-    factors: override key -> levels as typed. given: keys that the command line set to one value.
+    factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
     """
     factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
     free = [key for key in factors if key not in given]
@@ -34,7 +38,11 @@ def grid_plan(
     }
     fixed.pop("seed")
     name = configs[0].name or f"sweep-{digest(sorted(runs))[:8]}"
-    return _plan(name, "grid", factors, fixed, [config.seed for config in configs], runs)
+    plan = _plan(name, "grid", factors, fixed, [config.seed for config in configs], runs)
+    if declared:
+        keys = ("question", "primary", "metric", "margin", "where")
+        plan |= {key: getattr(declared, key) for key in keys} | {"demonstration": demonstration}
+    return plan
 
 
 def merge_plans(old: Plan | None, new: Plan) -> Plan:
@@ -60,11 +68,20 @@ def merge_plans(old: Plan | None, new: Plan) -> Plan:
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
+    for key in ("primary", "metric", "margin", "where"):
+        if key in old and old[key] != new.get(key):
+            raise StoreError(f"name={name}: {key} was {old[key]} when the study began; {way_out}")
     factors = {
         key: list(dict.fromkeys([*old["factors"][key], *new["factors"][key]])) for key in new["factors"]
     }
     seeds, runs = [*old["seeds"], *new["seeds"]], [*old["runs"], *new["runs"]]
-    return _plan(name, new["kind"], factors, new["fixed"], seeds, runs)
+    return old | new | _plan(name, new["kind"], factors, new["fixed"], seeds, runs)
+
+
+def values_of(config: RunConfig) -> dict[str, Any]:
+    """Every key of a config by its dotted name; a group by the choice that was made of it."""
+    groups = {"fusion": config.fusion.name, "model": config.model.name, "corpus": config.corpus.name}
+    return flatten(dataclasses.asdict(config)) | groups
 
 
 def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:

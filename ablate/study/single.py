@@ -1,9 +1,12 @@
 """One run, asked for by itself."""
 
+import torch
+
 from ablate.compose import Request
 from ablate.config import RunConfig
 from ablate.execute import Listener, execute, prepare
 from ablate.store import Store
+from ablate.study.estimate import estimate
 from ablate.study.plan import merge_plans, single_plan
 
 
@@ -11,6 +14,9 @@ def run_single(config: RunConfig, request: Request, listener: Listener) -> None:
     """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
     store, run = Store(), prepare(config)
     plan = single_plan(config, run.run_id)
+    if request.dry_run:
+        request.estimate = estimate(plan, [run], workers=1, threads=torch.get_num_threads())
+        return
     with store.locked():
         store.write_study(merge_plans(store.read_study(plan["name"]), plan))
     request.study, request.run_ids = plan["name"], [run.run_id]

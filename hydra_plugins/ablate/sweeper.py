@@ -22,7 +22,7 @@ class GridSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        from ablate.study.grid import sweep  # Hydra imports every plugin, even for --help; torch can wait
+        from ablate.study.loop import sweep  # Hydra imports every plugin, even for --help; torch can wait
 
         assert self.config is not None and self.hydra_context is not None and self.launcher is not None
         # What a config sweeps over comes first, so that the command line has the last word.

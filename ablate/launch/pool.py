@@ -1,0 +1,251 @@
+"""Runs on long-lived worker processes that keep PyTorch and the corpus loaded.
+
+A worker that dies takes only its own run with it, and is replaced. Workers end with the parent,
+however the parent ends; what they were at can be resumed.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol
+
+from ablate.columns import Row
+from ablate.config import ConfigError, RunConfig
+from ablate.execute import Listener, Run, execute, prepare, record_failure
+from ablate.model.sizing import flops_per_token
+from ablate.store import Busy
+from ablate.train import Evaluation, Step
+
+LOOK_EVERY_S = 0.2  # between two messages about a run's steps, and between looks at the clock
+ANOTHERS_S = 1.0  # before asking again for a run that another process is at
+
+
+LAST_WORDS = ("finished", "skipped", "busy", "refused")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to make. cost: what it takes, in any unit: the dearest begin first."""
+
+    config: RunConfig
+    name: str
+    cost: float
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "Job":
+        run = prepare(config)
+        tokens = config.train.steps * config.train.batch * run.spec.context
+        return cls(config, run.name, flops_per_token(run.spec) * tokens)
+
+
+class Watcher(Protocol):
+    """Sees what the workers do. worker: 0, 1, … ; event: started, stepped, evaluated, noticed, finished,
+    skipped, busy or refused."""
+
+    def hear(self, worker: int, job: Job, event: str, *details: Any) -> None: ...
+
+
+def run_jobs(
+    jobs: Sequence[Job], *, workers: int, threads: int, timeout_s: float | None, watcher: Watcher
+) -> dict[int, str]:
+    """Make every run; returns why, by index into `jobs`, for those that could not even begin.
+
+    A failed run is a row in the store like any other. Raises ConfigError if workers can't start.
+    """
+    pool = _Pool(jobs, watcher)
+    staff = [_Worker(number, threads) for number in range(min(workers, len(jobs)))]
+    try:
+        while pool.goes_on(staff):
+            for worker in staff:
+                if worker.idle and (index := pool.next()) is not None:
+                    worker.give(index, jobs[index])
+            wait([w.pipe for w in staff] + [w.process.sentinel for w in staff], timeout=LOOK_EVERY_S)
+            for worker in staff:
+                pool.attend(worker)
+                if reason := worker.end(timeout_s):
+                    pool.attend(worker)  # its last words
+                    pool.lost(worker, reason)
+                    worker.stop()
+                    staff[worker.number] = _Worker(worker.number, threads)
+    finally:
+        for worker in staff:
+            worker.stop()
+    return pool.refused
+
+
+class _Pool:
+    """Which runs are still to be made, and what became of the others."""
+
+    def __init__(self, jobs: Sequence[Job], watcher: Watcher) -> None:
+        self.jobs = jobs
+        self.watcher = watcher
+        self.waiting = deque(sorted(range(len(jobs)), key=lambda index: jobs[index].cost, reverse=True))
+        self.later: list[tuple[float, int]] = []  # runs that another process is at, and when to ask again
+        self.refused: dict[int, str] = {}
+
+    def goes_on(self, workers: list["_Worker"]) -> bool:
+        return bool(self.waiting or self.later or any(worker.index is not None for worker in workers))
+
+    def next(self) -> int | None:
+        if self.waiting:
+            return self.waiting.popleft()
+        if self.later and self.later[0][0] <= time.monotonic():
+            return self.later.pop(0)[1]
+        return None
+
+    def attend(self, worker: "_Worker") -> None:
+        """Hear what a worker has to say."""
+        for event, *details in worker.messages():
+            if worker.index is None:  # it is ready
+                continue
+            index = worker.index
+            self.watcher.hear(worker.number, self.jobs[index], event, *details)
+            if event in LAST_WORDS:
+                worker.index = None
+            if event == "busy":
+                self.later.append((time.monotonic() + ANOTHERS_S, index))
+            if event == "refused":
+                self.refused[index] = details[0]
+
+    def lost(self, worker: "_Worker", reason: str) -> None:
+        """The process is gone: so is its run, if it was at one."""
+        if worker.index is not None:
+            job = self.jobs[worker.index]
+            row = record_failure(prepare(job.config), reason)
+            self.watcher.hear(worker.number, job, "finished", row)
+            worker.index = None
+        elif not worker.idle:
+            raise ConfigError(f"a worker process could not start: {reason}")
+
+
+@dataclass
+class _Worker:
+    """One process, seen from the parent."""
+
+    number: int
+    threads: int
+    index: int | None = None  # of the job that it is at
+    idle: bool = field(default=False, init=False)
+    since: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, child = context.Pipe()
+        self.process = context.Process(target=_work, args=(child, self.threads), daemon=True)
+        with _threads_in_environment(self.threads):
+            self.process.start()
+        child.close()
+
+    def give(self, index: int, job: Job) -> None:
+        self.index, self.idle, self.since = index, False, time.monotonic()
+        with contextlib.suppress(OSError):  # it has died just now: `end` will say so
+            self.pipe.send(job.config)
+
+    def messages(self) -> Iterator[tuple[Any, ...]]:
+        """What it has said since; ends early if it died in mid-sentence."""
+        with contextlib.suppress(EOFError, OSError):
+            while self.pipe.poll():
+                message = self.pipe.recv()
+                self.idle = message[0] in ("ready", *LAST_WORDS)
+                yield message
+
+    def end(self, timeout_s: float | None) -> str | None:
+        """Why the process is gone, if it is; one that is at a run for too long is ended."""
+        if self.process.is_alive():
+            if self.index is None or timeout_s is None or time.monotonic() - self.since < timeout_s:
+                return None
+            self.process.kill()
+            self.process.join()
+            return f"took longer than hydra.launcher.timeout={timeout_s:g} seconds"
+        code = self.process.exitcode or 0
+        if code >= 0:
+            return f"its process ended with exit code {code}"
+        name = signal.Signals(-code).name
+        return f"its process was ended by {name}" + ("; out of memory?" if name == "SIGKILL" else "")
+
+    def stop(self) -> None:
+        """At once: what it was at stays as an interrupted run."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+@contextlib.contextmanager
+def _threads_in_environment(threads: int) -> Iterator[None]:
+    """Libraries read these when they load, so they have to be there when the process starts."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+# --- in the worker ------------------------------------------------------------------------------
+
+
+def _work(pipe: Connection, threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    import torch
+
+    torch.set_num_threads(threads)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        pipe.send(("ready",))
+        while True:
+            config = pipe.recv()
+            try:
+                execute(prepare(config), _Reporter(pipe))
+            except Busy as error:
+                pipe.send(("busy", str(error)))
+            except ConfigError as error:
+                pipe.send(("refused", str(error)))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+class _Reporter(Listener):
+    """Sends what it hears to the parent."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+        self.last = 0.0
+
+    def started(self, run: Run) -> None:
+        self.pipe.send(("started", run.name))
+
+    def stepped(self, step: Step) -> None:
+        now = time.monotonic()
+        if now - self.last > LOOK_EVERY_S:
+            self.last = now
+            self.pipe.send(("stepped", step.step, step.loss.item()))
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        self.pipe.send(("evaluated", evaluation.step, evaluation.validation.loss))
+
+    def finished(self, row: Row) -> None:
+        self.pipe.send(("finished", row))
+
+    def skipped(self, row: Row) -> None:
+        self.pipe.send(("skipped", row))
+
+    def noticed(self, line: str) -> None:
+        self.pipe.send(("noticed", line))

@@ -1,0 +1,86 @@
+"""How long a study will take, from a short calibration on this machine."""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ablate.execute import Run, settled
+from ablate.launch.cores import available, threads_each
+from ablate.model.lm import build_model
+from ablate.model.products import PRODUCTS
+from ablate.model.sizing import flops_per_token
+from ablate.study.plan import Plan
+from ablate.train import Evaluation, Step, train
+
+STEPS = 8  # of which the first two warm up
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a command would do. seconds: of all runs that are left, with `workers` side by side."""
+
+    plan: Plan
+    runs: int
+    finished: int
+    workers: int
+    threads: int
+    seconds: float
+
+
+def estimate(plan: Plan, runs: Sequence[Run], workers: int | None, threads: int | None) -> Estimate:
+    """workers, threads: as the launcher was told; None for its own choice."""
+    todo = [run for run in runs if settled(run) is None]
+    threads = threads or threads_each(len(runs))
+    workers = min(workers or max(1, available() // threads), max(1, len(todo)))
+    seconds = _total(todo, threads) / workers if todo else 0.0
+    return Estimate(plan, len(runs), len(runs) - len(todo), workers, threads, seconds)
+
+
+def _total(runs: Sequence[Run], threads: int) -> float:
+    """Seconds of all runs one after the other: the cheapest and the dearest are timed, the others lie
+    between them by their FLOPs."""
+    flops = [flops_per_token(run.spec) * run.config.train.batch * run.spec.context for run in runs]
+    cheapest, dearest = (min(flops), max(flops))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        low, high = (_time(runs[flops.index(f)]) for f in (cheapest, dearest))
+    finally:
+        torch.set_num_threads(before)
+    total = 0.0
+    for run, f in zip(runs, flops, strict=True):
+        share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
+        step_s, evaluation_s = (a + share * (b - a) for a, b in zip(low, high, strict=True))
+        steps, every = run.config.train.steps, run.config.train.eval_every
+        tokens = {name: len(split.tokens) for name, split in run.corpus.splits.items()}
+        evaluations = -(-steps // every) + tokens["test"] / tokens["validation"]
+        total += steps * step_s + evaluations * evaluation_s
+    return total
+
+
+def _time(run: Run) -> tuple[float, float]:
+    """Seconds of a training step and of an evaluation."""
+    model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
+    if run.linear in PRODUCTS:
+        model.use(product=PRODUCTS[run.linear])
+    short = dataclasses.replace(run.config.train, steps=STEPS, eval_every=STEPS)
+    seconds, evaluation_s, began = [], 0.0, time.perf_counter()
+    for event in train(
+        model,
+        short,
+        train_tokens=run.corpus.splits["train"].tokens,
+        validation_tokens=run.corpus.splits["validation"].tokens,
+        context=run.spec.context,
+        data_seed=0,
+    ):
+        if isinstance(event, Step):
+            event.loss.item()  # waits for the device
+            seconds.append(time.perf_counter() - began)
+            began = time.perf_counter()
+        elif isinstance(event, Evaluation):
+            evaluation_s = event.evaluation_seconds
+    return statistics.median(seconds[2:]), evaluation_s

@@ -1,0 +1,199 @@
+"""The loop that drives every study: propose cells, check them, launch them, look at their rows, again."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobStatus
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig, OmegaConf
+
+from ablate.columns import Row
+from ablate.compose import Cells, Request, current, is_demonstration
+from ablate.config import ConfigError
+from ablate.execute import Run, prepare, settled
+from ablate.fastest import fastest_product
+from ablate.launch.cores import threads_each
+from ablate.model.products import PRODUCTS
+from ablate.store import Store, StoreError
+from ablate.study import grid
+from ablate.study.declared import Declared, read_declared
+from ablate.study.estimate import estimate
+from ablate.study.grid import Cell
+from ablate.study.plan import Plan, grid_plan, merge_plans, values_of
+from ablate.study.where import holds
+
+Propose = Callable[[Mapping[Cell, Row]], list[Cell]]
+LEFT_OUT: Row = {"status": "left out"}  # the row of a cell that can't or shall not be run
+
+
+def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, arguments: Iterable[str]) -> None:
+    """Run what `arguments`, Hydra overrides, and the `study` block of the config span.
+
+    A sweep with -m is refused as a whole if one of its cells can't be run. A study leaves such cells out,
+    and Request.left_out says why. Raises ConfigError.
+    """
+    study = OmegaConf.to_container(config.study) if config.get("study") else None
+    declared = read_declared(study) if study else None
+    overrides = _overrides(loader, config, declared, arguments)
+    levels = {key: _levels(override) for key, override in overrides.items()}
+    swept = {key: levels[key] for key, override in overrides.items() if override.is_sweep_override()}
+    drive = _Drive(
+        current.get(),
+        Cells(config, loader),
+        launcher,
+        declared,
+        partial(
+            grid_plan,
+            swept,
+            given=[key for key in overrides if key not in swept],
+            declared=declared,
+            demonstration=is_demonstration(config),
+        ),
+    )
+    drive(partial(grid.propose, grid.cells(levels)))
+
+
+class _Drive:
+    """One command: from proposed cells to rows in the store."""
+
+    def __init__(
+        self,
+        request: Request,
+        compose: Cells,
+        launcher: Launcher,
+        declared: Declared | None,
+        plan: Callable[..., Plan],
+    ) -> None:
+        self.request = request
+        self.compose = compose
+        self.launcher = launcher
+        self.declared = declared
+        self.plan = plan
+        self.store = Store()
+
+    def __call__(self, propose: Propose) -> None:
+        rows: dict[Cell, Row] = {}
+        while proposed := propose(rows):
+            runs = self.check(proposed)
+            rows |= dict.fromkeys(proposed, LEFT_OUT)
+            configs, ids = zip(*((run.config, run.run_id) for run in runs.values()), strict=True)
+            plan = self.plan(configs=configs, runs=ids)
+            if self.request.dry_run:
+                workers, threads = (_asked(self.launcher, key) for key in ("workers", "threads"))
+                self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)
+                return
+            machine = self.note(plan, runs)
+            self.launch(runs, machine)
+            rows |= {cell: self.store.read(run.name) or LEFT_OUT for cell, run in runs.items()}
+
+    def check(self, cells: list[Cell]) -> dict[Cell, Run]:
+        """The cells that can be run, ready to begin."""
+        runs: dict[Cell, Run] = {}
+        reasons: Counter[str] = Counter()
+        for cell in cells:
+            try:
+                config = self.compose(cell)
+                conditions = self.declared.where if self.declared else []
+                if broken := [c for c in conditions if not holds(c, values_of(config))]:
+                    reasons[f"not {broken[0]}"] += 1
+                    continue
+                runs[cell] = prepare(config)
+            except ConfigError as error:
+                if self.declared is None:
+                    raise
+                reasons[str(error)] += 1
+        whole = len(cells)
+        self.request.left_out += [f"{n} of {whole} cells left out: {why}" for why, n in reasons.items()]
+        if not runs:
+            raise ConfigError(f"nothing to run: {'; '.join(self.request.left_out)}")
+        return runs
+
+    def note(self, plan: Plan, runs: Mapping[Cell, Run]) -> dict[str, Any]:
+        """Write the study down before anything runs; returns what it keeps to on this machine."""
+        with self.store.locked():
+            before = self.store.read_study(plan["name"])
+            kept = (before or {}).get("machine", {})
+            asked = {run.config.train.linear for run in runs.values()} - {"auto"}
+            threads = _keep("hydra.launcher.threads", kept.get("threads"), _asked(self.launcher, "threads"))
+            linear = _keep("train.linear", kept.get("linear"), min(asked, default=None))
+            plan["machine"] = {
+                "threads": threads or threads_each(len(_unique(runs))),
+                "linear": linear or _linear(runs),
+            }
+            plan = merge_plans(before, plan)
+            self.store.write_study(plan)
+        self.request.study = plan["name"]
+        self.request.run_ids = sorted({*self.request.run_ids, *(run.run_id for run in runs.values())})
+        return plan["machine"]
+
+    def launch(self, runs: Mapping[Cell, Run], machine: Mapping[str, Any]) -> None:
+        """Make what is not there yet."""
+        todo = {cell: run for cell, run in _unique(runs).items() if settled(run) is None}
+        self.request.finished_before += len(_unique(runs)) - len(todo)
+        if not todo:
+            return
+        self.request.threads = machine["threads"]
+        launched = {(*cell, f"train.linear={machine['linear']}"): run for cell, run in todo.items()}
+        self.request.composed = {overrides: self.compose(overrides) for overrides in launched}
+        returns = self.launcher.launch([list(overrides) for overrides in launched], initial_job_idx=0)
+        for overrides, done in zip(launched, returns, strict=True):
+            if done.status == JobStatus.FAILED:
+                self.request.refused.append(f"{' '.join(overrides)}: {done._return_value}")
+
+
+def _overrides(
+    loader: ConfigLoader, config: DictConfig, declared: Declared | None, arguments: Iterable[str]
+) -> dict[str, Override]:
+    """By key, what the study declares; over that its demonstration; over that the command line."""
+    texts: list[str] = []
+    if declared:
+        texts += [f"{key}={','.join(levels)}" for key, levels in declared.factors.items()]
+        if is_demonstration(config):
+            texts += [f"{key}={','.join(levels)}" for key, levels in declared.demo.items()]
+            texts += [f"name={config.name}-demo"]
+    elif is_demonstration(config):
+        raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides([*texts, *arguments])
+    return {override.get_key_element(): override for override in parsed}
+
+
+def _levels(override: Override) -> list[str]:
+    """The values of one override, as they are written in an override."""
+    if not override.is_sweep_override():
+        return [override.get_value_element_as_str()]
+    if not override.is_discrete_sweep():
+        raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
+    yaml_words = {"True": "true", "False": "false"}
+    levels = [yaml_words.get(level, level) for level in override.sweep_string_iterator()]
+    if not levels:
+        raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
+    return levels
+
+
+def _unique(runs: Mapping[Cell, Run]) -> dict[Cell, Run]:
+    """Two ways to write one run are one run."""
+    first = {run.run_id: cell for cell, run in reversed(list(runs.items()))}
+    return {cell: run for cell, run in runs.items() if first[run.run_id] == cell}
+
+
+def _keep(key: str, kept: Any, asked: Any) -> Any:
+    """What a study was begun with, it keeps: its bytes depend on it."""
+    if kept and asked and kept != asked:
+        raise StoreError(
+            f"{key}={asked}: this study was begun with {kept}; leave it out, or give another name=NAME"
+        )
+    return kept or asked
+
+
+def _linear(runs: Mapping[Cell, Run]) -> str:
+    return fastest_product() if any(run.linear in PRODUCTS for run in runs.values()) else "auto"
+
+
+def _asked(launcher: Launcher, key: str) -> int | None:
+    """What the launcher was told; None where it may choose. Hydra's own launchers run one at a time."""
+    return getattr(launcher, key, 1 if key == "workers" else None)

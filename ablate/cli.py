@@ -1,5 +1,6 @@
 """The command line: parse, call one function, print. Heavy imports stand inside the commands."""
 
+import contextlib
 import signal
 import sys
 import time
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from ablate.compose import Request
@@ -106,12 +109,14 @@ def run(
             run_single(config, request, _listener(None))
         if request.estimate is not None:
             _show_estimate(request)
-    except KeyboardInterrupt:
-        _say("ablate: interrupted; what is finished is kept, and not run again")
+    except BaseException as error:
+        if request.study:  # no table, which takes a while; but the CSV files tell what is finished
+            with contextlib.suppress(ValueError):
+                _update_results(request.study)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            _say("ablate: interrupted; what is finished is kept, and the same command goes on from there")
         raise
-    finally:  # an interrupted sweep has finished runs, too
-        failed = _show_results(request) if request.study else 0
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if request.study and _show_results(request) else 0)
 
 
 @app.command(epilog="Example: ablate compare sweep-1a2b3c4d --metric val_bpb --format md")
@@ -216,6 +221,13 @@ def _listener(total: int | None) -> "Listener":
     return listener(total)
 
 
+def _update_results(study: str) -> "Path":
+    from ablate.environment import provenance
+    from ablate.store import Store
+
+    return Store().write_results(study, provenance())
+
+
 def _show_results(request: "Request") -> int:
     """Bring the CSV files up to date and print what was asked for; returns how many runs failed."""
     import pandas as pd
@@ -227,8 +239,7 @@ def _show_results(request: "Request") -> int:
     from ablate.store import Store
 
     assert request.study is not None
-    store = Store()
-    path = store.write_results(request.study, provenance())
+    store, path = Store(), _update_results(request.study)
     asked = [row for row in store.study_rows(request.study, provenance()) if row["run_id"] in request.run_ids]
     rows = frame(asked)
     lines = [*request.left_out, *request.refused, *stale(rows), *unusable(rows)]

@@ -138,9 +138,11 @@ class Store:
             if self.directory(name).exists() and not anew:
                 raise Busy(f"{self.directory(name)}: another process has just finished this run")
             start = _where_it_stopped(part, row)
-            if start is None and part.exists():
-                shutil.rmtree(part)
             part.mkdir(parents=True, exist_ok=True)
+            if start is None:  # begin anew, but keep what was logged
+                for path in part.iterdir():
+                    if path.name != "log.txt":
+                        path.unlink()
             claim.claim(part)
         writer = RunWriter(part, start)
         writer.write_text("config.yaml", yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))

@@ -16,13 +16,14 @@ class PoolLauncher(Launcher):
     """
 
     def __init__(self, workers: Any = "auto", threads: Any = "auto", timeout: Any = None) -> None:
-        from ablate.launch.settings import settings  # Hydra imports every plugin, even for --help
-
-        self.workers, self.threads, self.timeout = settings(workers, threads, timeout)
+        self.given = (workers, threads, timeout)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        from ablate.launch.settings import settings  # Hydra imports every plugin, even for --help
+
         self.config = config
         self.hydra_context = hydra_context
+        self.workers, self.threads, self.timeout = settings(*self.given)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from ablate.compose import current, to_run_config

@@ -1,0 +1,222 @@
+"""The pool: what happens to runs, workers and the parent when something ends before its time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from ablate.launch import cores
+from ablate.launch.settings import settings
+from ablate.store import Store
+from tests.helpers import ROOT, run_cli
+
+# A few hundredths of a second a run; LONG ones last until they are ended.
+QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
+LONG = (*QUICK[:2], "train.steps=1000000", "train.eval_every=1000000", "train.checkpoint_every=200")
+
+pytestmark = pytest.mark.slow
+
+
+def results(cwd: Path) -> pd.DataFrame:
+    return pd.read_csv(cwd / "runs" / "results.csv")
+
+
+def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen:
+    """`ablate …` in a process group of its own, as a shell starts it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ablate", *arguments],
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(condition, timeout_s: float = 60) -> None:
+    limit = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < limit, "it did not happen"
+        time.sleep(0.05)
+
+
+def training(cwd: Path) -> list[Path]:
+    """The parts of runs that have a checkpoint."""
+    return list((cwd / "runs" / "store").glob(".*.part/checkpoint-*"))
+
+
+def group_of(process: subprocess.Popen) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def lives(process: psutil.Process) -> bool:
+    """A zombie has ended; it waits for a parent to ask how."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+# A sitecustomize.py that every Python process reads: it breaks what the test names.
+BROKEN = """
+import os, sys
+if os.environ.get("BREAK"):
+    import ablate.execute as execute
+    original = execute._train
+    def broken(run, writer, listener):
+        if run.config.seed == 1:
+            writer.log("about to break")
+            exec(os.environ["BREAK"])
+        return original(run, writer, listener)
+    execute._train = broken
+"""
+
+
+@pytest.fixture
+def breaking(tmp_path):
+    """The environment in which the run of seed 1 breaks by the given code."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(BROKEN)
+    path = os.pathsep.join([str(tmp_path / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return lambda code: {"PYTHONPATH": path, "BREAK": code}
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise ValueError('no luck')", "ValueError: no luck"),
+        ("os.kill(os.getpid(), 11)", "SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "SIGKILL; out of memory?"),
+        ("os._exit(7)", "exit code 7"),
+        ("import time; time.sleep(600)", "hydra.launcher.timeout=4"),
+    ],
+)
+def test_a_run_that_breaks_fails_alone_with_its_reason(tmp_path, breaking, code, reason):
+    done = run_cli(
+        *("run", "-m", "seed=0,1,2,3", *QUICK, "hydra.launcher.timeout=4"), cwd=tmp_path, **breaking(code)
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    rows = results(tmp_path).set_index("seed")
+    assert rows["status"].to_dict() == {0: "done", 1: "failed", 2: "done", 3: "done"}
+    assert reason in rows.loc[1, "error"] and reason in done.stderr
+    (log,) = (tmp_path / "runs" / "store").glob("*-s1-*/log.txt")
+    assert "about to break" in log.read_text() and reason in log.read_text()
+    again = run_cli("run", "-m", "seed=0,1,2,3", *QUICK, cwd=tmp_path)
+    assert again.returncode == 0 and "3 runs had finished before" in again.stderr
+    assert set(results(tmp_path)["status"]) == {"done"}
+
+
+def test_ctrl_c_ends_within_a_second_and_the_same_command_goes_on(tmp_path):
+    process = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
+    wait_for(lambda: len(training(tmp_path)) == 2)
+    workers = group_of(process)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    seconds = time.monotonic() - began
+    wait_for(lambda: not any(map(lives, workers)), timeout_s=1)
+    assert process.returncode == 130 and "Traceback" not in err and "interrupted" in err
+    assert seconds < 1.0
+    rows = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
+    assert rows.count("interrupted") == 2 and rows.count("running") == 0
+    again = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
+    wait_for(lambda: sum("going on after" in log.read_text() for log in logs(tmp_path)) == 2)
+    os.killpg(again.pid, signal.SIGKILL)
+    again.communicate()
+
+
+def logs(cwd: Path) -> list[Path]:
+    return list((cwd / "runs" / "store").glob(".*.part/log.txt"))
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_the_parent(tmp_path, ending):
+    process = start("run", "-m", "seed=0,1", *LONG, cwd=tmp_path)
+    wait_for(lambda: len(training(tmp_path)) == 2)
+    workers = group_of(process)
+    assert len(workers) >= 2
+    process.send_signal(ending)  # to the parent alone
+    wait_for(lambda: not any(map(lives, workers)), timeout_s=5)
+    process.communicate(timeout=30)
+    assert process.returncode == (143 if ending == signal.SIGTERM else -signal.SIGKILL)
+
+
+def test_two_commands_share_one_sweep(tmp_path):
+    seeds = ",".join(map(str, range(8)))
+    command = ("run", "-m", f"seed={seeds}", *QUICK[:2], "train.steps=150", "train.batch=4")
+    both = [start(*command, cwd=tmp_path) for _ in range(2)]
+    outputs = [process.communicate(timeout=180) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert set(results(tmp_path)["status"]) == {"done"} and len(results(tmp_path)) == 8
+    trained = [err.count(": done, ") for _, err in outputs]
+    assert sum(trained) == 8 and min(trained) > 0, trained
+
+
+def test_a_study_keeps_the_threads_it_was_begun_with(tmp_path):
+    assert run_cli("run", "-m", "seed=0,1", *QUICK, "name=mine", cwd=tmp_path).returncode == 0
+    (threads,) = set(results(tmp_path)["threads"])
+    other = run_cli(
+        *("run", "-m", "seed=0,1,2", *QUICK, "name=mine", f"hydra.launcher.threads={threads + 1}"),
+        cwd=tmp_path,
+    )
+    assert other.returncode == 2 and f"this study was begun with {threads}" in other.stderr
+    assert run_cli("run", "-m", "seed=0,1,2,3,4", *QUICK, "name=mine", cwd=tmp_path).returncode == 0
+    assert set(results(tmp_path)["threads"]) == {threads}
+    assert (Store(tmp_path / "runs").read_study("mine") or {})["machine"]["threads"] == threads
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
+def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher):
+    command = ("run", "-m", "fusion=sum,mean", "seed=0,1", *QUICK)
+    assert run_cli(*command, cwd=tmp_path).returncode == 0
+    ours = (tmp_path / "runs" / "results.csv").read_text()
+    other = tmp_path / launcher
+    other.mkdir()
+    done = run_cli(*command, f"hydra/launcher={launcher}", cwd=other, OMP_NUM_THREADS="1", timeout_s=200)
+    assert done.returncode == 0, done.stderr
+    rows, theirs = results(tmp_path), results(other)
+    same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear"]
+    pd.testing.assert_frame_equal(rows[same], theirs[same])
+    assert ours.count("\n") == 5
+    again = run_cli(*command, f"hydra/launcher={launcher}", cwd=other, OMP_NUM_THREADS="1", timeout_s=200)
+    assert again.returncode == 0 and "4 runs had finished before" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("workers", "0"), ("workers", "many"), ("threads", "-1"), ("timeout", "0")]
+)
+def test_wrong_settings_are_one_line(tmp_path, key, value):
+    done = run_cli("run", "-m", "seed=0,1", f"hydra.launcher.{key}={value}", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"ablate: hydra.launcher.{key}={value}: use ")
+
+
+def test_settings_by_hand():
+    assert settings("auto", "auto", None) == (None, None, None)
+    assert settings(3, 2, 1.5) == (3, 2, 1.5)
+
+
+def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
+    (tmp_path / "self").write_text("0::/a/b\n")
+    (tmp_path / "root" / "a" / "b").mkdir(parents=True)
+    assert cores.quota(tmp_path / "self", tmp_path / "root") == float("inf")
+    (tmp_path / "root" / "a" / "cpu.max").write_text("250000 100000\n")
+    (tmp_path / "root" / "a" / "b" / "cpu.max").write_text("max 100000\n")
+    assert cores.quota(tmp_path / "self", tmp_path / "root") == 2.5
+    (tmp_path / "old").write_text("5:memory:/x\n4:cpu,cpuacct:/x\n")
+    (tmp_path / "root" / "cpu" / "x").mkdir(parents=True)
+    (tmp_path / "root" / "cpu" / "x" / "cpu.cfs_quota_us").write_text("150000\n")
+    (tmp_path / "root" / "cpu" / "x" / "cpu.cfs_period_us").write_text("100000\n")
+    assert cores.quota(tmp_path / "old", tmp_path / "root") == 1.5
+    monkeypatch.setattr(cores, "quota", lambda *_: 2.5)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16), raising=False)
+    assert (cores.available(), cores.threads_each(1), cores.threads_each(5)) == (2, 2, 1)
+    monkeypatch.setattr(cores, "quota", lambda *_: 0.4)
+    assert cores.available() == 1

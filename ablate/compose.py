@@ -7,7 +7,6 @@ single run is composed by Hydra and handed back; a sweep goes through our sweepe
 
 import argparse
 import contextlib
-import copy
 import os
 import re
 import shlex
@@ -132,10 +131,13 @@ class Cells:
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         if groups not in self._composed:
             self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
-        values = copy.deepcopy(self._composed[groups])
-        for override in parsed:
-            if self._is_value(override) and not _set(values, override.key_or_group, override.value()):
-                return to_run_config(self._loader.load_sweep_config(self._config, list(overrides)))
+        values = self._composed[groups]
+        try:
+            for override in parsed:
+                if self._is_value(override):
+                    values = _with(values, override.key_or_group.split("."), override.value())
+        except LookupError:
+            return to_run_config(self._loader.load_sweep_config(self._config, list(overrides)))
         return read_run(values)
 
     def _parse(self, override: str) -> Override:
@@ -152,17 +154,13 @@ class Cells:
         return self._values[key]
 
 
-def _set(values: dict[str, Any], key: str, value: Any) -> bool:
-    """Put a plain value where a plain value is; False for all that Hydra has to do itself."""
-    *path, last = key.split(".")
-    for part in path:
-        values = values.get(part, {})
-        if not isinstance(values, dict):
-            return False
-    if last not in values or isinstance(values[last], dict) or isinstance(value, dict) or "${" in str(value):
-        return False
-    values[last] = value
-    return True
+def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    """`values` with a plain value in the place of another. LookupError: all else is Hydra's to do."""
+    first, *rest = path
+    before = values[first]
+    if isinstance(before, dict) != bool(rest) or isinstance(value, dict) or "${" in str(value):
+        raise LookupError(first)
+    return values | {first: _with(before, rest, value) if rest else value}
 
 
 def complete(incomplete: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.columns import Row
 from ablate.compose import Cells, Request, current, is_demonstration
-from ablate.config import ConfigError
+from ablate.config import ConfigError, RunConfig
 from ablate.execute import Run, prepare, settled
 from ablate.fastest import fastest_product
 from ablate.launch.cores import threads_each
@@ -75,6 +76,7 @@ class _Drive:
         self.declared = declared
         self.plan = plan
         self.store = Store()
+        self.asked: dict[Cell, RunConfig] = {}
 
     def __call__(self, propose: Propose) -> None:
         rows: dict[Cell, Row] = {}
@@ -102,7 +104,7 @@ class _Drive:
                 if broken := [c for c in conditions if not holds(c, values_of(config))]:
                     reasons[f"not {broken[0]}"] += 1
                     continue
-                runs[cell] = prepare(config)
+                runs[cell], self.asked[cell] = prepare(config), config
             except ConfigError as error:
                 if self.declared is None:
                     raise
@@ -138,10 +140,15 @@ class _Drive:
         if not todo:
             return
         self.request.threads = machine["threads"]
-        launched = {(*cell, f"train.linear={machine['linear']}"): run for cell, run in todo.items()}
-        self.request.composed = {overrides: self.compose(overrides) for overrides in launched}
-        returns = self.launcher.launch([list(overrides) for overrides in launched], initial_job_idx=0)
-        for overrides, done in zip(launched, returns, strict=True):
+        linear = machine["linear"]
+        composed = {
+            (*cell, f"train.linear={linear}"): replace(config, train=replace(config.train, linear=linear))
+            for cell, config in self.asked.items()
+            if cell in todo
+        }
+        self.request.composed = composed
+        returns = self.launcher.launch([list(overrides) for overrides in composed], initial_job_idx=0)
+        for overrides, done in zip(composed, returns, strict=True):
             if done.status == JobStatus.FAILED:
                 self.request.refused.append(f"{' '.join(overrides)}: {done._return_value}")
 

@@ -10,6 +10,7 @@ To add a method: one file here with a registered subclass of Fusion, one YAML of
 configs/fusion. The tests over the registry then cover it.
 """
 
+import functools
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
@@ -93,14 +94,17 @@ def register(name: str) -> Callable[[Method], Method]:
 
 
 def methods() -> dict[str, type[Fusion]]:
-    """Every method of this package by name: importing a file of it registers its method."""
-    for module in pkgutil.iter_modules([str(path) for path in _package().__path__]):
-        importlib.import_module(f"{_package().__name__}.{module.name}")
+    """Every method of this package by name."""
+    _discover()
     return dict(sorted(_methods.items()))
 
 
-def _package() -> Any:
-    return importlib.import_module(__package__ or "ablate.model.fusion")
+@functools.cache
+def _discover() -> None:
+    """Importing a file of the package registers its method."""
+    package = importlib.import_module(__package__ or "ablate.model.fusion")
+    for module in pkgutil.iter_modules([str(path) for path in package.__path__]):
+        importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def method_of(config: FusionConfig) -> tuple[type[Fusion], Any]:

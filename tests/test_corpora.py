@@ -282,7 +282,8 @@ def test_the_ways_out_of_a_wrong_encoding(texts: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("utf-9", "use utf-"), ("lattin1", "use latin1"), ("hex", "use utf-8"), ("!", "use utf-8")]
+    ("name", "near"),
+    [("utf-9", "use utf-"), ("lattin1", "use latin1"), ("hex", "use utf-8"), ("!", "use utf-8")],
 )
 def test_an_unknown_encoding(texts: Path, name: str, near: str):
     message = refusal(put(texts / "book.txt", "text"), encoding=name)

@@ -193,6 +193,43 @@ def compare(
         _say(line)
 
 
+@app.command(epilog="Example: ablate plan fusion --difference 0.01 --budget 60")
+def plan(
+    targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],
+    difference: Annotated[
+        float, typer.Option(help="The difference to be seen, in the metric's unit.")
+    ] = 0.01,
+    power: Annotated[float, typer.Option(help="The probability of seeing it.")] = 0.8,
+    alpha: Annotated[float, typer.Option(help="The family-wise error of compare.")] = 0.05,
+    contrasts: Annotated[
+        int | None, typer.Option(help="How many comparisons there will be; else those of the pilot.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="Say what this much time can see.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The column to compare.")] = "val_loss",
+    baseline: Annotated[
+        str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Only these rows, as in compare.")
+    ] = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """How many seeds a difference needs, by the noise of a pilot study."""
+    from ablate.analysis.contrasts import parse_baseline
+    from ablate.analysis.load import load
+    from ablate.analysis.plan import plan
+
+    reference = parse_baseline(baseline) if baseline else None
+    chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
+    chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
+    table, lines = plan(load(targets), difference=difference, **chosen)
+    _print(table, format)
+    for line in lines:
+        _say(line)
+
+
 @app.command(epilog="Example: ablate runs --format csv")
 def runs(
     target: Annotated[str | None, typer.Argument(help="A study by name; without one, every run.")] = None,

@@ -18,7 +18,7 @@ Which claims hold together
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[Any]
 
@@ -187,7 +187,7 @@ def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float, marg
 
 
 def seeds_to_claim(
-    difference: Array, sd: Array, alpha: float, *, power: float = 0.8, margin: float = 0.0
+    difference: ArrayLike, sd: ArrayLike, alpha: float, *, power: float = 0.8, margin: float = 0.0
 ) -> Array:
     """The least n that gives a claim with this power: of the difference, or, with a margin, of equivalence.
 
@@ -210,7 +210,7 @@ def seeds_to_claim(
     return np.where(possible, high, np.inf)
 
 
-def least_difference(n: Array, sd: float, alpha: float, *, power: float = 0.8) -> Array:
+def least_difference(n: ArrayLike, sd: float, alpha: float, *, power: float = 0.8) -> Array:
     """The smallest true difference that n seeds see with this power; inf below two seeds. Elementwise."""
     n = np.asarray(n, float)
     low, high = np.zeros(n.shape), np.full(n.shape, 1e4 * sd)

@@ -114,12 +114,17 @@ def _readable(table: pd.DataFrame, comparison: Comparison, marginal: bool) -> pd
             level = f"{100 * (1 - comparison.alpha):g} %"
             read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
         read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
-        read["verdict"] = [
-            verdict if pd.isna(more) else f"undecided: {more:,} more seeds"
-            for verdict, more in zip(table["verdict"], table["more_seeds"], strict=True)
-        ]
+        read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
     read["best"] = table["best"]
     return read
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    if row["verdict"] == stats.UNDECIDED and not pd.isna(row["more_seeds"]):
+        return f"undecided: {row['more_seeds']:,} more seeds"
+    if row["verdict"] == stats.UNDECIDED and row["why"]:
+        return f"undecided: {row['why']}"
+    return row["verdict"] or ""
 
 
 def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
@@ -145,9 +150,9 @@ def _words(name: Mapping[str, str], keys: Sequence[str]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits after the point, more where the first ones are zeros; a true minus sign."""
-    digits = 3 if abs(value) >= 0.0095 or value == 0 else 4
-    return f"{value:.{digits}f}".replace("-", "−")
+    """Three digits after the point, a fourth where the value is small; a true minus sign."""
+    text = f"{value:.{3 if abs(value) >= 0.0095 else 4}f}"
+    return "0.000" if float(text) == 0 else text.replace("-", "−")
 
 
 def _p(value: float) -> str:

@@ -392,6 +392,8 @@ def test_primary_contrasts_are_a_family_of_their_own():
     assert absent.notes[0] == (
         "missing: the primary contrast with fusion=gated where heads=4 has no finished runs"
     )
+    with pytest.raises(ConfigError, match=r"fuson: .* did you mean fusion\?"):
+        compare(rows, plans=[{"primary": [{"vary": "fuson", "baseline": "concat"}]}])
     with pytest.raises(ConfigError, match="an entry has baseline, vary"):
         compare(rows, plans=[{"primary": [{"key": "fusion"}]}])
 

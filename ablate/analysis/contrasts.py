@@ -83,10 +83,9 @@ def primary_pairs(cells: Cells, entries: Sequence[Mapping[str, Any]]) -> tuple[l
             )
         baseline = _mapping(entry, entry["baseline"])
         chosen = _meeting(cells, entry.get("where", {}), list(range(len(cells.table))))
-        try:
-            found = pair_up(cells, baseline, chosen) if chosen else []
-        except ConfigError:
-            found = []
+        table = cells.table.iloc[chosen]
+        there = all((table[_column(key, cells)] == as_text(value)).any() for key, value in baseline.items())
+        found = pair_up(cells, baseline, chosen) if there else []
         if entry.get("variants"):
             kept = {
                 cell
@@ -184,7 +183,7 @@ def _column(key: str, cells: Cells) -> str:
     for column in (key, key.rpartition(".")[2]):
         if column in cells.columns:
             return column
-    raise ConfigError(f"--baseline {key}: no column makes variants by it{did_you_mean(key, cells.columns)}")
+    raise ConfigError(f"{key}: no column makes variants by it{did_you_mean(key, cells.columns)}")
 
 
 def _levels(table: pd.DataFrame, wanted: Mapping[str, str]) -> str:

@@ -72,9 +72,9 @@ def _escaped(text: str) -> str:
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
     # A bracket that begins a row would be read as an option of the line break before it.
-    **{"[": "{[}", "]": "{]}", "−": "$-$", "±": r"$\pm$"},
+    **{"[": "{[}", "]": "{]}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$"},
 }
 
 

@@ -248,6 +248,20 @@ def test_of_several_baselines_the_nearest_is_taken_and_a_tie_takes_none():
     assert compare(table(*neither)).table["diff"].isna().all()
 
 
+def test_between_head_counts_the_width_in_total_finds_the_baseline():
+    """Fixed d/h: 8 heads of 8 meet 1 head of 64, the same 64 in total, not 1 head of 16."""
+    rows = table(
+        *variant((1.0, 1.1), **CONCAT, heads=1, key_width=64),
+        *variant((2.0, 2.1), **CONCAT, heads=1, key_width=16),
+        *variant((3.0, 3.2), **CONCAT, heads=8, key_width=8),
+        *variant((3.5, 3.7), **CONCAT, heads=8, key_width=16),
+    )
+    compared = compare(rows, baseline={"heads": 1}).table.dropna(subset="diff")
+    assert dict(zip(compared["key_width"], compared["diff"], strict=True)) == pytest.approx(
+        {"8": 2.05, "16": 1.55}
+    )
+
+
 def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
     one_head = {"heads": 1}
     normalized = {"normalize": "variance", "heads": 4}
@@ -512,6 +526,27 @@ def test_effects_and_interactions_by_hand():
     assert crossed["diff"] == pytest.approx(5) and np.isnan(crossed["p"])  # the same at every seed: no test
     half = 3.182446305 * math.sqrt(0.05 / 3 / 4)  # the seeds' variance is 0.05/3
     assert summed["high_marginal"] == pytest.approx(3.65 + half)
+
+
+def test_one_head_is_crossed_with_nothing():
+    rows = table(
+        *(
+            row
+            for heads in (1, 4)
+            for out_proj in (True, False)
+            for f, fusion in enumerate((CONCAT, SUM))
+            for row in variant(
+                [1 + (f + s) * (heads - 1) + out_proj for s in SEEDS],
+                **fusion,
+                heads=heads,
+                out_proj=out_proj,
+            )
+        )
+    )
+    effects, _ = effects_of(rows)
+    blocks = dict(zip(effects["effect"], effects["blocks"], strict=True))
+    assert blocks["fusion: sum − concat × out_proj: false − true"] == 1  # of four heads alone
+    assert not [name for name in blocks if "fusion" in name and "heads" in name and "(" not in name]
 
 
 def test_main_effects_need_equal_widths_and_many_heads_are_crossed_with_the_projection_anyway():

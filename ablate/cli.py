@@ -42,7 +42,19 @@ class Format(StrEnum):
     md = "md"
 
 
+class CompareFormat(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+    md = "md"
+    latex = "latex"
+
+
+# Formats that a person reads: rounded, and without the columns that only programs want.
+READ = (CompareFormat.table, CompareFormat.md, CompareFormat.latex)
+
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
+CompareFormatOption = Annotated[CompareFormat, typer.Option("--format", help="How to print the table.")]
 
 
 def main() -> None:
@@ -119,27 +131,115 @@ def run(
     raise typer.Exit(1 if request.study and _show_results(request) else 0)
 
 
-@app.command(epilog="Example: ablate compare sweep-1a2b3c4d --metric val_bpb --format md")
+@app.command(
+    epilog="\b\nExamples:\n  ablate compare sweep-1a2b3c4d\n  ablate compare fusion --baseline heads=1"
+    " --where out_proj=true\n  ablate compare a.csv b.csv --metric val_bpb --format latex"
+)
 def compare(
     targets: Annotated[
         list[str] | None,
         typer.Argument(help="Studies by name or directory, or CSV files; without any, every run there is."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="The column to compare.")] = "val_loss",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="The column to compare: val_loss, or what the study reports on.", show_default=False
+        ),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="COL[,COL]", help="The columns that make and name a variant.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K=V[,K=V]",
+            help="Compare each variant with the one where K is V and all else equal; else fusion=concat.",
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="Only these rows: K=V[,V], K!=V, K<V or K>V. May be repeated."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(help="What is too small to matter, in the metric's unit: 0.01, or the study's."),
+    ] = None,
+    marginal: Annotated[
+        bool, typer.Option("--marginal", help="Add intervals that hold one by one, not together.")
+    ] = False,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Main effects and interactions of the factors instead.")
+    ] = False,
     mixed: Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")] = False,
-    format: FormatOption = Format.table,
+    format: CompareFormatOption = CompareFormat.table,
 ) -> None:
-    """Compare variants over their seeds.
+    """Compare variants with their baselines over paired seeds.
 
-    A row a variant: n, mean, standard deviation; sorted, the best marked.
+    A row a variant: n, mean, difference, simultaneous interval, Holm's p, and a verdict: better, worse (or so
+    but within the margin), equivalent, undecided. docs/statistics.md says how it is decided.
     """
-    from ablate.analysis.compare import for_reading, missing_seeds, stale, summarize, unusable
-    from ablate.analysis.load import load
+    from ablate.analysis.compare import compare, effects_of
+    from ablate.analysis.contrasts import parse_baseline
+    from ablate.analysis.load import load, plans
+    from ablate.report import comparison as words
 
     rows = load(targets or [])
-    summary = summarize(rows, metric, mixed=mixed)
-    _print(for_reading(summary) if format in (Format.table, Format.md) else summary, format)
-    for line in [*stale(rows), *unusable(rows, metric), *missing_seeds(rows)]:
+    reference = parse_baseline(baseline) if baseline else None
+    chosen: Any = {"metric": metric, "by": by.split(",") if by else (), "baseline": reference}
+    chosen |= {"where": where or (), "plans": plans(targets or []), "mixed": mixed}
+    if effects:
+        table, notes = effects_of(rows, **chosen)
+        _print(words.effects_for_reading(table) if format in READ else table, format)
+    else:
+        result = compare(rows, **chosen, margin=margin)
+        notes = result.notes
+        if format is CompareFormat.table:
+            for family in result.families:
+                typer.echo(words.caption(result, family))
+                _print(words.for_terminal(result, family, marginal=marginal), format)
+                typer.echo()
+            for sentence in words.sentences(result):
+                typer.echo(sentence)
+        else:
+            _print(words.for_print(result, marginal=marginal) if format in READ else result.table, format)
+    for line in notes:
+        _say(line)
+
+
+@app.command(epilog="Example: ablate plan fusion --difference 0.01 --budget 60")
+def plan(
+    targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],
+    difference: Annotated[
+        float, typer.Option(help="The difference to be seen, in the metric's unit.")
+    ] = 0.01,
+    power: Annotated[float, typer.Option(help="The probability of seeing it.")] = 0.8,
+    alpha: Annotated[float, typer.Option(help="The family-wise error of compare.")] = 0.05,
+    contrasts: Annotated[
+        int | None, typer.Option(help="How many comparisons there will be; else those of the pilot.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="Say what this much time can see.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The column to compare.")] = "val_loss",
+    baseline: Annotated[
+        str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Only these rows, as in compare.")
+    ] = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """How many seeds a difference needs, by the noise of a pilot study."""
+    from ablate.analysis.contrasts import parse_baseline
+    from ablate.analysis.load import load
+    from ablate.analysis.plan import plan
+
+    reference = parse_baseline(baseline) if baseline else None
+    chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
+    chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
+    table, lines = plan(load(targets), difference=difference, **chosen)
+    _print(table, format)
+    for line in lines:
         _say(line)
 
 
@@ -286,7 +386,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def _print(frame: "pd.DataFrame", format: Format) -> None:
+def _print(frame: "pd.DataFrame", format: Format | CompareFormat) -> None:
     from ablate.report.tables import render
 
     typer.echo(render(frame, format.value, terminal=sys.stdout is not None and sys.stdout.isatty()), nl=False)

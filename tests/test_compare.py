@@ -1,10 +1,24 @@
-"""Variants side by side: hand-worked means, and what may not stand in one table."""
+"""Variants side by side: hand-worked numbers, who is compared with whom, and what may not stand together."""
 
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+
+import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import Incomparable, missing_seeds, summarize, unusable
+from ablate.analysis.compare import Incomparable, compare, effects_of, missing_seeds, summarize, unusable
+from ablate.analysis.contrasts import parse_baseline
+from ablate.analysis.where import select
 from ablate.columns import COLUMNS
+from ablate.config import ConfigError
+from ablate.report.comparison import caption, for_print, for_terminal, sentences
+from ablate.report.tables import render
+from tests.helpers import run_cli
 
 ROW = {
     **dict.fromkeys(COLUMNS),
@@ -97,3 +111,522 @@ def test_a_metric_that_is_not_there():
         summarize(grid(), "val_los")
     with pytest.raises(Incomparable, match="no finished run has it"):
         summarize(table({"val_loss": 1.0, "status": "failed"}))
+
+
+# --- comparisons ------------------------------------------------------------------------------------
+
+SEEDS = (0.0, 0.1, 0.2, 0.3)
+CONCAT = {"fusion": "concat", "fusion_options": "{}", "normalize": "none"}
+SUM = {"fusion": "sum", "fusion_options": "{}", "normalize": "none"}
+MEAN = {"fusion": "mean", "fusion_options": "{}", "normalize": "none"}
+WEIGHTED = {"fusion": "weighted_sum", "normalize": "none"}
+WEIGHTED |= {"fusion_options": '{"per": "head", "weights": "free"}'}
+
+
+def variant(losses, **columns) -> list[dict]:
+    return [{**columns, "seed": seed, "val_loss": loss} for seed, loss in enumerate(losses)]
+
+
+def hand_worked(**columns) -> list[dict]:
+    """Sum − concat is 0.3, 0.2, 0.3, 0.2; mean − concat is 0.01, −0.01, 0.02, −0.02."""
+    return [
+        *variant((2.0, 2.1, 2.2, 2.3), **CONCAT, **columns),
+        *variant((2.3, 2.3, 2.5, 2.5), **SUM, **columns),
+        *variant((2.01, 2.09, 2.22, 2.28), **MEAN, **columns),
+    ]
+
+
+def by_fusion(comparison) -> dict:
+    return {row["fusion"]: row for row in comparison.table.to_dict("records")}
+
+
+def by_variant(comparison) -> dict:
+    return {row["variant"]: row for row in comparison.table.to_dict("records")}
+
+
+def test_every_number_by_hand():
+    result = compare(table(*hand_worked()), margin=0.05)
+    assert result.table["fusion"].tolist() == ["concat", "mean", "sum"]  # the best first; ties by name
+    rows = by_fusion(result)
+    # t = 5√3 with 3 degrees of freedom: p = 1 − (2/π)(atan 5 + 5/26).
+    p = 1 - 2 / math.pi * (math.atan(5) + 5 / 26)
+    half, t = 0.1 / math.sqrt(12), 4.176534846  # t(1 − 0.05/4; 3): two comparisons share 5 %
+    worse = rows["sum"]
+    assert (worse["n"], worse["pairs"], worse["diverged"], worse["verdict"]) == (4, 4, 0, "worse")
+    numbers = {
+        **{"mean": 2.4, "sd": 0.1 * 2 / math.sqrt(3), "diff": 0.25, "sd_diff": 0.1 / math.sqrt(3)},
+        **{"low": 0.25 - t * half, "high": 0.25 + t * half, "p": p, "p_holm": 2 * p, "level": 0.975},
+        **{"ratio": math.exp(0.25), "d_z": 2.5 * math.sqrt(3) * 8 / 11, "below": 0.0, "skew": 0.0},
+        **{"p_sign": 0.125, "p_sign_floor": 0.125, "correlation": 2 / math.sqrt(5)},
+        **{"low_marginal": 0.25 - 3.182446305 * half, "high_marginal": 0.25 + 3.182446305 * half},
+    }
+    assert {key: worse[key] for key in numbers} == pytest.approx(numbers, rel=1e-8, abs=1e-9)
+    # Σ(0.01² + 0.01² + 0.02² + 0.02²)/3 = 0.001/3; the interval ±t·√(0.001/12) is within 0.05.
+    level = rows["mean"]
+    assert level["sd_diff"] == pytest.approx(math.sqrt(0.001 / 3))
+    assert level["high"] == pytest.approx(t * math.sqrt(0.001 / 12))
+    assert (level["verdict"], level["p"]) == ("equivalent", pytest.approx(1))
+    assert (rows["concat"]["verdict"], rows["concat"]["best"]) == ("baseline", True)
+    assert rows["sum"]["baseline"] == rows["mean"]["baseline"] == "fusion=concat heads=4 out_proj=true"
+
+
+def test_sentences_by_hand():
+    assert sentences(compare(table(*hand_worked()), margin=0.05)) == [
+        "mean and concat (heads=4, out_proj=true) are equivalent within 0.05 nats: difference 0.000"
+        " [−0.038, 0.038], n = 4 paired seeds, Holm TOST p = 0.012 (exploratory)."
+    ]
+    primary = [{"vary": "fusion", "baseline": "concat"}]
+    result = compare(table(*hand_worked()), plans=[{"primary": primary}])
+    mean, worse = sentences(result)
+    assert worse == (
+        "sum is worse than concat (heads=4, out_proj=true) by 0.250 nats [0.129, 0.371], n = 4 paired seeds,"
+        " Holm p = 0.0065."
+    )
+    assert mean.startswith("mean against concat (heads=4, out_proj=true) is undecided: difference 0.000 nats")
+    assert re.search(r"about \d+ more seeds would decide it \(power 80 %\)\.$", mean)
+    for word in ("better", "worse", "equivalent"):
+        assert word not in mean
+    turned = compare(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=mean"])
+    assert sentences(turned)[0].startswith(
+        "concat is better than sum (heads=4, out_proj=true) by 0.250 nats [0.158"
+    )
+
+
+def test_where_more_is_better_the_larger_is():
+    rows = table(*hand_worked()).assign(val_acc=lambda rows: rows["val_loss"])
+    result = compare(rows, metric="val_acc", margin=0.05)
+    assert result.table["fusion"].tolist() == ["sum", "concat", "mean"]
+    assert by_fusion(result)["sum"]["verdict"] == "better"
+    assert np.isnan(by_fusion(result)["sum"]["ratio"])  # exp of a difference of accuracies says nothing
+    assert sentences(result)[0].startswith("sum is better than concat (heads=4, out_proj=true) by 0.250 [")
+
+
+def test_each_variant_meets_the_baseline_that_shares_its_other_factors():
+    rows = table(
+        *(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)),
+        *variant([5.0 + seed for seed in SEEDS], **CONCAT, heads=4, out_proj=False, value_width=16),
+        *variant([5.5 + seed for seed in SEEDS[:3]], **SUM, heads=4, out_proj=False, value_width=64),
+        *variant([6.0 + seed for seed in SEEDS], **SUM, heads=2, out_proj=False, value_width=64),
+    )
+    result = by_variant(compare(rows))
+    assert result["fusion=sum heads=8 out_proj=true"]["baseline"] == "fusion=concat heads=8 out_proj=true"
+    unlike = result["fusion=sum heads=4 out_proj=false"]
+    assert (unlike["baseline"], unlike["pairs"]) == ("fusion=concat heads=4 out_proj=false", 3)
+    assert unlike["differs"] == "fusion value_width"
+    alone = result["fusion=sum heads=2 out_proj=false"]
+    assert (alone["verdict"], alone["baseline"]) == ("no baseline", None)
+
+
+def test_the_other_baselines_change_one_key_or_several():
+    rows = table(*(row for heads in (1, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
+    result = compare(rows, baseline=parse_baseline("heads=1")).table
+    compared = result[result["baseline"].notna()]
+    assert [(row.variant, row.baseline) for row in compared.itertuples()] == [
+        (f"fusion={fusion} heads=8 out_proj=true", f"fusion={fusion} heads=1 out_proj=true")
+        for fusion in ("concat", "mean", "sum")
+    ]
+    several = compare(rows, baseline=parse_baseline("fusion=concat, heads=1")).table
+    assert set(several["baseline"].dropna()) == {"fusion=concat heads=1 out_proj=true"}
+    assert several["baseline"].notna().sum() == 5
+    with pytest.raises(ConfigError, match=r"--baseline heads=2: no such variant; there is heads=1, 8"):
+        compare(rows, baseline={"heads": 2})
+    with pytest.raises(ConfigError, match="did you mean heads"):
+        compare(rows, baseline={"head": 2})
+    with pytest.raises(ConfigError, match="write K=V"):
+        parse_baseline("heads")
+
+
+def test_of_several_baselines_the_nearest_is_taken_and_a_tie_takes_none():
+    wide = [
+        *variant((1.0, 1.1), **CONCAT, value_width=16),
+        *variant((2.0, 2.1), **CONCAT, value_width=64),
+        *variant((3.0, 3.2), **SUM, value_width=64),
+    ]
+    result = compare(table(*wide)).table.set_index("variant")
+    assert result.loc["fusion=sum heads=4 out_proj=true value_width=64", "diff"] == pytest.approx(1.05)
+    neither = [{**row, "value_width": 32} if row["fusion"] == "sum" else row for row in wide]
+    assert compare(table(*neither)).table["diff"].isna().all()
+
+
+def test_between_head_counts_the_width_in_total_finds_the_baseline():
+    """Fixed d/h: 8 heads of 8 meet 1 head of 64, the same 64 in total, not 1 head of 16."""
+    rows = table(
+        *variant((1.0, 1.1), **CONCAT, heads=1, key_width=64),
+        *variant((2.0, 2.1), **CONCAT, heads=1, key_width=16),
+        *variant((3.0, 3.2), **CONCAT, heads=8, key_width=8),
+        *variant((3.5, 3.7), **CONCAT, heads=8, key_width=16),
+    )
+    compared = compare(rows, baseline={"heads": 1}).table.dropna(subset="diff")
+    assert dict(zip(compared["key_width"], compared["diff"], strict=True)) == pytest.approx(
+        {"8": 2.05, "16": 1.55}
+    )
+
+
+def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
+    one_head = {"heads": 1}
+    normalized = {"normalize": "variance", "heads": 4}
+    convex = {**WEIGHTED, "fusion_options": '{"per": "head", "weights": "convex"}'}
+    rows = table(
+        *(
+            row
+            for fusion in (CONCAT, SUM, MEAN, convex)
+            for row in variant((1.0, 1.2, 1.1), **fusion, **one_head)
+        ),
+        *variant((1.01, 1.23, 1.12), **WEIGHTED, **one_head),
+        *variant((2.0, 2.2, 2.1), **CONCAT, heads=4),
+        *variant((2.1, 2.4, 2.25), **SUM | normalized),
+        *variant((2.1, 2.4, 2.250001), **MEAN | normalized),
+        *variant((2.5, 2.5, 2.7), **MEAN, heads=4),
+        *variant((2.0, 2.2, 2.1), **{**SUM, "fusion": "product"}, heads=4),
+    )
+    result = compare(rows)
+    variants = by_variant(result)
+    equal = {name: row for name, row in variants.items() if row["verdict"] == "equal by construction"}
+    assert len(equal) == 6 and all(np.isnan(row["p"]) for row in equal.values())
+    at_one_head = [name.split()[0] for name in equal if "heads=1" in name]
+    assert sorted(at_one_head) == [
+        *("fusion=mean", "fusion=sum", "fusion=weighted_sum", "fusion=weighted_sum"),
+    ]
+    name = "fusion=weighted_sum weights=free normalize=none heads=1 out_proj=true"
+    assert equal[name]["why"].startswith("the same function as fusion=concat")
+    (twin,) = [row for name, row in equal.items() if "mean" in name and "variance" in name]
+    assert twin["why"].startswith("the same function as fusion=sum")
+    (product,) = [row for name, row in equal.items() if "product" in name]  # not one seed differs
+    assert product["diff"] == 0
+    tested = [row["level"] for row in variants.values() if not np.isnan(row["p"])]
+    assert tested == [0.975] * 2  # the normalized sum, and the mean
+    assert any("6 variants are equal by construction" in note for note in result.notes)
+
+
+def diverged(**columns) -> dict:
+    return {"status": "diverged", "error": "the loss was not finite at step 7", "val_loss": None, **columns}
+
+
+def test_a_variant_that_diverges_more_is_not_called_better_or_equivalent():
+    better = [
+        *variant((2.5, 2.6, 2.7, 2.8), **CONCAT),
+        *variant((2.30, 2.41, 2.50), **SUM),
+        diverged(**SUM, seed=3),
+    ]
+    result = compare(table(*better))
+    row = by_fusion(result)["sum"]
+    assert (row["n"], row["diverged"], row["verdict"], row["p"] < 0.05) == (3, 1, "undecided", True)
+    assert row["why"] == "1 more of its seeds diverged than of its baseline's"
+    assert row["mean"] == pytest.approx((2.30 + 2.41 + 2.50) / 3) and np.isnan(
+        float(row["more_seeds"] or np.nan)
+    )
+    assert "3 + 1 diverged" in for_terminal(result, "exploratory")["n"].tolist()
+    assert "better" not in sentences(result)[0]
+    assert any("seed=3" in note and "step 7" in note for note in result.notes)
+
+    worse = [
+        *variant((2.0, 2.1, 2.2, 2.3), **CONCAT),
+        *variant((2.5, 2.61, 2.7), **SUM),
+        diverged(**SUM, seed=3),
+    ]
+    assert by_fusion(compare(table(*worse)))["sum"]["verdict"] == "worse"
+    level = [{**row, "seed": row["seed"]} for row in hand_worked() if row["fusion"] != "sum"]
+    assert by_fusion(compare(table(*level), margin=0.05))["mean"]["verdict"] == "equivalent"
+    level.append(diverged(**MEAN, seed=4))
+    assert by_fusion(compare(table(*level), margin=0.05))["mean"]["verdict"] == "undecided"
+    level.append(diverged(**CONCAT, seed=4))  # no more than its baseline
+    assert by_fusion(compare(table(*level), margin=0.05))["mean"]["verdict"] == "equivalent"
+    level += [diverged(**SUM, seed=seed) for seed in range(5)]
+    everywhere = by_fusion(compare(table(*level), margin=0.05))["sum"]
+    assert (everywhere["n"], everywhere["diverged"], everywhere["why"]) == (0, 5, "no paired seed")
+
+
+def test_a_diverged_run_stays_one_when_it_is_stale_and_infinity_is_no_result():
+    rows = [
+        *variant((2.0, 2.1), **CONCAT),
+        *variant((2.5, math.inf), **SUM),
+        diverged(**CONCAT, seed=2) | {"status": "stale"},
+    ]
+    result = compare(table(*rows)).table.set_index("fusion")
+    assert result["diverged"].to_dict() == {"concat": 1, "sum": 1}
+    assert result["n"].to_dict() == {"concat": 2, "sum": 1}
+
+
+def test_missing_seeds_and_too_few_are_named():
+    rows = table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.5,), **SUM))
+    result = compare(rows)
+    row = by_fusion(result)["sum"]
+    assert (row["verdict"], row["why"], row["diff"]) == ("undecided", "one paired seed", pytest.approx(0.5))
+    assert "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2" in result.notes
+    assert "undecided: one paired seed" in render(for_terminal(result, "exploratory"), "table")
+    same = compare(table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.3, 2.4, 2.5), **SUM)))
+    assert by_fusion(same)["sum"]["why"] == "the same difference at every seed: no test"
+    two = compare(table(*variant((2.0, 2.1), **CONCAT), *variant((2.5, 2.601), **SUM)))
+    # One degree of freedom: t = 0.5005/0.0005, p = 1 − (2/π) atan t.
+    assert by_fusion(two)["sum"]["p"] == pytest.approx(1 - 2 / math.pi * math.atan(1001), rel=1e-6)
+
+
+def test_holm_alone_decides_nothing_and_says_so():
+    rng = np.random.default_rng(2)
+    base = rng.normal(2, 0.01, 8)
+    noise = rng.normal(0, 1, 8)
+    noise = 0.01 * (noise - noise.mean()) / noise.std(ddof=1)  # mean 0, sd 0.01
+    shift = 2.6 * 0.01 / math.sqrt(8)  # t = 2.6 with 7 degrees of freedom: p = 0.035
+    rows = table(
+        *variant(base, **CONCAT),
+        *variant(base + noise + shift, **SUM),
+        *variant(base + noise[::-1] + 0.2, **MEAN),
+    )
+    row = by_fusion(compare(rows))["sum"]
+    assert 0.03 < row["p"] == row["p_holm"] < 0.05 and row["low"] < 0 < row["high"]
+    assert row["verdict"] == "undecided" and row["more_seeds"] > 0
+    assert row["why"] == "Holm's p alone would decide; the simultaneous interval holds 0"
+
+
+def test_primary_contrasts_are_a_family_of_their_own():
+    rows = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
+    entry = {"vary": "fusion", "baseline": "concat", "variants": ["sum"]}
+    entry |= {"where": {"heads": 4, "out_proj": True}}
+    result = compare(rows, plans=[{"primary": [entry], "margin": 0.05}])
+    assert result.families == ["primary", "exploratory"] and result.margin == 0.05
+    primary, others = result.family("primary"), result.family("exploratory")
+    assert primary["variant"].tolist() == [
+        "fusion=concat heads=4 out_proj=true",
+        "fusion=sum heads=4 out_proj=true",
+    ]
+    p = 1 - 2 / math.pi * (math.atan(5) + 5 / 26)
+    assert primary["p_holm"].iloc[1] == pytest.approx(p) and primary["level"].iloc[1] == 0.95
+    assert (others["p"].notna().sum(), others["level"].max()) == (3, pytest.approx(1 - 0.05 / 3))
+    assert others["p_holm"].min() == pytest.approx(3 * p)
+    assert "named beforehand" in caption(result, "primary") and "a lead" in caption(result, "exploratory")
+    assert len(sentences(result)) == 1 and "sum is worse" in sentences(result)[0]
+    assert for_print(result)["family"].tolist() == [*["primary"] * 2, *["exploratory"] * 5]
+
+    mapped = {"baseline": {"fusion": "concat", "heads": 4}, "variants": [{"fusion": "sum", "heads": 8}]}
+    (across,) = compare(rows, plans=[{"primary": [mapped]}]).family("primary")["variant"].tolist()[1:]
+    assert across == "fusion=sum heads=8 out_proj=true"
+    absent = compare(
+        rows, plans=[{"primary": [{"vary": "fusion", "baseline": "gated", "where": {"heads": 4}}]}]
+    )
+    assert absent.notes[0] == (
+        "missing: the primary contrast with fusion=gated where heads=4 has no finished runs"
+    )
+    with pytest.raises(ConfigError, match=r"fuson: .* did you mean fusion\?"):
+        compare(rows, plans=[{"primary": [{"vary": "fuson", "baseline": "concat"}]}])
+    with pytest.raises(ConfigError, match="an entry has baseline, vary"):
+        compare(rows, plans=[{"primary": [{"key": "fusion"}]}])
+
+
+def test_the_metric_is_the_one_that_the_study_reports_on():
+    rows = table(*hand_worked()).assign(test_loss=lambda rows: rows["val_loss"] + 1)
+    assert compare(rows).metric == "val_loss"
+    planned = compare(rows, plans=[{"reports": "test_loss"}])
+    assert planned.metric == "test_loss" and "test_loss" in planned.notes[0]
+    phased = pd.concat([rows.assign(phase="report"), rows.assign(phase="develop", seed=99, run_id="x")])
+    result = compare(phased)
+    assert result.metric == "test_loss" and "phase" in result.notes[0]
+    assert by_fusion(result)["concat"]["n"] == 4 and by_fusion(result)["concat"]["mean"] == pytest.approx(
+        3.15
+    )
+    assert "12 rows of development seeds are left out (phase)" in result.notes
+    assert compare(phased, metric="val_loss").metric == "val_loss"
+    with pytest.raises(ConfigError, match="every row is of development seeds"):
+        compare(rows.assign(phase="develop"))
+
+
+@pytest.mark.parametrize(
+    "condition, seeds",
+    [
+        ("seed=1", [1]),
+        ("seed=0,2", [0, 2]),
+        ("seed != 1", [0, 2, 3]),
+        ("seed<2", [0, 1]),
+        ("seed<=2", [0, 1, 2]),
+        ("seed>1.5", [2, 3]),
+        ("train.lr>=1e-3", [0, 1, 2, 3]),
+        ("out_proj=True", [0, 1, 2, 3]),
+        ("fusion!=sum", [0, 1, 2, 3]),
+        ("heads=4.0", [0, 1, 2, 3]),
+    ],
+)
+def test_conditions_choose_rows(condition, seeds):
+    rows = table(*variant(SEEDS, **CONCAT, lr=0.001))
+    assert select(rows, [condition])["seed"].tolist() == seeds
+
+
+@pytest.mark.parametrize(
+    "condition, reason",
+    [
+        ("seed", "not a condition"),
+        ("__import__('os')", "not a condition"),
+        ("seed==1", "no row meets it"),
+        ("sed=1", "did you mean seed"),
+        ("seed<one", "one is no number"),
+        ("fusion<1", "fusion holds no numbers"),
+        ("seed=7", "no row meets it"),
+    ],
+)
+def test_a_condition_that_is_none(condition, reason):
+    with pytest.raises(ConfigError, match=reason) as caught:
+        select(table(*variant(SEEDS, **CONCAT)), [condition])
+    assert "\n" not in str(caught.value)
+
+
+def test_by_names_what_makes_a_variant_and_never_pools():
+    rows = table(*hand_worked()).assign(optimizer="adam")
+    both = pd.concat([rows, rows.assign(optimizer="muon", run_id=lambda rows: rows["run_id"] + "m")])
+    with pytest.raises(Incomparable, match=r"two rows of one variant and seed.*--by optimizer"):
+        compare(both)
+    result = compare(both, by=["fusion", "optimizer"])
+    assert result.shown == ["fusion", "optimizer"] and len(result.table) == 6
+    assert set(result.table["baseline"].dropna()) == {
+        *("fusion=concat optimizer=adam", "fusion=concat optimizer=muon")
+    }
+    grids = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads)))
+    with pytest.raises(
+        Incomparable, match=r"rows of fusion=concat differ in heads \(4 / 8\), and variants are never"
+    ):
+        compare(grids, by=["fusion"])
+    assert len(compare(grids, by=["fusion"], where=["heads=8"]).table) == 3
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_order_of_rows_and_the_names_of_seeds_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    rows = table(
+        *(
+            row
+            for heads in (4, 8)
+            for fusion in (CONCAT, SUM, MEAN, WEIGHTED)
+            for row in variant(rng.normal(2, 0.01, 5), **fusion, heads=heads)
+        )
+    )
+    result = compare(rows).table
+    shuffled = rows.sample(frac=1, random_state=seed).assign(seed=lambda rows: 10**15 + 7 * rows["seed"])
+    pd.testing.assert_frame_equal(compare(shuffled).table, result)
+    moved = compare(rows.assign(val_loss=rows["val_loss"] + 1.5)).table
+    assert moved["p_holm"].dropna().tolist() == pytest.approx(result["p_holm"].dropna().tolist(), rel=1e-6)
+
+
+def test_effects_and_interactions_by_hand():
+    """Losses 1 + [sum] + 10 [no projection] + 5 [both], plus the seed; widths equal."""
+    rows = table(
+        *(
+            row
+            for fusion, f in ((CONCAT, 0), (SUM, 1))
+            for out_proj, o in ((True, 0), (False, 1))
+            for row in variant(
+                [1 + f + 10 * o + 5 * f * o + s * (1 + f + o) for s in SEEDS], **fusion, out_proj=out_proj
+            )
+        )
+    )
+    effects, lines = effects_of(rows)
+    found = {row["effect"]: row for row in effects.to_dict("records")}
+    assert lines == []
+    # Sum − concat is 1 and 6, plus the seed: mean 3.5 + 0.15.
+    summed = found["fusion: sum − concat"]
+    assert (summed["blocks"], summed["n"], summed["diff"]) == (2, 4, pytest.approx(3.65))
+    assert found["out_proj: false − true"]["diff"] == pytest.approx((10 + 15) / 2 + 0.15)
+    crossed = found["fusion: sum − concat × out_proj: false − true"]
+    assert crossed["diff"] == pytest.approx(5) and np.isnan(crossed["p"])  # the same at every seed: no test
+    half = 3.182446305 * math.sqrt(0.05 / 3 / 4)  # the seeds' variance is 0.05/3
+    assert summed["high_marginal"] == pytest.approx(3.65 + half)
+
+
+def test_one_head_is_crossed_with_nothing():
+    rows = table(
+        *(
+            row
+            for heads in (1, 4)
+            for out_proj in (True, False)
+            for f, fusion in enumerate((CONCAT, SUM))
+            for row in variant(
+                [1 + (f + s) * (heads - 1) + out_proj for s in SEEDS],
+                **fusion,
+                heads=heads,
+                out_proj=out_proj,
+            )
+        )
+    )
+    effects, _ = effects_of(rows)
+    blocks = dict(zip(effects["effect"], effects["blocks"], strict=True))
+    assert blocks["fusion: sum − concat × out_proj: false − true"] == 1  # of four heads alone
+    assert not [name for name in blocks if "fusion" in name and "heads" in name and "(" not in name]
+
+
+def test_main_effects_need_equal_widths_and_many_heads_are_crossed_with_the_projection_anyway():
+    losses = {(1, True): 1.0, (8, True): 0.7, (1, False): 1.5, (8, False): 1.4}
+    rows = table(
+        *(
+            row
+            for (heads, out_proj), loss in losses.items()
+            for row in variant(
+                [loss + s * (heads + out_proj) for s in SEEDS], **CONCAT, heads=heads, out_proj=out_proj,
+                key_width=64 // heads, value_width=64 // heads,
+            )
+        )
+    )  # fmt: skip
+    effects, notes = effects_of(rows)
+    assert [note for note in notes if note.startswith("heads: no two cells of equal key and value width")]
+    found = {row["effect"]: row for row in effects.to_dict("records")}
+    crossed = found["heads: 8 − 1 × out_proj: false − true (fusion=concat)"]
+    assert (crossed["widths"], crossed["diff"]) == ("as they are", pytest.approx((1.4 - 1.5) - (0.7 - 1.0)))
+    assert "heads: 8 − 1" not in found
+
+
+# --- formats ----------------------------------------------------------------------------------------
+
+KEYS = {"variant", "n", "mean", "sd", "diff", "low", "high", "p", "p_holm", "verdict"}
+
+
+def test_json_keeps_every_digit_and_its_keys():
+    result = compare(table(*hand_worked()))
+    records = json.loads(render(result.table, "json"), parse_constant=lambda name: pytest.fail(name))
+    assert all(record.keys() >= KEYS for record in records)
+    (worse,) = [record for record in records if record["fusion"] == "sum"]
+    assert (
+        worse["p_holm"] == result.table.set_index("fusion").loc["sum", "p_holm"] != round(worse["p_holm"], 6)
+    )
+    assert worse["pairs"] == 4 and isinstance(worse["pairs"], int)
+    (base,) = [record for record in records if record["verdict"] == "baseline"]
+    assert (base["diff"], base["p"], base["why"], base["pairs"]) == (None, None, None, None)
+    again = pd.read_csv(io.StringIO(render(result.table, "csv")))
+    assert again["p_holm"].tolist()[1:] == [record["p_holm"] for record in records][1:]
+
+
+def test_latex_is_a_booktabs_tabular_with_everything_escaped(tmp_path):
+    rows = table(*hand_worked(), *variant((2.4, 2.6, 2.5, 2.7), **{**SUM, "fusion": r"a_b&50%$#{x}^~\\"}))
+    text = render(for_print(compare(rows), marginal=True), "latex")
+    head, *body = text.strip().splitlines()
+    assert head == r"% needs \usepackage{booktabs}"
+    assert body[0].startswith(r"\begin{tabular}{") and body[-1] == r"\end{tabular}"
+    assert [line for line in body if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
+    columns = len(body[0].removeprefix(r"\begin{tabular}{").removesuffix("}"))
+    cells = [line for line in body if line.endswith(r" \\")]
+    assert len(cells) == 1 + 4
+    assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in cells} == {columns}
+    assert r"a\_b\&50\%\$\#\{x\}\textasciicircum{}\textasciitilde{}\textbackslash{}" in text
+    assert r"{[}$-$" in text and not re.search(r"(?<!\{)\[", text)
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    if shutil.which("pdflatex"):
+        paper = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}\begin{document}"
+        (tmp_path / "paper.tex").write_text(f"{paper}\n{text}\\end{{document}}\n", encoding="utf-8")
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+        assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 0
+
+
+def test_the_command_compares_files_of_elsewhere(tmp_path):
+    columns = ["fusion", "heads", "out_proj", "seed", "val_loss"]
+    rows = table(*hand_worked())[columns]
+    first, second = (
+        rows[rows["fusion"] != "mean"],
+        rows[rows["fusion"] == "mean"].assign(heads="4.0", out_proj="True"),
+    )
+    first.to_csv(tmp_path / "a.csv", index=False)
+    second.to_csv(tmp_path / "b.csv", index=False)
+    answer = run_cli("compare", "a.csv", "b.csv", "--margin", "0.05", "--format", "json", cwd=tmp_path)
+    verdicts = {record["fusion"]: record["verdict"] for record in json.loads(answer.stdout)}
+    assert verdicts == {"concat": "baseline", "sum": "worse", "mean": "equivalent"}
+    shown = run_cli("compare", "a.csv", "b.csv", "--where", "fusion!=mean", "--marginal", cwd=tmp_path)
+    assert shown.stdout.splitlines()[-1].startswith(
+        "sum is worse than concat (heads=4, out_proj=true) by 0.250"
+    )
+    assert max(map(len, shown.stdout.splitlines()[:-1])) <= 100
+    wrong = run_cli("compare", "a.csv", "--where", "import os", cwd=tmp_path)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "ablate: --where import os: not a condition; write K=V, K!=V, K<V or K>V\n"

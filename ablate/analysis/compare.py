@@ -1,165 +1,320 @@
-"""Variants side by side: which rows may be compared, and what each variant comes to over its seeds.
+"""Variants against their baselines: families of comparisons, each with a verdict, as one table.
 
 Numbers only: it reads no files, prints nothing, and loads no torch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from ablate.columns import (
-    CONFIG_COLUMNS,
-    DERIVED_COLUMNS,
-    HIGHER_IS_BETTER,
-    MEASURED_COLUMNS,
-    METRIC_COLUMNS,
-    SEED_COLUMNS,
+from ablate.analysis import stats
+from ablate.analysis.cells import (
+    Cells,
+    Incomparable,
+    collect,
+    for_reading,
+    missing_seeds,
+    stale,
+    summarize,
+    unusable,
 )
-from ablate.config import ConfigError, did_you_mean
+from ablate.analysis.contrasts import (
+    WIDTHS,
+    Pair,
+    differing,
+    equal_forms,
+    named_after_form,
+    pair_up,
+    primary_pairs,
+)
+from ablate.analysis.effects import effects
+from ablate.analysis.where import select, with_options
+from ablate.columns import HIGHER_IS_BETTER
+from ablate.config import ConfigError
 
-# A loss per token says nothing across these; nor do numbers that another program made.
-TEXT_COLUMNS = ("corpus_sha256", "tokenizer", "vocab", "splits")
-CODE_COLUMNS = ("code", "torch")
-# The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
-FACTORS = ("fusion", "heads", "out_proj")
-USABLE = ("done", "stale")
+__all__ = [
+    "Comparison",
+    "Incomparable",
+    "compare",
+    "effects_of",
+    "for_reading",
+    "missing_seeds",
+    "report_rows",
+    "stale",
+    "summarize",
+    "unusable",
+]
+
+MARGIN = 0.01
+POWER = 0.8
+EQUAL, BASELINE, NO_BASELINE = "equal by construction", "baseline", "no baseline"
+# What only a result without so many divergences may be called.
+CLAIMS_FOR = (stats.BETTER, stats.BETTER_WITHIN, stats.EQUIVALENT, stats.WORSE_WITHIN)
+NUMBERS = (
+    *("pairs", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal", "sd_diff", "p_tost"),
+    *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
+    *("more_seeds", "level"),
+)
 
 
-class Incomparable(ConfigError):
-    """These rows can't stand in one table."""
-
-
-def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
-    """One row a variant: variant, its factors, n, diverged, mean, sd (over seeds, n − 1), best, params.
-
-    Sorted, the best first. Runs without the metric count in no mean: diverged ones are counted apart;
-    `unusable` names all of them. mixed: allow rows of several corpora, codes or torch versions.
-    Raises Incomparable.
+@dataclass(frozen=True)
+class Comparison:
+    """table: a row a variant in a family: variant, the `shown` columns, params, n, diverged, mean, sd, best,
+    family, baseline, then what is known of variant − baseline (NUMBERS), verdict, why, differs, metric,
+    margin. notes: what a reader must know of the rows, a line each.
     """
-    metrics = [
-        column
-        for column in (*METRIC_COLUMNS, *MEASURED_COLUMNS, *DERIVED_COLUMNS)
-        if column in rows and pd.api.types.is_numeric_dtype(rows[column]) and rows[column].notna().any()
-    ]
-    if metric not in metrics and metric != "val_loss":
-        raise Incomparable(f"--metric {metric}: no column of results{did_you_mean(metric, metrics)}")
-    if not mixed:
-        _refuse_mixed(rows)
-    columns = [column for column in CONFIG_COLUMNS if column in rows.columns]
-    keyed = rows.assign(**{column: rows[column].map(_as_key) for column in columns})
-    _refuse_duplicates(keyed, columns)
-    usable = keyed[keyed["status"].isin(USABLE) & keyed[metric].notna()]
-    if usable.empty:
-        raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
-    table = (
-        usable.groupby(columns, sort=False, dropna=False)
-        .agg(n=(metric, "size"), mean=(metric, "mean"), sd=(metric, "std"), params=("params", "first"))
-        .reset_index()
+
+    table: pd.DataFrame
+    shown: list[str]
+    metric: str
+    margin: float
+    alpha: float
+    notes: list[str]
+
+    def family(self, name: str) -> pd.DataFrame:
+        return self.table[self.table["family"] == name]
+
+    @property
+    def families(self) -> list[str]:
+        return list(dict.fromkeys(self.table["family"]))
+
+
+def compare(
+    rows: pd.DataFrame,
+    *,
+    metric: str | None = None,
+    by: Sequence[str] = (),
+    baseline: Mapping[str, Any] | None = None,
+    where: Sequence[str] = (),
+    margin: float | None = None,
+    alpha: float = 0.05,
+    plans: Sequence[Mapping[str, Any]] = (),
+    mixed: bool = False,
+) -> Comparison:
+    """Compare each variant with the one that equals it save for the keys of `baseline`.
+
+    baseline: by default fusion=concat, the reference cell of every study. plans: study.json's, of which
+    `primary`, `metric`, `reports` and `margin` are used where the arguments leave them open. margin: in the
+    metric's unit. Primary contrasts and all others are two families, each corrected by itself.
+    Raises ConfigError, Incomparable.
+    """
+    rows, notes = report_rows(rows)
+    rows = select(with_options(rows), where)
+    metric, why = _metric(rows, plans, metric)
+    margin = _margin(plans, margin)
+    cells = collect(rows, metric, by=by, mixed=mixed)
+    primary, lines = primary_pairs(cells, [entry for plan in plans for entry in plan.get("primary") or ()])
+    if baseline is None and set(cells.table["fusion"]) > {"concat"}:
+        baseline = {"fusion": "concat"}
+    others = [pair for pair in pair_up(cells, baseline or {}) if pair not in primary] if baseline else []
+    alone = sorted({*range(len(cells.table))} - {cell for pair in (*primary, *others) for cell in pair})
+    families = []
+    if primary:
+        families.append(_family(cells, primary, [], "primary", margin, alpha))
+    if others or alone:
+        families.append(_family(cells, others, alone, "exploratory", margin, alpha))
+    table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
+    if baseline is None:
+        table.loc[table["family"] == "exploratory", "verdict"] = None
+        lines.append("no verdicts: there is no fusion to compare with concat; --baseline K=V names another")
+    notes = [*why, *notes, *lines, *stale(rows), *_about(table), *unusable(rows, metric)]
+    return Comparison(table, cells.shown, metric, margin, alpha, [*notes, *missing_seeds(rows)])
+
+
+def effects_of(
+    rows: pd.DataFrame,
+    *,
+    metric: str | None = None,
+    by: Sequence[str] = (),
+    baseline: Mapping[str, Any] | None = None,
+    where: Sequence[str] = (),
+    plans: Sequence[Mapping[str, Any]] = (),
+    mixed: bool = False,
+) -> tuple[pd.DataFrame, list[str]]:
+    """Main effects and two-way interactions of the factors in these rows (effects.py), and notes."""
+    rows, notes = report_rows(rows)
+    rows = select(with_options(rows), where)
+    metric, why = _metric(rows, plans, metric)
+    table, lines = effects(collect(rows, metric, by=by, mixed=mixed), baseline)
+    notes = [*why, *notes, *lines, *stale(rows), *unusable(rows, metric), *missing_seeds(rows)]
+    return table.assign(metric=metric), notes
+
+
+def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that results rest on; those of development seeds, which chose something, are left out."""
+    if "phase" not in rows:
+        return rows, []
+    kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
+    if not kept.any():
+        raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
+    left = int((~kept).sum())
+    return rows[kept], [f"{left} rows of development seeds are left out (phase)"] * (left > 0)
+
+
+def _metric(
+    rows: pd.DataFrame, plans: Sequence[Mapping[str, Any]], metric: str | None
+) -> tuple[str, list[str]]:
+    """The metric, and a line where the study chose it."""
+    if metric is not None:
+        return metric, []
+    planned = {plan.get("reports") or plan.get("metric") for plan in plans}
+    if len(planned) == 1 and (chosen := planned.pop()):
+        return chosen, [f"metric: {chosen}, on which this study reports; --metric takes another"]
+    if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
+        return "test_loss", ["metric: test_loss, on which every row reports (phase); --metric takes another"]
+    return "val_loss", []
+
+
+def _margin(plans: Sequence[Mapping[str, Any]], margin: float | None) -> float:
+    planned = {float(plan["margin"]) for plan in plans if plan.get("margin") is not None}
+    margin = margin if margin is not None else planned.pop() if len(planned) == 1 else MARGIN
+    if not 0 < margin < float("inf"):
+        raise ConfigError(f"--margin {margin}: has to be above 0, in the metric's unit, such as 0.01")
+    return margin
+
+
+def _family(
+    cells: Cells, pairs: Sequence[Pair], alone: Sequence[int], name: str, margin: float, alpha: float
+) -> pd.DataFrame:
+    """The rows of one family, the best variant first: baselines, compared variants, and cells without one."""
+    bases = sorted({base for _, base in pairs})
+    rest = [cell for cell in alone if cell not in bases]
+    at = [*bases, *rest, *(cell for cell, _ in pairs)]
+    summary = cells.summary()
+    table = summary.iloc[at].reset_index(drop=True)
+    compared = _paired(cells, pairs, margin, alpha)
+    compared.index += len(bases) + len(rest)
+    table = table.join(compared).assign(family=name)
+    table["baseline"], table["why"] = (
+        table[c].astype(object).where(table[c].notna(), None) for c in ("baseline", "why")
     )
-    diverged = keyed[keyed["status"] == "diverged"].groupby(columns).size()
-    table["diverged"] = [int(diverged.get(tuple(row), 0)) for row in table[columns].itertuples(index=False)]
-    shown = distinguishing(table, columns)
-    table["variant"] = [
-        " ".join(f"{column}={value}" for column, value in zip(shown, row, strict=True))
-        for row in table[shown].itertuples(index=False)
-    ]
-    ascending = metric not in HIGHER_IS_BETTER
-    table = table.sort_values(["mean", "variant"], ascending=[ascending, True]).reset_index(drop=True)
-    table["best"] = table["mean"] == table["mean"].iloc[0]
-    return table[["variant", *shown, "params", "n", "diverged", "mean", "sd", "best"]]
+    table = table.astype({"pairs": "Int64", "more_seeds": "Int64"})
+    table["verdict"] = [
+        *([BASELINE] * len(bases)), *([NO_BASELINE] * len(rest)), *compared["verdict"]
+    ]  # fmt: skip
+    ascending = cells.metric not in HIGHER_IS_BETTER
+    table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
+    front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs"]
+    return table[front]
 
 
-def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
-    """Without what a person sees anyway: the name made of the factors, a column of zeros."""
-    hidden = ["variant"] if summary["diverged"].any() else ["variant", "diverged"]
-    return summary.drop(columns=hidden)
-
-
-def stale(rows: pd.DataFrame) -> list[str]:
-    """A line if results of other code, or of another torch, are among the rows."""
-    count = int((rows["status"] == "stale").sum())
-    return [f"{count} rows are stale: other code or another torch made them; force=stale runs them again"] * (
-        count > 0
+def _paired(cells: Cells, pairs: Sequence[Pair], margin: float, alpha: float) -> pd.DataFrame:
+    """A row a pair: NUMBERS, verdict, why, baseline, differs."""
+    index = np.array(pairs, int).reshape(-1, 2)
+    variant, baseline = cells.values[index[:, 0]], cells.values[index[:, 1]]
+    same = _same_as(cells, pairs, variant - baseline)
+    out_of = np.array([one is None for one in same], bool)
+    result = stats.paired(
+        variant,
+        baseline,
+        margin=margin,
+        alpha=alpha,
+        higher_is_better=cells.metric in HIGHER_IS_BETTER,
+        in_family=out_of,
     )
-
-
-def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """The columns that tell the variants apart, the factors always among them and nothing that the
-    others already say (key_width, say, where it follows from heads)."""
-    kept = [column for column in columns if column in FACTORS or table[column].nunique(dropna=False) > 1]
-    for column in reversed(kept):
-        rest = [other for other in kept if other != column]
-        if column not in FACTORS and not table.duplicated(rest).any():
-            kept = rest
-    return kept
-
-
-def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
-    """A line for each run that no mean contains, with its reason."""
-    lines = []
-    for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
-        unfinished = {"interrupted": "it was cut off", "running": "it is still going on"}
-        reason = (
-            row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
+    k = max(int(result["family"].sum()), 1)
+    table = pd.DataFrame(result).rename(columns={"n": "pairs", "sd": "sd_diff"}).drop(columns="family")
+    table["p_sign"], table["p_sign_floor"] = stats.sign_flip(
+        np.where(result["family"][:, None], variant - baseline, np.nan)
+    )
+    table["ratio"] = np.exp(table["diff"]) if cells.metric.endswith("_loss") else np.nan
+    table["level"] = np.where(result["family"], 1 - alpha / k, np.nan)
+    table["baseline"] = [cells.names[base] for _, base in pairs]
+    table["differs"] = differing(cells, pairs)
+    more_diverged = cells.diverged[index[:, 0]].sum(1) - cells.diverged[index[:, 1]].sum(1)
+    lost = (more_diverged > 0) & table["verdict"].isin(CLAIMS_FOR)
+    table["verdict"] = table["verdict"].mask(lost, stats.UNDECIDED)
+    table["verdict"] = table["verdict"].mask(~out_of, EQUAL)
+    open_ = (table["verdict"] == stats.UNDECIDED) & result["family"] & ~lost
+    table["more_seeds"] = np.nan
+    if open_.any():
+        needed = stats.seeds_to_claim(
+            table["diff"][open_], table["sd_diff"][open_], alpha / k, power=POWER, margin=margin
         )
-        what = f"fusion={row['fusion']} heads={row['heads']} out_proj={_as_key(row['out_proj'])}"
-        lines.append(f"{row['status']}: {what} seed={row['seed']} ({row['run_id']}): {reason}")
-    return lines
+        table.loc[open_, "more_seeds"] = np.maximum(needed - table["pairs"][open_], 1)
+    never = np.isinf(table["more_seeds"])
+    table["more_seeds"] = table["more_seeds"].mask(never)
+    table["why"] = [
+        _why(row, lost, equal, more, alpha)
+        for row, lost, equal, more in zip(table.to_dict("records"), lost, same, more_diverged, strict=True)
+    ]
+    table["why"] = table["why"].mask(never, "no number of seeds would decide it")
+    return table
 
 
-def missing_seeds(rows: pd.DataFrame) -> list[str]:
-    """A line for each variant that lacks a seed that another variant has."""
-    columns = [column for column in CONFIG_COLUMNS if column in rows.columns]
-    keyed = rows.assign(**{column: rows[column].map(_as_key) for column in columns})
-    seeds = set(keyed["seed"])
+def _same_as(cells: Cells, pairs: Sequence[Pair], difference: stats.Array) -> list[str | None]:
+    """What a variant equals by construction, its baseline or another of this family; None for most."""
+    forms = equal_forms(cells)
+    same: list[str | None] = [None] * len(pairs)
+    seen: dict[tuple[Any, int], int] = {}
+    # Of two that are one, the one whose name says so stays: sum, not the normalized mean.
+    order = sorted(
+        range(len(pairs)), key=lambda i: not named_after_form(cells, pairs[i][0], forms[pairs[i][0]])
+    )
+    for i in order:
+        cell, base = pairs[i]
+        values = difference[i][~np.isnan(difference[i])]
+        first = seen.setdefault((forms[cell], base), cell)
+        if forms[cell] == forms[base] or (len(values) and not values.any()):
+            same[i] = cells.names[base]
+        elif first != cell:
+            same[i] = cells.names[first]
+    return same
+
+
+def _why(
+    row: Mapping[Any, Any], lost: bool, equal: str | None, more_diverged: int, alpha: float
+) -> str | None:
+    """Why a verdict is none, in a few words."""
+    if equal is not None:  # a learned weight at one head: one function, but not one optimisation
+        return f"the same {'as' if not row['diff'] else 'function as'} {equal}"
+    if lost:
+        return f"{more_diverged} more of its seeds diverged than of its baseline's"
+    if row["verdict"] != stats.UNDECIDED:
+        return None
+    if row["pairs"] < 2:
+        return "one paired seed" if row["pairs"] else "no paired seed"
+    if np.isnan(row["p"]):
+        return "the same difference at every seed: no test"
+    if row["p_holm"] < alpha:
+        return "Holm's p alone would decide; the simultaneous interval holds 0"
+    return None
+
+
+def _about(table: pd.DataFrame) -> list[str]:
+    """Lines on what weakens the comparisons printed."""
     lines = []
-    for _, group in keyed.groupby(columns, sort=False, dropna=False):
-        lacking = sorted(seeds - set(group["seed"]))
-        if lacking:
-            first = group.iloc[0]
-            what = " ".join(f"{column}={first[column]}" for column in distinguishing(keyed, columns))
-            lines.append(f"missing: {what}: no run of seed {', '.join(map(str, lacking))}")
-    return lines
-
-
-def _as_key(value: object) -> str:
-    """A cell as text, the same for 1, 1.0 and "1", so that CSV files of any origin group alike."""
-    if isinstance(value, float) and value != value:
-        return ""
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
-        return str(bool(value)).lower()
-    if isinstance(value, float):
-        return f"{value:.12g}"
-    return str(value)
-
-
-def _refuse_mixed(rows: pd.DataFrame) -> None:
-    for columns, what in ((TEXT_COLUMNS, "texts"), (CODE_COLUMNS, "programs")):
-        present = [column for column in columns if column in rows.columns]
-        kinds = rows[present].astype(str).drop_duplicates()
-        if len(kinds) > 1:
-            raise Incomparable(
-                f"these rows come from {len(kinds)} {what}, so their numbers don't compare:"
-                f" {_differences(kinds)}; compare them apart, or allow it with --mixed"
-            )
-
-
-def _differences(kinds: pd.DataFrame) -> str:
-    differing = [column for column in kinds.columns if kinds[column].nunique() > 1]
-    return ", ".join(f"{column} {' / '.join(_short(kinds[column].unique()))}" for column in differing)
-
-
-def _short(values: Iterable[str]) -> list[str]:
-    return [value[:12] for value in values]
-
-
-def _refuse_duplicates(keyed: pd.DataFrame, columns: list[str]) -> None:
-    replicate = [column for column in SEED_COLUMNS if column in keyed.columns]
-    twice = keyed[keyed.duplicated([*columns, *replicate], keep=False)]
-    if len(twice):
-        row = twice.iloc[0]
-        same = twice[(twice[columns] == row[columns]).all(axis=1) & (twice["seed"] == row["seed"])]
-        raise Incomparable(
-            f"two rows of one variant and seed: runs {' and '.join(same['run_id'].astype(str))}"
-            f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}); drop one"
+    tested = table[table["p"].notna()]
+    widths = tested[[bool({*text.split()} & {*WIDTHS}) for text in tested["differs"]]]
+    if len(widths):
+        lines.append(
+            f"{len(widths)} of {len(tested)} comparisons change a width too, which follows from the factor:"
+            f" {widths['variant'].iloc[0]}{', …' if len(widths) > 1 else ''} (column differs)"
         )
+    skewed = tested[tested["skew"].abs() > 1]
+    if len(skewed):
+        lines.append(
+            f"{len(skewed)} of {len(tested)} comparisons have skewed differences (|skew| > 1), where 95 %"
+            f" intervals may cover about 90 %: {skewed['variant'].iloc[0]}{', …' if len(skewed) > 1 else ''}"
+        )
+    apart = tested[tested["correlation"] < stats.UNCORRELATED]
+    if len(apart):
+        some = [
+            f"{row['variant']} {row['p_welch']:.2g} (r = {row['correlation']:.2f})"
+            for row in apart.head(3).to_dict("records")
+        ]
+        lines.append(
+            f"in {len(apart)} of {len(tested)} comparisons seeds hardly correlate, so pairing gains nothing;"
+            f" Welch's p, uncorrected: {', '.join(some)}{', …' if len(apart) > 3 else ''}"
+        )
+    equal = table[(table["verdict"] == EQUAL)]
+    if len(equal):
+        row = equal.iloc[-1]
+        lines.append(
+            f"{len(equal)} variant{'s are' if len(equal) > 1 else ' is'} equal by construction, and in no"
+            f" family: {row['variant']} is {row['why']}{', …' if len(equal) > 1 else ''}"
+        )
+    return lines

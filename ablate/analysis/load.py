@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -29,6 +30,20 @@ def load(targets: Sequence[str], store: Store | None = None) -> pd.DataFrame:
     # One run that several targets share; two results that differ stay, for the comparison to name.
     same = rows.columns.difference(["study", *MEASURED_COLUMNS])
     return rows.loc[~rows[same].astype(str).duplicated()].reset_index(drop=True)
+
+
+def plans(targets: Sequence[str], store: Store | None = None) -> list[dict[str, Any]]:
+    """What study.json holds of those targets that are studies."""
+    found = []
+    for target in targets:
+        path = Path(target)
+        if path.is_file() or (path / "store").is_dir():
+            continue
+        if (path / "study.json").is_file():
+            found.append(Store(path.resolve().parent.parent).read_study(path.resolve().name))
+        else:
+            found.append((store or Store()).read_study(target))
+    return [plan for plan in found if plan is not None]
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:

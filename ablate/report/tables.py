@@ -1,14 +1,14 @@
 """Tables as text: for a terminal, a program or a paper. Prints nothing."""
 
 import json
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
 
-FORMATS = ("table", "csv", "json", "md")
+FORMATS = ("table", "csv", "json", "md", "latex")
 
 
 def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
@@ -28,17 +28,54 @@ def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
         return "".join(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
         )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in frame.columns:
-        right = _is_number(frame[name])
-        table.add_column(str(name), justify="right" if right else "left", no_wrap=True)
-    for row, marked in zip(cells, frame.get("best", [False] * len(frame)), strict=True):
-        table.add_row(*row, style="bold" if marked is True or marked == "true" else None)
+    if format == "latex":
+        return _latex(names, [_is_number(frame[name]) for name in frame.columns], cells)
+    right = [_is_number(frame[name]) for name in frame.columns]
+    widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
     # As wide as it needs to be: a narrow terminal wraps a line, where rich would cut numbers off.
-    console = Console(width=10_000, force_terminal=terminal, highlight=False)
-    with console.capture() as capture:
-        console.print(table)
-    return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
+    lines = [_aligned(line, widths, right) for line in (names, *cells)]
+    bold = [True, *(mark is True or mark == "true" for mark in frame.get("best", [False] * len(frame)))]
+    marked = zip(lines, bold, strict=True)
+    return "".join(f"\x1b[1m{line}\x1b[0m\n" if terminal and mark else f"{line}\n" for line, mark in marked)
+
+
+def _aligned(cells: list[str], widths: list[int], right: list[bool]) -> str:
+    padded = []
+    for cell, width, number in zip(cells, widths, right, strict=True):
+        space = " " * (width - cell_len(cell))
+        padded.append(space + cell if number else cell + space)
+    return "  ".join(padded).rstrip()
+
+
+def _latex(names: list[str], right: list[bool], cells: list[list[str]]) -> str:
+    """A tabular with the rules of booktabs, to stand in a table of a paper."""
+    lines = [[_escaped(cell) for cell in line] for line in (names, *cells)]
+    head, *body = (" & ".join(line) + r" \\" for line in lines)
+    columns = "".join("r" if number else "l" for number in right)
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def _escaped(text: str) -> str:
+    """Text as LaTeX prints it: its special characters escaped, a minus sign for a leading hyphen."""
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped)
+
+
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
+    # A bracket that begins a row would be read as an option of the line break before it.
+    **{"[": "{[}", "]": "{]}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$"},
+}
 
 
 def render_row(row: pd.Series) -> str:

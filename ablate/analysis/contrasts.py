@@ -1,0 +1,194 @@
+"""Which variant is compared with which baseline, and which of them are one and the same by construction."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis.cells import Cells
+from ablate.analysis.where import as_text
+from ablate.config import ConfigError, did_you_mean
+
+Pair = tuple[int, int]  # cells: variant, baseline
+
+WIDTHS = ("value_width", "key_width", "mlp_hidden")
+# What `auto` and `match` make of a factor: it may change along, where no cell keeps it.
+FOLLOWS = {
+    "fusion": ("normalize",),
+    "heads": ("groups",),
+    "match": ("match_by",),
+    "tokenizer": ("vocab",),
+    "corpus_sha256": ("vocab",),
+}
+ONE_AT_ONE_HEAD = ("concat", "sum", "mean", "weighted_sum", "grouped")
+
+
+def parse_baseline(text: str) -> dict[str, str]:
+    """K=V[,K=V] as a mapping. Raises ConfigError."""
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(key.strip() and sign and value.strip() for key, sign, value in parts):
+        raise ConfigError(
+            f"--baseline {text}: write K=V[,K=V], such as fusion=concat or heads=1,out_proj=true"
+        )
+    return {key.strip(): value.strip() for key, _, value in parts}
+
+
+def pair_up(cells: Cells, baseline: Mapping[str, Any], among: Sequence[int] | None = None) -> list[Pair]:
+    """Each cell with the baseline cell that equals it in all but the keys of `baseline`.
+
+    Where none equals it fully, columns that follow from those keys (value_width from fusion, say) may
+    differ, as few as can be; a tie gives no pair. among: only these cells. Raises ConfigError.
+    """
+    table = cells.table if among is None else cells.table.iloc[list(among)]
+    wanted = {_column(key, cells): as_text(value) for key, value in baseline.items()}
+    is_baseline = pd.Series(True, index=table.index)
+    for column, value in wanted.items():
+        is_baseline &= table[column] == value
+    if not is_baseline.any():
+        raise ConfigError(f"--baseline {_words(wanted)}: no such variant; there is {_levels(table, wanted)}")
+    following = {*WIDTHS, *(column for key in wanted for column in FOLLOWS.get(key, ()))} - wanted.keys()
+    if "fusion" in wanted:
+        following |= {option for option in cells.options if option not in wanted}
+    varying = [column for column in cells.columns if table[column].nunique() > 1 and column not in wanted]
+    fixed = [column for column in varying if column not in following]
+    loose = [column for column in varying if column in following]
+    place: dict[tuple[str, ...], list[int]] = {}
+    keys = list(zip(*(table[column] for column in fixed), strict=True)) if fixed else [()] * len(table)
+    for cell, key, base in zip(table.index, keys, is_baseline, strict=True):
+        if base:
+            place.setdefault(key, []).append(cell)
+    records = dict(zip(table.index, table[[*loose, "heads"]].to_dict("records"), strict=True))
+    pairs = []
+    for cell, key, base in zip(table.index, keys, is_baseline, strict=True):
+        if not base:
+            near = _nearest(records[cell], {b: records[b] for b in place.get(key, [])}, loose)
+            pairs += [(cell, b) for b in near]
+    return pairs
+
+
+def primary_pairs(cells: Cells, entries: Sequence[Mapping[str, Any]]) -> tuple[list[Pair], list[str]]:
+    """The pairs that a study named beforehand, and a line for each entry that finds none.
+
+    An entry: `vary` a key, `baseline` its value (or a mapping of keys to values, without `vary`),
+    `variants` (optional) the other values or mappings, `where` (optional) key to value or list of values.
+    Raises ConfigError.
+    """
+    pairs: list[Pair] = []
+    lines = []
+    for entry in entries:
+        unknown = set(entry) - {"vary", "baseline", "variants", "where"}
+        if unknown or "baseline" not in entry:
+            raise ConfigError(
+                f"primary: {dict(entry)}: an entry has baseline, vary, and if need be variants and where"
+            )
+        baseline = _mapping(entry, entry["baseline"])
+        chosen = _meeting(cells, entry.get("where", {}), list(range(len(cells.table))))
+        table = cells.table.iloc[chosen]
+        there = all((table[_column(key, cells)] == as_text(value)).any() for key, value in baseline.items())
+        found = pair_up(cells, baseline, chosen) if there else []
+        if entry.get("variants"):
+            kept = {
+                cell
+                for variant in entry["variants"]
+                for cell in _meeting(cells, _mapping(entry, variant), chosen)
+            }
+            found = [pair for pair in found if pair[0] in kept]
+        if not found:
+            where = f" where {_words(entry['where'])}" if entry.get("where") else ""
+            lines.append(f"missing: the primary contrast with {_words(baseline)}{where} has no finished runs")
+        pairs += [pair for pair in found if pair not in pairs]
+    return pairs, lines
+
+
+def equal_forms(cells: Cells) -> list[tuple[Any, ...]]:
+    """(C,) keys, equal where two variants are one function by construction.
+
+    At one head all fusions coincide (a learned weight folds into W_V, and changes the optimisation only);
+    normalized to equal variance, mean is sum at every number of heads; grouped is sum with one group, and
+    concat with as many groups as heads, whose variance needs no normalizing.
+    """
+    rest = [column for column in cells.columns if column not in ("fusion", "normalize", *cells.options)]
+    return [
+        (*_form(row, cells.options), *(row[column] for column in rest))
+        for row in cells.table[cells.columns].to_dict("records")
+    ]
+
+
+def named_after_form(cells: Cells, cell: int, form: tuple[Any, ...]) -> bool:
+    """Whether the variant bears the name of its form: sum does, a normalized mean does not."""
+    return cells.table.at[cell, "fusion"] == form[0]
+
+
+def differing(cells: Cells, pairs: Sequence[Pair]) -> list[str]:
+    """For each pair, the columns in which its cells differ, by spaces."""
+    varying = [column for column in cells.columns if cells.table[column].nunique() > 1]
+    rows = list(cells.table[varying].itertuples(index=False, name=None))
+    return [
+        " ".join(c for c, a, b in zip(varying, rows[v], rows[base], strict=True) if a != b)
+        for v, base in pairs
+    ]
+
+
+def _form(row: Mapping[Any, str], options: Sequence[str]) -> tuple[Any, ...]:
+    fusion, normalize, heads = row["fusion"], row.get("normalize", ""), row["heads"]
+    groups = row.get("groups", "")
+    if heads == "1" and fusion in ONE_AT_ONE_HEAD:
+        return ("concat",)
+    if fusion == "concat" or (fusion == "grouped" and groups == heads):
+        return ("concat",)
+    if (fusion == "grouped" and groups == "1") or (fusion == "mean" and normalize == "variance"):
+        fusion = "sum"
+    if fusion == "sum":
+        return ("sum", normalize or "none")
+    return (fusion, normalize, *(row[option] for option in options))
+
+
+def _nearest(cell: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]], loose: list[str]) -> list[int]:
+    """The base that shares the most loose columns; none if two do. A width per head that changes with the
+    number of heads counts by half if the total is kept."""
+    scores = {}
+    for base, row in bases.items():
+        equal = sum(cell[column] == row[column] for column in loose)
+        widths = [column for column in loose if column in ("key_width", "value_width")]
+        total = sum(_total(cell, column) == _total(row, column) for column in widths)
+        scores[base] = equal + total / 2
+    best = [base for base, score in scores.items() if score == max(scores.values())]
+    return best if len(best) == 1 else []
+
+
+def _total(row: Mapping[Any, str], column: str) -> float | str:
+    try:
+        return float(row["heads"]) * float(row[column])
+    except ValueError:
+        return row[column]
+
+
+def _meeting(cells: Cells, where: Mapping[str, Any], among: Sequence[int]) -> list[int]:
+    table = cells.table.iloc[list(among)]
+    for key, value in where.items():
+        values = value if isinstance(value, list) else [value]
+        table = table[table[_column(key, cells)].isin([as_text(one) for one in values])]
+    return [int(cell) for cell in table.index]
+
+
+def _mapping(entry: Mapping[str, Any], value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if "vary" not in entry:
+        raise ConfigError(f"primary: {dict(entry)}: vary names the key that baseline {value} is a value of")
+    return {entry["vary"]: value}
+
+
+def _column(key: str, cells: Cells) -> str:
+    for column in (key, key.rpartition(".")[2]):
+        if column in cells.columns:
+            return column
+    raise ConfigError(f"{key}: no column makes variants by it{did_you_mean(key, cells.columns)}")
+
+
+def _levels(table: pd.DataFrame, wanted: Mapping[str, str]) -> str:
+    return "; ".join(f"{key}={', '.join(sorted(table[key].unique()))}" for key in wanted)
+
+
+def _words(mapping: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={as_text(value)}" for key, value in mapping.items())

@@ -1,0 +1,261 @@
+"""Statistics of paired seeds: arrays in, arrays out. No files, no tables, no torch.
+
+Shapes: K comparisons, S seeds; NaN where a seed is missing. Differences are variant − baseline, in the
+metric's unit (nats). SciPy and statsmodels are imported where they are used: `--help` need not wait for them.
+
+Which claims hold together
+    One interval decides a verdict: the paired t-interval at 1 − α/k, k the tested comparisons of the family
+    (Bonferroni). With probability ≥ 1 − α all k intervals hold their true differences, and then every
+    statement read off them is true at once: better, worse, equivalent, within the margin. So the family-wise
+    error of *all* claims is at most α, whichever differences are zero and whichever lie on the margin.
+    Holm's p stands beside: an interval without 0 has p < α/k, so each claim of a difference has a Holm
+    p < α. An interval within the margin has both one-sided p's < α/(2k), so each claim of equivalence has
+    a Holm-corrected TOST p < α. The converse fails by design: Holm hands the α of a rejected hypothesis on
+    to the others, but a rejected "no difference" leaves "not equivalent" of the same comparison open. Holm
+    on the differences beside Holm on the equivalences may err up to 2α (benchmarks/false_alarms.py, mixed).
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+
+BETTER, BETTER_WITHIN = "better", "better but within the margin"
+WORSE, WORSE_WITHIN = "worse", "worse but within the margin"
+EQUIVALENT, UNDECIDED = "equivalent", "undecided"
+
+EXACT_FLIPS = 16  # up to so many seeds all 2ⁿ sign flips are enumerated
+RANDOM_FLIPS = 9_999
+MOST_SEEDS = 100_000
+UNCORRELATED = 0.2  # below it, pairing seeds gains nothing
+
+
+def paired(
+    variant_KS: Array,
+    baseline_KS: Array,
+    *,
+    margin: float,
+    alpha: float = 0.05,
+    higher_is_better: bool = False,
+    in_family: Array | None = None,
+) -> dict[str, Array]:
+    """Everything about K paired comparisons, the tested ones corrected as one family.
+
+    in_family: (K,) which may be tested at all; one with fewer than two pairs, or whose differences do not
+    vary, never is (it has no p, and counts in no correction).
+    Returns arrays of K: n, diff, sd, `family` (bool: tested), low and high (simultaneous, 1 − α/k),
+    low_marginal and high_marginal (1 − α), p (paired t), p_holm, p_tost, p_tost_holm, d_z,
+    below (P(variant < baseline)), skew, correlation, p_welch, verdict.
+    """
+    from scipy import stats
+
+    difference_KS = variant_KS - baseline_KS
+    n, diff, sd = moments(difference_KS)
+    scale = np.nanmax(np.abs(np.concatenate([variant_KS, baseline_KS, np.ones((len(n), 1))], 1)), 1)
+    tested = (n >= 2) & (sd > 1e-12 * scale)  # 2.3 − 2.1 and 2.4 − 2.2 differ by rounding alone
+    if in_family is not None:
+        tested &= in_family
+    k = max(int(tested.sum()), 1)
+    n_t, sd_t = np.where(tested, n, 2), np.where(tested, sd, np.nan)
+    se = sd_t / np.sqrt(n_t)
+    half, half_marginal = (stats.t.isf(a / 2, n_t - 1) * se for a in (alpha / k, alpha))
+    p = 2 * stats.t.sf(np.abs(diff / se), n_t - 1)
+    # TOST (Schuirmann, 1987): the larger of the p's against diff ≤ −margin and diff ≥ margin.
+    p_tost = np.maximum(stats.t.sf((diff + margin) / se, n_t - 1), stats.t.cdf((diff - margin) / se, n_t - 1))
+    correlation, p_welch = _unpaired(variant_KS, baseline_KS, tested)
+    return {
+        "n": n,
+        "diff": diff,
+        "sd": sd,
+        "family": tested,
+        "low": diff - half,
+        "high": diff + half,
+        "low_marginal": diff - half_marginal,
+        "high_marginal": diff + half_marginal,
+        "p": p,
+        "p_holm": holm(p),
+        "p_tost": p_tost,
+        "p_tost_holm": holm(p_tost),
+        "d_z": diff / sd_t * (1 - 3 / (4 * np.maximum(n_t - 1, 1) - 1)),
+        "below": _share_below(difference_KS),
+        "skew": _skew(difference_KS, tested),
+        "correlation": correlation,
+        "p_welch": p_welch,
+        "verdict": verdicts(diff - half, diff + half, margin, higher_is_better),
+    }
+
+
+def verdicts(low: Array, high: Array, margin: float, higher_is_better: bool = False) -> Array:
+    """One of six words per interval of variant − baseline; undecided where there is no interval (NaN).
+
+    0 outside: better or worse, "but within the margin" if the whole interval is. 0 inside: equivalent if
+    the whole interval is within the margin, else undecided.
+    """
+    within = (low > -margin) & (high < margin)
+    better, worse = (low > 0, high < 0) if higher_is_better else (high < 0, low > 0)
+    return np.select(
+        [better & within, better, worse & within, worse, within],
+        [BETTER_WITHIN, BETTER, WORSE_WITHIN, WORSE, EQUIVALENT],
+        UNDECIDED,
+    )
+
+
+def moments(values_KS: Array) -> tuple[Array, Array, Array]:
+    """n, mean and standard deviation (n − 1) of each row, NaN left out; NaN where there are too few."""
+    n = (~np.isnan(values_KS)).sum(1)
+    mean = np.nansum(values_KS, 1) / np.where(n, n, np.nan)
+    squares = np.nansum((values_KS - mean[:, None]) ** 2, 1)
+    return n, mean, np.sqrt(squares / np.where(n > 1, n - 1, np.nan))
+
+
+def holm(p: Array) -> Array:
+    """p's corrected by Holm (1979) over those that are there; NaN stays NaN."""
+    from statsmodels.stats.multitest import multipletests
+
+    corrected, there = np.full(p.shape, np.nan), ~np.isnan(p)
+    if there.any():
+        corrected[there] = multipletests(p[there], method="holm")[1]
+    return corrected
+
+
+def sign_flip(difference_KS: Array, seed: int = 0) -> tuple[Array, Array]:
+    """Two-sided p of the mean under random signs, and the least p that so many seeds can give.
+
+    Exact to EXACT_FLIPS seeds, floor 2/2ⁿ; above, RANDOM_FLIPS flips seeded by `seed`.
+    """
+    from scipy.stats import permutation_test
+
+    p, floor = np.full(len(difference_KS), np.nan), np.full(len(difference_KS), np.nan)
+    n = (~np.isnan(difference_KS)).sum(1)
+    for size in np.unique(n[n >= 2]):
+        rows = np.flatnonzero(n == size)
+        values = difference_KS[rows]
+        exact = size <= EXACT_FLIPS
+        p[rows] = permutation_test(
+            (values[~np.isnan(values)].reshape(len(rows), size),),
+            lambda x, axis: x.mean(axis),
+            permutation_type="samples",
+            n_resamples=2 ** int(size) if exact else RANDOM_FLIPS,
+            vectorized=True,
+            axis=-1,
+            batch=max(1, 10_000_000 // values.size),
+            rng=np.random.default_rng(seed),
+        ).pvalue
+        floor[rows] = 2 / 2.0**size if exact else 2 / (RANDOM_FLIPS + 1)
+    return p, floor
+
+
+def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:
+    """The marginal 1 − α interval of the mean of each row, over seeds."""
+    from scipy import stats
+
+    n, mean, sd = moments(values_KS)
+    half = stats.t.isf(alpha / 2, np.maximum(n - 1, 1)) * sd / np.sqrt(np.maximum(n, 1))
+    return mean - half, mean + half
+
+
+# --- power ------------------------------------------------------------------------------------------
+
+
+def power_difference(n: Array, difference: Array, sd: Array, alpha: float) -> Array:
+    """Probability that the paired t-test at α (two-sided) sees a true difference with n seeds.
+
+    From the noncentral t with n − 1 degrees of freedom, as statsmodels' TTestPower; elementwise.
+    """
+    from scipy import stats
+
+    df, shift = np.maximum(n - 1, 1), np.abs(difference) / sd * np.sqrt(n)
+    critical = stats.t.isf(alpha / 2, df)
+    return np.where(n >= 2, _nct_cdf(-critical, df, -shift) + _nct_cdf(-critical, df, shift), 0.0)
+
+
+def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float, margin: float) -> Array:
+    """Probability that the 1 − α interval lies within ±margin when this is the true difference.
+
+    P(high < margin) + P(low > −margin) − 1, which leaves out the intervals that stick out on both sides:
+    exact where power is of interest, never too high. Elementwise.
+    """
+    from scipy import stats
+
+    df, root = np.maximum(n - 1, 1), np.sqrt(n) / sd
+    critical = stats.t.isf(alpha / 2, df)
+    below = _nct_cdf(-critical, df, (difference - margin) * root)
+    above = _nct_cdf(-critical, df, -(difference + margin) * root)
+    return np.where(n >= 2, np.maximum(below + above - 1, 0.0), 0.0)
+
+
+def seeds_to_claim(
+    difference: ArrayLike, sd: ArrayLike, alpha: float, *, power: float = 0.8, margin: float = 0.0
+) -> Array:
+    """The least n that gives a claim with this power: of the difference, or, with a margin, of equivalence.
+
+    Whichever needs fewer; inf beyond MOST_SEEDS. alpha: of one comparison (α/k in a family). Elementwise.
+    """
+    difference, sd = np.broadcast_arrays(np.asarray(difference, float), np.asarray(sd, float))
+
+    def enough(n: Array) -> Array:
+        reached = power_difference(n, difference, sd, alpha)
+        if margin > 0:
+            reached = np.maximum(reached, power_equivalence(n, difference, sd, alpha, margin))
+        return reached >= power
+
+    low, high = np.ones(difference.shape), np.full(difference.shape, float(MOST_SEEDS))
+    possible = enough(high)
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        reached = enough(middle)
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return np.where(possible, high, np.inf)
+
+
+def least_difference(n: ArrayLike, sd: float, alpha: float, *, power: float = 0.8) -> Array:
+    """The smallest true difference that n seeds see with this power; inf below two seeds. Elementwise."""
+    n = np.asarray(n, float)
+    low, high = np.zeros(n.shape), np.full(n.shape, 1e4 * sd)
+    for _ in range(60):
+        middle = (low + high) / 2
+        reached = power_difference(n, middle, np.asarray(sd), alpha) >= power
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return np.where(n >= 2, high, np.inf)
+
+
+# --- the parts --------------------------------------------------------------------------------------
+
+
+def _nct_cdf(at: Array, df: Array, shift: Array) -> Array:
+    """P(T ≤ at) of the noncentral t. SciPy gives NaN far out in a tail, where it is 0 or 1."""
+    from scipy import stats
+
+    probability = stats.nct.cdf(at, df, shift)
+    return np.where(np.isnan(probability), shift < at, probability)
+
+
+def _share_below(difference_KS: Array) -> Array:
+    """P(variant < baseline) over the pairs, ties by half."""
+    n = (~np.isnan(difference_KS)).sum(1)
+    wins = (difference_KS < 0).sum(1) + 0.5 * (difference_KS == 0).sum(1)
+    return wins / np.where(n, n, np.nan)
+
+
+def _skew(difference_KS: Array, tested: Array) -> Array:
+    """m₃ / m₂^1.5 of the differences; NaN below three seeds."""
+    n, mean, _ = moments(difference_KS)
+    centred = difference_KS - mean[:, None]
+    m2, m3 = (np.nansum(centred**power, 1) / np.maximum(n, 1) for power in (2, 3))
+    return np.where(tested & (n >= 3), m3 / np.where(tested, m2, np.nan) ** 1.5, np.nan)
+
+
+def _unpaired(variant_KS: Array, baseline_KS: Array, tested: Array) -> tuple[Array, Array]:
+    """Correlation of the paired seeds, and Welch's p, which does without pairs; on the same seeds."""
+    from scipy import stats
+
+    both = ~np.isnan(variant_KS - baseline_KS) & tested[:, None]
+    a, b = np.where(both, variant_KS, np.nan), np.where(both, baseline_KS, np.nan)
+    (n, mean_a, sd_a), (_, mean_b, sd_b) = moments(a), moments(b)
+    spread = np.where((n >= 3) & (sd_a > 0) & (sd_b > 0), sd_a * sd_b, np.nan)
+    products = np.nansum((a - mean_a[:, None]) * (b - mean_b[:, None]), 1)
+    n_t = np.where(n >= 2, n, 2)
+    p_welch = stats.ttest_ind_from_stats(mean_a, sd_a, n_t, mean_b, sd_b, n_t, equal_var=False).pvalue
+    return products / (n_t - 1) / spread, p_welch

@@ -1,0 +1,170 @@
+"""A comparison for reading: captions, tables of few columns, closing sentences. Prints nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.compare import EQUAL, POWER, Comparison
+
+_UNITS = {"val_bpb": "bits per byte"}
+
+
+def for_terminal(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
+    """One family as it is read: what tells the variants apart, and the numbers that the verdict rests on."""
+    return _readable(comparison.family(family), comparison, marginal)
+
+
+def for_print(comparison: Comparison, *, marginal: bool = False) -> pd.DataFrame:
+    """All families as one table for Markdown and LaTeX, `family` a column where there are two."""
+    table = _readable(comparison.table, comparison, marginal)
+    if len(comparison.families) > 1:
+        table.insert(0, "family", comparison.table["family"])
+    return table
+
+
+def effects_for_reading(effects: pd.DataFrame) -> pd.DataFrame:
+    read = effects[["effect", "widths", "blocks", "n", "diff"]].copy()
+    read["[low, high]"] = _intervals(effects, "low", "high")
+    read["p_holm"] = [_p(p) for p in effects["p_holm"].tolist()]
+    return read
+
+
+def caption(comparison: Comparison, family: str) -> str:
+    """What a family's p's and intervals hold for, in a line or two."""
+    table = comparison.family(family)
+    tested = table[table["p"].notna()]
+    margin = f"{comparison.margin:g}{_unit(comparison.metric)}"
+    if tested.empty:
+        return f"{family} ({comparison.metric}): nothing tested"
+    level = f"{100 * (1 - comparison.alpha):g} %"
+    named = "named beforehand" if family == "primary" else "a lead to test, not a result"
+    each = f"{100 * tested['level'].iloc[0]:.4g} %"
+    correlation = tested["correlation"].median()
+    seeds = "" if correlation != correlation else f", seed correlation {correlation:.2f} (median)"
+    return (
+        f"{family} ({comparison.metric}; {named}): {len(tested)} comparison{'s' * (len(tested) > 1)},"
+        f" p_holm by Holm over them,\nsimultaneous {level} intervals (each at {each}), margin {margin}{seeds}"
+    )
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """What was found: a sentence a primary contrast, or one for the best variant where none was named."""
+    primary = comparison.family("primary")
+    if len(primary):
+        compared = primary[primary["baseline"].notna()]
+    else:
+        table = comparison.table
+        compared = table[table["p"].notna()].head(1)  # the best: families are sorted
+    return [_sentence(row, comparison) for row in compared.to_dict("records")]
+
+
+def _sentence(row: Mapping[Any, Any], comparison: Comparison) -> str:
+    variant, baseline, setting = _names(row["variant"], row["baseline"])
+    at = f" ({setting})" if setting else ""
+    verdict, unit, margin = row["verdict"], _unit(comparison.metric), f"{comparison.margin:g}"
+    if verdict == EQUAL:
+        return f"{variant} is {row['why']}: nothing to test."
+    if row["p"] != row["p"]:
+        return f"{variant} against {baseline}{at}: undecided, {row['why']}."
+    interval = f"[{_number(row['low'])}, {_number(row['high'])}]"
+    seeds = f"n = {row['pairs']} paired seeds"
+    family = "" if row["family"] == "primary" else " (exploratory)"
+    if verdict == stats.EQUIVALENT:
+        return (
+            f"{variant} and {baseline}{at} are equivalent within {margin}{unit}: difference"
+            f" {_number(row['diff'])} {interval}, {seeds}, Holm TOST p {_is(row['p_tost_holm'])}{family}."
+        )
+    if verdict == stats.UNDECIDED:
+        reason = f"; {row['why']}" if row["why"] else ""
+        return (
+            f"{variant} against {baseline}{at} is undecided: difference {_number(row['diff'])}{unit}"
+            f" {interval}, {seeds}, Holm p {_is(row['p_holm'])}{reason}{more_seeds(row['more_seeds'])}."
+        )
+    word = "better" if verdict in (stats.BETTER, stats.BETTER_WITHIN) else "worse"
+    size = abs(row["diff"])
+    low, high = (row["low"], row["high"]) if row["diff"] > 0 else (-row["high"], -row["low"])
+    within = (
+        f", but within the margin of {margin}" if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else ""
+    )
+    return (
+        f"{variant} is {word} than {baseline}{at} by {_number(size)}{unit}"
+        f" [{_number(low)}, {_number(high)}]{within}, {seeds}, Holm p {_is(row['p_holm'])}{family}."
+    )
+
+
+def more_seeds(count: Any) -> str:
+    """How many more seeds would decide, if the difference is what it looks like."""
+    if pd.isna(count):
+        return ""
+    return f"; about {count:,} more seeds would decide it (power {100 * POWER:g} %)"
+
+
+def _readable(table: pd.DataFrame, comparison: Comparison, marginal: bool) -> pd.DataFrame:
+    shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
+    read = table[shown or comparison.shown[:1]].copy()
+    diverged = table["diverged"].astype(int)
+    read["n"] = [f"{n} + {d} diverged" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
+    read[["mean", "sd"]] = table[["mean", "sd"]]
+    if table["diff"].notna().any():
+        read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
+        read["[low, high]"] = _intervals(table, "low", "high")
+        if marginal:
+            level = f"{100 * (1 - comparison.alpha):g} %"
+            read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
+        read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
+        read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+    read["best"] = table["best"]
+    return read
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    if row["verdict"] == stats.UNDECIDED and not pd.isna(row["more_seeds"]):
+        return f"undecided: {row['more_seeds']:,} more seeds"
+    if row["verdict"] == stats.UNDECIDED and row["why"]:
+        return f"undecided: {row['why']}"
+    return row["verdict"] or ""
+
+
+def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
+    ends = zip(table[low].tolist(), table[high].tolist(), strict=True)
+    return ["" if a != a else f"[{a:.4f}, {b:.4f}]" for a, b in ends]
+
+
+def _names(variant: str, baseline: str) -> tuple[str, str, str]:
+    """What differs between two names, bare where it is the fusion, and what they share."""
+    ours, theirs = (dict(_split(part) for part in name.split(" ")) for name in (variant, baseline))
+    differing = [key for key in ours if ours[key] != theirs.get(key)]
+    shared = ", ".join(f"{key}={value}" for key, value in ours.items() if key not in differing)
+    return _words(ours, differing), _words(theirs, differing), shared
+
+
+def _split(part: str) -> tuple[str, str]:
+    key, _, value = part.partition("=")
+    return key, value
+
+
+def _words(name: Mapping[str, str], keys: Sequence[str]) -> str:
+    return " ".join(name[key] if key == "fusion" else f"{key}={name[key]}" for key in keys if name.get(key))
+
+
+def _number(value: float) -> str:
+    """Three digits after the point, a fourth where the value is small; a true minus sign."""
+    text = f"{value:.{3 if abs(value) >= 0.0095 else 4}f}"
+    return "0.000" if float(text) == 0 else text.replace("-", "−")
+
+
+def _p(value: float) -> str:
+    if value != value:
+        return ""
+    return "< 0.001" if value < 0.001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
+
+
+def _is(p: float) -> str:
+    return _p(p) if p < 0.001 else f"= {_p(p)}"
+
+
+def _unit(metric: str) -> str:
+    unit = "nats" if metric.endswith("_loss") else _UNITS.get(metric, "")
+    return f" {unit}" if unit else ""

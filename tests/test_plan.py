@@ -1,0 +1,103 @@
+"""Seeds that a difference needs: hand-worked noise, the table of known sizes, refusals."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+from scipy.stats import chi2
+
+from ablate.analysis.plan import plan
+from ablate.config import ConfigError
+from tests.helpers import run_cli
+from tests.test_compare import CONCAT, MEAN, SUM, table, variant
+
+
+def pilot(**columns) -> pd.DataFrame:
+    """Differences to concat: 0.3, 0.2, 0.3, 0.2 and 0.01, −0.01, 0.02, −0.02; 30 s a run."""
+    rows = [
+        *variant((2.0, 2.1, 2.2, 2.3), **CONCAT),
+        *variant((2.3, 2.3, 2.5, 2.5), **SUM),
+        *variant((2.01, 2.09, 2.22, 2.28), **MEAN),
+    ]
+    return table(*({**row, "wall_s": 30.0, **columns} for row in rows))
+
+
+SD = math.sqrt((0.01 / 3 + 0.001 / 3) / 2)  # variances 0.01/3 and 0.001/3, pooled
+
+
+def planned(rows: pd.DataFrame, **options) -> list[dict]:
+    """The three rows: at the noise as measured, and at the ends of its interval."""
+    return plan(rows, **options)[0].to_dict("records")
+
+
+def test_seeds_runs_and_minutes_by_hand():
+    # d_z = 1 takes 10 seeds at α = 0.05 and 16 at 0.01: the known table (0.5/0.8/1/1.5/2/3: 34/15/10/6/5/4).
+    measured = planned(pilot(), difference=SD, contrasts=1)[0]
+    assert measured["sd"] == pytest.approx(SD)
+    # 2 variants × 10 seeds × 30 s
+    assert (measured["seeds"], measured["runs"], measured["minutes"]) == (10, 20, 10.0)
+    assert planned(pilot(), difference=SD, contrasts=1, alpha=0.01)[0]["seeds"] == 16
+    # Five comparisons share 5 %: each at 1 %, with six variants.
+    shared = planned(pilot(), difference=SD, contrasts=5)[0]
+    assert (shared["seeds"], shared["runs"]) == (16, 96)
+    assert planned(pilot(), difference=SD, contrasts=1, power=0.95)[0]["seeds"] > 10
+    own = planned(pilot(), difference=SD)[0]  # the pilot's two comparisons, three variants
+    assert own["runs"] == 3 * own["seeds"] and own["seeds"] > 10
+
+
+def test_the_noise_has_an_interval_of_its_own():
+    table, lines = plan(pilot(), difference=SD, contrasts=1)
+    low, high = (SD * math.sqrt(3 / chi2.ppf(p, 3)) for p in (0.95, 0.05))
+    assert table["sd"].tolist() == pytest.approx([SD, low, high])
+    measured, fewer, more = table["seeds"].tolist()
+    assert fewer < measured < more
+    assert "2 comparisons, up to 4 seeds" in lines[0] and "90%" in lines[1]
+    assert "each of 1 comparison at 0.05/1" in lines[2]
+
+
+def test_what_a_budget_can_see():
+    measured, _, noisier = planned(pilot(), difference=SD, contrasts=1, budget_min=10)
+    # 10 minutes hold 20 runs, 10 seeds of two variants, which see d_z of just under 1.
+    assert measured["budget_seeds"] == noisier["budget_seeds"] == 10
+    assert 0.95 * SD < measured["sees"] <= SD
+    assert noisier["sees"] == pytest.approx(measured["sees"] * noisier["sd"] / SD)
+    with pytest.raises(ConfigError, match="two seeds of 2 variants take 2 minutes"):
+        plan(pilot(), difference=SD, contrasts=1, budget_min=1.9)
+
+
+def test_one_variant_alone_is_taken_as_unpaired():
+    table, lines = plan(pilot().query("fusion == 'concat'"), difference=0.3)
+    assert table["sd"].tolist()[0] == pytest.approx(math.sqrt(2) * math.sqrt(0.05 / 3))
+    assert "no two variants to pair" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "rows, options, reason",
+    [
+        (pilot().query("seed == 0"), {}, "no variant has two finished seeds"),
+        (pilot(), {"difference": 0}, "a difference is above 0"),
+        (pilot(), {"power": 1.0}, "power and alpha lie between 0 and 1"),
+        (pilot(), {"difference": 1e-9}, "more than 100,000 seeds"),
+        (pilot(), {"where": ["heads=5"]}, "no row meets it"),
+    ],
+)
+def test_what_can_not_be_planned(rows, options, reason):
+    with pytest.raises(ConfigError, match=reason):
+        plan(rows, **{"difference": 0.1, **options})
+
+
+def test_without_times_the_seeds_still_stand():
+    table, lines = plan(pilot(wall_s=None), difference=SD, contrasts=1)
+    assert table["seeds"].tolist()[0] == 10 and table["minutes"].isna().all()
+    assert any("no times" in line for line in lines)
+    with pytest.raises(ConfigError, match="no wall_s"):
+        plan(pilot(wall_s=None), difference=SD, budget_min=3)
+
+
+def test_the_command_plans(tmp_path):
+    pilot().to_csv(tmp_path / "pilot.csv", index=False)
+    answer = run_cli(
+        "plan", "pilot.csv", "--difference", str(SD), "--contrasts", "1", "--format", "json", cwd=tmp_path
+    )
+    assert json.loads(answer.stdout)[0]["seeds"] == 10 and "power 0.8" in answer.stderr

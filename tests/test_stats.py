@@ -1,0 +1,216 @@
+"""Statistics of paired seeds: answers worked by hand, and the same from scipy and statsmodels."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as reference
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.weightstats import ttost_paired
+
+from ablate.analysis import stats
+
+NAN = math.nan
+BASELINE = np.array([[2.0, 2.1, 2.2, 2.3]])
+WORSE = np.array([[2.3, 2.3, 2.5, 2.5]])  # differences 0.3, 0.2, 0.3, 0.2
+
+
+def one(result: dict, key: str) -> float:
+    (value,) = result[key]
+    return value
+
+
+def noisy(seed: int, k: int = 4, n: int = 7, effect: float = 0.01) -> tuple[np.ndarray, np.ndarray]:
+    """k variants that differ by multiples of `effect`, and their baseline, at n paired seeds."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=n)
+    variants = 2 + 0.01 * (shared + rng.normal(size=(k, n))) + effect * np.arange(k)[:, None]
+    return variants, np.broadcast_to(2 + 0.01 * (shared + rng.normal(size=n)), (k, n)).copy()
+
+
+def test_one_comparison_by_hand():
+    result = stats.paired(WORSE, BASELINE, margin=0.01)
+    assert (one(result, "n"), one(result, "verdict")) == (4, "worse")
+    assert one(result, "diff") == pytest.approx(0.25)
+    assert one(result, "sd") == pytest.approx(0.1 / math.sqrt(3))
+    # t = 0.25/(0.1/√12) = 5√3; at 3 degrees of freedom p = 1 − (2/π)(θ + sin θ cos θ), tan θ = t/√3 = 5.
+    assert one(result, "p") == pytest.approx(1 - 2 / math.pi * (math.atan(5) + 5 / 26))
+    half = 3.182446305 * 0.1 / math.sqrt(12)  # t(0.975; 3), from a table
+    assert (one(result, "low"), one(result, "high")) == pytest.approx((0.25 - half, 0.25 + half))
+    assert one(result, "d_z") == pytest.approx(0.25 / (0.1 / math.sqrt(3)) * 8 / 11)  # 1 − 3/(4·3 − 1)
+    assert one(result, "below") == 0
+    assert one(result, "skew") == pytest.approx(0, abs=1e-9)
+    assert one(result, "correlation") == pytest.approx(2 / math.sqrt(5))
+    p, floor = stats.sign_flip(WORSE - BASELINE)
+    assert (p.item(), floor.item()) == (2 / 16, 2 / 16)
+
+
+def test_two_comparisons_share_the_error():
+    variants = np.vstack([WORSE, BASELINE + np.array([0.01, -0.01, 0.02, -0.02])])
+    result = stats.paired(variants, np.vstack([BASELINE, BASELINE]), margin=0.01)
+    p = 1 - 2 / math.pi * (math.atan(5) + 5 / 26)
+    assert result["p"] == pytest.approx([p, 1.0])
+    assert result["p_holm"] == pytest.approx([2 * p, 1.0])
+    half = 4.176534846 * 0.1 / math.sqrt(12)  # t(1 − 0.05/4; 3)
+    assert result["low"][0] == pytest.approx(0.25 - half)
+    assert result["low_marginal"][0] == pytest.approx(0.25 - 3.182446305 * 0.1 / math.sqrt(12))
+    assert result["verdict"].tolist() == ["worse", "undecided"]
+
+
+@pytest.mark.parametrize(
+    "low, high, verdict, if_higher_is_better",
+    [
+        (-0.03, -0.002, "better", "worse"),
+        (-0.03, -0.02, "better", "worse"),
+        (-0.008, -0.002, "better but within the margin", "worse but within the margin"),
+        (-0.008, 0.009, "equivalent", "equivalent"),
+        (-0.008, 0.011, "undecided", "undecided"),
+        (-0.010, 0.001, "undecided", "undecided"),
+        (0.002, 0.008, "worse but within the margin", "better but within the margin"),
+        (0.002, 0.030, "worse", "better"),
+        (NAN, NAN, "undecided", "undecided"),
+    ],
+)
+def test_one_interval_decides_among_six(low, high, verdict, if_higher_is_better):
+    low, high = np.array([low]), np.array([high])
+    assert stats.verdicts(low, high, 0.01).tolist() == [verdict]
+    assert stats.verdicts(low, high, 0.01, higher_is_better=True).tolist() == [if_higher_is_better]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_as_scipy_and_statsmodels(seed):
+    a, b = noisy(seed)
+    result = stats.paired(a, b, margin=0.013)
+    p = reference.ttest_rel(a, b, axis=1).pvalue
+    assert result["p"] == pytest.approx(p, rel=1e-9)
+    assert result["p_holm"] == pytest.approx(multipletests(p, method="holm")[1], rel=1e-9)
+    tost = [ttost_paired(x, y, -0.013, 0.013)[0] for x, y in zip(a, b, strict=True)]
+    assert result["p_tost"] == pytest.approx(tost, rel=1e-9)
+    assert result["p_tost_holm"] == pytest.approx(multipletests(tost, method="holm")[1], rel=1e-9)
+    welch = [reference.ttest_ind(x, y, equal_var=False)[1] for x, y in zip(a, b, strict=True)]
+    assert result["p_welch"] == pytest.approx(welch)
+    assert result["skew"] == pytest.approx(reference.skew(a - b, axis=1))
+    assert result["correlation"] == pytest.approx(
+        [np.corrcoef(x, y)[0, 1] for x, y in zip(a, b, strict=True)]
+    )
+    for level, low, high in ((1 - 0.05 / 4, "low", "high"), (0.95, "low_marginal", "high_marginal")):
+        interval = reference.ttest_rel(a, b, axis=1).confidence_interval(level)
+        assert result[low] == pytest.approx(interval.low) and result[high] == pytest.approx(interval.high)
+    every_sign = 1 - 2 * ((np.arange(128)[:, None] >> np.arange(7)) & 1)
+    means = np.abs(every_sign @ (a - b).T)  # all 2⁷ flips
+    share = (means >= np.abs((a - b).sum(1)) - 1e-12).mean(0)
+    assert stats.sign_flip(a - b)[0] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_claim_is_never_without_its_p(seed):
+    rng = np.random.default_rng(seed)
+    a, b = noisy(seed, n=int(rng.integers(3, 30)), effect=rng.choice([0.0, 0.004, 0.01, 0.03]))
+    result = stats.paired(a, b, margin=0.01)
+    excludes = (result["low"] > 0) | (result["high"] < 0)
+    within = (result["low"] > -0.01) & (result["high"] < 0.01)
+    assert (excludes == (4 * result["p"] < 0.05)).all()
+    assert (result["p_holm"][excludes] < 0.05).all() and (result["p_tost_holm"][within] < 0.05).all()
+    assert ((result["verdict"] == "undecided") == ~(excludes | within)).all()
+    mirrored = stats.paired(b, a, margin=0.01)
+    swap = {"better": "worse", "worse": "better"}
+    words = [str(verdict).split(" ") for verdict in result["verdict"]]
+    turned = [" ".join(swap.get(word, word) for word in verdict) for verdict in words]
+    assert mirrored["verdict"].tolist() == turned
+    assert mirrored["p"] == pytest.approx(result["p"])
+    assert mirrored["below"] == pytest.approx(1 - result["below"])
+
+
+def test_missing_seeds_leave_the_pair():
+    a, b = noisy(3, k=1)
+    gaps_a, gaps_b = a.copy(), b.copy()
+    gaps_a[0, 1], gaps_b[0, 4] = NAN, NAN
+    kept = [0, 2, 3, 5, 6]
+    with_gaps, without = (
+        stats.paired(gaps_a, gaps_b, margin=0.01),
+        stats.paired(a[:, kept], b[:, kept], margin=0.01),
+    )
+    assert one(with_gaps, "n") == 5
+    for key, value in without.items():
+        np.testing.assert_array_equal(
+            with_gaps[key], value
+        ) if key == "verdict" else np.testing.assert_allclose(
+            with_gaps[key].astype(float), value.astype(float), rtol=1e-9, err_msg=key
+        )
+
+
+def test_what_does_not_vary_or_has_one_seed_never_reaches_a_test():
+    a = np.array([[2.3, 2.4, 2.5], [2.1, NAN, NAN], [2.0, 2.2, 2.5], [NAN, NAN, NAN]])
+    b = np.array([[2.1, 2.2, 2.3]] * 4)  # 2.3 − 2.1 and 2.4 − 2.2 differ in their last bits
+    result = stats.paired(a, b, margin=0.01)
+    assert result["family"].tolist() == [False, False, True, False]
+    assert np.isnan(result["p"]).tolist() == [True, True, False, True]
+    assert result["p_holm"][2] == result["p"][2]  # alone in its family
+    assert result["verdict"].tolist() == ["undecided"] * 4
+    assert result["diff"][:2] == pytest.approx([0.2, 0.0])
+
+
+def test_two_seeds_are_enough_for_a_test():
+    result = stats.paired(np.array([[1.0, 1.2]]), np.array([[0.0, 0.0]]), margin=0.01)
+    # One degree of freedom: t = 1.1/0.1 = 11, p = 1 − (2/π) atan 11.
+    assert one(result, "p") == pytest.approx(1 - 2 / math.pi * math.atan(11))
+
+
+def test_who_is_left_out_of_the_family_changes_nobodys_p():
+    a, b = noisy(1)
+    only = np.array([True, False, True, False])
+    result, alone = (
+        stats.paired(a, b, margin=0.01, in_family=only),
+        stats.paired(a[only], b[only], margin=0.01),
+    )
+    assert result["p_holm"][only] == pytest.approx(alone["p_holm"])
+    assert result["low"][only] == pytest.approx(alone["low"])
+    assert np.isnan(result["p"][~only]).all()
+
+
+def test_many_seeds_are_flipped_at_random_from_a_seed():
+    a, b = noisy(0, k=2, n=20)
+    p, floor = stats.sign_flip(a - b, seed=7)
+    assert floor.tolist() == [2 / 10_000] * 2
+    assert (p == stats.sign_flip(a - b, seed=7)[0]).all()
+    exact = reference.ttest_1samp(a - b, 0, axis=1)[1]
+    assert p == pytest.approx(exact, abs=0.03)
+
+
+def test_power_is_that_of_statsmodels_and_seeds_those_of_the_table():
+    for n in (3, 8, 21):
+        for d in (0.2, 1.0, 1.7):
+            mine = stats.power_difference(np.array(n), np.array(d), np.array(1.0), 0.05)
+            assert float(mine) == pytest.approx(TTestPower().power(d, n, 0.05), abs=1e-9)
+    sizes = [0.5, 0.8, 1, 1.5, 2, 3]
+    assert stats.seeds_to_claim(sizes, 1.0, 0.05).tolist() == [34, 15, 10, 6, 5, 4]
+    assert stats.seeds_to_claim(sizes, 1.0, 0.01).tolist() == [51, 22, 16, 9, 7, 5]
+    assert stats.seeds_to_claim([1e-9, 1e9], 1.0, 0.05).tolist() == [math.inf, 2]
+
+
+def test_power_of_equivalence_as_simulated():
+    rng = np.random.default_rng(5)
+    low, high = stats.t_interval(rng.normal(0.003, 0.01, (20_000, 30)), 0.05)
+    seen = ((low > -0.01) & (high < 0.01)).mean()
+    said = stats.power_equivalence(np.array(30), np.array(0.003), np.array(0.01), 0.05, 0.01)
+    assert float(said) == pytest.approx(seen, abs=0.01)
+    assert float(stats.power_equivalence(np.array(30), np.array(9.0), np.array(0.01), 0.05, 0.01)) == 0
+
+
+def test_the_least_difference_is_seen_with_just_that_power():
+    least = stats.least_difference([5, 12], 0.01, 0.05)
+    power = stats.power_difference(np.array([5, 12]), least, np.array(0.01), 0.05)
+    assert power == pytest.approx([0.8, 0.8], abs=1e-6)
+    assert stats.least_difference(1, 0.01, 0.05) == math.inf
+
+
+def test_false_alarms_stay_in_the_family_and_intervals_cover():
+    rng = np.random.default_rng(11)
+    loss = 0.01 * (rng.normal(size=(4000, 1, 5)) + rng.normal(size=(4000, 4, 5)))
+    difference = (loss[:, 1:] - loss[:, :1]).reshape(-1, 5)
+    low, high = stats.t_interval(difference, 0.05 / 3)
+    alarms = ((low > 0) | (high < 0)).reshape(-1, 3).any(1).mean()
+    assert 0.02 < alarms < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 4000)
+    low, high = stats.t_interval(difference)
+    assert ((low < 0) & (high > 0)).mean() == pytest.approx(0.95, abs=0.01)

@@ -630,3 +630,9 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
     wrong = run_cli("compare", "a.csv", "--where", "import os", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "ablate: --where import os: not a condition; write K=V, K!=V, K<V or K>V\n"
+
+
+def test_a_damaged_run_of_which_only_the_id_is_left_is_named_and_left_out():
+    rows = pd.concat([grid(), pd.DataFrame([{"run_id": "0f", "status": "failed", "error": "damaged"}])])
+    found = compare(rows)
+    assert len(found.table) == len(compare(grid()).table) and "failed: 0f: damaged" in found.notes

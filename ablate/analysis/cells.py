@@ -3,7 +3,7 @@
 Numbers only: it reads no files, prints nothing, and loads no torch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,7 +73,9 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     rows of several corpora, codes or torch versions. Raises Incomparable, and ConfigError for a column
     that isn't there.
     """
-    rows = with_options(rows)
+    rows = with_options(known(rows))
+    if rows.empty:
+        raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
     _check_metric(rows, metric)
     if not mixed:
         _refuse_mixed(rows)
@@ -157,13 +159,23 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
             row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
         )
         what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
-        lines.append(f"{row['status']}: {what} seed={row['seed']} ({row['run_id']}): {reason}")
+        known = f"{what} seed={row['seed']} ({row['run_id']})" if _is_known(row) else row["run_id"]
+        lines.append(f"{row['status']}: {known}: {reason}")
     return lines
+
+
+def known(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that say what was run: of a damaged run, all that may be left is its id."""
+    return rows[rows["fusion"].notna() & rows["seed"].notna()]
+
+
+def _is_known(row: Mapping[str, object]) -> bool:
+    return bool(pd.notna(row["fusion"]) and pd.notna(row["seed"]))
 
 
 def missing_seeds(rows: pd.DataFrame) -> list[str]:
     """A line for each variant that lacks a seed that another variant has."""
-    rows = with_options(rows)
+    rows = with_options(known(rows))
     columns = variant_columns(rows)
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in columns})
     differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]

@@ -243,10 +243,13 @@ def plan(
         _say(line)
 
 
-@app.command(epilog="Example: ablate runs --format csv")
+@app.command(epilog="\b\nExamples:\n  ablate runs --format csv\n  ablate runs fusion --watch")
 def runs(
     target: Annotated[str | None, typer.Argument(help="A study by name; without one, every run.")] = None,
     format: FormatOption = Format.table,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on showing what runs, and how far it is, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """List the runs and what became of them.
 
@@ -258,6 +261,10 @@ def runs(
     from ablate.store import Store
 
     store = Store()
+    if watch:
+        from ablate.watch import watch as watch_store
+
+        return watch_store(store, target)
     rows = store.rows(provenance()) if target is None else store.study_rows(target, provenance())
     if not rows:
         _say("no runs yet; ablate run makes one")

@@ -10,9 +10,11 @@ edited, is moved to runs/damaged/ and never read again.
 """
 
 import contextlib
+import csv
 import itertools
 import json
 import shutil
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,14 @@ class Store:
             with contextlib.suppress(OSError, StoreError):  # not begun, or gone since
                 status = "running" if claim.is_live(path) else "interrupted"
                 yield {**read_started(path), "status": status}
+
+    def last_metrics(self, run_id: str) -> Row | None:
+        """The last row of metrics.csv of a run under way, as text; None before its first evaluation."""
+        for path in (self.root / "store").glob(f".*-{run_id[:8]}.part/metrics.csv"):
+            with contextlib.suppress(OSError), path.open(encoding="utf-8", newline="") as file:
+                rows = deque(csv.DictReader(file), maxlen=1)
+                return rows[0] if rows else None
+        return None
 
     @contextlib.contextmanager
     def writing(

@@ -6,6 +6,7 @@ Numbers only: it reads no files, prints nothing, and loads no torch.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -169,8 +170,8 @@ def known(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["fusion"].notna() & rows["seed"].notna()]
 
 
-def _is_known(row: Mapping[str, object]) -> bool:
-    return bool(pd.notna(row["fusion"]) and pd.notna(row["seed"]))
+def _is_known(row: Mapping[Any, Any]) -> bool:
+    return not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))
 
 
 def missing_seeds(rows: pd.DataFrame) -> list[str]:

@@ -132,19 +132,31 @@ def sign_flip(difference_KS: Array, seed: int = 0) -> tuple[Array, Array]:
     for size in np.unique(n[n >= 2]):
         rows = np.flatnonzero(n == size)
         values = difference_KS[rows]
-        exact = size <= EXACT_FLIPS
+        values = values[~np.isnan(values)].reshape(len(rows), size)
+        if size > EXACT_FLIPS:
+            p[rows], floor[rows] = _random_flips(values, seed), 2 / (RANDOM_FLIPS + 1)
+            continue
         p[rows] = permutation_test(
-            (values[~np.isnan(values)].reshape(len(rows), size),),
+            (values,),
             lambda x, axis: x.mean(axis),
             permutation_type="samples",
-            n_resamples=2 ** int(size) if exact else RANDOM_FLIPS,
+            n_resamples=2 ** int(size),
             vectorized=True,
             axis=-1,
             batch=max(1, 10_000_000 // values.size),
-            rng=np.random.default_rng(seed),
         ).pvalue
-        floor[rows] = 2 / 2.0**size if exact else 2 / (RANDOM_FLIPS + 1)
+        floor[rows] = 2 / 2.0**size
     return p, floor
+
+
+def _random_flips(values_KS: Array, seed: int) -> Array:
+    """Two-sided p's from the same RANDOM_FLIPS flips for all rows, the observed one counted in: twice the
+    smaller side, as scipy.stats.permutation_test, which takes seconds where this takes one product."""
+    flips = np.random.default_rng(seed).integers(2, size=(values_KS.shape[1], RANDOM_FLIPS)) * 2.0 - 1
+    sums, seen = values_KS @ flips, values_KS.sum(1)[:, None]
+    slack = 1e-12 * np.abs(values_KS).sum(1)[:, None]  # equal up to rounding is equal
+    sides = [(sums >= seen - slack).sum(1), (sums <= seen + slack).sum(1)]
+    return np.minimum(2 * (np.minimum(*sides) + 1) / (RANDOM_FLIPS + 1), 1.0)
 
 
 def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:

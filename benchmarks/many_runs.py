@@ -44,9 +44,7 @@ def add(store: Store, row: dict, seed: int, loss: float) -> None:
 
 def seconds(root: Path, *command: str) -> float:
     began = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", "ablate", *command], cwd=root, check=True, capture_output=True
-    )
+    subprocess.run([sys.executable, "-m", "ablate", *command], cwd=root, check=True, capture_output=True)
     return time.perf_counter() - began
 
 

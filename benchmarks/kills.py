@@ -1,0 +1,119 @@
+"""Kill a sweep again and again, and see whether anything differs from one that was left alone.
+
+    python benchmarks/kills.py --kills 50
+
+The same command is run to its end in one directory, and in another killed with SIGKILL, its whole process
+group at once, at random moments, each kill followed by the same command. Then every metrics.csv and
+results.csv are compared byte by byte, measured columns aside, and no finished run may have been touched.
+"""
+
+import argparse
+import csv
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ablate.columns import MEASURED_COLUMNS
+
+SWEEP = ("fusion=concat,sum,weighted_sum,mean", "heads=2,4", "seed=0,1,2")
+
+
+def start(root: Path, overrides: list[str]) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ablate", "run", "-m", *overrides],
+        cwd=root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(root: Path, overrides: list[str]) -> None:
+    process = start(root, overrides)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+
+
+def unmeasured(path: Path) -> list[list[str]]:
+    """The cells of a CSV file, without the columns that differ from one execution to the next."""
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file)
+    kept = [i for i, name in enumerate(names) if name not in (*MEASURED_COLUMNS, "seconds")]
+    return [[row[i] for i in kept] for row in (names, *rows)]
+
+
+def state(root: Path) -> tuple[dict[str, list[list[str]]], dict[str, int]]:
+    """The tables of a store, and when each finished run was."""
+    runs = root / "runs"
+    tables = {
+        str(path.relative_to(runs)): unmeasured(path)
+        for path in (*runs.glob("store/[!.]*/metrics.csv"), *runs.glob("**/results.csv"))
+    }
+    return tables, finished(root)
+
+
+def finished(root: Path) -> dict[str, int]:
+    return {p.parent.name: p.stat().st_mtime_ns for p in root.glob("runs/store/[!.]*/result.json")}
+
+
+def in_training(root: Path) -> bool:
+    """Whether some run is under way and has a state to lose or keep."""
+    return any(root.glob("runs/store/.*.part/metrics.csv"))
+
+
+def kill_again_and_again(root: Path, overrides: list[str], kills: int, longest_s: float, seed: int) -> int:
+    """Returns how many kills hit training. Raises AssertionError if a finished run is touched."""
+    moments, before, hits = random.Random(seed), {}, 0
+    for number in range(1, kills + 1):
+        process = start(root, overrides)
+        limit = time.monotonic() + 60
+        if moments.random() < 0.9:  # most of the time wait until something is being trained
+            known = {path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/claim.json")}
+            while process.poll() is None and time.monotonic() < limit:
+                now = {path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/claim.json")}
+                if now != known and in_training(root):
+                    break
+                time.sleep(0.02)
+        time.sleep(moments.uniform(0, longest_s))
+        hits += in_training(root) and process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
+        process.communicate()
+        after = finished(root)
+        touched = [name for name, when in before.items() if after.get(name) != when]
+        assert not touched, f"kill {number}: trained again: {touched}"
+        before = after
+        print(f"kill {number}: {len(after)} runs finished", flush=True)
+    finish(root, overrides)
+    after = finished(root)
+    assert all(after[name] == when for name, when in before.items()), "a finished run was trained again"
+    return hits
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument(
+        "--longest", type=float, default=5.0, help="seconds of training before a kill, at most"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    overrides = [*SWEEP, f"train.steps={arguments.steps}", "train.checkpoint_every=20", "train.eval_every=50"]
+    with tempfile.TemporaryDirectory() as directory:
+        calm, killed = Path(directory) / "calm", Path(directory) / "killed"
+        calm.mkdir(), killed.mkdir()
+        finish(calm, overrides)
+        hits = kill_again_and_again(killed, overrides, arguments.kills, arguments.longest, arguments.seed)
+        same = state(calm)[0] == state(killed)[0]
+        print(f"{arguments.kills} kills, {hits} of them in training; tables equal: {same}")
+    sys.exit(0 if same else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.helpers import run_cli
-from tests.test_pool import LONG, start, training, wait_for
+from tests.test_pool import LONG, training, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
 
@@ -99,7 +99,7 @@ def test_results_that_were_deleted_or_cut_off_come_back(tmp_path, damage):
     assert [path.read_bytes() for path in tables] == before
 
 
-def test_clocks_set_back(tmp_path):
+def test_clocks_set_back(tmp_path, start):
     """Files from the future: of a run that was cut off, of one that is finished, and of what is cached."""
     assert run_cli("run", *QUICK, cwd=tmp_path).returncode == 0
     process = start("run", *LONG, "seed=1", cwd=tmp_path)
@@ -119,7 +119,7 @@ def test_clocks_set_back(tmp_path):
     goes_on.communicate()
 
 
-def test_a_damaged_checkpoint_is_put_aside_and_the_run_begins_anew(tmp_path):
+def test_a_damaged_checkpoint_is_put_aside_and_the_run_begins_anew(tmp_path, start):
     process = start("run", *LONG, cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 1)
     process.kill()

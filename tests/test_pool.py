@@ -17,7 +17,7 @@ from tests.helpers import ROOT, run_cli
 
 # A few hundredths of a second a run; LONG ones last until they are ended.
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
-LONG = (*QUICK[:2], "train.steps=1000000", "train.eval_every=1000000", "train.checkpoint_every=200")
+LONG = (*QUICK[:2], "train.steps=1000000", "train.eval_every=1000000", "train.checkpoint_every=10")
 
 pytestmark = pytest.mark.slow
 

@@ -206,6 +206,31 @@ def compare(
         _say(line)
 
 
+@app.command(epilog="Example: ablate report fusion --charts figures")
+def report(
+    target: Annotated[str, typer.Argument(help="A study by name or directory, or a CSV file of results.")],
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write it; else beside the results.")
+    ] = None,
+    charts: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write its charts there as well: PNG, SVG and PDF.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="The column to compare, as in compare.", show_default=False)
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="What is too small to matter: 0.01, or the study's.")
+    ] = None,
+) -> None:
+    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
+    from ablate.report import report as write
+
+    typer.echo(write(target, out=out, charts=charts, baseline=baseline, metric=metric, margin=margin))
+
+
 @app.command(epilog="Example: ablate plan fusion --difference 0.01 --budget 60")
 def plan(
     targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],

@@ -48,13 +48,13 @@ def synthetic_study(
     cells = list(product(fusions, heads, out_proj, rates, range(seeds)))
     ids = []
     for index, (fusion, h, projected, rate, seed) in enumerate(cells):
-        effect = 0.03 * FUSIONS.index(fusion) * (h > 1) + 0.15 * (not projected) + 0.02 * abs(h - 4)
+        effect = 0.03 * fusions.index(fusion) * (h > 1) + 0.15 * (not projected) + 0.02 * abs(h - 4)
         effect += 0.1 * np.log2(rate / 0.004) ** 2
         loss = float(2.0 + effect + luck[seed] + generator.normal(0, 0.004))
         row = _row(fusion, h, projected, rate, seed) | columns
         row["run_id"] = digest([name, index])[:16]
         ids.append(row["run_id"])
-        label = f"{fusion}-h{h}-d{WIDTH}x2-s{seed}-{row['run_id'][:8]}"
+        label = f"run-{row['run_id'][:8]}"
         with store.writing(label, _config(row), row) as writer:
             writer.write_json("environment.json", {"python": "3.11.7", "train_tokens": 2_000_000})
             for step in STEPS:

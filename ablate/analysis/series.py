@@ -33,7 +33,7 @@ def curves(rows: pd.DataFrame, metrics: pd.DataFrame, shown: Sequence[str]) -> p
     rows = rows[rows["status"].isin(USABLE)]
     variant = dict(zip(rows["run_id"], names(rows, shown), strict=True))
     named = metrics[metrics["run_id"].isin(list(variant))]
-    named = named.assign(variant=named["run_id"].map(variant))
+    named = named.assign(variant=[variant[run_id] for run_id in named["run_id"]])
     table = _over_seeds(named, ["variant", "step"], "val_loss")
     table = table[table["n"] == table.groupby("variant")["n"].transform("max")]
     kept = [_thinned(curve) for _, curve in table.groupby("variant", sort=False)]
@@ -47,7 +47,7 @@ def by_rate(rows: pd.DataFrame, metric: str, shown: Sequence[str]) -> pd.DataFra
         return pd.DataFrame(columns=["variant", "phase", "lr", "mean", "low", "high", "n"])
     named = rows.assign(
         variant=names(rows, [column for column in shown if column != "lr"]),
-        phase=rows["phase"].fillna("").astype(str) if "phase" in rows else "",
+        phase=as_texts(rows["phase"]) if "phase" in rows else "",
     )
     return _over_seeds(named, ["variant", "phase", "lr"], metric)
 

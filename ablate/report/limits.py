@@ -32,15 +32,17 @@ def _size(rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any]) -
     lines.append(f"{seeds} seed{'s' * (high != 1)} a variant{few}.")
     if not plan.get("primary"):
         lines.append("No contrast was named beforehand: every difference is a lead to test, not a result.")
-    steps, layers, width = (_levels(rows[column]) for column in ("steps", "layers", "d_model"))
-    lines.append(
-        f"Conditional on this size and length of training: {layers} layers, {width} wide, {steps} steps."
-    )
+    sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
+    levels = {words: _levels(rows[column]) for column, words in sizes.items()}
+    known = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
+    lines.append(f"Conditional on this size and length of training{': ' * bool(known)}{known}.")
     return lines
 
 
 def _text(rows: pd.DataFrame) -> list[str]:
     texts = rows["corpus_sha256"].nunique()
+    if not texts:
+        return ["Conditional on the text, which these rows don't name."]
     named = f"{_levels(rows['corpus'])}, tokenizer {_levels(rows['tokenizer'])}"
     if texts == 1:
         return [f"Conditional on this text ({named}): another one may answer otherwise."]
@@ -69,7 +71,7 @@ def _rate(rows: pd.DataFrame, plan: Mapping[str, Any]) -> list[str]:
 
 def _cost(rows: pd.DataFrame) -> list[str]:
     low, high = rows["params"].min(), rows["params"].max()
-    if "match" not in rows or high <= 1.01 * low or (rows["match"] != "none").all():
+    if not high > 1.01 * low or (rows["match"] != "none").all():
         return []
     return [
         f"Variants differ in size too, from {low:,.0f} to {high:,.0f} parameters: a difference may be one"
@@ -96,4 +98,5 @@ def _overfit(rows: pd.DataFrame, comparison: Comparison, train_tokens: Mapping[s
 
 
 def _levels(column: pd.Series) -> str:
-    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in column.unique())
+    values = column.dropna().unique()
+    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)

@@ -42,6 +42,7 @@ HYPERPARAMETERS = {
     "precision": "precision",
     "seed": "seeds",
 }
+TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
 LEVELS = 8  # more of them are a range
 
 
@@ -62,20 +63,23 @@ def paragraph(rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any
     variants = table["variant"].nunique()
     split = "test" if comparison.metric.startswith("test_") else "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
-    sentences = [
-        f"We compare {variants} variants of a causal transformer language model (Pre-LN, learned positions,"
-        f" GELU, tied embeddings; {of['layers']} layers, width {of['d_model']}, context {of['context']})"
-        f" that differ in {_and(comparison.shown)}.",
-        f"Each is trained for {of['steps']} steps of {of['batch']} windows on {of['corpus']}"
-        f" ({of['tokenizer']} tokens, vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by"
-        f" AdamW (β1 = {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay"
-        f" {of['weight_decay']}) at a peak learning rate of {of['lr']}: linear warm-up over {of['warmup']} of"
-        f" the steps, then a cosine down to {of['min_lr_ratio']} of the peak{clip}, in {of['precision']}.",
-        f"Seeds ({of['seed']}) are paired: at equal seeds, variants see the same batches and start from the"
-        " same values in every tensor of equal name and shape.",
+    sentences = [f"We compare {variants} variants that differ in {_and(comparison.shown)}."]
+    if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
+        sentences += [
+            f"Each is a causal transformer language model (Pre-LN, learned positions, GELU, tied embeddings;"
+            f" {of['layers']} layers, width {of['d_model']}, context {of['context']}), trained for"
+            f" {of['steps']} steps of {of['batch']} windows on {of['corpus']} ({of['tokenizer']} tokens,"
+            f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
+            f" {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay {of['weight_decay']}) at a"
+            f" peak learning rate of {of['lr']}: linear warm-up over {of['warmup']} of the steps, then a"
+            f" cosine down to {of['min_lr_ratio']} of the peak{clip}, in {of['precision']}.",
+            f"Seeds ({of['seed']}) are paired: at equal seeds, variants see the same batches and start from"
+            " the same values in every tensor of equal name and shape.",
+        ]
+    sentences.append(
         f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
-        " seeds.",
-    ]
+        " seeds."
+    )
     if table["p"].notna().any():
         level = f"{100 * (1 - comparison.alpha):g} %"
         sentences.append(
@@ -87,7 +91,8 @@ def paragraph(rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any
         sentences.append(f"{named} are exploratory.")
     if int(table["diverged"].sum()):
         sentences.append("Diverged runs are in no mean; they are counted beside it.")
-    sentences.append(f"Software: ablate {of['ablate']} (code {of['code']}), PyTorch {of['torch']}.")
+    if of["code"]:
+        sentences.append(f"Software: ablate {of['ablate']} (code {of['code']}), PyTorch {of['torch']}.")
     return " ".join(sentences)
 
 

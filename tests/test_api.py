@@ -1,5 +1,6 @@
 """The Python face: the same results as the commands, and the page about it runs as it stands."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -97,9 +98,7 @@ def test_a_comparison_shows_itself_escaped(study):
 
 
 def test_report_is_a_package_and_a_function(study):
-    import ablate.report.page
-
-    assert ablate.report.page.gather
+    assert importlib.import_module("ablate.report.page").gather
     assert ablate.report("synthetic") == ablate.report(ablate.load("synthetic"))
 
 

@@ -3,6 +3,7 @@
 import itertools
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,34 @@ def test_curves_are_the_runs_own(tmp_path):
         drawn = last.loc[f"fusion={fusion} heads=4 out_proj=true"]
         assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(losses.loc[fusion].tolist())
     assert last["n"].tolist() == [3, 3]
+
+
+def test_development_seeds_are_drawn_and_not_compared(tmp_path):
+    rates = (0.002, 0.004)
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), rates=rates, seeds=4
+    )
+    source = find(store.root / "studies" / "synthetic")
+    phase = ["development" if seed < 2 else "report" for seed in source.rows["seed"]]
+    page = gather(replace(source, rows=source.rows.assign(phase=phase)))
+    assert page.comparison.table["n"].tolist() == [2, 2, 2, 2]
+    assert page.curves["n"].max() == 2
+    assert page.rates["n"].tolist() == [2] * 8  # variants × phases × rates
+    assert {*page.rates["phase"]} == {"development", "report"}
+    assert "rates" in [figure.key for figure in figures(page)]
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
+    )
+    plan = store.read_study("synthetic") or {}
+    store.write_study({**plan, "runs": [*plan["runs"], "f" * 16]})
+    shutil.rmtree(next(iter(store.directories(plan["runs"][:1]).values())))
+    source = find(store.root / "studies" / "synthetic")
+    failures = gather(source).failures
+    assert [line.partition(":")[0] for line in failures] == ["missing", "not begun"]
+    assert "2 of 7 runs" in failures[1]
 
 
 def _limits(tmp_path, plan=None, epoch=10**7, **columns) -> str:

@@ -124,6 +124,15 @@ def test_tables_sort_by_click_and_by_keyboard(opened):
 
 
 @pytest.mark.slow
+def test_charts_have_tooltips_and_no_text_of_theirs_runs(opened):
+    tab = opened()
+    tab.locator("[data-chart=cost-params] .mark-symbol.role-mark path").last.hover(force=True)
+    tip = tab.locator("#vg-tooltip-element")
+    tip.wait_for(state="visible")
+    assert "variant" in tip.inner_text() and tip.locator("script, img").count() == 0
+
+
+@pytest.mark.slow
 def test_it_can_be_read_without_seeing_it(opened):
     tab = opened()
     assert tab.locator("h1").count() == tab.locator("main").count() == tab.locator("header").count() == 1
@@ -200,7 +209,7 @@ def test_curves_are_the_runs_own(tmp_path):
     losses = source.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
     for fusion in ("concat", "sum"):
         drawn = last.loc[f"fusion={fusion} heads=4 out_proj=true"]
-        assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(losses.loc[fusion].tolist())
+        assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(list(losses.loc[fusion]))
     assert last["n"].tolist() == [3, 3]
 
 

@@ -83,8 +83,8 @@ class _Drive:
         while proposed := propose(rows):
             runs = self.check(proposed)
             rows |= dict.fromkeys(proposed, LEFT_OUT)
-            configs, ids = zip(*((run.config, run.run_id) for run in runs.values()), strict=True)
-            plan = self.plan(configs=configs, runs=ids)
+            asked, ids = [self.asked[cell] for cell in runs], [run.run_id for run in runs.values()]
+            plan = self.plan(configs=asked, runs=ids)
             if self.request.dry_run:
                 workers, threads = (_asked(self.launcher, key) for key in ("workers", "threads"))
                 self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)

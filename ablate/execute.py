@@ -57,6 +57,11 @@ class Listener:
         """Something that a person should know, in one line."""
 
 
+def step_flops(run: Run) -> float:
+    """Of a training step: the backward pass costs twice the forward pass."""
+    return 3.0 * flops_per_token(run.spec) * run.config.train.batch * run.spec.context
+
+
 def prepare(config: RunConfig) -> Run:
     """Everything that can be refused is refused here, before anything is trained. Raises ConfigError."""
     place = device.pick(config.device)

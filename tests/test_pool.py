@@ -201,7 +201,11 @@ def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
     assert cores.quota(tmp_path / "old", tmp_path / "root") == 1.5
     monkeypatch.setattr(cores, "quota", lambda *_: 2.5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16), raising=False)
-    assert (cores.available(), cores.threads_each(1), cores.threads_each(5)) == (2, 2, 1)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    each = cores.threads_each
+    assert (cores.available(), each(1, 1e12), each(5, 1e12), each(1, 1e9), each(1, 3.8e9)) == (2, 2, 1, 1, 2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert each(5, 1e9) == 7
     monkeypatch.setattr(cores, "quota", lambda *_: 0.4)
     assert cores.available() == 1
 

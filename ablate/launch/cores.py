@@ -5,6 +5,8 @@ import math
 import os
 from pathlib import Path
 
+# Threads wait for each other many times a step: below this, a busy neighbour costs more than a thread gains.
+FLOPS_A_THREAD = 2e9
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -14,9 +16,12 @@ def available() -> int:
     return max(1, math.floor(min(affinity, quota(Path("/proc/self/cgroup"), CGROUPS))))
 
 
-def threads_each(runs: int) -> int:
-    """Threads for each of `runs` runs side by side: one, unless there are fewer runs than cores."""
-    return max(1, available() // max(1, runs))
+def threads_each(runs: int, step_flops: float) -> int:
+    """Threads for each of `runs` runs side by side: their share of the cores, but none that a step of so
+    many FLOPs is too small for. OMP_NUM_THREADS has the last word."""
+    if (asked := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
+        return max(1, int(asked))
+    return max(1, min(available() // max(1, runs), round(step_flops / FLOPS_A_THREAD)))
 
 
 def quota(membership: Path, root: Path) -> float:

@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 from ablate.columns import Row
 from ablate.config import ConfigError, RunConfig
-from ablate.execute import Listener, Run, execute, prepare, record_failure
-from ablate.model.sizing import flops_per_token
+from ablate.execute import Listener, Run, execute, prepare, record_failure, step_flops
 from ablate.store import Busy
 from ablate.train import Evaluation, Step
 
@@ -43,8 +42,7 @@ class Job:
     @classmethod
     def of(cls, config: RunConfig) -> "Job":
         run = prepare(config)
-        tokens = config.train.steps * config.train.batch * run.spec.context
-        return cls(config, run.name, flops_per_token(run.spec) * tokens)
+        return cls(config, run.name, step_flops(run) * config.train.steps)
 
 
 class Watcher(Protocol):

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ablate.execute import Run, settled
+from ablate.execute import Run, settled, step_flops
 from ablate.launch.cores import available, threads_each
 from ablate.model.lm import build_model
 from ablate.model.products import PRODUCTS
-from ablate.model.sizing import flops_per_token
 from ablate.study.plan import Plan
 from ablate.train import Evaluation, Step, train
 
@@ -34,7 +33,7 @@ class Estimate:
 def estimate(plan: Plan, runs: Sequence[Run], workers: int | None, threads: int | None) -> Estimate:
     """workers, threads: as the launcher was told; None for its own choice."""
     todo = [run for run in runs if settled(run) is None]
-    threads = threads or threads_each(len(runs))
+    threads = threads or threads_each(len(runs), max(map(step_flops, runs)))
     workers = min(workers or max(1, available() // threads), max(1, len(todo)))
     seconds = _total(todo, threads) / workers if todo else 0.0
     return Estimate(plan, len(runs), len(runs) - len(todo), workers, threads, seconds)
@@ -43,7 +42,7 @@ def estimate(plan: Plan, runs: Sequence[Run], workers: int | None, threads: int 
 def _total(runs: Sequence[Run], threads: int) -> float:
     """Seconds of all runs one after the other: the cheapest and the dearest are timed, the others lie
     between them by their FLOPs."""
-    flops = [flops_per_token(run.spec) * run.config.train.batch * run.spec.context for run in runs]
+    flops = [step_flops(run) for run in runs]
     cheapest, dearest = (min(flops), max(flops))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

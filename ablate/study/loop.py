@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from ablate.columns import Row
 from ablate.compose import Cells, Request, current, is_demonstration
 from ablate.config import ConfigError, RunConfig
-from ablate.execute import Run, prepare, settled
+from ablate.execute import Run, prepare, settled, step_flops
 from ablate.fastest import fastest_product
 from ablate.launch.cores import threads_each
 from ablate.model.products import PRODUCTS
@@ -124,7 +124,7 @@ class _Drive:
             threads = _keep("hydra.launcher.threads", kept.get("threads"), _asked(self.launcher, "threads"))
             linear = _keep("train.linear", kept.get("linear"), min(asked, default=None))
             plan["machine"] = {
-                "threads": threads or threads_each(len(_unique(runs))),
+                "threads": threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
                 "linear": linear or _linear(runs),
             }
             plan = merge_plans(before, plan)

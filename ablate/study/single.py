@@ -4,7 +4,8 @@ import torch
 
 from ablate.compose import Request
 from ablate.config import RunConfig
-from ablate.execute import Listener, execute, prepare
+from ablate.execute import Listener, execute, prepare, step_flops
+from ablate.launch.cores import threads_each
 from ablate.store import Store
 from ablate.study.estimate import estimate
 from ablate.study.plan import merge_plans, single_plan
@@ -14,10 +15,12 @@ def run_single(config: RunConfig, request: Request, listener: Listener) -> None:
     """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
     store, run = Store(), prepare(config)
     plan = single_plan(config, run.run_id)
+    threads = threads_each(1, step_flops(run))
     if request.dry_run:
-        request.estimate = estimate(plan, [run], workers=1, threads=torch.get_num_threads())
+        request.estimate = estimate(plan, [run], workers=1, threads=threads)
         return
     with store.locked():
         store.write_study(merge_plans(store.read_study(plan["name"]), plan))
     request.study, request.run_ids = plan["name"], [run.run_id]
+    torch.set_num_threads(threads)
     execute(run, listener)

@@ -39,9 +39,10 @@ class PoolLauncher(Launcher):
             or to_run_config(loader.load_sweep_config(self.config, list(overrides)))
             for overrides in job_overrides
         ]
-        threads = request.threads or self.threads or threads_each(len(configs))
-        workers = self.workers or max(1, available() // threads)
         jobs = [Job.of(config) for config in configs]
+        dearest = max(job.cost / job.config.train.steps for job in jobs)
+        threads = request.threads or self.threads or threads_each(len(jobs), dearest)
+        workers = self.workers or max(1, available() // threads)
         with board(jobs, workers) as watcher:
             refused = run_jobs(
                 jobs, workers=workers, threads=threads, timeout_s=self.timeout, watcher=watcher

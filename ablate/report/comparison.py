@@ -106,6 +106,9 @@ def _readable(table: pd.DataFrame, comparison: Comparison, marginal: bool) -> pd
     read = table[shown or comparison.shown[:1]].copy()
     diverged = table["diverged"].astype(int)
     read["n"] = [f"{n} + {d} diverged" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
+    if "match_error" in table:  # what a match could not even out
+        read["params"] = table["params"]
+        read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
     read[["mean", "sd"]] = table[["mean", "sd"]]
     if table["diff"].notna().any():
         read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]

@@ -1,6 +1,7 @@
 """Files that are there whole or not at all, and what the system refuses as one line. Loads no torch."""
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
@@ -19,9 +20,10 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise StoreError(
             f"{error.filename or path}: can't be written ({error.strerror or error});"
-            " make room for it there, or run ablate in another directory"
+            f" {'make room there' if full else 'make it writable'}, or run ablate in another directory"
         ) from error
 
 

@@ -85,8 +85,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
     with _writing(store, run, listener, row, anew=finished is not None) as writer:
         writer.write_json("environment.json", {**machine(), "device": device.describe(run.device)})
         run.corpus.tokenizer.save(writer.path / "tokenizer.json")
-        if writer.start:
-            writer.log(f"going on after step {writer.start.step}")
+        writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
         listener.started(run)
         try:
             row |= _train(run, writer, listener)

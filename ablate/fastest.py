@@ -8,9 +8,9 @@ import statistics
 import time
 from pathlib import Path
 
-import platformdirs
 import torch
 
+from ablate.data import cache
 from ablate.disk import StoreError, write_atomically
 from ablate.model.products import PRODUCTS, Product, works
 
@@ -22,9 +22,8 @@ AHEAD = 0.95  # of MKL's time: less of a gain is not worth another product
 
 @functools.cache
 def fastest_product() -> str:
-    """`mkl` or `onednn`, on one thread. Remembered in the user's cache directory, for this processor and
-    this PyTorch."""
-    path = Path(platformdirs.user_cache_dir("ablate")) / "fastest.json"
+    """`mkl` or `onednn`, on one thread. Remembered in the cache, for this processor and this PyTorch."""
+    path = cache.directory() / "fastest.json"
     key = f"{_processor()} torch {torch.__version__}"
     with contextlib.suppress(OSError, ValueError, AttributeError):
         known = json.loads(path.read_text(encoding="utf-8")).get(key)

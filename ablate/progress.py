@@ -153,7 +153,7 @@ class Log:
             self.say(ending(name, details[0]))
         elif event == "skipped":
             self.say(f"{name}: another process has made it")
-        elif event in ("noticed", "refused"):
+        elif event == "noticed":  # why runs were refused is said at the end, once
             self.say(details[0])
 
     def say(self, line: str) -> None:
@@ -201,9 +201,9 @@ class Board(Log):
             self.each.update(task, completed=step, figures=f"loss {loss:.3f}")
         elif event == "busy":
             self.each.reset(task, description="waiting for another process", total=None, figures="")
-        elif event in ("noticed", "refused") or (event == "finished" and details[0]["status"] != "done"):
+        elif event == "noticed" or (event == "finished" and details[0]["status"] != "done"):
             super().hear(worker, job, event, *details)
-        elif event in ("finished", "skipped"):
+        elif event in ("finished", "skipped", "refused"):
             self.count += 1
         if event in ("finished", "skipped", "refused"):
             self.at.pop(worker, None)

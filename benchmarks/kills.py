@@ -107,7 +107,8 @@ def main() -> None:
     overrides = [*SWEEP, f"train.steps={arguments.steps}", "train.checkpoint_every=20", "train.eval_every=50"]
     with tempfile.TemporaryDirectory() as directory:
         calm, killed = Path(directory) / "calm", Path(directory) / "killed"
-        calm.mkdir(), killed.mkdir()
+        calm.mkdir()
+        killed.mkdir()
         finish(calm, overrides)
         hits = kill_again_and_again(killed, overrides, arguments.kills, arguments.longest, arguments.seed)
         same = state(calm)[0] == state(killed)[0]

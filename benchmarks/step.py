@@ -2,8 +2,7 @@
 
     python benchmarks/step.py --model nano --rounds 15 --steps 20
 
-The plain loop is what one would write by hand: one fused projection for queries, keys and values,
-loss.backward(), clip_grad_norm_, torch.optim.AdamW; nothing is measured or stored in either.
+The plain loop is that of plain.py; nothing is measured or stored in either.
 """
 
 import argparse
@@ -15,8 +14,7 @@ from collections.abc import Callable, Iterator
 import hydra
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from plain import plain_steps
 
 from ablate.compose import configs_dir, to_run_config
 from ablate.config import ModelSpec, RunConfig
@@ -25,65 +23,6 @@ from ablate.model.sizing import resolve_spec
 from ablate.train import Step, train
 
 VOCAB = 65
-
-
-class PlainBlock(nn.Module):
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__()
-        d = spec.d_model
-        self.heads = spec.heads
-        self.norm_1, self.norm_2 = nn.LayerNorm(d, bias=False), nn.LayerNorm(d, bias=False)
-        self.qkv, self.out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
-        self.up, self.down = nn.Linear(d, 4 * d, bias=False), nn.Linear(4 * d, d, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        B, T, d = x.shape
-        q, k, v = self.qkv(self.norm_1(x)).view(B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(B, T, d))
-        return x + self.down(F.gelu(self.up(self.norm_2(x))))
-
-
-class PlainGPT(nn.Module):
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__()
-        self.token, self.position = (
-            nn.Embedding(VOCAB, spec.d_model),
-            nn.Embedding(spec.context, spec.d_model),
-        )
-        self.blocks = nn.Sequential(*[PlainBlock(spec) for _ in range(spec.layers)])
-        self.norm = nn.LayerNorm(spec.d_model, bias=False)
-        for p in self.parameters():
-            if p.dim() > 1:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        x = self.token(tokens) + self.position(torch.arange(tokens.shape[1]))
-        logits = F.linear(self.norm(self.blocks(x)), self.token.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-
-def plain_steps(config: RunConfig, spec: ModelSpec, tokens: np.ndarray) -> Iterator[None]:
-    t = config.train
-    model = PlainGPT(spec)
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    norms = [p for p in model.parameters() if p.dim() == 1]
-    groups = [
-        {"params": matrices, "weight_decay": t.weight_decay},
-        {"params": norms, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=t.lr, betas=(t.beta1, t.beta2))
-    while True:
-        starts = torch.randint(len(tokens) - spec.context, (t.batch,)).tolist()
-        windows = [torch.from_numpy(tokens[i : i + spec.context + 1].astype(np.int64)) for i in starts]
-        block = torch.stack(windows)
-        loss = model(block[:, :-1], block[:, 1:])
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), t.clip or 1.0)
-        optimizer.step()
-        loss.item()
-        yield
 
 
 def our_steps(config: RunConfig, spec: ModelSpec, tokens: np.ndarray) -> Iterator[None]:
@@ -101,7 +40,7 @@ def our_steps(config: RunConfig, spec: ModelSpec, tokens: np.ndarray) -> Iterato
             yield
 
 
-def seconds(step: Callable[[], None], count: int) -> float:
+def seconds(step: Callable[[], object], count: int) -> float:
     began = time.perf_counter()
     for _ in range(count):
         step()

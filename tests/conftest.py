@@ -1,3 +1,9 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -13,3 +19,28 @@ def _a_cache_of_its_own(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def start():
+    """`ablate …` in a process group of its own, as a shell starts it; ended with the test."""
+    started: list[subprocess.Popen] = []
+
+    def start(*arguments: str, cwd: Path) -> subprocess.Popen:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "ablate", *arguments],
+                cwd=cwd,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

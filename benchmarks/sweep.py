@@ -1,0 +1,204 @@
+"""A sweep of ablate against the other ways to make the same runs, alternating in one run.
+
+    python benchmarks/sweep.py --model nano --runs 8 --against plain
+    python benchmarks/sweep.py --model tiny --runs 64 --steps 0,100 --rounds 3 --against stock
+    python benchmarks/sweep.py --model nano --runs 8 --against nanogpt --nanogpt PATH --text input.txt
+
+plain: plain.py, a plain PyTorch loop, run after run, with all threads. stock: the same sweep of ablate by
+Hydra's own launcher. nanogpt: a clone of github.com/karpathy/nanoGPT, as its README trains on a CPU, one
+process a run (its data/shakespeare_char/prepare.py reads the text). Each evaluates at the end of a run
+(nanoGPT before the first step too: it can't be told not to).
+
+Each contestant makes its runs at two lengths. The ratio of the longer ones' whole times includes start-up
+and evaluation; the slope between the two lengths is training alone.
+"""
+
+import argparse
+import itertools
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import hydra
+import torch
+
+from ablate.compose import configs_dir, to_run_config
+from ablate.data.corpora import open_corpus
+from ablate.launch.cores import available
+from ablate.model.sizing import flops_per_token, resolve_spec
+
+HERE = Path(__file__).parent
+TRAIN = {"tiny": "default", "nano": "nanogpt", "small": "default"}
+Contestant = Callable[[int], None]
+
+
+def call(command: list[str], cwd: Path) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stderr[-2000:]}")
+
+
+def ablate(model: str, runs: int, text: Path, *more: str) -> Contestant:
+    def make(steps: int) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            seeds = ",".join(map(str, range(runs)))
+            overrides = [f"model={model}", f"train={TRAIN[model]}", "corpus=file", f'corpus.path="{text}"']
+            overrides += ["corpus.splits=[0.9,0.1,0]", f"seed={seeds}", *more]
+            overrides += [f"train.steps={steps}", f"train.eval_every={steps}"]
+            call([sys.executable, "-m", "ablate", "run", "-m", *overrides], Path(directory))
+
+    return make
+
+
+def plain(model: str, runs: int, text: Path) -> Contestant:
+    def make(steps: int) -> None:
+        command = [sys.executable, str(HERE / "plain.py"), "--text", str(text), "--model", model]
+        command += ["--train", TRAIN[model], "--runs", str(runs), "--steps", str(steps)]
+        call(command, HERE)
+
+    return make
+
+
+def nanogpt(clone: Path, model: str, runs: int, text: Path) -> Contestant:
+    """Its CPU command, at the sizes of `model`."""
+    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+        config = to_run_config(hydra.compose("config", overrides=[f"model={model}", f"train={TRAIN[model]}"]))
+    data = clone / "data" / "shakespeare_char"
+    shutil.copy(text, data / "input.txt")
+    call([sys.executable, "prepare.py"], data)
+    sizes = {
+        "n_layer": config.model.layers,
+        "n_head": config.heads,
+        "n_embd": config.model.d_model,
+        "block_size": config.model.context,
+        "batch_size": config.train.batch,
+    }
+
+    def make(steps: int) -> None:
+        command = [sys.executable, "train.py", "config/train_shakespeare_char.py", "--device=cpu"]
+        command += ["--compile=False", "--eval_iters=20", "--log_interval=1000000", "--dropout=0.0"]
+        command += [f"--{key}={value}" for key, value in sizes.items()]
+        command += [f"--max_iters={steps}", f"--lr_decay_iters={steps}", f"--eval_interval={steps}"]
+        for _ in range(runs):
+            call(command, clone)
+
+    return make
+
+
+def product_rate() -> float:
+    """FLOP/s of a float32 matrix product of 1024 × 1024 with all threads."""
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    seconds = []
+    for _ in range(20):
+        began = time.perf_counter()
+        torch.mm(a, b)
+        seconds.append(time.perf_counter() - began)
+    return 2 * 1024**3 / statistics.median(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", default="nano", choices=TRAIN)
+    parser.add_argument("--runs", type=int, default=8)
+    parser.add_argument("--steps", default="50,200", help="the two lengths of a run; 0 leaves out the first")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--against", default="plain", help="plain, stock, nanogpt; several by commas")
+    parser.add_argument("--nanogpt", type=Path, help="a clone of nanoGPT")
+    parser.add_argument("--text", type=Path, help="default: what corpus=pydoc reads")
+    arguments = parser.parse_args()
+    short, long = map(int, arguments.steps.split(","))
+    with tempfile.TemporaryDirectory() as directory:
+        text = Path(directory) / "text.txt"
+        if arguments.text:
+            shutil.copy(arguments.text, text)
+        else:
+            text.write_text(pydoc_text(), encoding="utf-8")
+        contestants = {"ablate": ablate(arguments.model, arguments.runs, text)}
+        for name in arguments.against.split(","):
+            if name == "plain":
+                contestants[name] = plain(arguments.model, arguments.runs, text)
+            elif name == "stock":
+                contestants[name] = ablate(arguments.model, arguments.runs, text, "hydra/launcher=basic")
+            else:
+                clone = Path(directory) / "nanoGPT"
+                shutil.copytree(arguments.nanogpt, clone)
+                contestants[name] = nanogpt(clone, arguments.model, arguments.runs, text)
+        totals, slopes = race(contestants, short, long, arguments.rounds)
+        report(arguments.model, arguments.runs, short, long, totals, slopes, text)
+
+
+def race(
+    contestants: dict[str, Contestant], short: int, long: int, rounds: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """By contestant, a number a round: seconds of the longer runs, and seconds a step between the two."""
+    totals: dict[str, list[float]] = {name: [] for name in contestants}
+    slopes: dict[str, list[float]] = {name: [] for name in contestants}
+    for _, order in zip(range(rounds), itertools.cycle([1, -1]), strict=False):
+        for name in list(contestants)[::order]:
+            times = {steps: seconds(contestants[name], steps) for steps in (short, long) if steps}
+            totals[name].append(times[long])
+            slopes[name].append((times[long] - times[short]) / (long - short) if short else float("nan"))
+    return totals, slopes
+
+
+def seconds(make: Contestant, steps: int) -> float:
+    began = time.perf_counter()
+    make(steps)
+    return time.perf_counter() - began
+
+
+def report(
+    model: str,
+    runs: int,
+    short: int,
+    long: int,
+    totals: dict[str, list[float]],
+    slopes: dict[str, list[float]],
+    text: Path,
+) -> None:
+    rounds = len(totals["ablate"])
+    print(f"{model}, {runs} runs, {available()} cores; medians (range) of {rounds} rounds")
+    for name in totals:
+        print(f"{name:>8}: {spread(totals[name])} s for {long} steps, start-up and evaluation included")
+        if short:
+            print(f"{'':>8}  {spread([1000 * s / runs for s in slopes[name]])} ms a step of one run")
+        if name != "ablate":
+            print(f"{'':>8}  ratio {ratios(totals[name], totals['ablate'])}", end="")
+            print(f"; of the steps alone {ratios(slopes[name], slopes['ablate'])}" if short else "")
+    if short:
+        with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+            overrides = [f"model={model}", f"train={TRAIN[model]}", "corpus=file", f'corpus.path="{text}"']
+            config = to_run_config(hydra.compose("config", overrides=overrides))
+        spec = resolve_spec(config, open_corpus(config.corpus).tokenizer.vocab_size)
+        flops = 3 * flops_per_token(spec) * config.train.batch * spec.context
+        rate, step = product_rate(), statistics.median(slopes["ablate"]) / runs
+        share = flops / step / rate
+        print(
+            f"share of the float32 product rate ({rate / 1e9:.0f} GFLOP/s, all threads): {100 * share:.0f} %"
+        )
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.1f} ({min(values):.1f}–{max(values):.1f})"
+
+
+def ratios(theirs: list[float], ours: list[float]) -> str:
+    each = [a / b for a, b in zip(theirs, ours, strict=True)]
+    return f"{statistics.median(each):.2f} ({min(each):.2f}–{max(each):.2f})"
+
+
+def pydoc_text() -> str:
+    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+        corpus = open_corpus(to_run_config(hydra.compose("config")).corpus)
+    return "".join(corpus.tokenizer.decode(split.tokens) for split in corpus.splits.values())
+
+
+if __name__ == "__main__":
+    os.environ.pop("OMP_NUM_THREADS", None)  # the others use all threads; the pool gives its own
+    main()

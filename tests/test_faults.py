@@ -1,0 +1,137 @@
+"""Disks, files and clocks that fail: each gives a clear line and loses nothing."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.helpers import run_cli
+from tests.test_pool import LONG, training, wait_for
+
+QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
+
+pytestmark = pytest.mark.slow
+
+
+def mount(*options: str) -> None:
+    done = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this user may not mount a file system: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A directory on a file system of its own, with room for one run but not for two."""
+    if shutil.which("mount") is None or not hasattr(os, "geteuid") or os.geteuid() != 0:
+        pytest.skip("only root may mount a file system")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount("-t", "tmpfs", "-o", "size=700k", "tmpfs", str(disk))
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def results(cwd: Path) -> pd.DataFrame:
+    return pd.read_csv(cwd / "runs" / "results.csv").set_index("seed")
+
+
+def run_directory(cwd: Path, seed: int = 0) -> Path:
+    (directory,) = (cwd / "runs" / "store").glob(f"[!.]*-s{seed}-*")
+    return directory
+
+
+def test_a_full_disk(small_disk):
+    assert run_cli("run", *QUICK, cwd=small_disk).returncode == 0
+    alone = run_cli("run", *QUICK, "seed=1", cwd=small_disk)
+    assert alone.returncode == 2 and "No space left on device" in alone.stderr.splitlines()[-1]
+    assert "Traceback" not in alone.stderr and "make room there" in alone.stderr
+    swept = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=small_disk)
+    assert swept.returncode in (1, 2) and swept.stderr.count("No space left on device") == 1
+    assert "Traceback" not in swept.stderr
+    mount("-o", "remount,size=20m", str(small_disk))
+    done = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=small_disk)
+    assert done.returncode == 0 and "1 runs had finished before" in done.stderr
+    assert results(small_disk)["status"].tolist() == ["done", "done"]
+
+
+def test_a_directory_that_can_only_be_read(small_disk):
+    assert run_cli("run", *QUICK, cwd=small_disk).returncode == 0
+    mount("-o", "remount,ro", str(small_disk))
+    for command in (("run", *QUICK, "seed=1"), ("run", "-m", *QUICK, "seed=1,2")):
+        done = run_cli(*command, cwd=small_disk)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "Read-only file system" in done.stderr and "make it writable" in done.stderr
+    assert "done" in run_cli("runs", cwd=small_disk).stdout
+    assert run_cli("compare", cwd=small_disk).returncode == 0
+
+
+@pytest.mark.parametrize("file", ["result.json", "metrics.csv", "model.safetensors"])
+def test_a_run_directory_edited_by_hand(tmp_path, file):
+    assert run_cli("run", *QUICK, cwd=tmp_path).returncode == 0
+    before = results(tmp_path)
+    path = run_directory(tmp_path) / file
+    content = bytearray(path.read_bytes())
+    at = content.index(b"train_loss") if file != "model.safetensors" else len(content) // 2
+    content[at] ^= 1
+    path.write_bytes(content)
+    again = run_cli("run", *QUICK, cwd=tmp_path)
+    (told,) = [line for line in again.stderr.splitlines() if "runs/damaged" in line]
+    assert again.returncode == 0 and file in told
+    (aside,) = (tmp_path / "runs" / "damaged").iterdir()
+    assert (aside / file).read_bytes() == content
+    same = ["run_id", "status", "val_loss", "train_loss", "test_loss"]
+    pd.testing.assert_frame_equal(results(tmp_path)[same], before[same])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("run_id,stu")])
+def test_results_that_were_deleted_or_cut_off_come_back(tmp_path, damage):
+    assert run_cli("run", "-m", *QUICK, "seed=0,1", cwd=tmp_path).returncode == 0
+    tables = [tmp_path / "runs" / "results.csv", *(tmp_path / "runs" / "studies").glob("*/results.csv")]
+    before = [path.read_bytes() for path in tables]
+    for path in tables:
+        damage(path)
+    again = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=tmp_path)
+    assert again.returncode == 0 and "2 runs had finished before" in again.stderr
+    assert [path.read_bytes() for path in tables] == before
+
+
+def test_clocks_set_back(tmp_path, start):
+    """Files from the future: of a run that was cut off, of one that is finished, and of what is cached."""
+    assert run_cli("run", *QUICK, cwd=tmp_path).returncode == 0
+    process = start("run", *LONG, "seed=1", cwd=tmp_path)
+    wait_for(lambda: len(training(tmp_path)) == 1)
+    process.kill()
+    process.communicate()
+    for path in (tmp_path / "runs").rglob("*"):
+        os.utime(path, (2e9, 2e9))  # 2033
+    listed = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
+    assert listed.count(",interrupted,") == 1 and listed.count(",done,") == 1
+    again = run_cli("run", *QUICK, cwd=tmp_path)
+    assert again.returncode == 0 and "finished before" in again.stderr
+    goes_on = start("run", *LONG, "seed=1", cwd=tmp_path)
+    (log,) = (tmp_path / "runs" / "store").glob(".*.part/log.txt")
+    wait_for(lambda: "going on after step" in log.read_text())
+    goes_on.kill()
+    goes_on.communicate()
+
+
+def test_a_damaged_checkpoint_is_put_aside_and_the_run_begins_anew(tmp_path, start):
+    process = start("run", *LONG, cwd=tmp_path)
+    wait_for(lambda: len(training(tmp_path)) == 1)
+    process.kill()
+    process.communicate()
+    (checkpoint,) = training(tmp_path)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    again = start("run", *LONG, cwd=tmp_path)
+    wait_for(lambda: any((tmp_path / "runs" / "damaged").glob("*")))
+    wait_for(lambda: len(training(tmp_path)) == 1)
+    again.kill()
+    _, err = again.communicate()
+    assert checkpoint.name in err and "damaged" in err and "Traceback" not in err
+    (part,) = (tmp_path / "runs" / "store").glob(".*.part")
+    assert json.loads((part / "result.json").read_text())["status"] == "running"
+    assert "going on" not in (part / "log.txt").read_text()

@@ -1,0 +1,253 @@
+"""Studies: what they declare, which cells they come to, and what they do without running anything."""
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+
+import hydra
+import pandas as pd
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_automatic_config_search_path
+from hydra.core.plugins import Plugins
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+from ablate.compose import Cells, configs_dir, to_run_config
+from ablate.config import ConfigError
+from ablate.store import Store, StoreError
+from ablate.study import grid
+from ablate.study.declared import read_declared
+from ablate.study.plan import merge_plans, values_of
+from ablate.study.where import holds
+from ablate.watch import summary
+from tests.helpers import make_config, run_cli
+
+QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
+STUDIES = sorted(path.stem for path in (configs_dir() / "study").glob("*.yaml"))
+
+
+def declared(name: str):
+    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+        config = hydra.compose("config", overrides=[f"study={name}"])
+    return read_declared(OmegaConf.to_container(config.study))
+
+
+# --- grids ------------------------------------------------------------------------------------------
+
+
+def test_cells_and_proposals_by_hand():
+    cells = grid.cells({"fusion": ["sum", "mean"], "seed": ["0", "1"]})
+    assert cells == [
+        ("fusion=sum", "seed=0"),
+        ("fusion=sum", "seed=1"),
+        ("fusion=mean", "seed=0"),
+        ("fusion=mean", "seed=1"),
+    ]
+    assert grid.propose(cells, {}) == cells
+    assert grid.propose(cells, {cells[0]: {"status": "failed"}, cells[2]: {"status": "done"}}) == [
+        cells[1],
+        cells[3],
+    ]
+    assert grid.propose(cells, {cell: {} for cell in cells}) == []
+
+
+def test_cells_composed_fast_are_as_hydra_composes_them():
+    Plugins.instance()
+    loader = ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
+    config = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
+    compose, draw = Cells(config, loader), random.Random(0)
+    levels = {
+        "fusion": ["concat", "sum", "weighted_sum"],
+        "model": ["tiny", "nano"],
+        "heads": ["1", "2", "4"],
+        "out_proj": ["true", "false"],
+        "value_width": ["auto", "wide", "16"],
+        "train": ["default", "nanogpt"],
+        "train.lr": ["1e-3", "0.01"],
+        "train.clip": ["null", "1"],
+        "seeds.data": ["null", "7"],
+        "corpus.splits": ["[0.8,0.1,0.1]", "[0.5,0.5,0]"],
+        "name": ["null", "'a b'", "study-1"],
+        "model.d_model": ["64", "96"],
+    }
+    for _ in range(25):
+        keys = draw.sample(list(levels), 6)
+        cell = [f"{key}={draw.choice(levels[key])}" for key in keys]
+        if any(override == "name='a b'" for override in cell):
+            with pytest.raises(ConfigError, match="name=a b"):
+                compose(cell)
+            continue
+        assert compose(cell) == to_run_config(loader.load_sweep_config(config, cell)), cell
+
+
+# --- what a study declares --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_declares_what_it_will_be_judged_by(name):
+    study = declared(name)
+    assert study.question.endswith("?") and study.primary and study.margin > 0
+    sizes = [len(levels) for levels in study.factors.values()]
+    assert len(study.factors["seed"]) >= 8 and min(sizes) >= 1
+    assert set(study.demo) <= {"train.steps", "train.eval_every", "seed", *study.factors}
+    for contrast in study.primary:
+        levels = study.factors[contrast["vary"]]
+        assert str(contrast["baseline"]).lower() in levels
+        assert all(str(value).lower() in study.factors[key] for key, value in contrast["where"].items())
+
+
+def test_the_study_of_the_main_question_is_the_whole_grid():
+    assert {key: len(levels) for key, levels in declared("fusion").factors.items()} == {
+        "fusion": 4,
+        "heads": 4,
+        "out_proj": 2,
+        "seed": 8,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"factrs": {}}, "study.factrs: no such key; did you mean factors"),
+        ({"primary": None}, "study.primary: this key is missing"),
+        ({"seeds": []}, "study.seeds: the sweep is empty"),
+    ],
+)
+def test_a_study_that_is_not_whole_is_refused(change, message):
+    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+        study = OmegaConf.to_container(hydra.compose("config", overrides=["study=fusion"]).study)
+    assert isinstance(study, dict)
+    study |= change
+    with pytest.raises(ConfigError, match=message):
+        read_declared({key: value for key, value in study.items() if value is not None})
+
+
+# --- where ------------------------------------------------------------------------------------------
+
+VALUES = values_of(make_config("fusion=sum", "heads=8"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "truth"),
+    [
+        ("heads == 8", True),
+        ("heads <= 4", False),
+        ("2 < heads <= 8", True),
+        ("fusion == 'sum' and not out_proj", False),
+        ("fusion in ['sum', 'mean'] or heads > 99", True),
+        ("fusion not in ('sum', 'mean')", False),
+        ("model.d_model % heads == 0", True),
+        ("d_model // heads >= 16", False),
+        ("out_proj == true", True),
+        ("seeds.data == null", True),
+        ("heads * 2 - 6 / 3 + 1 == 15", True),
+        ("-heads < 0", True),
+    ],
+)
+def test_conditions_by_hand(condition, truth):
+    assert holds(condition, VALUES) is truth
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "__import__('os').system('true')",
+        "heads.__class__",
+        "(lambda: 1)()",
+        "heads ** 9999999",
+        "[h for h in [1]]",
+        "'a' * 999999999",
+        "heads if heads else 1",
+        "open('x')",
+        "heads = 8",
+        "hedas == 8",
+        "heads ==",
+        "heads / 0 == 1",
+        "f'{heads}'",
+        "fusion < 3",
+    ],
+)
+def test_nothing_but_conditions_is_computed(condition):
+    with pytest.raises(ConfigError, match=r"^study\.where: "):
+        holds(condition, VALUES)
+
+
+# --- through the command line -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
+    command = ("run", "study=heads", "heads=1,3,4", "seed=0", *QUICK)
+    done = run_cli(*command, "study.where=['heads < 4 or key_width == 16']", "name=mine", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 6 cells left out: not heads < 4 or key_width == 16" in done.stderr
+    assert done.stderr.count("cells left out: heads=3: does not divide") == 2
+    rows = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv")
+    assert sorted(zip(rows["heads"], rows["key_width"], strict=True)) == [(1, 16), (1, 64), (4, 16)]
+    study = json.loads((tmp_path / "runs" / "studies" / "mine" / "study.json").read_text())
+    assert study["question"] == "Do many heads beat one?" and study["demonstration"] is False
+    nothing = run_cli("run", "study=heads", "heads=3", "seed=0", *QUICK, "name=none", cwd=tmp_path)
+    assert nothing.returncode == 2 and "nothing to run" in nothing.stderr
+    assert nothing.stderr.count("\n") == 1 and not (tmp_path / "runs" / "studies" / "none").exists()
+    moved = run_cli(
+        *command,
+        "study.margin=0.5",
+        "study.where=['heads < 4 or key_width == 16']",
+        "name=mine",
+        cwd=tmp_path,
+    )
+    assert moved.returncode == 2 and "margin was 0.01 when the study began" in moved.stderr
+
+
+@pytest.mark.slow
+def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
+    done = run_cli("run", "study=out_proj", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0 and "a demonstration" in done.stderr
+    assert (Store(tmp_path / "runs").read_study("out_proj-demo") or {})["demonstration"] is True
+    for command in (("size=demo",), ("-m", "size=demo", "seed=0,1")):
+        alone = run_cli("run", *command, cwd=tmp_path)
+        assert alone.returncode == 2 and "size=demo: only a study has a demonstration" in alone.stderr
+    wrong = run_cli("run", "size=small", cwd=tmp_path)
+    assert wrong.returncode == 2 and "size=small: not a choice" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_a_dry_run_tells_the_size_and_trains_nothing(tmp_path):
+    done = run_cli("run", "study=fusion", "seed=0,1,2", *QUICK, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and not (tmp_path / "runs" / "studies").exists()
+    assert "fusion: concat, sum, weighted_sum, mean\n" in done.stdout and "seeds: 0, 1, 2\n" in done.stdout
+    assert "96 runs; " in done.stdout and "about " in done.stdout
+    assert run_cli("run", "-m", "fusion=sum,mean", *QUICK, cwd=tmp_path).returncode == 0
+    again = run_cli("run", "-m", "fusion=sum,mean,concat", *QUICK, "--dry-run", cwd=tmp_path)
+    assert "3 runs, 2 of them finished; 1 at a time" in again.stdout
+
+
+@pytest.mark.slow
+def test_watching_shows_what_is_there(tmp_path):
+    assert run_cli("run", "-m", "seed=0,1", *QUICK, cwd=tmp_path).returncode == 0
+    command = [sys.executable, "-u", "-m", "ablate", "runs", "--watch"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "2 done\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_a_summary_by_hand():
+    statuses = ["done", "running", "done", "failed"]
+    assert summary([{"status": status} for status in statuses]) == "2 done, 1 failed, 1 running"
+    assert summary([]) == "no runs yet"
+
+
+def test_what_was_decided_beforehand_cannot_change():
+    plan = {"name": "s", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [0], "runs": ["a"]}
+    first = plan | {"primary": [{"vary": "fusion"}], "metric": "val_loss", "margin": 0.01, "where": []}
+    grown = merge_plans(first, first | {"seeds": [1], "runs": ["b"]})
+    assert grown["seeds"] == [0, 1] and grown["runs"] == ["a", "b"] and grown["margin"] == 0.01
+    for key, other in itertools.product(["primary", "metric", "margin"], ["else"]):
+        with pytest.raises(StoreError, match=f"{key} was .* when the study began"):
+            merge_plans(first, first | {key: other})

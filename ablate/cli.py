@@ -171,6 +171,10 @@ def compare(
         bool, typer.Option("--effects", help="Main effects and interactions of the factors instead.")
     ] = False,
     mixed: Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")] = False,
+    cost: Annotated[
+        bool,
+        typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
+    ] = False,
     format: CompareFormatOption = CompareFormat.table,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
@@ -178,9 +182,11 @@ def compare(
     A row a variant: n, mean, difference, simultaneous interval, Holm's p, and a verdict: better, worse (or so
     but within the margin), equivalent, undecided. docs/statistics.md says how it is decided.
     """
+    from dataclasses import replace
+
     from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, plans
+    from ablate.analysis.load import load, plans, stores
     from ablate.report import comparison as words
 
     rows = load(targets or [])
@@ -193,6 +199,11 @@ def compare(
     else:
         result = compare(rows, **chosen, margin=margin)
         notes = result.notes
+        if cost:
+            from ablate.cost import with_cost  # loads torch
+
+            table, line = with_cost(result.table, result.runs, stores(targets or []))
+            result, notes = replace(result, table=table), [*notes, line]
         if format is CompareFormat.table:
             for family in result.families:
                 typer.echo(words.caption(result, family))

@@ -65,7 +65,8 @@ NUMBERS = (
 class Comparison:
     """table: a row a variant in a family: variant, the `shown` columns, params, n, diverged, mean, sd, best,
     family, baseline, then what is known of variant − baseline (NUMBERS), verdict, why, differs, metric,
-    margin. notes: what a reader must know of the rows, a line each.
+    margin. runs: for each variant the run_id of one of its runs. notes: what a reader must know of the
+    rows, a line each.
     """
 
     table: pd.DataFrame
@@ -73,6 +74,7 @@ class Comparison:
     metric: str
     margin: float
     alpha: float
+    runs: Mapping[str, str]
     notes: list[str]
 
     def family(self, name: str) -> pd.DataFrame:
@@ -125,7 +127,8 @@ def compare(
         lines.append("no verdicts: there is no fusion to compare with concat; --baseline K=V names another")
     lines += [line for plan in plans for line in _about_plan(plan)]
     notes = [*why, *notes, *lines, *stale(rows), *_about(table), *unusable(rows, metric)]
-    return Comparison(table, cells.shown, metric, margin, alpha, [*notes, *missing_seeds(rows)])
+    runs = dict(zip(cells.names, cells.table["run_id"], strict=True))
+    return Comparison(table, cells.shown, metric, margin, alpha, runs, [*notes, *missing_seeds(rows)])
 
 
 def effects_of(

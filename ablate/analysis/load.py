@@ -46,6 +46,17 @@ def plans(targets: Sequence[str], store: Store | None = None) -> list[dict[str, 
     return [plan for plan in found if plan is not None]
 
 
+def stores(targets: Sequence[str]) -> list[Store]:
+    """The stores that hold the runs of these targets, the one below this directory first."""
+    roots = [Path("runs")]
+    for path in map(Path, targets):
+        if (path / "store").is_dir():
+            roots.append(path)
+        elif (path / "study.json").is_file():
+            roots.append(path.resolve().parent.parent)
+    return [Store(root) for root in roots]
+
+
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Rows of the store with the types that their CSV has in pandas."""
     return pd.read_csv(io.StringIO(csv_text(rows)), dtype=TEXT)

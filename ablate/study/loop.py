@@ -103,7 +103,7 @@ class _Drive:
         rows: dict[Cell, Row] = {}
         while proposed := kind.propose(rows):
             runs = self.check(proposed)
-            rows |= dict.fromkeys(proposed, LEFT_OUT)
+            rows |= {cell: LEFT_OUT for cell in proposed if cell not in runs}
             if not runs and self.ids:
                 continue
             if not runs:

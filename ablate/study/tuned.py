@@ -172,20 +172,23 @@ def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice
 
 
 def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
-    """Where a parabola, fitted by least squares to the finite losses within WINDOW octaves of the lowest,
-    has its minimum, kept to the range of those points.
+    """Where a parabola, fitted by least squares to the finite losses within WINDOW octaves of the lowest (or
+    to the three nearest, where there are fewer), has its minimum, kept to the range of those points.
 
-    The lowest point itself where there are fewer than three of them or the parabola is not convex, and why.
+    The lowest point itself where there are not three finite ones or the parabola is not convex, and why.
     """
-    best = octaves[np.argmin(np.where(np.isfinite(loss), loss, np.inf))]
-    near = np.isfinite(loss) & (np.abs(octaves - best) < WINDOW + 0.5)
-    if near.sum() < 3:
-        return float(best), "the best of the grid: fewer than three finite points around it"
-    x, y = octaves[near] - best, loss[near]
-    curvature, slope, _ = np.polyfit(x, y, 2)
+    finite = np.isfinite(loss)
+    x, y = octaves[finite], loss[finite]
+    best = x[np.argmin(y)]
+    x = x - best
+    if len(x) < 3:
+        return float(best), "the best of the grid: a fit takes three finite points"
+    order = np.argsort(np.abs(x), kind="stable")
+    near = order[: max(3, int((np.abs(x) < WINDOW + 0.5).sum()))]
+    curvature, slope, _ = np.polyfit(x[near], y[near], 2)
     if curvature <= 0:
         return float(best), "the best of the grid: the curve around it is not convex"
-    return float(best + np.clip(-slope / (2 * curvature), x.min(), x.max())), ""
+    return float(best + np.clip(-slope / (2 * curvature), x[near].min(), x[near].max())), ""
 
 
 def about(study: Tuning, rows: Mapping[Cell, Row], ids: Mapping[Cell, str]) -> dict[str, Any]:

@@ -1,3 +1,28 @@
-"""Head-fusion ablations: what a transformer gains from the way its attention heads are brought together."""
+"""Head-fusion ablations: what a transformer gains from the way its attention heads are brought together.
+
+In Python and notebooks: run, load, compare, report (docs/notebook.md).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ablate.api import compare, load, run
+    from ablate.report import report
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "compare", "load", "report", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public functions, loaded when they are first asked for: `ablate --help` is to be quick."""
+    import importlib
+
+    if name == "report":  # the package, which can be called
+        return importlib.import_module("ablate.report")
+    if name in __all__:
+        return getattr(importlib.import_module("ablate.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

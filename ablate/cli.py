@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import sys
-import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ablate.compose import Request
-    from ablate.config import RunConfig
     from ablate.execute import Listener
 
 app = typer.Typer(
@@ -111,8 +109,9 @@ def run(
     interrupted goes on where it was.
     """
     from ablate.compose import Request, compose
+    from ablate.study.job import job
 
-    request = Request(_job, dry_run=dry_run)
+    request = Request(job, dry_run=dry_run)
     try:
         config = compose(overrides or [], request)
         if config is not None:
@@ -217,6 +216,31 @@ def compare(
         _say(line)
 
 
+@app.command(epilog="Example: ablate report fusion --charts figures")
+def report(
+    target: Annotated[str, typer.Argument(help="A study by name or directory, or a CSV file of results.")],
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write it; else beside the results.")
+    ] = None,
+    charts: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write its charts there as well: PNG, SVG and PDF.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="The column to compare, as in compare.", show_default=False)
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="What is too small to matter: 0.01, or the study's.")
+    ] = None,
+) -> None:
+    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
+    from ablate.report import report as write
+
+    typer.echo(write(target, out=out, charts=charts, baseline=baseline, metric=metric, margin=margin))
+
+
 @app.command(epilog="Example: ablate plan fusion --difference 0.01 --budget 60")
 def plan(
     targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],
@@ -317,20 +341,6 @@ def _root(
 
 
 # --- what the commands share ----------------------------------------------------------------------
-
-
-def _job(config: "RunConfig") -> str:
-    """One run of a sweep, in whichever process one of Hydra's launchers puts it; returns its id."""
-    from ablate.compose import current
-    from ablate.execute import execute, prepare
-    from ablate.store import Busy
-
-    request, run = current.get(None), prepare(config)
-    while True:
-        try:
-            return execute(run, _listener(len(request.run_ids) if request else None))["run_id"]
-        except Busy:  # another process is at it: its result will do
-            time.sleep(0.5)
 
 
 def _listener(total: int | None) -> "Listener":

@@ -54,6 +54,7 @@ def provenance() -> dict[str, str]:
     }
 
 
+@functools.cache
 def machine() -> dict[str, Any]:
     """What environment.json adds for whoever repeats the run."""
     packages = ("torch", "numpy", "hydra-core", "omegaconf", "pandas", "tokenizers", "safetensors")

@@ -83,7 +83,11 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
         return finished
     row = describe(run)
     with _writing(store, run, listener, row, anew=finished is not None) as writer:
-        writer.write_json("environment.json", {**machine(), "device": device.describe(run.device)})
+        about = {
+            "device": device.describe(run.device),
+            "train_tokens": len(run.corpus.splits["train"].tokens),
+        }
+        writer.write_json("environment.json", {**machine(), **about})
         run.corpus.tokenizer.save(writer.path / "tokenizer.json")
         writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
         listener.started(run)

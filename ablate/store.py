@@ -15,7 +15,7 @@ import itertools
 import json
 import shutil
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,17 @@ class Store:
             some = ", ".join(path.name for path in found[:5])
             raise StoreError(f"{run}: {len(found)} runs begin so; give more of it: {some}")
         raise StoreError(f"{run or 'RUN'}: no finished run begins so; ablate runs shows what there is")
+
+    def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
+        """Where the files of these runs lie, by run_id; only of those that are finished."""
+        wanted = {run_id[:8]: run_id for run_id in run_ids}
+        paths = {path.name.rpartition("-")[2]: path for path in _listdir(self.root / "store")}
+        found = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
+        return {
+            run_id: path
+            for run_id, path in found.items()
+            if not path.name.startswith(".") and _id_begins(path, run_id)
+        }
 
     def rows(self, provenance: Mapping[str, str] | None = None) -> list[Row]:
         """Every run once, sorted by run_id; the study column names the studies that share it, and phase and

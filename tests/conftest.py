@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+# Two files are tested side by side: a thread for each, here and in the commands that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _a_cache_of_its_own(tmp_path_factory):

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.helpers import ROOT, run_cli
 
 # A few hundredths of a second a run; LONG ones last until they are ended.
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
-LONG = (*QUICK[:2], "train.steps=1000000", "train.eval_every=1000000", "train.checkpoint_every=200")
+LONG = (*QUICK[:2], "train.steps=1000000", "train.eval_every=1000000", "train.checkpoint_every=10")
 
 pytestmark = pytest.mark.slow
 
@@ -203,3 +204,20 @@ def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
     assert (cores.available(), cores.threads_each(1), cores.threads_each(5)) == (2, 2, 1)
     monkeypatch.setattr(cores, "quota", lambda *_: 0.4)
     assert cores.available() == 1
+
+
+def test_a_script_without_a_main_guard_may_sweep(tmp_path):
+    keys = {"corpus": "grammar", "corpus.characters": 5000, "train.steps": 3, "train.batch": 2}
+    script = f"import ablate\nrows = ablate.run(seed=[0, 1], **{keys})\nprint(list(rows.status))\n"
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "['done', 'done']\n", done.stderr
+
+
+def test_a_named_sweep_grows_by_levels_that_other_widths_follow(tmp_path):
+    assert run_cli("run", "-m", "heads=2,4", *QUICK, "name=mine", cwd=tmp_path).returncode == 0
+    more = run_cli("run", "-m", "heads=8,1", *QUICK, "name=mine", cwd=tmp_path)
+    assert more.returncode == 0, more.stderr
+    assert sorted(results(tmp_path)["heads"]) == [1, 2, 4, 8]

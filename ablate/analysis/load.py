@@ -1,7 +1,9 @@
 """Rows of studies and CSV files as one DataFrame."""
 
+import contextlib
+import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,20 @@ def stores(targets: Sequence[str]) -> list[Store]:
         elif (path / "study.json").is_file():
             roots.append(path.resolve().parent.parent)
     return [Store(root) for root in roots]
+
+
+def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
+    """run_id, step, val_loss: metrics.csv of these runs; a file that can't be read is left out.
+
+    directories: of the runs, by run_id, as Store.directories gives them.
+    """
+    found: list[tuple[str, int, float]] = []
+    for run_id, directory in directories.items():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            with (directory / "metrics.csv").open(encoding="utf-8", newline="") as file:
+                rows = [(run_id, int(row["step"]), float(row["val_loss"])) for row in csv.DictReader(file)]
+            found += rows
+    return pd.DataFrame(found, columns=["run_id", "step", "val_loss"])
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:

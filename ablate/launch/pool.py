@@ -8,8 +8,10 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+import types
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -139,7 +141,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, child = context.Pipe()
         self.process = context.Process(target=_work, args=(child, self.threads), daemon=True)
-        with _threads_in_environment(self.threads):
+        with _threads_in_environment(self.threads), _without_main():
             self.process.start()
         child.close()
 
@@ -191,6 +193,17 @@ def _threads_in_environment(threads: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """A worker needs nothing of the program that started it; importing that again could start it again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 # --- in the worker ------------------------------------------------------------------------------

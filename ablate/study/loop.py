@@ -109,9 +109,8 @@ class _Drive:
             if not runs:
                 raise ConfigError(f"nothing to run: {'; '.join(self.request.left_out)}")
             self.ids |= {cell: run.run_id for cell, run in runs.items()}
-            plan = self.plan(
-                configs=[run.config for run in runs.values()], runs=[run.run_id for run in runs.values()]
-            )
+            asked, ids = [self.asked[cell] for cell in runs], [run.run_id for run in runs.values()]
+            plan = self.plan(configs=asked, runs=ids)
             plan |= kind.about(rows, self.ids)
             if self.left_out:
                 plan["left_out"] = self.left_out

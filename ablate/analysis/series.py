@@ -1,0 +1,90 @@
+"""What a report draws beside the comparison: curves, learning rates, weights and costs, by variant.
+
+Means and ranges over seeds, no tests. It reads no files, prints nothing, and loads no torch.
+"""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis.cells import USABLE
+from ablate.analysis.where import as_texts, with_options
+
+POINTS = 60  # a curve is drawn with so many at most
+
+
+def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
+    """The variant of each row, named as the comparison that shows these columns names it."""
+    texts = with_options(rows)[list(shown)].apply(as_texts)
+    return pd.Series(
+        [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in texts.to_numpy()],
+        index=rows.index,
+        dtype=object,
+    )
+
+
+def curves(rows: pd.DataFrame, metrics: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
+    """variant, step, mean, low, high, n: the validation loss over the finished seeds, and its range.
+
+    metrics: run_id, step, val_loss. Steps that not every seed of a variant has are left out.
+    """
+    rows = rows[rows["status"].isin(USABLE)]
+    variant = dict(zip(rows["run_id"], names(rows, shown), strict=True))
+    named = metrics[metrics["run_id"].isin(list(variant))]
+    named = named.assign(variant=[variant[run_id] for run_id in named["run_id"]])
+    table = _over_seeds(named, ["variant", "step"], "val_loss")
+    table = table[table["n"] == table.groupby("variant")["n"].transform("max")]
+    kept = [_thinned(curve) for _, curve in table.groupby("variant", sort=False)]
+    return pd.concat(kept, ignore_index=True) if kept else table
+
+
+def by_rate(rows: pd.DataFrame, metric: str, shown: Sequence[str]) -> pd.DataFrame:
+    """variant (lr aside), phase, lr, mean, low, high, n; empty where all rows have one learning rate."""
+    rows = rows[rows["status"].isin(USABLE) & rows[metric].notna()]
+    if rows["lr"].nunique() < 2:
+        return pd.DataFrame(columns=["variant", "phase", "lr", "mean", "low", "high", "n"])
+    named = rows.assign(
+        variant=names(rows, [column for column in shown if column != "lr"]),
+        phase=as_texts(rows["phase"]) if "phase" in rows else "",
+    )
+    return _over_seeds(named, ["variant", "phase", "lr"], metric)
+
+
+def weights(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
+    """variant, layer, head (both from 1), mean, low, high, n: learned fusion weights at the end."""
+    rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]
+    rows = with_options(rows).sort_values(list(shown), ignore_index=True)
+    long = [
+        (name, layer, head, weight)
+        for name, text in zip(names(rows, shown), rows["fusion_weights"], strict=True)
+        for layer, heads in enumerate(_numbers(text), 1)
+        for head, weight in enumerate(heads, 1)
+    ]
+    table = pd.DataFrame(long, columns=["variant", "layer", "head", "weight"])
+    return _over_seeds(table, ["variant", "layer", "head"], "weight")
+
+
+def costs(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
+    """variant, params, flops_per_token: one row a variant."""
+    named = rows.assign(variant=names(rows, shown))[["variant", "params", "flops_per_token"]]
+    return named.drop_duplicates("variant").reset_index(drop=True)
+
+
+def _numbers(text: str) -> list[list[float]]:
+    """fusion_weights, layers × heads; nothing for text of another kind."""
+    try:
+        return [[float(weight) for weight in layer] for layer in json.loads(text)]
+    except (ValueError, TypeError):
+        return []
+
+
+def _over_seeds(table: pd.DataFrame, by: list[str], value: str) -> pd.DataFrame:
+    groups = table.groupby(by, sort=False)[value]
+    return groups.agg(mean="mean", low="min", high="max", n="size").reset_index()
+
+
+def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
+    at = np.unique(np.linspace(0, len(curve) - 1, POINTS).round().astype(int))
+    return curve.sort_values("step").iloc[at]

@@ -1,0 +1,107 @@
+"""The Python face: what the commands do, with keyword arguments in and tables out."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ablate.config import ConfigError
+from ablate.overrides import as_value, flatten
+from ablate.report import report
+from ablate.report.notebook import Comparison
+
+__all__ = ["compare", "load", "report", "run"]
+
+
+def run(**keys: Any) -> pd.DataFrame:
+    """Train one model, or a sweep, and return its rows: `ablate run` with the keys as keyword arguments.
+
+    Nested keys are given as mappings, train={"steps": 50}, or as **{"train.steps": 50}. A list makes a
+    sweep, as -m does; a tuple is one value that is a list. study="fusion" runs a study. What is finished is
+    not run again. Runs that fail or diverge are rows too, with their status. Raises ConfigError.
+    """
+    from ablate.compose import Request, compose
+    from ablate.environment import provenance
+    from ablate.progress import listener
+    from ablate.store import Store
+    from ablate.study.job import job
+    from ablate.study.single import run_single
+
+    request = Request(job)
+    try:
+        config = compose(as_overrides(keys), request)
+        if config is not None:
+            run_single(config, request, listener(None))
+    finally:
+        if request.study:
+            Store().write_results(request.study, provenance())
+    if request.study is None:  # Hydra's own options, which no keyword gives
+        raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
+    for line in (*request.left_out, *request.refused):
+        warnings.warn(line, stacklevel=2)
+    rows = load(request.study)
+    return rows[rows["run_id"].isin(request.run_ids)].reset_index(drop=True)
+
+
+def load(path: str | Path | None = None) -> pd.DataFrame:
+    """The rows of a study (by name or directory) or of a CSV file; without a path, every run.
+
+    One row a run, with the columns of results.csv. Raises ConfigError.
+    """
+    from ablate.analysis.load import load as load_rows
+
+    rows = load_rows([] if path is None else [str(path)])
+    rows.attrs["target"] = "runs" if path is None else str(path)
+    return rows
+
+
+def compare(
+    rows: pd.DataFrame | str | Path,
+    *,
+    baseline: Mapping[str, Any] | str | None = None,
+    metric: str | None = None,
+    by: Sequence[str] = (),
+    where: Sequence[str] | str = (),
+    margin: float | None = None,
+    mixed: bool = False,
+) -> Comparison:
+    """Variants against their baselines over paired seeds: `ablate compare`. A notebook shows it as tables;
+    `.table` has every number.
+
+    rows: as load or run give them, or what load takes; those keep what their study named beforehand.
+    baseline: {"heads": 1} or "heads=1"; by default fusion=concat. where: "heads=4", or several conditions.
+    margin: what is too small to matter, in the metric's unit. Raises ConfigError.
+    """
+    from ablate.analysis.compare import compare as compare_rows
+    from ablate.analysis.contrasts import parse_baseline
+    from ablate.analysis.load import plans
+
+    rows = rows if isinstance(rows, pd.DataFrame) else load(rows)
+    target = rows.attrs.get("target")
+    result = compare_rows(
+        rows,
+        baseline=parse_baseline(baseline) if isinstance(baseline, str) else baseline,
+        metric=metric,
+        by=by,
+        where=[where] if isinstance(where, str) else where,
+        margin=margin,
+        mixed=mixed,
+        plans=plans([target]) if target else [],
+    )
+    return Comparison(**vars(result))
+
+
+def as_overrides(keys: Mapping[str, Any]) -> list[str]:
+    """Keyword arguments as `ablate run` takes them: {"heads": [1, 4]} -> ["-m", "heads=1,4"]."""
+    flat = flatten(keys)
+    for key, value in flat.items():
+        if isinstance(value, list) and not value:
+            raise ConfigError(f"{key}=[]: the sweep is empty; list values, or give one")
+    sweeping = any(isinstance(value, list) for value in flat.values())
+    words = [
+        f"{key}={','.join(map(as_value, value)) if isinstance(value, list) else as_value(value)}"
+        for key, value in flat.items()
+    ]
+    return ["-m", *words] if sweeping else words

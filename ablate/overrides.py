@@ -1,0 +1,38 @@
+"""Keys and plain values as Hydra's command line writes them: train.lr, 0.003 -> train.lr=0.003."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
+# Hydra reads these as numbers and constants; as text they need quotes.
+_OTHER_TYPES = re.compile(r"(?i:null|true|false|nan|inf|[+-]?[\d._]+(e[+-]?\d+)?)")
+
+
+def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested keys as dotted ones. A group's `name` is the choice of the group, and the `options` of a
+    fusion stand beside it: {"fusion": {"name": "sum"}} -> {"fusion": "sum"}."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        dotted = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            flat |= flatten(value, path if key == "options" else dotted)
+        else:
+            flat[path if path and key == "name" else dotted] = value
+    return flat
+
+
+def as_value(value: Any) -> str:
+    """A plain value as an override writes it. Sequences are lists, not sweeps."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(as_value, value))}]"
+    text = str(value)
+    if not isinstance(value, str) or (_PLAIN.fullmatch(text) and not _OTHER_TYPES.fullmatch(text)):
+        return text
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # backslashes count only before a quote
+    escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
+    return f'"{escaped}"'

@@ -1,0 +1,66 @@
+"""The commands that make the runs of a report again, with every key that decides a result."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from ablate.analysis.where import as_texts
+from ablate.overrides import as_value, flatten
+from ablate.report.source import Source
+
+SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
+# Where a run stands or how it is kept; what it computes is the same.
+NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoint_every")
+
+
+def commands(source: Source) -> list[str]:
+    """One command for a study; one a run for single runs. None for rows whose runs lie elsewhere."""
+    plan, found = source.plan, source.directories
+    if not plan or not found:
+        return []
+    if plan["kind"] == "single":
+        configs = [_config(path) for path in list(found.values())[:SINGLE_RUNS]]
+        return [_command([], _kept(config) | {"seed": config["seed"]}) for config in configs]
+    config = _config(next(iter(found.values())))
+    kept = {k: v for k, v in _kept(config).items() if k not in plan["factors"] and _same(k, v, source.rows)}
+    swept = {key: ",".join(levels) for key, levels in plan["factors"].items()}
+    swept["seed"] = ",".join(map(str, plan["seeds"]))
+    if "question" in plan:  # a study of configs/study: it leaves out cells that -m would refuse
+        start = [f"study={plan['name'].removesuffix('-demo')}"]
+        start += ["size=demo"] * bool(plan.get("demonstration"))
+    else:
+        start = ["-m", f"name={as_value(plan['name'])}"]
+    return [_command([*start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
+
+
+def _config(directory: Any) -> dict[str, Any]:
+    return flatten(yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
+
+
+def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a command has to say: nothing that is null by default."""
+    return {
+        key: value
+        for key, value in config.items()
+        if key not in NOT_REPEATED and (value is not None or key.startswith("train."))
+    }
+
+
+def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
+    """Whether all rows have this value. A key that varies and was not swept follows from another one."""
+    column = key if key in ("fusion", "model", "corpus") else key.rpartition(".")[2]
+    if key.startswith("fusion.") and column != "normalize":
+        options = [json.loads(text) for text in rows["fusion_options"].dropna().unique()]
+        return all(option.get(column) == value for option in options)
+    if key.startswith("corpus.") and column not in ("tokenizer", "splits"):
+        return True  # one text: the comparison refuses several
+    return column not in rows or as_texts(rows[column]).nunique() <= 1
+
+
+def _command(start: list[str], keys: Mapping[str, Any]) -> str:
+    words = [*start, *(f"{key}={as_value(value)}" for key, value in keys.items())]
+    return " ".join(["ablate run", *map(shlex.quote, words)])

@@ -1,0 +1,20 @@
+"""One run of a sweep, as Hydra's own launchers make it."""
+
+import time
+
+from ablate.config import RunConfig
+
+
+def job(config: RunConfig) -> str:
+    """Train it in this process, whichever a launcher started; returns its id. Raises ConfigError."""
+    from ablate.compose import current  # in a process of its own, nothing is loaded yet
+    from ablate.execute import execute, prepare
+    from ablate.progress import listener
+    from ablate.store import Busy
+
+    request, run = current.get(None), prepare(config)
+    while True:
+        try:
+            return execute(run, listener(len(request.run_ids) if request else None))["run_id"]
+        except Busy:  # another process is at it: its result will do
+            time.sleep(0.5)

@@ -1,0 +1,123 @@
+"""The Python face: the same results as the commands, and the page about it runs as it stands."""
+
+import importlib
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import ablate
+from ablate import api
+from ablate.api import as_overrides
+from ablate.config import ConfigError
+from benchmarks.report import synthetic_study
+from tests.helpers import ROOT, run_cli
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """runs/studies/synthetic in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    synthetic_study(tmp_path / "runs", heads=(2, 4), out_proj=(True,), seeds=4)
+    return tmp_path
+
+
+def test_the_exports_are_complete():
+    assert {*ablate.__all__} == {"__version__", "compare", "load", "report", "run"}
+    assert {*api.__all__} == {*ablate.__all__} - {"__version__"}
+    assert all(callable(getattr(ablate, name)) for name in api.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'reports'"):
+        ablate.reports  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_import_is_light():
+    code = (
+        "import ablate, sys; print([m for m in ('torch', 'pandas', 'hydra', 'altair') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT).strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("keys", "overrides"),
+    [
+        ({"fusion": "sum", "heads": 8}, ["fusion=sum", "heads=8"]),
+        ({"out_proj": False, "train": {"clip": None}}, ["out_proj=false", "train.clip=null"]),
+        ({"train.lr": 1e-4, "seed": [0, 1]}, ["-m", "train.lr=0.0001", "seed=0,1"]),
+        ({"corpus": {"splits": (0.9, 0.1, 0)}}, ["corpus.splits=[0.9,0.1,0]"]),
+        ({"fusion": {"name": "sum", "normalize": "variance"}}, ["fusion=sum", "fusion.normalize=variance"]),
+        ({"fusion": ["sum", "mean"]}, ["-m", "fusion=sum,mean"]),
+        ({"name": "7"}, ['name="7"']),
+        ({"corpus.path": "a b,c.txt"}, ['corpus.path="a b,c.txt"']),
+        ({"corpus.path": 'say "hi"\\'}, [r'corpus.path="say \"hi\"\\"']),
+    ],
+)
+def test_keywords_are_overrides(keys, overrides):
+    assert as_overrides(keys) == overrides
+
+
+@pytest.mark.parametrize(
+    "text", ["a b", "7", "null", "1e3", 'q"q', "back\\slash", "end\\", '\\"', "a=b,[c]", "é"]
+)
+def test_hydra_reads_every_text_back(text):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    (override,) = as_overrides({"name": text})
+    assert OverridesParser.create().parse_override(override).value() == text
+
+
+def test_an_empty_list_is_refused():
+    with pytest.raises(ConfigError, match="heads=\\[\\]: the sweep is empty"):
+        as_overrides({"heads": []})
+
+
+def test_compare_says_what_the_command_says(study):
+    comparison = ablate.compare("synthetic")
+    done = run_cli("compare", "synthetic", cwd=study)
+    said = done.stdout + done.stderr
+    assert [line for line in str(comparison).splitlines() if line] == [
+        line for line in said.splitlines() if line
+    ]
+
+
+def test_loaded_rows_keep_what_their_study_named_beforehand(study):
+    rows = ablate.load("synthetic")
+    assert ablate.compare(rows).families == ["primary", "exploratory"]
+    assert ablate.compare(rows[rows["heads"] == 4]).families == ["primary"]
+    assert ablate.compare(pd.DataFrame(rows.to_dict("list"))).families == ["exploratory"]
+    assert ablate.compare(rows, baseline="heads=2", where="fusion=sum").table["baseline"].notna().sum() == 1
+    assert len(ablate.load()) == len(rows) == 32
+
+
+def test_a_comparison_shows_itself_escaped(study):
+    rows = ablate.load("synthetic").assign(fusion=lambda r: r["fusion"].replace("mean", "<b>mean</b>"))
+    html = ablate.compare(rows)._repr_html_()
+    assert "&lt;b&gt;mean&lt;/b&gt;" in html and "<b>" not in html
+    assert html.count("<table") == html.count("<caption") == 2
+
+
+def test_report_is_a_package_and_a_function(study):
+    assert importlib.import_module("ablate.report.page").gather
+    assert ablate.report("synthetic") == ablate.report(ablate.load("synthetic"))
+
+
+@pytest.mark.slow
+def test_the_notebook_page_runs_as_it_stands(tmp_path):
+    page = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    (tmp_path / "page.py").write_text(f"if __name__ == '__main__':\n{_indented(code)}")
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "page.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "did you mean sum?" in done.stdout and "verdict" in done.stdout
+    assert (tmp_path / "demo.html").exists() and (tmp_path / "figures" / "curves.pdf").exists()
+
+
+def _indented(code: str) -> str:
+    return "".join(f"    {line}\n" for line in code.splitlines())

@@ -1,0 +1,309 @@
+"""The report: what it says, and how it behaves in a browser that may neither fetch nor run anything else."""
+
+import itertools
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import ablate
+from ablate.analysis.compare import compare
+from ablate.report.charts import figures
+from ablate.report.limits import limits
+from ablate.report.page import gather
+from ablate.report.source import find
+from benchmarks.report import synthetic_study
+from tests.helpers import run_cli
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028"
+SIZES = (400, 1400)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    """A report of which every text tries to break out: study, question, fusion, corpus, path, error."""
+    root = tmp_path_factory.mktemp("report") / "runs"
+    store = synthetic_study(
+        root,
+        name=HOSTILE.replace("/", ""),
+        question=f"Does it {HOSTILE}?",
+        fusions=("concat", "sum", "weighted_sum", HOSTILE),
+        rates=(0.002, 0.004),
+        seeds=3,
+        diverging=(1,),
+        corpus=HOSTILE,
+    )
+    (name,) = store.study_names()
+    return ablate.report(store.root / "studies" / name)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("needs a chromium on the PATH, as Debian's package chromium installs it")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, page):
+    """Opens the page; what it says or fetches unasked is an error."""
+    complaints: list[str] = []
+    tabs = []
+
+    def open_page(width: int = 1400, **options):
+        tab = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        tabs.append(tab)
+        tab.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
+        tab.on("request", lambda r: r.url.startswith(("file:", "data:")) or complaints.append(r.url))
+        tab.goto(page.resolve().as_uri())
+        if options.get("java_script_enabled", True):
+            tab.wait_for_selector("html[data-drawn]")
+        return tab
+
+    yield open_page
+    for tab in tabs:
+        tab.close()
+    assert complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_opens_quietly_and_fits(opened, width, scheme):
+    tab = opened(width, color_scheme=scheme)
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    widths = tab.evaluate(
+        "[...document.querySelectorAll('.chart')].map("
+        "c => [c.clientWidth, c.querySelector('svg').clientWidth])"
+    )
+    assert len(widths) >= 7 and all(0 < drawn <= place for place, drawn in widths)
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)")
+
+
+@pytest.mark.slow
+def test_no_text_runs(opened, page):
+    tab = opened()
+    assert "<script>alert(1)<script>" in tab.title()
+    assert HOSTILE.strip() in tab.inner_text("h1")
+    assert tab.locator("script").count() == 3  # the charts' data, their program, the page's own
+    assert tab.locator("img").count() == 0
+    html = page.read_text(encoding="utf-8")
+    assert "<script>alert" not in html and "<img src=x" not in html
+
+
+@pytest.mark.slow
+def test_tables_sort_by_click_and_by_keyboard(opened):
+    tab = opened()
+    heads = tab.locator("table[data-sortable]").first.locator("th")
+    means = tab.locator("table[data-sortable]").first.locator(
+        "tbody tr td:nth-child({})".format(heads.all_inner_texts().index("mean") + 1)
+    )
+    mean = heads.nth(heads.all_inner_texts().index("mean"))
+    before = means.all_inner_texts()
+    assert mean.get_attribute("aria-sort") == "none"
+    mean.locator("button").click()
+    assert mean.get_attribute("aria-sort") == "ascending"
+    assert means.all_inner_texts() == sorted(before, key=float)
+    mean.locator("button").focus()
+    tab.keyboard.press("Enter")
+    assert mean.get_attribute("aria-sort") == "descending"
+    assert means.all_inner_texts() == sorted(before, key=float, reverse=True)
+    heads.first.locator("button").focus()
+    tab.keyboard.press("Space")
+    assert [heads.first.get_attribute("aria-sort"), mean.get_attribute("aria-sort")] == ["ascending", "none"]
+
+
+@pytest.mark.slow
+def test_charts_have_tooltips_and_no_text_of_theirs_runs(opened):
+    tab = opened()
+    tab.locator("[data-chart=cost-params] .mark-symbol.role-mark path").last.hover(force=True)
+    tip = tab.locator("#vg-tooltip-element")
+    tip.wait_for(state="visible")
+    assert "variant" in tip.inner_text() and tip.locator("script, img").count() == 0
+
+
+@pytest.mark.slow
+def test_it_can_be_read_without_seeing_it(opened):
+    tab = opened()
+    assert tab.locator("h1").count() == tab.locator("main").count() == tab.locator("header").count() == 1
+    assert tab.locator("table:not(.vega-bind):not(:has(caption))").count() == 0
+    names = tab.evaluate(
+        "[...document.querySelectorAll('.chart[role=img]')].map(c => c.getAttribute('aria-labelledby')"
+        ".split(' ').map(id => document.getElementById(id).innerText).join())"
+    )
+    assert names and all(len(name) > 40 for name in names)
+    assert tab.locator("figure").count() == tab.locator("figure details table").count()
+    levels = [
+        int(tag[1]) for tag in tab.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
+    ]
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.getAttribute('href')") == "#answer"
+    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+@pytest.mark.slow
+def test_without_scripts_tables_stay(opened):
+    tab = opened(java_script_enabled=False)
+    assert tab.locator("figure details table").first.is_visible()
+    assert "Limits of this answer" in tab.inner_text("main")
+
+
+def test_one_small_file(page):
+    assert page.stat().st_size < 5e6
+    html = page.read_text(encoding="utf-8")
+    assert "default-src 'none'" in html and "'unsafe-eval'" not in html
+    head = html.partition("<body>")[0]
+    assert "http://" not in head and "https://" not in head
+
+
+def test_the_same_charts_as_files(tmp_path):
+    store = synthetic_study(
+        tmp_path / "runs", heads=(4,), out_proj=(True,), fusions=("concat", "sum"), seeds=2
+    )
+    ablate.report(store.root / "studies" / "synthetic", charts=tmp_path / "figures")
+    files = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert files == [
+        f"{stem}.{suffix}" for stem in ("curves", "intervals-primary") for suffix in ("pdf", "png", "svg")
+    ]
+    starts = {".pdf": b"%PDF", ".png": b"\x89PNG", ".svg": b"<svg"}
+    for path in (tmp_path / "figures").iterdir():
+        assert path.read_bytes().startswith(starts[path.suffix])
+
+
+def test_what_it_says(tmp_path):
+    store = synthetic_study(tmp_path / "runs", seeds=3, diverging=(7,))
+    source = find(store.root / "studies" / "synthetic")
+    page = gather(source)
+    assert page.question == "Does it matter how heads are brought together?"
+    assert sum("than concat (heads=4, out_proj=true)" in answer for answer in page.answers) <= 3
+    assert [line.partition(":")[0] for line in page.failures] == ["diverged"]
+    assert page.failures[0] not in page.notes
+    assert len(page.commands) == 1
+    assert "heads=1,2,4,8 out_proj=true,false" in page.commands[0] and "seed=0,1,2" in page.commands[0]
+    assert page.facts["code"] == source.rows["code"][0]
+    assert "AdamW (β1 = 0.9" in page.methods and "3 are" not in page.methods
+    values = page.hyperparameters.set_index("hyperparameter")["value"]
+    assert values["heads"] == "1, 2, 4, 8" and values["peak learning rate"] == "0.003"
+    keys = [figure.key for figure in figures(page)]
+    assert keys == ["intervals-primary", "intervals-exploratory", "curves", "grid", "weights", "cost"]
+
+
+def test_curves_are_the_runs_own(tmp_path):
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
+    )
+    source = find(store.root / "studies" / "synthetic")
+    page = gather(source)
+    last = page.curves[page.curves["step"] == 500].set_index("variant")
+    losses = source.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
+    for fusion in ("concat", "sum"):
+        drawn = last.loc[f"fusion={fusion} heads=4 out_proj=true"]
+        assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(list(losses.loc[fusion]))
+    assert last["n"].tolist() == [3, 3]
+
+
+def test_development_seeds_are_drawn_and_not_compared(tmp_path):
+    rates = (0.002, 0.004)
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), rates=rates, seeds=4
+    )
+    source = find(store.root / "studies" / "synthetic")
+    phase = ["development" if seed < 2 else "report" for seed in source.rows["seed"]]
+    page = gather(replace(source, rows=source.rows.assign(phase=phase)))
+    assert page.comparison.table["n"].tolist() == [2, 2, 2, 2]
+    assert page.curves["n"].max() == 2
+    assert page.rates["n"].tolist() == [2] * 8  # variants × phases × rates
+    assert {*page.rates["phase"]} == {"development", "report"}
+    assert "rates" in [figure.key for figure in figures(page)]
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
+    )
+    plan = store.read_study("synthetic") or {}
+    store.write_study({**plan, "runs": [*plan["runs"], "f" * 16]})
+    shutil.rmtree(next(iter(store.directories(plan["runs"][:1]).values())))
+    source = find(store.root / "studies" / "synthetic")
+    failures = gather(source).failures
+    assert [line.partition(":")[0] for line in failures] == ["missing", "not begun"]
+    assert "2 of 7 runs" in failures[1]
+
+
+def _limits(tmp_path, plan=None, epoch=10**7, **columns) -> str:
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2
+    )
+    source = find(store.root / "studies" / "synthetic")
+    rows = source.rows.assign(**columns)
+    tokens = {} if epoch is None else dict.fromkeys(rows["run_id"], epoch)
+    return "\n".join(limits(rows, compare(rows), source.plan if plan is None else plan, tokens))
+
+
+def test_limits_are_said(tmp_path):
+    said = _limits(tmp_path)
+    for part in (
+        "2 seeds a variant: few",
+        "Conditional on this text (pydoc, tokenizer char)",
+        "One learning rate",
+    ):
+        assert part in said
+    assert "overfit" not in said and "demonstration" not in said and "d_k" not in said
+
+
+def test_limits_of_other_studies(tmp_path):
+    said = _limits(tmp_path, {"kind": "tuned", "demonstration": True}, key_width=8, match="params")
+    assert "A demonstration" in said and "below 16" in said and "No contrast was named beforehand" in said
+    assert "One learning rate" not in said and "differ in size" not in said
+
+
+@pytest.mark.parametrize(
+    ("epoch", "said"), [(2_000_000, ""), (500_000, "longer than an epoch"), (None, "don't tell")]
+)
+def test_overfitting_takes_more_than_an_epoch(tmp_path, epoch, said):
+    early = {"best_step": 200, "best_val_loss": 1.9}
+    text = _limits(tmp_path, epoch=epoch, **early)  # of 1,024,000 tokens
+    assert ("4 of 4 runs overfit" in text) == bool(said) and said in text
+
+
+def test_a_csv_from_elsewhere(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text(
+        "fusion,heads,out_proj,seed,val_loss\nconcat,4,true,0,2.0\nconcat,4,true,1,2.1\nsum,4,true,0,2.2\n"
+        "sum,4,true,1,2.31\n"
+    )
+    page = ablate.report(path)
+    assert page == tmp_path / "results-report.html"
+    html = page.read_text(encoding="utf-8")
+    assert "sum is worse than concat" in html and "nan" not in html.partition("<script")[0]
+    assert "no command to show" in html
+
+
+def test_the_command(tmp_path):
+    synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2)
+    done = run_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "page.html\n", "")
+    assert "margin 0.5 nats" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    missing = run_cli("report", "synthetics", cwd=tmp_path)
+    assert missing.returncode == 2 and "did you mean synthetic?" in missing.stderr
+
+
+@pytest.mark.slow
+def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    swept = {"fusion": ["concat", "sum"], "out_proj": [True, False], "seed": [0, 1], "heads": 2}
+    ablate.run(**swept, **{"corpus": "grammar", "corpus.characters": 5000, "train.steps": 2, "name": "mine"})
+    (command,) = gather(find("mine")).commands
+    done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
+    assert "8 runs, 8 of them finished" in done.stdout, done.stdout + done.stderr

@@ -32,7 +32,7 @@ from ablate.analysis.contrasts import (
 )
 from ablate.analysis.effects import effects
 from ablate.analysis.roles import having, tuned_pairs, without_values
-from ablate.analysis.where import select, with_options
+from ablate.analysis.where import as_texts, select, with_options
 from ablate.columns import HIGHER_IS_BETTER
 from ablate.config import ConfigError
 
@@ -162,7 +162,7 @@ def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     lines = [f"{left} rows of development seeds are left out (phase)"] * (left > 0)
     rows = rows[kept]
     if "role" in rows and "tuned" in rows:
-        replaced = rows["tuned"].fillna("").ne("") & rows["role"].fillna("").eq("")
+        replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
         if old := int(replaced.sum()):
             lines.append(f"{old} rows at values that are no longer an arm's own are left out (role)")
         rows = rows[~replaced]

@@ -7,6 +7,7 @@ import pandas as pd
 
 from ablate.analysis.cells import Cells
 from ablate.analysis.contrasts import Pair, column_in, pair_up, primary_pairs
+from ablate.analysis.where import as_texts
 
 OCTAVES = ("octave_down", "octave_up")
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
@@ -48,7 +49,7 @@ def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
     """Of a tuned study's rows those at the value of their own arm; all others as they are."""
     if "role" not in rows or rows["role"].isna().all():
         return rows
-    kept = [not role or "tuned" in role.split() for role in rows["role"].fillna("").tolist()]
+    kept = [not role or "tuned" in role.split() for role in as_texts(rows["role"])]
     return rows[kept]
 
 

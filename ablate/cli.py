@@ -170,6 +170,10 @@ def compare(
         bool, typer.Option("--effects", help="Main effects and interactions of the factors instead.")
     ] = False,
     mixed: Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")] = False,
+    cost: Annotated[
+        bool,
+        typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
+    ] = False,
     format: CompareFormatOption = CompareFormat.table,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
@@ -177,9 +181,11 @@ def compare(
     A row a variant: n, mean, difference, simultaneous interval, Holm's p, and a verdict: better, worse (or so
     but within the margin), equivalent, undecided. docs/statistics.md says how it is decided.
     """
+    from dataclasses import replace
+
     from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, plans
+    from ablate.analysis.load import load, plans, stores
     from ablate.report import comparison as words
 
     rows = load(targets or [])
@@ -192,6 +198,11 @@ def compare(
     else:
         result = compare(rows, **chosen, margin=margin)
         notes = result.notes
+        if cost:
+            from ablate.cost import with_cost  # loads torch
+
+            table, line = with_cost(result.table, result.runs, stores(targets or []))
+            result, notes = replace(result, table=table), [*notes, line]
         if format is CompareFormat.table:
             for family in result.families:
                 typer.echo(words.caption(result, family))
@@ -351,6 +362,7 @@ def _show_results(request: "Request") -> int:
 
     from ablate.analysis.compare import Incomparable, for_reading, stale, summarize, unusable
     from ablate.analysis.load import frame
+    from ablate.analysis.roles import at_own_value
     from ablate.environment import provenance
     from ablate.report.tables import render_row
     from ablate.store import Store
@@ -359,6 +371,7 @@ def _show_results(request: "Request") -> int:
     store, path = Store(), _update_results(request.study)
     asked = [row for row in store.study_rows(request.study, provenance()) if row["run_id"] in request.run_ids]
     rows = frame(asked)
+    plan = store.read_study(request.study) or {}
     lines = [*request.left_out, *request.refused, *stale(rows), *unusable(rows)]
     try:
         if rows.empty:
@@ -366,7 +379,9 @@ def _show_results(request: "Request") -> int:
         elif len(rows) == 1:
             typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
         else:
-            _print(for_reading(summarize(rows)), Format.table)
+            reports = at_own_value(rows) if plan.get("reports") else rows.head(0)
+            shown = summarize(rows) if reports.empty else summarize(reports, plan["reports"])
+            _print(for_reading(shown), Format.table)
     except Incomparable as error:
         _print(rows[SINGLE_RUN_COLUMNS], Format.table)
         lines.append(str(error))
@@ -377,7 +392,7 @@ def _show_results(request: "Request") -> int:
         _say(f"{missing} of {len(request.run_ids)} runs have not begun; the same command goes on from there")
     if request.finished_before:
         _say(f"{request.finished_before} runs had finished before; force=true runs them again")
-    if (store.read_study(request.study) or {}).get("demonstration"):
+    if plan.get("demonstration"):
         _say("a demonstration: too few steps and seeds to conclude anything from")
     typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {path}")
     return missing + int((~pd.Series(rows["status"]).isin(["done", "stale", "diverged"])).sum())
@@ -395,6 +410,12 @@ def _show_estimate(request: "Request") -> None:
     size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
     typer.echo(f"{estimate.runs} runs{finished}; {size}")
     typer.echo(f"about {_duration(estimate.seconds)} here, from timing a few steps")
+    if estimate.plan["kind"] == "tuned":
+        key = estimate.plan["tune"]
+        typer.echo(
+            f"these choose {key} for each arm, and may extend its grid by {estimate.plan['extend']} octaves"
+            " on either side; the runs that report follow from what they choose"
+        )
 
 
 def _duration(seconds: float) -> str:

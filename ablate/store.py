@@ -23,7 +23,7 @@ import yaml
 from filelock import FileLock
 
 from ablate import claim
-from ablate.columns import Row, csv_text, status_now
+from ablate.columns import PART_COLUMNS, Row, csv_text, status_now
 from ablate.config import did_you_mean
 from ablate.disk import StoreError, explained, write_atomically
 from ablate.row_cache import read_rows
@@ -38,6 +38,7 @@ from ablate.run_files import (
     read_started,
 )
 
+NO_PART: Row = dict.fromkeys(PART_COLUMNS)
 STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
 RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code")
@@ -112,7 +113,8 @@ class Store:
         }
 
     def rows(self, provenance: Mapping[str, str] | None = None) -> list[Row]:
-        """Every run once, sorted by run_id; the study column names the studies that share it.
+        """Every run once, sorted by run_id; the study column names the studies that share it, and phase and
+        role are empty where those differ in them.
 
         A run that is being trained again is `running`; a new attempt that was cut off leaves the old
         result standing. provenance: of the program that asks; results of another are `stale`.
@@ -125,7 +127,8 @@ class Store:
             if rows.get(row["run_id"], row)["status"] != "running":
                 rows[row["run_id"]] = row
         for row in rows.values():
-            row["study"] = " ".join(studies.get(row["run_id"], []))
+            parts = studies.get(row["run_id"], {})
+            row |= _agreed(list(parts.values())) | {"study": " ".join(parts)}
         return sorted(rows.values(), key=lambda row: row["run_id"])
 
     def _unfinished_rows(self) -> Iterator[Row]:
@@ -223,15 +226,26 @@ class Store:
         return path
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
-        members = set((self.read_study(study) or {"runs": []})["runs"])
-        return [{**row, "study": study} for row in rows if row["run_id"] in members]
+        parts = self._parts(study)
+        return [{**row, **parts[row["run_id"]], "study": study} for row in rows if row["run_id"] in parts]
 
-    def _studies_by_run(self) -> dict[str, list[str]]:
-        members: dict[str, list[str]] = {}
+    def _parts(self, study: str) -> dict[str, Row]:
+        """What each run of a study is to it, by run_id."""
+        plan = self.read_study(study) or {"runs": []}
+        known = plan.get("parts", {})
+        return {run_id: known.get(run_id, NO_PART) for run_id in plan["runs"]}
+
+    def _studies_by_run(self) -> dict[str, dict[str, Row]]:
+        members: dict[str, dict[str, Row]] = {}
         for name in sorted(self.study_names()):
-            for run_id in (self.read_study(name) or {"runs": []})["runs"]:
-                members.setdefault(run_id, []).append(name)
+            for run_id, part in self._parts(name).items():
+                members.setdefault(run_id, {})[name] = part
         return members
+
+
+def _agreed(parts: list[Row]) -> Row:
+    """The part of a run in all of its studies; a run that also stands in a grid is a result like any."""
+    return parts[0] if parts and all(part == parts[0] for part in parts) else NO_PART
 
 
 def _id_begins(path: Path, run: str) -> bool:

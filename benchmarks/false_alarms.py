@@ -1,10 +1,12 @@
 """How often `ablate compare` claims what is not so, and how often its intervals cover the truth.
 
     python benchmarks/false_alarms.py [--sd 0.01 --correlation 0.5 --margin 0.01 --studies 5000]
+    python benchmarks/false_alarms.py --tuned
     python benchmarks/false_alarms.py --csv runs/studies/aa/results.csv
 
 Simulated: four variants that share seeds; loss = sd·(√r·a_seed + √(1−r)·noise). A sample of the studies also
-goes through `ablate compare` itself, row by row, and has to get the same verdicts. --csv: a real A/A, the
+goes through `ablate compare` itself, row by row, and has to get the same verdicts. --tuned: tuned studies of
+four arms that are equally good, each at a learning rate of its own. --csv: a real A/A, the
 first half of one variant's seeds against the other, and 1,000 random relabellings of them.
 """
 
@@ -18,6 +20,7 @@ from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.where import select, with_options
 from ablate.columns import COLUMNS
+from ablate.study import tuned
 
 ALPHA, VARIANTS = 0.05, ("concat", "sum", "mean", "weighted_sum")
 CLAIMS = (stats.BETTER, stats.BETTER_WITHIN, stats.WORSE, stats.WORSE_WITHIN)
@@ -31,12 +34,20 @@ def main() -> None:
     parser.add_argument("--margin", type=float, default=0.01)
     parser.add_argument("--studies", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tuned", action="store_true", help="tuned studies, optima at random rates")
+    parser.add_argument("--develop", type=int, default=5, help="development seeds of --tuned")
     parser.add_argument("--csv", help="results of one variant, with an even number of seeds")
     parser.add_argument("--where", action="append", default=[], help="which rows of --csv")
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     if args.csv:
         relabel(args.csv, args.where, args.margin, rng)
+        return
+    if args.tuned:
+        print("shape     curvature  false claims   limit  with the best of the grid  loss above the minimum")
+        for shape in ("parabola", "steep"):
+            for curvature in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3):
+                one_curve(rng, args, shape, curvature)
         return
     print("truth     noise     n  false claims   limit  Holm + Holm  coverage")
     for truth in ("equal", "margin", "mixed"):
@@ -109,6 +120,105 @@ def as_results(rows: list[dict]) -> pd.DataFrame:
     return pd.DataFrame([{**common, "run_id": str(i), **row} for i, row in enumerate(rows)]).reindex(
         columns=list(COLUMNS)
     )
+
+
+# --- tuned studies ------------------------------------------------------------------------------------
+
+REPORT, EXTEND = 8, 3
+GRID = np.arange(-2 - EXTEND, 3 + EXTEND)  # octaves from the middle of the grid; the study begins with -2 … 2
+OPTIMA = 2.5  # octaves from the middle within which the optima lie: some beyond the grid
+
+
+def one_curve(rng: np.random.Generator, args: argparse.Namespace, shape: str, curvature: float) -> None:
+    """Print one line: four arms whose losses have one minimum, at rates of their own, of `curvature` nats per
+    squared octave; steep: twice as much above the optimum."""
+
+    def excess(at: np.ndarray, optimum: np.ndarray) -> np.ndarray:
+        away = at - optimum
+        return curvature * away**2 * np.where((shape == "steep") & (away > 0), 2, 1)
+
+    def noise(seeds: int, *others: int) -> np.ndarray:
+        """What a seed adds, in part to all that it trains."""
+        r, shared = args.correlation, rng.normal(size=(args.studies, *(1 for _ in others), seeds))
+        own = rng.normal(size=(args.studies, *others, seeds))
+        return args.sd * (np.sqrt(r) * shared + np.sqrt(1 - r) * own)
+
+    optimum_NA = rng.uniform(-OPTIMA, OPTIMA, (args.studies, len(VARIANTS)))
+    develop_NAGS = 2 + excess(GRID, optimum_NA[..., None])[..., None]
+    develop_NAGS = develop_NAGS + noise(args.develop, len(VARIANTS), len(GRID))
+    fitted_NA, best_NA = tune(develop_NAGS.mean(-1))
+    fresh_NAS = 2 + noise(REPORT, len(VARIANTS))
+    rates = []
+    for at_NA in (fitted_NA, best_NA):
+        loss_NAS = fresh_NAS + excess(at_NA, optimum_NA)[..., None]
+        difference_NKS = loss_NAS[:, 1:] - loss_NAS[:, :1]
+        k = difference_NKS.shape[1]
+        low, high = stats.t_interval(difference_NKS.reshape(-1, REPORT), ALPHA / k)
+        verdict_NK = stats.verdicts(low, high, args.margin).reshape(-1, k)
+        rates.append(np.isin(verdict_NK, CLAIMS).any(1).mean())
+        if at_NA is fitted_NA:
+            check_against_study(develop_NAGS[:10], at_NA[:10], loss_NAS[:10], verdict_NK[:10], args.margin)
+    limit = ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / args.studies)
+    above = excess(fitted_NA, optimum_NA).mean()
+    print(f"{shape:<10}{curvature:>9g}{rates[0]:>14.2%}{limit:>8.2%}{rates[1]:>27.2%}{above:>24.4f}")
+
+
+def tune(loss_NAG: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What ablate.study.tuned chooses, and the best of the grid, for many studies at once; in octaves from
+    the middle."""
+    index = np.arange(len(GRID))
+    low, high = (np.full(len(loss_NAG), end) for end in (EXTEND, len(GRID) - 1 - EXTEND))
+    for _ in range(EXTEND + 1):
+        seen_NG = (index >= low[:, None]) & (index <= high[:, None])
+        best_NA = np.where(seen_NG[:, None], loss_NAG, np.inf).argmin(-1)
+        down, up = (best_NA == low[:, None]).any(1), (best_NA == high[:, None]).any(1)
+        low, high = (
+            np.where(down, np.maximum(low - 1, 0), low),
+            np.where(up, np.minimum(high + 1, index[-1]), high),
+        )
+    first = np.clip(best_NA - 1, low[:, None], high[:, None] - 2)
+    a, b, c = (np.take_along_axis(loss_NAG, (first + i)[..., None], -1)[..., 0] for i in range(3))
+    bend = a - 2 * b + c
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fitted = np.clip(first + 1 + (a - c) / (2 * bend), first, first + 2)
+    return np.where(bend > 0, fitted, best_NA) + GRID[0], GRID[best_NA]
+
+
+def check_against_study(
+    develop_NAGS: np.ndarray, at_NA: np.ndarray, loss_NAS: np.ndarray, verdict_NK: np.ndarray, margin: float
+) -> None:
+    """The same studies through propose, as `ablate run` drives it, and through compare."""
+    study = tuned.Tuning(
+        key="train.lr",
+        grid=[f"{2.0**x:.4g}" for x in GRID[EXTEND : len(GRID) - EXTEND]],
+        arms=[(f"fusion={fusion}",) for fusion in VARIANTS],
+        baselines=[{"fusion": VARIANTS[0]}],
+        develop=[str(seed) for seed in range(develop_NAGS.shape[-1])],
+        report=[str(100 + seed) for seed in range(REPORT)],
+        extend=EXTEND,
+        metric="val_loss",
+    )
+    for develop_AGS, at_A, loss_AS, verdict_K in zip(develop_NAGS, at_NA, loss_NAS, verdict_NK, strict=True):
+        rows: dict[tuned.Cell, dict] = {}
+        while proposed := tuned.propose(study, rows):
+            parts = tuned.parts(study, rows)
+            for cell in proposed:
+                fusion, rate, seed = (override.partition("=")[2] for override in cell)
+                arm, number = VARIANTS.index(fusion), int(seed) % 100
+                if parts[cell].phase == "develop":
+                    loss = develop_AGS[arm, int(np.abs(GRID - np.log2(float(rate))).argmin()), number]
+                else:
+                    loss = loss_AS[arm, number]  # what is an octave away plays no part here
+                rows[cell] = {
+                    **{"fusion": fusion, "lr": float(rate), "seed": int(seed), "status": "done"},
+                    **{"val_loss": loss, "test_loss": loss, "phase": parts[cell].phase, "tuned": study.key},
+                    "role": " ".join(parts[cell].roles),
+                }
+        chosen = tuned.progress(study, rows).choices.values()
+        assert np.allclose([np.log2(float(choice.value or "nan")) for choice in chosen], at_A, atol=1e-3)
+        table = compare(as_results(list(rows.values())), metric="test_loss", margin=margin).table
+        own = table[table["family"] == "exploratory"].set_index("fusion")
+        assert own.loc[list(VARIANTS[1:]), "verdict"].tolist() == verdict_K.tolist()
 
 
 def relabel(path: str, where: list[str], margin: float, rng: np.random.Generator, times: int = 1000) -> None:

@@ -29,7 +29,9 @@ TEXT_COLUMNS = ("corpus_sha256", "tokenizer", "vocab", "splits")
 CODE_COLUMNS = ("code", "torch")
 # The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
 FACTORS = ("fusion", "heads", "out_proj")
+WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors, by `auto` and `match`
 USABLE = ("done", "stale")
+CARRIED = ("params", "match_error", "role", "tuned", "run_id")
 
 
 class Incomparable(ConfigError):
@@ -41,7 +43,8 @@ class Cells:
     """One cell a variant: C variants, S seeds.
 
     table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
-    variants apart, and `options` are of a fusion. values: (C, S), the metric; NaN where there is no
+    variants apart, and `options` are of a fusion; CARRIED are columns beside them, run_id that of one of the
+    runs. values: (C, S), the metric; NaN where there is no
     finished run. diverged: (C, S).
     """
 
@@ -59,10 +62,12 @@ class Cells:
         return [" ".join(f"{c}={v}" for c, v in zip(self.shown, row, strict=True)) for row in records]
 
     def summary(self) -> pd.DataFrame:
-        """A row a cell: variant, the shown columns, params, n, diverged, mean, sd, best; in cell order."""
+        """A row a cell, in their order: variant, the shown columns, params, match_error where something is
+        matched, n, diverged, mean, sd, best."""
         n, mean, sd = moments(self.values)
         best = np.nanmax(mean) if self.metric in HIGHER_IS_BETTER else np.nanmin(mean)
-        table = self.table[[*self.shown, "params"]].copy()
+        extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
+        table = self.table[[*self.shown, *extra]].copy()
         table.insert(0, "variant", self.names)
         return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=mean == best)
 
@@ -99,7 +104,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     values[cell[usable], seed[usable]] = value[usable]
     lost[cell, seed] = diverged
     first = pd.Series(np.arange(len(cell))).groupby(cell).first().to_numpy()
-    table = keyed.iloc[first][[*columns, "params"]].reset_index(drop=True)
+    table = keyed.iloc[first].reindex(columns=[*columns, *CARRIED]).reset_index(drop=True)
+    table = table.assign(**{column: as_texts(table[column]) for column in ("role", "tuned")})
     kept = ~np.isnan(values).all(1) | lost.any(1)
     table = table[kept].reset_index(drop=True)
     if by:
@@ -134,9 +140,9 @@ def variant_columns(rows: pd.DataFrame) -> list[str]:
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     """The columns that tell the variants apart, the factors always among them and nothing that the
-    others already say (key_width, say, where it follows from heads)."""
+    others already say (key_width, say, where it follows from heads): widths first, which mostly follow."""
     kept = [column for column in columns if column in FACTORS or table[column].nunique(dropna=False) > 1]
-    for column in reversed(kept):
+    for column in sorted(reversed(kept), key=lambda column: column not in WIDTHS):
         rest = [other for other in kept if other != column]
         if column not in FACTORS and not table.duplicated(rest).any():
             kept = rest

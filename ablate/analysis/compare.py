@@ -31,7 +31,8 @@ from ablate.analysis.contrasts import (
     primary_pairs,
 )
 from ablate.analysis.effects import effects
-from ablate.analysis.where import select, with_options
+from ablate.analysis.roles import having, tuned_pairs, without_values
+from ablate.analysis.where import as_texts, select, with_options
 from ablate.columns import HIGHER_IS_BETTER
 from ablate.config import ConfigError
 
@@ -64,7 +65,8 @@ NUMBERS = (
 class Comparison:
     """table: a row a variant in a family: variant, the `shown` columns, params, n, diverged, mean, sd, best,
     family, baseline, then what is known of variant − baseline (NUMBERS), verdict, why, differs, metric,
-    margin. notes: what a reader must know of the rows, a line each.
+    margin. runs: for each variant the run_id of one of its runs. notes: what a reader must know of the
+    rows, a line each.
     """
 
     table: pd.DataFrame
@@ -72,6 +74,7 @@ class Comparison:
     metric: str
     margin: float
     alpha: float
+    runs: Mapping[str, str]
     notes: list[str]
 
     def family(self, name: str) -> pd.DataFrame:
@@ -106,22 +109,26 @@ def compare(
     metric, why = _metric(rows, plans, metric)
     margin = _margin(plans, margin)
     cells = collect(rows, metric, by=by, mixed=mixed)
-    primary, lines = primary_pairs(cells, [entry for plan in plans for entry in plan.get("primary") or ()])
+    entries = [entry for plan in plans for entry in plan.get("primary") or ()]
     if baseline is None and set(cells.table["fusion"]) > {"concat"}:
         baseline = {"fusion": "concat"}
-    others = [pair for pair in pair_up(cells, baseline or {}) if pair not in primary] if baseline else []
-    alone = sorted({*range(len(cells.table))} - {cell for pair in (*primary, *others) for cell in pair})
+    pairs, lines = (tuned_pairs if having(cells, "tuned") else _pairs)(cells, entries, baseline)
+    alone = sorted(
+        {*range(len(cells.table))} - {c for those in pairs.values() for pair in those for c in pair}
+    )
     families = []
-    if primary:
-        families.append(_family(cells, primary, [], "primary", margin, alpha))
-    if others or alone:
-        families.append(_family(cells, others, alone, "exploratory", margin, alpha))
+    for name, those in pairs.items():
+        rest = alone if name == "exploratory" else []
+        if those or rest:
+            families.append(_family(cells, those, rest, name, margin, alpha))
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
     if baseline is None:
         table.loc[table["family"] == "exploratory", "verdict"] = None
         lines.append("no verdicts: there is no fusion to compare with concat; --baseline K=V names another")
+    lines += [line for plan in plans for line in _about_plan(plan)]
     notes = [*why, *notes, *lines, *stale(rows), *_about(table), *unusable(rows, metric)]
-    return Comparison(table, cells.shown, metric, margin, alpha, [*notes, *missing_seeds(rows)])
+    runs = dict(zip(cells.names, cells.table["run_id"], strict=True))
+    return Comparison(table, cells.shown, metric, margin, alpha, runs, [*notes, *missing_seeds(rows)])
 
 
 def effects_of(
@@ -136,7 +143,7 @@ def effects_of(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Main effects and two-way interactions of the factors in these rows (effects.py), and notes."""
     rows, notes = report_rows(rows)
-    rows = select(with_options(rows), where)
+    rows = without_values(select(with_options(rows), where))
     metric, why = _metric(rows, plans, metric)
     table, lines = effects(collect(rows, metric, by=by, mixed=mixed), baseline)
     notes = [*why, *notes, *lines, *stale(rows), *unusable(rows, metric), *missing_seeds(rows)]
@@ -144,14 +151,44 @@ def effects_of(
 
 
 def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows that results rest on; those of development seeds, which chose something, are left out."""
+    """The rows that results rest on; those of development seeds, which chose something, are left out, and so
+    are those at values that a study has since replaced."""
     if "phase" not in rows:
         return rows, []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
     if not kept.any():
         raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
     left = int((~kept).sum())
-    return rows[kept], [f"{left} rows of development seeds are left out (phase)"] * (left > 0)
+    lines = [f"{left} rows of development seeds are left out (phase)"] * (left > 0)
+    rows = rows[kept]
+    if "role" in rows and "tuned" in rows:
+        replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
+        if old := int(replaced.sum()):
+            lines.append(f"{old} rows at values that are no longer an arm's own are left out (role)")
+        rows = rows[~replaced]
+    return rows, lines
+
+
+def _pairs(
+    cells: Cells, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
+) -> tuple[dict[str, list[Pair]], list[str]]:
+    """The primary and the exploratory pairs, and a line for each entry that finds none."""
+    primary, lines = primary_pairs(cells, entries)
+    others = pair_up(cells, baseline) if baseline else []
+    return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
+
+
+def _about_plan(plan: Mapping[str, Any]) -> list[str]:
+    """Lines on what a study could not build, and on values of which it is in doubt."""
+    reasons: dict[str, list[str]] = {}
+    for variant, reason in plan.get("left_out", {}).items():
+        reasons.setdefault(reason, []).append(variant)
+    lines = [f"can't be built: {', '.join(variants)}: {reason}" for reason, variants in reasons.items()]
+    for arm, choice in plan.get("chosen", {}).items():
+        if choice["doubt"]:
+            value = f" {plan['tune']}={choice['value']}:" if choice["value"] else ""
+            lines.append(f"{arm}:{value} {choice['doubt']}")
+    return lines
 
 
 def _metric(

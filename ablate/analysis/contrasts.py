@@ -5,13 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.cells import Cells
+from ablate.analysis.cells import WIDTHS, Cells
 from ablate.analysis.where import as_text
 from ablate.config import ConfigError, did_you_mean
 
 Pair = tuple[int, int]  # cells: variant, baseline
 
-WIDTHS = ("value_width", "key_width", "mlp_hidden")
+MATCH = ("match", "match_by")
 # What `auto` and `match` make of a factor: it may change along, where no cell keeps it.
 FOLLOWS = {
     "fusion": ("normalize",),
@@ -33,20 +33,29 @@ def parse_baseline(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in parts}
 
 
-def pair_up(cells: Cells, baseline: Mapping[str, Any], among: Sequence[int] | None = None) -> list[Pair]:
+def pair_up(
+    cells: Cells,
+    baseline: Mapping[str, Any],
+    among: Sequence[int] | None = None,
+    *,
+    free: Sequence[str] = (),
+) -> list[Pair]:
     """Each cell with the baseline cell that equals it in all but the keys of `baseline`.
 
     Where none equals it fully, columns that follow from those keys (value_width from fusion, say) may
-    differ, as few as can be; a tie gives no pair. among: only these cells. Raises ConfigError.
+    differ, as few as can be; a tie gives no pair. A matched model is compared with its reference, if no
+    baseline is matched likewise. among: only these cells. free: columns that may differ too, as a learning
+    rate of which each cell has its own. Raises ConfigError.
     """
     table = cells.table if among is None else cells.table.iloc[list(among)]
-    wanted = {_column(key, cells): as_text(value) for key, value in baseline.items()}
+    wanted = {column_in(cells, key): as_text(value) for key, value in baseline.items()}
     is_baseline = pd.Series(True, index=table.index)
     for column, value in wanted.items():
         is_baseline &= table[column] == value
     if not is_baseline.any():
         raise ConfigError(f"--baseline {_words(wanted)}: no such variant; there is {_levels(table, wanted)}")
-    following = {*WIDTHS, *(column for key in wanted for column in FOLLOWS.get(key, ()))} - wanted.keys()
+    following = {*WIDTHS, *free, *(column for key in wanted for column in FOLLOWS.get(key, ()))}
+    following -= wanted.keys()
     if "fusion" in wanted:
         following |= {option for option in cells.options if option not in wanted}
     varying = [column for column in cells.columns if table[column].nunique() > 1 and column not in wanted]
@@ -54,24 +63,35 @@ def pair_up(cells: Cells, baseline: Mapping[str, Any], among: Sequence[int] | No
     loose = [column for column in varying if column in following]
     place: dict[tuple[str, ...], list[int]] = {}
     keys = list(zip(*(table[column] for column in fixed), strict=True)) if fixed else [()] * len(table)
-    for cell, key, base in zip(table.index, keys, is_baseline, strict=True):
+    unmatched = [tuple("" if c in MATCH else v for c, v in zip(fixed, key, strict=True)) for key in keys]
+    references: dict[tuple[str, ...], list[int]] = {}
+    for cell, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
         if base:
             place.setdefault(key, []).append(cell)
+            if _is_reference(cells.table.loc[cell]):
+                references.setdefault(rest, []).append(cell)
     records = dict(zip(table.index, table[[*loose, "heads"]].to_dict("records"), strict=True))
     pairs = []
-    for cell, key, base in zip(table.index, keys, is_baseline, strict=True):
+    for cell, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
         if not base:
-            near = _nearest(records[cell], {b: records[b] for b in place.get(key, [])}, loose)
+            bases = place.get(key) or references.get(rest, [])
+            near = _nearest(records[cell], {b: records[b] for b in bases}, loose)
             pairs += [(cell, b) for b in near]
     return pairs
 
 
-def primary_pairs(cells: Cells, entries: Sequence[Mapping[str, Any]]) -> tuple[list[Pair], list[str]]:
+def primary_pairs(
+    cells: Cells,
+    entries: Sequence[Mapping[str, Any]],
+    among: Sequence[int] | None = None,
+    *,
+    free: Sequence[str] = (),
+) -> tuple[list[Pair], list[str]]:
     """The pairs that a study named beforehand, and a line for each entry that finds none.
 
     An entry: `vary` a key, `baseline` its value (or a mapping of keys to values, without `vary`),
     `variants` (optional) the other values or mappings, `where` (optional) key to value or list of values.
-    Raises ConfigError.
+    among, free: as of `pair_up`. Raises ConfigError.
     """
     pairs: list[Pair] = []
     lines = []
@@ -82,10 +102,11 @@ def primary_pairs(cells: Cells, entries: Sequence[Mapping[str, Any]]) -> tuple[l
                 f"primary: {dict(entry)}: an entry has baseline, vary, and if need be variants and where"
             )
         baseline = _mapping(entry, entry["baseline"])
-        chosen = _meeting(cells, entry.get("where", {}), list(range(len(cells.table))))
+        everywhere = list(range(len(cells.table))) if among is None else among
+        chosen = _meeting(cells, entry.get("where", {}), everywhere)
         table = cells.table.iloc[chosen]
-        there = all((table[_column(key, cells)] == as_text(value)).any() for key, value in baseline.items())
-        found = pair_up(cells, baseline, chosen) if there else []
+        there = all((table[column_in(cells, key)] == as_text(value)).any() for key, value in baseline.items())
+        found = pair_up(cells, baseline, chosen, free=free) if there else []
         if entry.get("variants"):
             kept = {
                 cell
@@ -100,14 +121,24 @@ def primary_pairs(cells: Cells, entries: Sequence[Mapping[str, Any]]) -> tuple[l
     return pairs, lines
 
 
+def column_in(cells: Cells, key: str) -> str:
+    """The column of a config key that makes variants: train.lr stands in lr. Raises ConfigError."""
+    for column in (key, key.rpartition(".")[2]):
+        if column in cells.columns:
+            return column
+    raise ConfigError(f"{key}: no column makes variants by it{did_you_mean(key, cells.columns)}")
+
+
 def equal_forms(cells: Cells) -> list[tuple[Any, ...]]:
     """(C,) keys, equal where two variants are one function by construction.
 
     At one head all fusions coincide (a learned weight folds into W_V, and changes the optimisation only);
     normalized to equal variance, mean is sum at every number of heads; grouped is sum with one group, and
-    concat with as many groups as heads, whose variance needs no normalizing.
+    concat with as many groups as heads, whose variance needs no normalizing. A match is the width that it
+    came to: matched by the MLP, as many parameters are as many FLOPs.
     """
-    rest = [column for column in cells.columns if column not in ("fusion", "normalize", *cells.options)]
+    apart = ("fusion", "normalize", *MATCH, *cells.options)
+    rest = [column for column in cells.columns if column not in apart]
     return [
         (*_form(row, cells.options), *(row[column] for column in rest))
         for row in cells.table[cells.columns].to_dict("records")
@@ -127,6 +158,22 @@ def differing(cells: Cells, pairs: Sequence[Pair]) -> list[str]:
         " ".join(c for c, a, b in zip(varying, rows[v], rows[base], strict=True) if a != b)
         for v, base in pairs
     ]
+
+
+def _is_reference(row: "pd.Series[Any]") -> bool:
+    """Whether a model is what models are matched against (ablate.model.sizing.reference), so that matching
+    it changes nothing."""
+    row = row.reindex(
+        ["fusion", "out_proj", "match", "heads", "d_model", "value_width", "key_width", "mlp_hidden"]
+    )
+    try:
+        heads, d, v, k, m = (
+            float(row[c]) for c in ("heads", "d_model", "value_width", "key_width", "mlp_hidden")
+        )
+    except (TypeError, ValueError):
+        return False
+    narrow = heads * v == heads * k == d
+    return row["fusion"] == "concat" and row["out_proj"] == "true" and narrow and m == 4 * d
 
 
 def _form(row: Mapping[Any, str], options: Sequence[str]) -> tuple[Any, ...]:
@@ -167,7 +214,7 @@ def _meeting(cells: Cells, where: Mapping[str, Any], among: Sequence[int]) -> li
     table = cells.table.iloc[list(among)]
     for key, value in where.items():
         values = value if isinstance(value, list) else [value]
-        table = table[table[_column(key, cells)].isin([as_text(one) for one in values])]
+        table = table[table[column_in(cells, key)].isin([as_text(one) for one in values])]
     return [int(cell) for cell in table.index]
 
 
@@ -177,13 +224,6 @@ def _mapping(entry: Mapping[str, Any], value: Any) -> dict[str, Any]:
     if "vary" not in entry:
         raise ConfigError(f"primary: {dict(entry)}: vary names the key that baseline {value} is a value of")
     return {entry["vary"]: value}
-
-
-def _column(key: str, cells: Cells) -> str:
-    for column in (key, key.rpartition(".")[2]):
-        if column in cells.columns:
-            return column
-    raise ConfigError(f"{key}: no column makes variants by it{did_you_mean(key, cells.columns)}")
 
 
 def _levels(table: pd.DataFrame, wanted: Mapping[str, str]) -> str:

@@ -48,6 +48,17 @@ def plans(targets: Sequence[str], store: Store | None = None) -> list[dict[str, 
     return [plan for plan in found if plan is not None]
 
 
+def stores(targets: Sequence[str]) -> list[Store]:
+    """The stores that hold the runs of these targets, the one below this directory first."""
+    roots = [Path("runs")]
+    for path in map(Path, targets):
+        if (path / "store").is_dir():
+            roots.append(path)
+        elif (path / "study.json").is_file():
+            roots.append(path.resolve().parent.parent)
+    return [Store(root) for root in roots]
+
+
 def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
     """run_id, step, val_loss: metrics.csv of these runs; a file that can't be read is left out.
 

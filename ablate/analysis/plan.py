@@ -11,6 +11,7 @@ from ablate.analysis import stats
 from ablate.analysis.cells import Cells, collect
 from ablate.analysis.compare import report_rows
 from ablate.analysis.contrasts import pair_up
+from ablate.analysis.roles import without_values
 from ablate.analysis.where import select, with_options
 from ablate.config import ConfigError
 
@@ -42,7 +43,7 @@ def plan(
             f"--difference {difference} --power {power} --alpha {alpha} --contrasts {contrasts}: a difference"
             " is above 0, power and alpha lie between 0 and 1, and there is at least one contrast"
         )
-    cells = collect(select(with_options(report_rows(rows)[0]), where), metric)
+    cells = collect(without_values(select(with_options(report_rows(rows)[0]), where)), metric)
     sd, df, told, pairs = _noise(cells, baseline)
     k = contrasts or max(pairs, 1)
     arms = k + 1

@@ -106,6 +106,9 @@ def _readable(table: pd.DataFrame, comparison: Comparison, marginal: bool) -> pd
     read = table[shown or comparison.shown[:1]].copy()
     diverged = table["diverged"].astype(int)
     read["n"] = [f"{n} + {d} diverged" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
+    if "match_error" in table:  # what a match could not even out
+        read["params"] = table["params"]
+        read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
     read[["mean", "sd"]] = table[["mean", "sd"]]
     if table["diff"].notna().any():
         read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
@@ -115,6 +118,10 @@ def _readable(table: pd.DataFrame, comparison: Comparison, marginal: bool) -> pd
             read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
         read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
         read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+    if "step_ms" in table:
+        read["step_ms"] = table["step_ms"]
+        ranges = zip(table["step_ratio"], table["step_ratio_low"], table["step_ratio_high"], strict=True)
+        read["step_ratio"] = ["" if r != r else f"{r:.2f} [{low:.2f}, {high:.2f}]" for r, low, high in ranges]
     read["best"] = table["best"]
     return read
 

@@ -99,7 +99,7 @@ def readable(name: object, value: Any) -> str:
     return str(value)
 
 
-_SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s")
+_SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms")
 
 
 def _is_number(column: pd.Series) -> bool:

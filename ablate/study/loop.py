@@ -1,8 +1,8 @@
 """The loop that drives every study: propose cells, check them, launch them, look at their rows, again."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,15 +21,16 @@ from ablate.fastest import fastest_product
 from ablate.launch.cores import threads_each
 from ablate.model.products import PRODUCTS
 from ablate.store import Store, StoreError
-from ablate.study import grid
+from ablate.study import grid, tuned
 from ablate.study.declared import Declared, read_declared
 from ablate.study.estimate import estimate
 from ablate.study.grid import Cell
 from ablate.study.plan import Plan, grid_plan, merge_plans, values_of
 from ablate.study.where import holds
 
-Propose = Callable[[Mapping[Cell, Row]], list[Cell]]
 LEFT_OUT: Row = {"status": "left out"}  # the row of a cell that can't or shall not be run
+MISSING: Row = {"status": "missing"}  # of one that could not begin
+NO_TEST = "corpus.splits: a tuned study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, arguments: Iterable[str]) -> None:
@@ -43,6 +44,14 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
     overrides = _overrides(loader, config, declared, arguments)
     levels = {key: _levels(override) for key, override in overrides.items()}
     swept = {key: levels[key] for key, override in overrides.items() if override.is_sweep_override()}
+    if declared and declared.kind == "tuned":
+        tuning = tuned.tuning(declared, levels)
+        swept[tuning.key] = tuning.grid
+        kind = _Kind(
+            partial(tuned.propose, tuning), partial(tuned.about, tuning), partial(tuned.closing, tuning)
+        )
+    else:
+        kind = _Kind(partial(grid.propose, grid.cells(levels)))
     drive = _Drive(
         current.get(),
         Cells(config, loader),
@@ -56,7 +65,17 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
             demonstration=is_demonstration(config),
         ),
     )
-    drive(partial(grid.propose, grid.cells(levels)))
+    drive(kind)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of study, as functions of the rows so far. propose: what to run next. about: what study.json
+    says besides the plan, from the run_id of each cell. closing: lines for the end."""
+
+    propose: Callable[[Mapping[Cell, Row]], list[Cell]]
+    about: Callable[[Mapping[Cell, Row], Mapping[Cell, str]], Plan] = lambda rows, ids: {}
+    closing: Callable[[Mapping[Cell, Row]], list[str]] = lambda rows: []
 
 
 class _Drive:
@@ -77,42 +96,60 @@ class _Drive:
         self.plan = plan
         self.store = Store()
         self.asked: dict[Cell, RunConfig] = {}
+        self.ids: dict[Cell, str] = {}
+        self.left_out: dict[str, str] = {}
 
-    def __call__(self, propose: Propose) -> None:
+    def __call__(self, kind: _Kind) -> None:
         rows: dict[Cell, Row] = {}
-        while proposed := propose(rows):
+        while proposed := kind.propose(rows):
             runs = self.check(proposed)
-            rows |= dict.fromkeys(proposed, LEFT_OUT)
+            rows |= {cell: LEFT_OUT for cell in proposed if cell not in runs}
+            if not runs and self.ids:
+                continue
+            if not runs:
+                raise ConfigError(f"nothing to run: {'; '.join(self.request.left_out)}")
+            self.ids |= {cell: run.run_id for cell, run in runs.items()}
             asked, ids = [self.asked[cell] for cell in runs], [run.run_id for run in runs.values()]
             plan = self.plan(configs=asked, runs=ids)
+            plan |= kind.about(rows, self.ids)
+            if self.left_out:
+                plan["left_out"] = self.left_out
             if self.request.dry_run:
                 workers, threads = (_asked(self.launcher, key) for key in ("workers", "threads"))
                 self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)
                 return
             machine = self.note(plan, runs)
             self.launch(runs, machine)
-            rows |= {cell: self.store.read(run.name) or LEFT_OUT for cell, run in runs.items()}
+            rows |= {cell: self.store.read(run.name) or MISSING for cell, run in runs.items()}
+        self.request.left_out += kind.closing(rows)
 
     def check(self, cells: list[Cell]) -> dict[Cell, Run]:
         """The cells that can be run, ready to begin."""
         runs: dict[Cell, Run] = {}
-        reasons: Counter[str] = Counter()
+        tunes = self.declared is not None and self.declared.kind == "tuned"
+        reasons: defaultdict[str, list[str]] = defaultdict(list)
         for cell in cells:
             try:
                 config = self.compose(cell)
                 conditions = self.declared.where if self.declared else []
                 if broken := [c for c in conditions if not holds(c, values_of(config))]:
-                    reasons[f"not {broken[0]}"] += 1
+                    reasons[f"not {broken[0]}"].append("")
                     continue
-                runs[cell], self.asked[cell] = prepare(config), config
+                run = prepare(config)
+                if tunes and not len(run.corpus.splits["test"].tokens):
+                    raise ConfigError(NO_TEST)
+                runs[cell], self.asked[cell] = run, config
             except ConfigError as error:
                 if self.declared is None:
                     raise
-                reasons[str(error)] += 1
+                name = _variant(cell, cells)
+                reasons[str(error)].append(name)
+                self.left_out[name] = str(error)
         whole = len(cells)
-        self.request.left_out += [f"{n} of {whole} cells left out: {why}" for why, n in reasons.items()]
-        if not runs:
-            raise ConfigError(f"nothing to run: {'; '.join(self.request.left_out)}")
+        for why, names in reasons.items():
+            variants = [name for name in dict.fromkeys(names) if name]
+            some = f" ({', '.join(variants[:3])}{', …' if len(variants) > 3 else ''})" if variants else ""
+            self.request.left_out.append(f"{len(names)} of {whole} cells left out: {why}{some}")
         return runs
 
     def note(self, plan: Plan, runs: Mapping[Cell, Run]) -> dict[str, Any]:
@@ -186,6 +223,12 @@ def _unique(runs: Mapping[Cell, Run]) -> dict[Cell, Run]:
     """Two ways to write one run are one run."""
     first = {run.run_id: cell for cell, run in reversed(list(runs.items()))}
     return {cell: run for cell, run in runs.items() if first[run.run_id] == cell}
+
+
+def _variant(cell: Cell, cells: Sequence[Cell]) -> str:
+    """The overrides that tell a cell from the others, the seed aside."""
+    shared = set(cells[0]).intersection(*cells) if len(cells) > 1 else set()
+    return " ".join(o for o in cell if o not in shared and not o.startswith("seed="))
 
 
 def _keep(key: str, kept: Any, asked: Any) -> Any:

@@ -25,7 +25,7 @@ def grid_plan(
     declared: Declared | None = None,
     demonstration: bool = False,
 ) -> Plan:
-    """A sweep: its factors with their levels, and everything that they leave alone.
+    """A sweep, or what a study declares: its factors with their levels, and everything that they leave alone.
 
     factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
     """
@@ -38,10 +38,14 @@ def grid_plan(
     }
     fixed.pop("seed")
     name = configs[0].name or f"sweep-{digest(sorted(runs))[:8]}"
-    plan = _plan(name, "grid", factors, fixed, [config.seed for config in configs], runs)
+    kind = declared.kind if declared else "grid"
+    plan = _plan(name, kind, factors, fixed, [config.seed for config in configs], runs)
     if declared:
-        keys = ("question", "primary", "metric", "margin", "where")
+        keys = ["question", "primary", "metric", "margin", "where"]
+        keys += ["tune", "develop", "extend"] if kind == "tuned" else []
         plan |= {key: getattr(declared, key) for key in keys} | {"demonstration": demonstration}
+    if kind == "tuned":
+        plan["reports"] = plan["metric"]
     return plan
 
 
@@ -68,14 +72,28 @@ def merge_plans(old: Plan | None, new: Plan) -> Plan:
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
-    for key in ("primary", "metric", "margin", "where"):
+    for key in ("primary", "metric", "margin", "where", "tune", "develop", "extend"):
         if key in old and old[key] != new.get(key):
             raise StoreError(f"name={name}: {key} was {old[key]} when the study began; {way_out}")
     factors = {
         key: list(dict.fromkeys([*old["factors"][key], *new["factors"][key]])) for key in new["factors"]
     }
     seeds, runs = [*old["seeds"], *new["seeds"]], [*old["runs"], *new["runs"]]
-    return old | new | _plan(name, new["kind"], factors, new["fixed"], seeds, runs)
+    plan = old | new | _plan(name, new["kind"], factors, new["fixed"], seeds, runs)
+    if "parts" in new:
+        plan |= {"parts": _merge_parts(old, new), "chosen": old["chosen"] | new["chosen"]}
+    if left_out := old.get("left_out", {}) | new.get("left_out", {}):
+        plan["left_out"] = left_out
+    return plan
+
+
+def _merge_parts(old: Plan, new: Plan) -> dict[str, Any]:
+    """What each run is to a tuned study. Where a grown study chooses other values, runs at the old ones
+    stay, without a role."""
+    parts, chosen = old["parts"], new["chosen"]
+    if any(chosen.get(arm, was)["value"] != was["value"] for arm, was in old["chosen"].items()):
+        parts = {run_id: part | {"role": ""} for run_id, part in parts.items()}
+    return parts | new["parts"]
 
 
 def values_of(config: RunConfig) -> dict[str, Any]:

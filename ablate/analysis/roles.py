@@ -1,0 +1,61 @@
+"""What is compared with what in a tuned study: by the roles that its runs have (columns role and tuned)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis.cells import Cells
+from ablate.analysis.contrasts import Pair, column_in, pair_up, primary_pairs
+from ablate.analysis.where import as_texts
+
+OCTAVES = ("octave_down", "octave_up")
+AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
+
+
+def having(cells: Cells, *roles: str) -> list[int]:
+    """The cells that have one of the roles."""
+    found = [set(text.split()) & set(roles) for text in cells.table["role"]]
+    return [cell for cell, those in enumerate(found) if those]
+
+
+def tuned_pairs(
+    cells: Cells, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
+) -> tuple[dict[str, list[Pair]], list[str]]:
+    """The pairs of each family of a tuned study, and a line for each primary entry that finds none.
+
+    primary, and exploratory where no entry names a contrast: each arm at its own value against its baseline
+    at its own. At the baseline's value: both at that one. An octave away: each arm at half and at twice its
+    own value against itself. Raises ConfigError.
+    """
+    own = having(cells, "tuned")
+    free = sorted({column_in(cells, key) for key in cells.table["tuned"] if key})
+    primary, lines = primary_pairs(cells, entries, own, free=free)
+    others = pair_up(cells, baseline, own, free=free) if baseline else []
+    references = [*entries] or ([{"baseline": baseline}] if baseline else [])
+    at_baseline, _ = primary_pairs(cells, references, having(cells, "baseline_rate"))
+    rest = [column for column in cells.columns if column not in free]
+    arms = [tuple(row) for row in cells.table[rest].itertuples(index=False)]
+    mine = {arms[cell]: cell for cell in own}
+    return {
+        "primary": primary,
+        "exploratory": [pair for pair in others if pair not in primary],
+        AT_BASELINE: at_baseline,
+        OCTAVE_AWAY: [(cell, mine[arms[cell]]) for cell in having(cells, *OCTAVES) if arms[cell] in mine],
+    }, lines
+
+
+def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of a tuned study's rows those at the value of their own arm; all others as they are."""
+    if "role" not in rows or rows["role"].isna().all():
+        return rows
+    kept = [not role or "tuned" in role.split() for role in as_texts(rows["role"])]
+    return rows[kept]
+
+
+def without_values(rows: pd.DataFrame) -> pd.DataFrame:
+    """`at_own_value`, with an empty cell for the value, so that it makes no variants."""
+    rows = at_own_value(rows)
+    keys = rows["tuned"].dropna().unique() if "tuned" in rows else []
+    columns = {str(key).rpartition(".")[2] for key in keys if key} & {*rows.columns}
+    return rows.assign(**{c: rows[c].astype(object).where(rows["tuned"].isna(), None) for c in columns})

@@ -1,0 +1,436 @@
+"""Tuned studies: what is run next, from simulated rows; what is compared; one study through the command."""
+
+import io
+import json
+import math
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.analysis.roles import AT_BASELINE, OCTAVE_AWAY, without_values
+from ablate.columns import MEASURED_COLUMNS, Row
+from ablate.config import ConfigError
+from ablate.cost import step_seconds
+from ablate.execute import prepare
+from ablate.study import tuned
+from ablate.study.declared import read_declared
+from ablate.study.grid import Cell
+from ablate.study.plan import merge_plans
+from tests.helpers import make_config, run_cli
+from tests.test_compare import ROW
+
+LEFT_OUT: Row = {"status": "left out"}
+DECLARED = {
+    **{"kind": "tuned", "question": "?", "tune": "train.lr", "develop": [0, 1], "extend": 2},
+    **{"factors": {"fusion": ["concat", "sum"], "train.lr": [0.001, 0.002, 0.004]}, "seeds": [100, 101]},
+    **{"where": [], "primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "test_loss"},
+    **{"margin": 0.01, "demo": {}},
+}
+
+
+def study(**changes) -> tuned.Tuning:
+    declared = read_declared({**DECLARED, **changes})
+    return tuned.tuning(declared, declared.factors)
+
+
+def at(cell: Cell) -> dict[str, str]:
+    return dict(override.split("=") for override in cell)
+
+
+def parabolas(**optimum: float) -> Callable[[Cell], Row]:
+    """Losses with their minimum at this value of the rate, for each fusion; a seed adds a constant."""
+
+    def row(cell: Cell) -> Row:
+        c = at(cell)
+        loss = 2 + 0.1 * math.log2(float(c["train.lr"]) / optimum[c["fusion"]]) ** 2 + 0.01 * int(c["seed"])
+        return {"status": "done", "val_loss": loss, "test_loss": loss + 0.5}
+
+    return row
+
+
+def run(
+    study: tuned.Tuning, row: Callable[[Cell], Row], rows: dict[Cell, Row] | None = None
+) -> dict[Cell, Row]:
+    """The rows of a whole study, begun from `rows`."""
+    rows = dict(rows or {})
+    while proposed := tuned.propose(study, rows):
+        assert not set(proposed) & set(rows)
+        rows |= {cell: row(cell) for cell in proposed}
+    return rows
+
+
+def values(study: tuned.Tuning, rows: dict[Cell, Row]) -> dict[str, str | None]:
+    choices = tuned.progress(study, rows).choices
+    return {at(arm)["fusion"]: choice.value for arm, choice in choices.items()}
+
+
+def test_the_minimum_of_a_parabola_by_hand():
+    """Through (−1, 3), (0, 1), (1, 2): 1.5x² − 0.5x + 1, whose minimum is at 1/6."""
+    assert tuned.minimum(np.array([-1.0, 0, 1]), np.array([3.0, 1, 2])) == (pytest.approx(1 / 6), "")
+    choice = tuned.choose(study(), ["0.001", "0.002", "0.004"], [3.0, 1.0, 2.0])
+    assert choice == tuned.Choice("0.002245", "")  # 0.002·2^(1/6)
+
+
+def test_only_the_points_around_the_best_decide():
+    x = np.arange(-3.0, 3)
+    assert tuned.minimum(x, np.array([9.0, 1e3, 3, 1, 2, 50]))[0] == pytest.approx(1 / 6)
+
+
+def test_diverged_points_bracket_and_are_left_out_of_the_fit():
+    """Through (−2, 4), (−1, 1), (0, 0): x² falling to 0 at 0, the last finite point."""
+    value, doubt = tuned.minimum(np.array([-2.0, -1, 0, 1]), np.array([4.0, 1, 0, np.inf]))
+    assert value == pytest.approx(0, abs=1e-9) and doubt == ""
+    one = tuned.choose(study(), ["0.001", "0.002", "0.004", "0.008"], [4.0, 1.0, 0.0, math.inf])
+    assert one == tuned.Choice("0.004", "")
+    two = tuned.choose(study(), ["0.001", "0.002", "0.004"], [math.inf, 1.0, math.inf])
+    assert two.value == "0.002" and "three finite points" in two.doubt
+    none = tuned.choose(study(), ["0.001", "0.002"], [math.inf, math.inf])
+    assert none.value is None and "diverged" in none.doubt
+
+
+def test_a_curve_that_is_not_convex_falls_back_to_its_best_point():
+    assert tuned.minimum(np.array([0.0, 1, 2]), np.array([1.0, 3, 4])) == (
+        0.0,
+        "the best of the grid: the curve around it is not convex",
+    )
+
+
+def test_develop_then_report_at_four_values():
+    s = study()
+    rows = run(s, parabolas(concat=0.002, sum=0.0025))
+    develop = [cell for cell in rows if int(at(cell)["seed"]) < 100]
+    assert len(develop) == 2 * 3 * 2 and list(rows)[: len(develop)] == develop
+    assert values(s, rows) == {"concat": "0.002", "sum": "0.0025"}
+    found = {
+        (at(cell)["fusion"], at(cell)["train.lr"]): part.roles
+        for cell, part in tuned.parts(s, rows).items()
+        if part.phase == "report"
+    }
+    assert found == {
+        ("concat", "0.002"): ("tuned", "baseline_rate"),
+        ("concat", "0.001"): ("octave_down",),
+        ("concat", "0.004"): ("octave_up",),
+        ("sum", "0.0025"): ("tuned",),
+        ("sum", "0.002"): ("baseline_rate",),
+        ("sum", "0.00125"): ("octave_down",),
+        ("sum", "0.005"): ("octave_up",),
+    }
+    assert {at(cell)["seed"] for cell in set(rows) - set(develop)} == {"100", "101"}
+
+
+def test_an_edge_extends_the_grid_for_every_arm_up_to_a_limit():
+    s = study()
+    rows = run(s, parabolas(concat=0.002, sum=0.008))
+    assert tuned.progress(s, rows).grid == ["0.001", "0.002", "0.004", "0.008", "0.016"]
+    grid = {
+        at(cell)["train.lr"] for cell in rows if at(cell)["fusion"] == "concat" and at(cell)["seed"] == "0"
+    }
+    assert {"0.008", "0.016"} < grid and values(s, rows)["sum"] == "0.008"
+    far = run(s, parabolas(concat=0.002, sum=1.0))
+    now = tuned.progress(s, far)
+    assert now.grid == ["0.001", "0.002", "0.004", "0.008", "0.016"]
+    assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed: train.lr=0.016")
+    assert any("fusion=sum" in line and "not bracketed" in line for line in tuned.closing(s, far))
+
+
+def test_any_rows_lead_to_the_same_study_in_any_order():
+    s = study()
+    row = parabolas(concat=0.0004, sum=0.003)
+    whole = run(s, row)
+    rng = random.Random(0)
+    for _ in range(30):
+        some = rng.sample(sorted(whole), rng.randrange(len(whole)))
+        again = run(s, row, {cell: whole[cell] for cell in some})
+        assert again == whole and tuned.parts(s, again) == tuned.parts(s, whole)
+        shuffled = {cell: whole[cell] for cell in rng.sample(sorted(whole), len(whole))}
+        assert values(s, shuffled) == values(s, whole)
+
+
+def test_what_cannot_be_built_is_left_out_and_nothing_extends_there():
+    s = study()
+    usual = parabolas(concat=0.002, sum=0.008)
+    no_sum = run(s, lambda cell: LEFT_OUT if at(cell)["fusion"] == "sum" else usual(cell))
+    assert values(s, no_sum) == {"concat": "0.002"}
+    below = run(s, lambda cell: LEFT_OUT if float(at(cell)["train.lr"]) > 0.005 else usual(cell))
+    now = tuned.progress(s, below)
+    assert now.grid == ["0.001", "0.002", "0.004", "0.008"]
+    assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed")
+
+
+def test_a_failed_development_run_is_waited_for():
+    s = study()
+    failed = run(
+        s,
+        lambda cell: (
+            {"status": "failed"}
+            if at(cell)["train.lr"] == "0.002"
+            else parabolas(concat=0.002, sum=0.002)(cell)
+        ),
+    )
+    assert len(failed) == 12 and "4 development runs have no result" in tuned.closing(s, failed)[0]
+    healed = {cell: row for cell, row in failed.items() if row["status"] == "done"}
+    assert values(s, run(s, parabolas(concat=0.002, sum=0.002), healed))["sum"] == "0.002"
+
+
+def test_whole_numbers_stay_whole():
+    factors = {"fusion": ["concat", "sum"], "train.batch": [8, 16, 32]}
+    s = study(tune="train.batch", factors=factors)
+    assert tuned.choose(s, ["8", "16", "32"], [3.0, 1.0, 2.0]).value == "18"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seeds": [1, 100]}, "seed=1: a development seed"),
+        ({"metric": "val_loss"}, "use test_loss"),
+        ({"factors": {"fusion": ["concat"]}}, "study.tune=train.lr: it has no grid"),
+        ({"factors": {"fusion": ["concat"], "train.lr": [0.001, 0.003]}}, "twice the one before"),
+        ({"factors": {"fusion": ["concat"], "train.lr": ["a", "b"]}}, "takes numbers"),
+        ({"factors": {"fusion": ["sum"], "train.lr": [0.001]}}, "baseline fusion=concat is no level"),
+        ({"kind": "tuner"}, "did you mean tuned"),
+        ({"extend": -1}, "study.extend=-1"),
+        ({"develp": 1}, "did you mean develop"),
+    ],
+)
+def test_wrong_studies_are_one_line(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        study(**changes)
+
+
+def test_a_grown_study_keeps_runs_at_old_values_without_a_role():
+    """An added arm may move the choice of another: what was reported at the old one is no longer its own."""
+
+    def plan(value: str, run_id: str) -> dict:
+        part = {"phase": "report", "role": "tuned", "tuned": "train.lr"}
+        return {
+            **{"name": "n", "kind": "tuned", "factors": {}, "fixed": {}, "seeds": [], "runs": [run_id]},
+            **{"parts": {run_id: part}, "chosen": {"fusion=sum": {"value": value, "doubt": ""}}},
+        }
+
+    same = merge_plans(plan("0.002", "a"), plan("0.002", "b"))
+    assert {run: part["role"] for run, part in same["parts"].items()} == {"a": "tuned", "b": "tuned"}
+    moved = merge_plans(plan("0.002", "a"), plan("0.003", "b"))
+    assert {run: part["role"] for run, part in moved["parts"].items()} == {"a": "", "b": "tuned"}
+
+
+# --- what compare makes of it -----------------------------------------------------------------------
+
+
+def results(s: tuned.Tuning, rows: dict[Cell, Row]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            **ROW,
+            **{"run_id": f"{i:016x}", "fusion": at(cell)["fusion"], "lr": float(at(cell)["train.lr"])},
+            **{"seed": int(at(cell)["seed"]), "phase": part.phase, "role": " ".join(part.roles)},
+            **{"tuned": "train.lr"},
+            **rows[cell],
+        }
+        for i, (cell, part) in enumerate(tuned.parts(s, rows).items())
+    )
+
+
+def noisy(cell: Cell) -> Row:
+    row = parabolas(concat=0.002, sum=0.0028)(cell)
+    jitter = {"100": 0.001, "101": -0.002, "102": 0.0005}.get(at(cell)["seed"], 0)
+    return row | {"test_loss": row["test_loss"] + (jitter if at(cell)["fusion"] == "sum" else 0)}
+
+
+def test_each_arm_at_its_own_value_is_the_primary_contrast():
+    s = study(seeds=[100, 101, 102])
+    rows = results(s, run(s, noisy))
+    plan = {"primary": DECLARED["primary"], "reports": "test_loss", "kind": "tuned", "tune": "train.lr"}
+    result = compare(rows, plans=[plan])
+    assert result.metric == "test_loss" and result.families == ["primary", AT_BASELINE, OCTAVE_AWAY]
+    own = result.family("primary").set_index("fusion")
+    assert own["lr"].to_dict() == {"sum": "0.0028", "concat": "0.002"}
+    mean = (0.001 - 0.002 + 0.0005) / 3  # of the noise: the minima are equal
+    assert own["diff"]["sum"] == pytest.approx(mean)
+    at_baseline = result.family(AT_BASELINE).set_index("fusion")
+    assert set(at_baseline["lr"]) == {"0.002"}
+    assert at_baseline["diff"]["sum"] == pytest.approx(mean + 0.1 * math.log2(0.0028 / 0.002) ** 2)
+    away = result.family(OCTAVE_AWAY)
+    assert away["diff"].dropna().tolist() == pytest.approx([0.1] * 4)
+    assert (
+        f"{len(rows[rows['phase'] == 'develop'])} rows of development seeds are left out (phase)"
+        in result.notes
+    )
+
+
+def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
+    s = study(seeds=[100, 101, 102])
+    rows = results(s, run(s, noisy))
+    result = compare(rows)
+    assert result.families == ["exploratory", AT_BASELINE, OCTAVE_AWAY]
+    assert result.family("exploratory").set_index("fusion").loc["sum", "lr"] == "0.0028"
+    old = rows[rows["role"] == "octave_up"].assign(role="", lr=0.0099, run_id="old")
+    again = compare(pd.concat([rows, old]))
+    assert any(line.startswith("6 rows at values that are no longer") for line in again.notes)
+    assert again.table["variant"].tolist() == result.table["variant"].tolist()
+    assert set(without_values(rows[rows["phase"] == "report"])["lr"]) == {None}
+
+
+def test_doubts_and_what_cannot_be_built_are_said():
+    s = study(seeds=[100, 101, 102])
+    plan = {
+        **{"primary": DECLARED["primary"], "reports": "test_loss", "kind": "tuned", "tune": "train.lr"},
+        **{"chosen": {"fusion=sum": {"value": "0.0028", "doubt": "not bracketed: …"}}},
+        **{"left_out": {"fusion=mean": "too wide", "fusion=grouped": "too wide"}},
+    }
+    notes = compare(results(s, run(s, noisy)), plans=[plan]).notes
+    assert "fusion=sum: train.lr=0.0028: not bracketed: …" in notes
+    assert "can't be built: fusion=mean, fusion=grouped: too wide" in notes
+
+
+# --- fair arms --------------------------------------------------------------------------------------
+
+
+def matched(fusion: str, match: str, losses: tuple[float, ...], **other) -> list[dict]:
+    return [
+        {
+            **ROW,
+            **{"fusion": fusion, "match": match, "match_by": "mlp" if match != "none" else "", "d_model": 64},
+            **{"mlp_hidden": 256, "run_id": f"{fusion}{match}{seed}", "seed": seed, "val_loss": loss},
+            **other,
+        }
+        for seed, loss in enumerate(losses)
+    ]
+
+
+def test_an_arm_meets_its_own_baseline_or_the_one_that_matching_does_not_change():
+    rows = [
+        *matched("concat", "none", (2.0, 2.1, 2.3)),
+        *matched("sum", "none", (2.1, 2.3, 2.4)),
+        *matched("sum", "params", (2.1, 2.2, 2.4), mlp_hidden=304, match_error=0.001),
+    ]
+    table = compare(pd.DataFrame(rows)).table.set_index(["fusion", "match"])
+    assert table.loc[("sum", "params"), "diff"] == pytest.approx(0.1)
+    assert table.loc[("sum", "params"), "match_error"] == 0.001
+    # without the projection matching changes concat too: only its own arm will do
+    off = [row | {"out_proj": False} for row in rows]
+    assert compare(pd.DataFrame(off)).table["verdict"].tolist().count("no baseline") == 1
+    both = [
+        *off,
+        *[r | {"out_proj": False} for r in matched("concat", "params", (1.0, 1.1, 1.3), mlp_hidden=290)],
+    ]
+    table = compare(pd.DataFrame(both)).table.set_index(["fusion", "match"])
+    assert table.loc[("sum", "params"), "diff"] == pytest.approx(1.1)
+
+
+def test_two_matches_that_came_to_one_width_are_one_variant():
+    losses = (2.1, 2.2, 2.4)
+    rows = [
+        *matched("concat", "none", (2.0, 2.15, 2.3)),
+        *matched("sum", "params", losses, mlp_hidden=304),
+        *matched("sum", "flops", losses, mlp_hidden=304),
+    ]
+    verdicts = compare(pd.DataFrame(rows)).table["verdict"].tolist()
+    assert verdicts.count("equal by construction") == 1 and len(verdicts) == 3
+
+
+# --- through the command ----------------------------------------------------------------------------
+
+QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
+TUNED = (
+    *("run", "study=tuned", "fusion=concat,sum", "train.lr=0.004,0.008,0.016", "study.develop=[0,1]"),
+    *("seed=100,101", *QUICK),
+)
+
+
+def rows_of(cwd: Path, name: str = "tuned") -> pd.DataFrame:
+    rows = pd.read_csv(cwd / "runs" / "studies" / name / "results.csv")
+    return rows.drop(columns=[*MEASURED_COLUMNS, "threads", "study"])
+
+
+@pytest.mark.slow
+def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path):
+    whole, cut, other = (tmp_path / name for name in ("whole", "cut", "other"))
+    for cwd in (whole, cut, other):
+        cwd.mkdir()
+    dry = run_cli(*TUNED, "--dry-run", cwd=whole)
+    assert dry.returncode == 0 and "12 runs" in dry.stdout and "the runs that report follow" in dry.stdout
+    done = run_cli(*TUNED, cwd=whole)
+    assert done.returncode == 0, done.stderr
+    assert "fusion=sum: train.lr=" in done.stderr
+    rows = rows_of(whole)
+    assert set(rows["phase"]) == {"develop", "report"} and set(rows["tuned"]) == {"train.lr"}
+    roles = rows[rows["phase"] == "report"]["role"].str.split().explode()
+    assert roles.value_counts().to_dict() == {
+        **{"tuned": 4, "octave_down": 4, "octave_up": 4, "baseline_rate": 4},
+    }
+
+    command = [sys.executable, "-m", "ablate", *TUNED]
+    process = subprocess.Popen(command, cwd=cut, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    limit = time.monotonic() + 60
+    while len(list((cut / "runs" / "store").glob("[!.]*"))) < 4 and time.monotonic() < limit:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert set(rows_of(cut)["phase"]) == {"develop"}
+    assert run_cli(*TUNED, cwd=cut).returncode == 0
+    pd.testing.assert_frame_equal(rows_of(cut), rows)
+
+    basic = run_cli(*TUNED, "hydra/launcher=basic", cwd=other, OMP_NUM_THREADS="1")
+    assert basic.returncode == 0, basic.stderr
+    pd.testing.assert_frame_equal(rows_of(other), rows)
+
+    json_ = run_cli("compare", "tuned", "--format", "json", cwd=whole)
+    primary = [row for row in json.loads(json_.stdout) if row["family"] == "primary"]
+    assert {row["fusion"]: row["n"] for row in primary} == {"concat": 2, "sum": 2}
+    assert all(row["metric"] == "test_loss" for row in primary)
+
+    # a run that a grid shares is a result there, and still a development run here
+    grid = ("run", "-m", "fusion=concat,sum", "train.lr=0.008", "seed=0", "name=grid", *QUICK)
+    shared = run_cli(*grid, cwd=whole)
+    assert shared.returncode == 0 and "2 runs had finished before" in shared.stderr
+    assert rows_of(whole, "grid")["phase"].isna().all()
+    assert rows_of(whole).equals(rows)
+    every = pd.read_csv(whole / "runs" / "results.csv")
+    assert every[every["study"] == "grid tuned"]["phase"].isna().all()
+
+    cost = run_cli("compare", "tuned", "--cost", "--format", "csv", cwd=whole)
+    table = pd.read_csv(io.StringIO(cost.stdout))
+    timed = table["diff"].notna() & (table["family"] != OCTAVE_AWAY)  # at another rate a step is the same
+    assert (table["step_ms"] > 0).all() and table["step_ratio"].notna().equals(timed)
+    assert (table["step_ratio_low"].dropna() <= table["step_ratio"].dropna()).all()
+    (whole / "copy.csv").write_text((whole / "runs" / "studies" / "tuned" / "results.csv").read_text())
+    (tmp_path / "elsewhere").mkdir()
+    lost = run_cli("compare", str(whole / "copy.csv"), "--cost", cwd=tmp_path / "elsewhere")
+    assert (
+        lost.returncode == 2 and lost.stderr.startswith("ablate: --cost: ") and lost.stderr.count("\n") == 1
+    )
+
+
+@pytest.mark.slow
+def test_arms_side_by_side_and_what_cannot_be_built_is_named(tmp_path):
+    arms = ("run", "study=arms", "fusion=concat,sum", "seed=0,1", *QUICK)
+    assert run_cli(*arms, cwd=tmp_path).returncode == 0
+    result = run_cli("compare", "arms", "--format", "json", cwd=tmp_path)
+    rows = {(r["fusion"], r["normalize"], r["match"], r["match_by"]): r for r in json.loads(result.stdout)}
+    assert {key[1:] for key in rows if key[0] == "sum"} == {
+        *{("none", "none", ""), ("variance", "none", "")},
+        *{("none", match, by) for match in ("params", "flops") for by in ("mlp", "value_width")},
+    }
+    assert [key for key in rows if key[0] == "concat"] == [("concat", "none", "none", "")]
+    assert {row["family"] for row in rows.values()} == {"primary"}
+    assert all(abs(row["match_error"]) < 0.01 for key, row in rows.items() if key[2] != "none")
+    shown = run_cli("compare", "arms", cwd=tmp_path).stdout
+    assert "match_error" in shown and "equal by construction" in shown  # params and flops by the MLP
+    wide = run_cli(*arms, "heads=16", "out_proj=false", "name=wide", cwd=tmp_path)
+    assert wide.returncode == 0 and "fusion=sum" in wide.stderr
+    assert "can't be built: " in run_cli("compare", "wide", cwd=tmp_path).stderr
+
+
+def test_steps_are_timed_in_turn():
+    small = ("corpus=grammar", "corpus.characters=5000", "train.batch=2", "model.layers=1")
+    runs = [prepare(make_config(*small, f"model.d_model={d}", "model.mlp_hidden=8")) for d in (16, 256)]
+    ours, theirs = step_seconds(runs, rounds=3)
+    assert len(ours) == len(theirs) == 3 and sum(ours) < sum(theirs)

@@ -97,7 +97,9 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
     for contrast in study.primary:
         levels = study.factors[contrast["vary"]]
         assert str(contrast["baseline"]).lower() in levels
-        assert all(str(value).lower() in study.factors[key] for key, value in contrast["where"].items())
+        assert all(
+            str(value).lower() in study.factors[key] for key, value in contrast.get("where", {}).items()
+        )
 
 
 def test_the_study_of_the_main_question_is_the_whole_grid():

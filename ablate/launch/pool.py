@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from ablate.columns import Row
 from ablate.config import ConfigError, RunConfig
 from ablate.execute import Listener, Run, execute, prepare, record_failure, step_flops
+from ablate.launch import server
 from ablate.store import Busy
 from ablate.train import Evaluation, Step
 
@@ -136,10 +137,10 @@ class _Worker:
     since: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = server.context()
         self.pipe, child = context.Pipe()
         self.process = context.Process(target=_work, args=(child, self.threads), daemon=True)
-        with _threads_in_environment(self.threads), _without_main():
+        with server.one_thread(), _without_main():
             self.process.start()
         child.close()
 
@@ -175,22 +176,6 @@ class _Worker:
         self.process.kill()
         self.process.join()
         self.pipe.close()
-
-
-@contextlib.contextmanager
-def _threads_in_environment(threads: int) -> Iterator[None]:
-    """Libraries read these when they load, so they have to be there when the process starts."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, str(threads)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextlib.contextmanager

@@ -19,11 +19,13 @@ class PoolLauncher(Launcher):
         self.given = (workers, threads, timeout)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from ablate.launch.settings import settings  # Hydra imports every plugin, even for --help
+        from ablate.launch import server  # Hydra imports every plugin, even for --help
+        from ablate.launch.settings import settings
 
         self.config = config
         self.hydra_context = hydra_context
         self.workers, self.threads, self.timeout = settings(*self.given)
+        server.start()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from ablate.compose import current, to_run_config

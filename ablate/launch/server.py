@@ -1,0 +1,47 @@
+"""The process that workers are forked from: it loads PyTorch while the study is still being read.
+
+It computes nothing, so nothing that a fork can't copy (threads of a matrix product, a CUDA context) is in it.
+Where a system has no such server, on Windows, each worker starts from nothing.
+"""
+
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
+
+PRELOADED = ["ablate.launch.pool"]
+COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def start() -> None:
+    """Begin to load. To be called early; the first worker waits for it."""
+    if _has_server():
+        forkserver.set_forkserver_preload(PRELOADED)
+        with one_thread():
+            forkserver.ensure_running()
+
+
+def context() -> BaseContext:
+    """What processes are made with."""
+    return multiprocessing.get_context("forkserver" if _has_server() else "spawn")
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Libraries read these counts when they load, and some start their threads then."""
+    before = {name: os.environ.get(name) for name in COUNTS_OF_THREADS}
+    os.environ.update(dict.fromkeys(COUNTS_OF_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _has_server() -> bool:
+    return "forkserver" in multiprocessing.get_all_start_methods()

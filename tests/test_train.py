@@ -113,7 +113,7 @@ def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
     config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
     model = build_model(spec, config.resolved_seeds())
     at_once = evaluate(model, TOKENS, config.train, context=7)
-    monkeypatch.setitem(ablate.train.EVALUATION_LOGITS, "cpu", 1)
+    monkeypatch.setitem(ablate.train.EVALUATION_NUMBERS, "cpu", 1)
     one_by_one = evaluate(model, TOKENS, config.train, context=7)
     assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
     assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)

@@ -379,8 +379,8 @@ def _show_results(request: "Request") -> int:
         elif len(rows) == 1:
             typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
         else:
-            reports = at_own_value(rows) if plan.get("reports") else rows.head(0)
-            shown = summarize(rows) if reports.empty else summarize(reports, plan["reports"])
+            reports = at_own_value(rows[rows["phase"] == "report"])  # of a tuned study
+            shown = summarize(rows) if reports.empty else summarize(reports, plan["metric"])
             _print(for_reading(shown), Format.table)
     except Incomparable as error:
         _print(rows[SINGLE_RUN_COLUMNS], Format.table)

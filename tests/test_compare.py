@@ -415,7 +415,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
 def test_the_metric_is_the_one_that_the_study_reports_on():
     rows = table(*hand_worked()).assign(test_loss=lambda rows: rows["val_loss"] + 1)
     assert compare(rows).metric == "val_loss"
-    planned = compare(rows, plans=[{"reports": "test_loss"}])
+    planned = compare(rows, plans=[{"metric": "test_loss"}])
     assert planned.metric == "test_loss" and "test_loss" in planned.notes[0]
     phased = pd.concat([rows.assign(phase="report"), rows.assign(phase="develop", seed=99, run_id="x")])
     result = compare(phased)

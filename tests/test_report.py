@@ -1,6 +1,7 @@
 """The report: what it says, and how it behaves in a browser that may neither fetch nor run anything else."""
 
 import itertools
+import re
 import shlex
 import shutil
 from dataclasses import replace
@@ -307,3 +308,11 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     (command,) = gather(find("mine")).commands
     done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
     assert "8 runs, 8 of them finished" in done.stdout, done.stdout + done.stderr
+
+    study = ("study=out_proj", "heads=2,3", "seed=0", "name=other", "corpus=grammar", "corpus.characters=5000")
+    assert run_cli("run", *study, "train.steps=2", cwd=tmp_path).returncode == 0
+    (command,) = gather(find("other")).commands
+    assert command.startswith("ablate run study=out_proj name=other")
+    done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
+    made = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
+    assert made and made[1] == made[2], done.stdout + done.stderr

@@ -247,7 +247,7 @@ def noisy(cell: Cell) -> Row:
 def test_each_arm_at_its_own_value_is_the_primary_contrast():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
-    plan = {"primary": DECLARED["primary"], "reports": "test_loss", "kind": "tuned", "tune": "train.lr"}
+    plan = {"primary": DECLARED["primary"], "metric": "test_loss", "kind": "tuned", "tune": "train.lr"}
     result = compare(rows, plans=[plan])
     assert result.metric == "test_loss" and result.families == ["primary", AT_BASELINE, OCTAVE_AWAY]
     own = result.family("primary").set_index("fusion")
@@ -281,7 +281,7 @@ def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
 def test_doubts_and_what_cannot_be_built_are_said():
     s = study(seeds=[100, 101, 102])
     plan = {
-        **{"primary": DECLARED["primary"], "reports": "test_loss", "kind": "tuned", "tune": "train.lr"},
+        **{"primary": DECLARED["primary"], "metric": "test_loss", "kind": "tuned", "tune": "train.lr"},
         **{"chosen": {"fusion=sum": {"value": "0.0028", "doubt": "not bracketed: …"}}},
         **{"left_out": {"fusion=mean": "too wide", "fusion=grouped": "too wide"}},
     }
@@ -360,6 +360,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path):
     done = run_cli(*TUNED, cwd=whole)
     assert done.returncode == 0, done.stderr
     assert "fusion=sum: train.lr=" in done.stderr
+    assert done.stdout.count("\nsum ") == done.stdout.count("\nconcat ") == 1  # at its own value only
     rows = rows_of(whole)
     assert set(rows["phase"]) == {"develop", "report"} and set(rows["tuned"]) == {"train.lr"}
     roles = rows[rows["phase"] == "report"]["role"].str.split().explode()

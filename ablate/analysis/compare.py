@@ -197,7 +197,7 @@ def _metric(
     """The metric, and a line where the study chose it."""
     if metric is not None:
         return metric, []
-    planned = {plan.get("reports") or plan.get("metric") for plan in plans}
+    planned = {plan.get("metric") for plan in plans}
     if len(planned) == 1 and (chosen := planned.pop()):
         return chosen, [f"metric: {chosen}, on which this study reports; --metric takes another"]
     if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():

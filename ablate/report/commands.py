@@ -29,11 +29,11 @@ def commands(source: Source) -> list[str]:
     kept = {k: v for k, v in _kept(config).items() if k not in plan["factors"] and _same(k, v, source.rows)}
     swept = {key: ",".join(levels) for key, levels in plan["factors"].items()}
     swept["seed"] = ",".join(map(str, plan["seeds"]))
-    if "question" in plan:  # a study of configs/study: it leaves out cells that -m would refuse
-        start = [f"study={plan['name'].removesuffix('-demo')}"]
-        start += ["size=demo"] * bool(plan.get("demonstration"))
+    start = [f"name={as_value(plan['name'])}"]
+    if plan.get("study"):  # it leaves out cells that -m would refuse
+        start = [f"study={plan['study']}", *["size=demo"] * plan["demonstration"], *start]
     else:
-        start = ["-m", f"name={as_value(plan['name'])}"]
+        start = ["-m", *start]
     return [_command([*start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
 
 

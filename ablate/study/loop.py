@@ -62,6 +62,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
             swept,
             given=[key for key in overrides if key not in swept],
             declared=declared,
+            chosen=config.hydra.runtime.choices.get("study"),
             demonstration=is_demonstration(config),
         ),
     )

@@ -23,11 +23,13 @@ def grid_plan(
     configs: Sequence[RunConfig],
     runs: Sequence[str],
     declared: Declared | None = None,
+    chosen: str | None = None,
     demonstration: bool = False,
 ) -> Plan:
     """A sweep, or what a study declares: its factors with their levels, and everything that they leave alone.
 
     factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
+    chosen: as study=CHOSEN.
     """
     factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
     free = [key for key in factors if key not in given]
@@ -43,9 +45,8 @@ def grid_plan(
     if declared:
         keys = ["question", "primary", "metric", "margin", "where"]
         keys += ["tune", "develop", "extend"] if kind == "tuned" else []
-        plan |= {key: getattr(declared, key) for key in keys} | {"demonstration": demonstration}
-    if kind == "tuned":
-        plan["reports"] = plan["metric"]
+        plan |= {key: getattr(declared, key) for key in keys}
+        plan |= {"study": chosen, "demonstration": demonstration}
     return plan
 
 

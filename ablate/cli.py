@@ -203,15 +203,15 @@ def compare(
 
             table, line = with_cost(result.table, result.runs, stores(targets or []))
             result, notes = replace(result, table=table), [*notes, line]
-        if format is CompareFormat.table:
+        if format not in READ:
+            _print(result.table, format)
+        else:
             for family in result.families:
-                typer.echo(words.caption(result, family))
-                _print(words.for_terminal(result, family, marginal=marginal), format)
+                _remark(words.caption(result, family), format)
+                _print(words.for_reading(result, family, marginal=marginal), format)
                 typer.echo()
             for sentence in words.sentences(result):
-                typer.echo(sentence)
-        else:
-            _print(words.for_print(result, marginal=marginal) if format in READ else result.table, format)
+                _remark(sentence, format)
     for line in notes:
         _say(line)
 
@@ -428,6 +428,13 @@ def _print(frame: "pd.DataFrame", format: Format | CompareFormat) -> None:
     from ablate.report.tables import render
 
     typer.echo(render(frame, format.value, terminal=sys.stdout is not None and sys.stdout.isatty()), nl=False)
+
+
+def _remark(text: str, format: CompareFormat) -> None:
+    """Beside a table: a paragraph in Markdown, a comment in LaTeX."""
+    if format is CompareFormat.latex:
+        text = "\n".join(f"% {line}" for line in text.splitlines())
+    typer.echo(f"{text}\n" if format is CompareFormat.md else text)
 
 
 def _say(line: str) -> None:

@@ -16,7 +16,7 @@ from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.where import select
 from ablate.columns import COLUMNS
 from ablate.config import ConfigError
-from ablate.report.comparison import caption, for_print, for_terminal, sentences
+from ablate.report.comparison import caption, for_reading, sentences
 from ablate.report.tables import render
 from tests.helpers import run_cli
 
@@ -315,7 +315,7 @@ def test_a_variant_that_diverges_more_is_not_called_better_or_equivalent():
     assert row["mean"] == pytest.approx((2.30 + 2.41 + 2.50) / 3) and np.isnan(
         float(row["more_seeds"] or np.nan)
     )
-    assert "3 + 1 diverged" in for_terminal(result, "exploratory")["n"].tolist()
+    assert "3 + 1 diverged" in for_reading(result, "exploratory")["n"].tolist()
     assert "better" not in sentences(result)[0]
     assert any("seed=3" in note and "step 7" in note for note in result.notes)
 
@@ -353,7 +353,7 @@ def test_missing_seeds_and_too_few_are_named():
     row = by_fusion(result)["sum"]
     assert (row["verdict"], row["why"], row["diff"]) == ("undecided", "one paired seed", pytest.approx(0.5))
     assert "missing: fusion=sum heads=4 out_proj=true: no run of seed 1, 2" in result.notes
-    assert "undecided: one paired seed" in render(for_terminal(result, "exploratory"), "table")
+    assert "undecided: one paired seed" in render(for_reading(result, "exploratory"), "table")
     same = compare(table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.3, 2.4, 2.5), **SUM)))
     assert by_fusion(same)["sum"]["why"] == "the same difference at every seed: no test"
     two = compare(table(*variant((2.0, 2.1), **CONCAT), *variant((2.5, 2.601), **SUM)))
@@ -395,7 +395,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
     assert others["p_holm"].min() == pytest.approx(3 * p)
     assert "named beforehand" in caption(result, "primary") and "a lead" in caption(result, "exploratory")
     assert len(sentences(result)) == 1 and "sum is worse" in sentences(result)[0]
-    assert for_print(result)["family"].tolist() == [*["primary"] * 2, *["exploratory"] * 5]
+    assert [len(for_reading(result, family)) for family in result.families] == [2, 5]
 
     mapped = {"baseline": {"fusion": "concat", "heads": 4}, "variants": [{"fusion": "sum", "heads": 8}]}
     (across,) = compare(rows, plans=[{"primary": [mapped]}]).family("primary")["variant"].tolist()[1:]
@@ -591,7 +591,7 @@ def test_json_keeps_every_digit_and_its_keys():
 
 def test_latex_is_a_booktabs_tabular_with_everything_escaped(tmp_path):
     rows = table(*hand_worked(), *variant((2.4, 2.6, 2.5, 2.7), **{**SUM, "fusion": r"a_b&50%$#{x}^~\\"}))
-    text = render(for_print(compare(rows), marginal=True), "latex")
+    text = render(for_reading(compare(rows), "exploratory", marginal=True), "latex")
     head, *body = text.strip().splitlines()
     assert head == r"% needs \usepackage{booktabs}"
     assert body[0].startswith(r"\begin{tabular}{") and body[-1] == r"\end{tabular}"
@@ -627,6 +627,9 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
         "sum is worse than concat (heads=4, out_proj=true) by 0.250"
     )
     assert max(map(len, shown.stdout.splitlines()[:-1])) <= 100
+    latex = run_cli("compare", "a.csv", "b.csv", "--format", "latex", cwd=tmp_path).stdout
+    around = re.sub(r"(?s)\\begin\{tabular\}.*?\\end\{tabular\}", "", latex).split("\n")
+    assert "simultaneous 95 %" in latex and all(line.startswith("%") or not line for line in around)
     wrong = run_cli("compare", "a.csv", "--where", "import os", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "ablate: --where import os: not a condition; write K=V, K!=V, K<V or K>V\n"

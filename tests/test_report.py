@@ -309,7 +309,14 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
     assert "8 runs, 8 of them finished" in done.stdout, done.stdout + done.stderr
 
-    study = ("study=out_proj", "heads=2,3", "seed=0", "name=other", "corpus=grammar", "corpus.characters=5000")
+    study = (
+        "study=out_proj",
+        "heads=2,3",
+        "seed=0",
+        "name=other",
+        "corpus=grammar",
+        "corpus.characters=5000",
+    )
     assert run_cli("run", *study, "train.steps=2", cwd=tmp_path).returncode == 0
     (command,) = gather(find("other")).commands
     assert command.startswith("ablate run study=out_proj name=other")

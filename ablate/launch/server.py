@@ -9,7 +9,10 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from multiprocessing import forkserver
-from multiprocessing.context import BaseContext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
 
 PRELOADED = ["ablate.launch.pool"]
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -23,7 +26,7 @@ def start() -> None:
             forkserver.ensure_running()
 
 
-def context() -> BaseContext:
+def context() -> "ForkServerContext | SpawnContext":
     """What processes are made with."""
     return multiprocessing.get_context("forkserver" if _has_server() else "spawn")
 

@@ -11,17 +11,31 @@ from ablate.analysis.compare import EQUAL, POWER, Comparison
 _UNITS = {"val_bpb": "bits per byte"}
 
 
-def for_terminal(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
+def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
     """One family as it is read: what tells the variants apart, and the numbers that the verdict rests on."""
-    return _readable(comparison.family(family), comparison, marginal)
-
-
-def for_print(comparison: Comparison, *, marginal: bool = False) -> pd.DataFrame:
-    """All families as one table for Markdown and LaTeX, `family` a column where there are two."""
-    table = _readable(comparison.table, comparison, marginal)
-    if len(comparison.families) > 1:
-        table.insert(0, "family", comparison.table["family"])
-    return table
+    table = comparison.family(family)
+    shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
+    read = table[shown or comparison.shown[:1]].copy()
+    diverged = table["diverged"].astype(int)
+    read["n"] = [f"{n} + {d} diverged" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
+    if "match_error" in table:  # what a match could not even out
+        read["params"] = table["params"]
+        read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
+    read[["mean", "sd"]] = table[["mean", "sd"]]
+    if table["diff"].notna().any():
+        read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
+        read["[low, high]"] = _intervals(table, "low", "high")
+        if marginal:
+            level = f"{100 * (1 - comparison.alpha):g} %"
+            read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
+        read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
+        read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+    if "step_ms" in table:
+        read["step_ms"] = table["step_ms"]
+        ranges = zip(table["step_ratio"], table["step_ratio_low"], table["step_ratio_high"], strict=True)
+        read["step_ratio"] = ["" if r != r else f"{r:.2f} [{low:.2f}, {high:.2f}]" for r, low, high in ranges]
+    read["best"] = table["best"]
+    return read
 
 
 def effects_for_reading(effects: pd.DataFrame) -> pd.DataFrame:
@@ -99,31 +113,6 @@ def more_seeds(count: Any) -> str:
     if pd.isna(count):
         return ""
     return f"; about {count:,} more seeds would decide it (power {100 * POWER:g} %)"
-
-
-def _readable(table: pd.DataFrame, comparison: Comparison, marginal: bool) -> pd.DataFrame:
-    shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
-    read = table[shown or comparison.shown[:1]].copy()
-    diverged = table["diverged"].astype(int)
-    read["n"] = [f"{n} + {d} diverged" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
-    if "match_error" in table:  # what a match could not even out
-        read["params"] = table["params"]
-        read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
-    read[["mean", "sd"]] = table[["mean", "sd"]]
-    if table["diff"].notna().any():
-        read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
-        read["[low, high]"] = _intervals(table, "low", "high")
-        if marginal:
-            level = f"{100 * (1 - comparison.alpha):g} %"
-            read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
-        read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
-        read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
-    if "step_ms" in table:
-        read["step_ms"] = table["step_ms"]
-        ranges = zip(table["step_ratio"], table["step_ratio_low"], table["step_ratio_high"], strict=True)
-        read["step_ratio"] = ["" if r != r else f"{r:.2f} [{low:.2f}, {high:.2f}]" for r, low, high in ranges]
-    read["best"] = table["best"]
-    return read
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:

@@ -87,7 +87,7 @@ def write_report(
 
 def comparison_table(comparison: Comparison, family: str) -> Table:
     """One family as it is read in a terminal, with numbers to sort by."""
-    read = words.for_terminal(comparison, family)
+    read = words.for_reading(comparison, family)
     raw = comparison.family(family)
     best = raw["best"].tolist()
     keys = {"n": "n", "diff": "diff", "[low, high]": "low", "p_holm": "p_holm"}

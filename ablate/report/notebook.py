@@ -15,7 +15,7 @@ class Comparison(compare.Comparison):
         from ablate.report.tables import render
 
         blocks = [
-            f"{words.caption(self, family)}\n{render(words.for_terminal(self, family), 'table')}"
+            f"{words.caption(self, family)}\n{render(words.for_reading(self, family), 'table')}"
             for family in self.families
         ]
         return "\n".join([*blocks, *words.sentences(self), *self.notes])

@@ -28,7 +28,9 @@ def start() -> None:
 
 def context() -> "ForkServerContext | SpawnContext":
     """What processes are made with."""
-    return multiprocessing.get_context("forkserver" if _has_server() else "spawn")
+    if _has_server():
+        return multiprocessing.get_context("forkserver")
+    return multiprocessing.get_context("spawn")
 
 
 @contextlib.contextmanager

@@ -221,8 +221,11 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
                 listener.evaluated(event)
     except Diverged as error:
         writer.log(str(error))
-        tokens_seen = error.step * train_config.batch * context
-        return {"status": "diverged", "error": str(error), "tokens": tokens_seen, **_best(metrics)}
+        measured = {
+            "tokens": error.step * train_config.batch * context,
+            "wall_s": round(error.seconds, 3),
+        }
+        return {"status": "diverged", "error": str(error), **measured, **_best(metrics)}
     assert last is not None, "training ends with an evaluation"
     row = {"status": "done", **_best(metrics), **_last(run, last)}
     if len(tokens["test"]):

@@ -85,11 +85,12 @@ class State:
 
 
 class Diverged(ArithmeticError):
-    """A loss that is not a number: the run ends at this step, and that is its result."""
+    """A loss that is not a number: the run ends at this step, `seconds` after it began; that is its result."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, seconds: float) -> None:
         super().__init__(f"the loss was not finite at step {step}")
         self.step = step
+        self.seconds = seconds
 
 
 def train(
@@ -155,13 +156,13 @@ def train(
         due = last or step % config.eval_every == 0
         checkpoint = not last and config.checkpoint_every is not None and step % config.checkpoint_every == 0
         if due or checkpoint or len(losses) == CHECK_EVERY:
-            _require_finite(losses, last_step=step)
+            _require_finite(losses, last_step=step, began=began)
             losses.clear()
         if due:
             evaluation_began = time.perf_counter()
             score = evaluate(model, validation_tokens, config, context=context)
             if not math.isfinite(score.nats):
-                raise Diverged(step)
+                raise Diverged(step, time.perf_counter() - began)
             now = time.perf_counter()
             evaluating += now - evaluation_began
             yield Evaluation(
@@ -214,7 +215,8 @@ def _seed_dropout(model: LM, seed: int, step: int) -> None:
         torch.manual_seed(int(rng.generator(seed, "data", f"dropout/{step}").integers(2**63)))
 
 
-def _require_finite(losses: list[Tensor], last_step: int) -> None:
+def _require_finite(losses: list[Tensor], last_step: int, began: float) -> None:
     finite = torch.isfinite(torch.stack(losses))
     if not finite.all():
-        raise Diverged(last_step - len(losses) + 1 + int((~finite).int().argmax()))
+        first = last_step - len(losses) + 1 + int((~finite).int().argmax())
+        raise Diverged(first, time.perf_counter() - began)

@@ -85,7 +85,7 @@ class State:
 
 
 class Diverged(ArithmeticError):
-    """A loss that is not a number: the run ends at this step, `seconds` after it began; that is its result."""
+    """A loss that is not a number: it ends the run at `step`, `seconds` after it began, and is its result."""
 
     def __init__(self, step: int, seconds: float) -> None:
         super().__init__(f"the loss was not finite at step {step}")

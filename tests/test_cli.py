@@ -258,7 +258,7 @@ def test_a_diverged_run_keeps_its_row(tmp_path):
     assert done.returncode == 0 and "diverged" in done.stderr
     (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
     assert row["status"] == "diverged" and "not finite at step" in row["error"] and pd.isna(row["val_loss"])
-    assert 0 < row["wall_s"] < 60
+    assert row["wall_s"] > 0
 
 
 @pytest.mark.slow

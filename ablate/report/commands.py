@@ -26,7 +26,12 @@ def commands(source: Source) -> list[str]:
         configs = [_config(path) for path in list(found.values())[:SINGLE_RUNS]]
         return [_command([], _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
-    kept = {k: v for k, v in _kept(config).items() if k not in plan["factors"] and _same(k, v, source.rows)}
+    # As it was asked for, where the study knows: `auto` may be another number in a cell that was left out.
+    kept = {
+        key: plan["fixed"].get(key, value)
+        for key, value in _kept(config).items()
+        if key not in plan["factors"] and _same(key, value, source.rows)
+    }
     swept = {key: ",".join(levels) for key, levels in plan["factors"].items()}
     swept["seed"] = ",".join(map(str, plan["seeds"]))
     start = [f"name={as_value(plan['name'])}"]

@@ -183,7 +183,7 @@ def compare(
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of
+    from ablate.analysis.compare import compare, effects_of, not_begun
     from ablate.analysis.contrasts import parse_baseline
     from ablate.analysis.load import load, plans, stores
     from ablate.report import comparison as words
@@ -212,7 +212,7 @@ def compare(
                 typer.echo()
             for sentence in words.sentences(result):
                 _remark(sentence, format)
-    for line in notes:
+    for line in (*notes, *(line for plan in chosen["plans"] for line in not_begun(rows, plan))):
         _say(line)
 
 
@@ -255,7 +255,9 @@ def plan(
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Say what this much time can see.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="The column to compare.")] = "val_loss",
+    metric: Annotated[
+        str | None, typer.Option(help="The column to compare, as in compare.", show_default=False)
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
     ] = None,
@@ -266,12 +268,14 @@ def plan(
 ) -> None:
     """How many seeds a difference needs, by the noise of a pilot study."""
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load
+    from ablate.analysis.load import load, plans
     from ablate.analysis.plan import plan
+    from ablate.launch.cores import available
 
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
     chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
+    chosen |= {"plans": plans(targets), "cores": available()}
     table, lines = plan(load(targets), difference=difference, **chosen)
     _print(table, format)
     for line in lines:

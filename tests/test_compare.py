@@ -10,8 +10,17 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t as student
 
-from ablate.analysis.compare import Incomparable, compare, effects_of, missing_seeds, summarize, unusable
+from ablate.analysis.compare import (
+    Incomparable,
+    compare,
+    effects_of,
+    missing_seeds,
+    not_begun,
+    summarize,
+    unusable,
+)
 from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.where import select
 from ablate.columns import COLUMNS
@@ -569,6 +578,68 @@ def test_main_effects_need_equal_widths_and_many_heads_are_crossed_with_the_proj
     assert "heads: 8 − 1" not in found
 
 
+def test_the_words_for_widths_stand_for_their_numbers():
+    """As in configs/study/width.yaml: rows hold 16 and 64 where the config says narrow and wide."""
+    rows = table(
+        *(
+            {**row, "value_width": width, "d_model": 64, "val_loss": row["val_loss"] + width}
+            for width in (16, 64)
+            for row in hand_worked()
+        )
+    )
+    entries = [
+        {"vary": "fusion", "baseline": "concat", "where": {"value_width": [name], "key_width": "auto"}}
+        for name in ("narrow", "wide")
+    ]
+    for entry, width in zip(entries, ("16", "64"), strict=True):
+        result = compare(rows, plans=[{"primary": [entry]}])
+        assert set(result.family("primary")["value_width"]) == {width}
+        assert not any(note.startswith("missing") for note in result.notes)
+    wide = compare(rows, baseline={"value_width": "wide"}).table
+    assert set(wide[wide["verdict"] == "baseline"]["value_width"]) == {"64"}
+
+
+def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
+    """(L_8 − L_1)_off − (L_8 − L_1)_on: 0.4, 0.5, 0.6 over the seeds; t = 0.5/(0.1/√3)."""
+    losses = {(1, True): 2.0, (8, True): 1.9, (1, False): 2.1, (8, False): 2.5}
+    rows = table(
+        *(
+            {
+                **{"heads": heads, "out_proj": out_proj, "seed": seed, "key_width": 64 // heads},
+                "val_loss": loss + (0.1 * (seed - 1) if (heads, out_proj) == (8, False) else 0) + 0.01 * seed,
+            }
+            for (heads, out_proj), loss in losses.items()
+            for seed in range(3)
+        )
+    )
+    entry = {"vary": "out_proj", "baseline": True, "where": {"heads": 1}}
+    result = compare(rows, plans=[{"primary": [entry], "metric": "val_loss"}])
+    (row,) = result.interaction.to_dict("records")
+    t = 0.5 / (0.1 / math.sqrt(3))
+    assert row["diff"] == pytest.approx(0.5) and row["p"] == pytest.approx(2 * student.sf(t, 2))
+    assert (
+        "heads=8 − heads=1, without the projection less the same with it: 0.500 nats" in sentences(result)[-1]
+    )
+    assert not any("no verdicts" in note for note in result.notes)
+    assert compare(rows).interaction.empty
+
+
+def test_a_run_that_stands_for_its_variant_is_a_finished_one():
+    rows = table(
+        {"status": "interrupted", "val_loss": None},
+        {"seed": 1, "val_loss": 2.0},
+        {"fusion": "sum", "val_loss": 1.0},
+    )
+    assert set(compare(rows).runs.values()) == {f"{1:016x}", f"{2:016x}"}
+
+
+def test_runs_that_have_not_begun_are_counted():
+    rows = table({"val_loss": 1.0}, {"val_loss": 2.0, "seed": 1})
+    assert not_begun(rows, {"runs": rows["run_id"].tolist()}) == not_begun(rows, {}) == []
+    (line,) = not_begun(rows, {"runs": [*rows["run_id"], "x", "y"]})
+    assert line.startswith("missing: 2 of 4 runs have not begun")
+
+
 # --- formats ----------------------------------------------------------------------------------------
 
 KEYS = {"variant", "n", "mean", "sd", "diff", "low", "high", "p", "p_holm", "verdict"}
@@ -630,6 +701,10 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
     latex = run_cli("compare", "a.csv", "b.csv", "--format", "latex", cwd=tmp_path).stdout
     around = re.sub(r"(?s)\\begin\{tabular\}.*?\\end\{tabular\}", "", latex).split("\n")
     assert "simultaneous 95 %" in latex and all(line.startswith("%") or not line for line in around)
+    rows = rows.assign(status="done")
+    damaged = pd.concat([rows, rows.head(1).assign(seed=None, val_loss=None, status="damaged")])
+    damaged.to_csv(tmp_path / "damaged.csv", index=False)
+    assert run_cli("compare", "damaged.csv", cwd=tmp_path).returncode == 0
     wrong = run_cli("compare", "a.csv", "--where", "import os", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "ablate: --where import os: not a condition; write K=V, K!=V, K<V or K>V\n"

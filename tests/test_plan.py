@@ -66,6 +66,25 @@ def test_what_a_budget_can_see():
         plan(pilot(), difference=SD, contrasts=1, budget_min=1.9)
 
 
+def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
+    entry = {"vary": "fusion", "baseline": "concat", "variants": ["mean"]}
+    planned = {"primary": [entry], "metric": "test_loss", "margin": 0.01}
+    rows = pilot(test_loss=0).assign(test_loss=lambda rows: 2 * rows["val_loss"])
+    table, lines = plan(rows, difference=0.1, plans=[planned])
+    sd = 2 * math.sqrt(0.001 / 3)  # of mean − concat, in test_loss
+    assert table["sd"].iloc[0] == pytest.approx(sd) and "1 primary comparison, up to 4 seeds" in lines[0]
+    assert (table["runs"] == 2 * table["seeds"]).all() and "at 0.05/1" in lines[2]
+
+
+def test_minutes_are_of_the_rows_in_question_on_the_cores_there_are():
+    rows = pilot(threads=1).assign(heads=lambda rows: [4] * 11 + [8])
+    rows.loc[11, "wall_s"] = 1e6
+    alone, four = (
+        planned(rows, difference=SD, contrasts=1, where=["heads=4"], cores=cores)[0] for cores in (1, 4)
+    )
+    assert alone["minutes"] == alone["runs"] * 0.5 == 4 * four["minutes"]
+
+
 def test_one_variant_alone_is_taken_as_unpaired():
     table, lines = plan(pilot().query("fusion == 'concat'"), difference=0.3)
     assert table["sd"].tolist()[0] == pytest.approx(math.sqrt(2) * math.sqrt(0.05 / 3))

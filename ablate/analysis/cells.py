@@ -44,7 +44,7 @@ class Cells:
 
     table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
     variants apart, and `options` are of a fusion; CARRIED are columns beside them, run_id that of one of the
-    runs. values: (C, S), the metric; NaN where there is no
+    runs, a finished one if there is one. values: (C, S), the metric; NaN where there is no
     finished run. diverged: (C, S).
     """
 
@@ -103,7 +103,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     values[cell[usable], seed[usable]] = value[usable]
     lost[cell, seed] = diverged
-    first = pd.Series(np.arange(len(cell))).groupby(cell).first().to_numpy()
+    finished_first = np.argsort(~usable, kind="stable")
+    first = pd.Series(finished_first).groupby(cell[finished_first]).first().to_numpy()
     table = keyed.iloc[first].reindex(columns=[*columns, *CARRIED]).reset_index(drop=True)
     table = table.assign(**{column: as_texts(table[column]) for column in ("role", "tuned")})
     kept = ~np.isnan(values).all(1) | lost.any(1)

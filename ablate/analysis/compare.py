@@ -30,7 +30,7 @@ from ablate.analysis.contrasts import (
     pair_up,
     primary_pairs,
 )
-from ablate.analysis.effects import effects
+from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.where import as_texts, select, with_options
 from ablate.columns import HIGHER_IS_BETTER
@@ -43,6 +43,7 @@ __all__ = [
     "effects_of",
     "for_reading",
     "missing_seeds",
+    "not_begun",
     "report_rows",
     "stale",
     "summarize",
@@ -66,7 +67,8 @@ class Comparison:
     """table: a row a variant in a family: variant, the `shown` columns, params, n, diverged, mean, sd, best,
     family, baseline, then what is known of variant − baseline (NUMBERS), verdict, why, differs, metric,
     margin. runs: for each variant the run_id of one of its runs. notes: what a reader must know of the
-    rows, a line each.
+    rows, a line each. interaction: effects.projection_and_heads, where a study asks what the projection is
+    for; else empty.
     """
 
     table: pd.DataFrame
@@ -76,6 +78,7 @@ class Comparison:
     alpha: float
     runs: Mapping[str, str]
     notes: list[str]
+    interaction: pd.DataFrame
 
     def family(self, name: str) -> pd.DataFrame:
         return self.table[self.table["family"] == name]
@@ -100,7 +103,7 @@ def compare(
     """Compare each variant with the one that equals it save for the keys of `baseline`.
 
     baseline: by default fusion=concat, the reference cell of every study. plans: study.json's, of which
-    `primary`, `metric`, `reports` and `margin` are used where the arguments leave them open. margin: in the
+    `primary`, `metric` and `margin` are used where the arguments leave them open. margin: in the
     metric's unit. Primary contrasts and all others are two families, each corrected by itself.
     Raises ConfigError, Incomparable.
     """
@@ -122,13 +125,16 @@ def compare(
         if those or rest:
             families.append(_family(cells, those, rest, name, margin, alpha))
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
-    if baseline is None:
-        table.loc[table["family"] == "exploratory", "verdict"] = None
+    if not any(pairs.values()) and baseline is None:
+        table["verdict"] = None
         lines.append("no verdicts: there is no fusion to compare with concat; --baseline K=V names another")
     lines += [line for plan in plans for line in _about_plan(plan)]
+    asks = any(entry.get("vary") == "out_proj" for entry in entries)
+    interaction = projection_and_heads(cells, alpha=alpha) if asks else pd.DataFrame()
     notes = [*why, *notes, *lines, *stale(rows), *_about(table), *unusable(rows, metric)]
     runs = dict(zip(cells.names, cells.table["run_id"], strict=True))
-    return Comparison(table, cells.shown, metric, margin, alpha, runs, [*notes, *missing_seeds(rows)])
+    notes += missing_seeds(rows)
+    return Comparison(table, cells.shown, metric, margin, alpha, runs, notes, interaction)
 
 
 def effects_of(
@@ -176,6 +182,16 @@ def _pairs(
     primary, lines = primary_pairs(cells, entries)
     others = pair_up(cells, baseline) if baseline else []
     return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
+
+
+def not_begun(rows: pd.DataFrame, plan: Mapping[str, Any]) -> list[str]:
+    """A line if runs of the study have no row; rows: all of it."""
+    planned = {*plan.get("runs", ())}
+    count = len(planned - {*rows["run_id"]})
+    line = (
+        f"missing: {count} of {len(planned)} runs have not begun; the command of the study goes on from there"
+    )
+    return [line] * (count > 0)
 
 
 def _about_plan(plan: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ablate.analysis.cells import WIDTHS, Cells
@@ -20,6 +21,8 @@ FOLLOWS = {
     "tokenizer": ("vocab",),
     "corpus_sha256": ("vocab",),
 }
+# Widths that a config has a word for: d_model/heads, or d_model.
+NARROW, WIDE = {("value_width", "narrow"), ("key_width", "auto")}, {("value_width", "wide")}
 ONE_AT_ONE_HEAD = ("concat", "sum", "mean", "weighted_sum", "grouped")
 
 
@@ -51,7 +54,7 @@ def pair_up(
     wanted = {column_in(cells, key): as_text(value) for key, value in baseline.items()}
     is_baseline = pd.Series(True, index=table.index)
     for column, value in wanted.items():
-        is_baseline &= table[column] == value
+        is_baseline &= _has(table, column, value)
     if not is_baseline.any():
         raise ConfigError(f"--baseline {_words(wanted)}: no such variant; there is {_levels(table, wanted)}")
     following = {*WIDTHS, *free, *(column for key in wanted for column in FOLLOWS.get(key, ()))}
@@ -105,7 +108,7 @@ def primary_pairs(
         everywhere = list(range(len(cells.table))) if among is None else among
         chosen = _meeting(cells, entry.get("where", {}), everywhere)
         table = cells.table.iloc[chosen]
-        there = all((table[column_in(cells, key)] == as_text(value)).any() for key, value in baseline.items())
+        there = all(_has(table, column_in(cells, key), value).any() for key, value in baseline.items())
         found = pair_up(cells, baseline, chosen, free=free) if there else []
         if entry.get("variants"):
             kept = {
@@ -213,9 +216,18 @@ def _total(row: Mapping[Any, str], column: str) -> float | str:
 def _meeting(cells: Cells, where: Mapping[str, Any], among: Sequence[int]) -> list[int]:
     table = cells.table.iloc[list(among)]
     for key, value in where.items():
-        values = value if isinstance(value, list) else [value]
-        table = table[table[column_in(cells, key)].isin([as_text(one) for one in values])]
+        column, values = column_in(cells, key), value if isinstance(value, list) else [value]
+        table = table[np.any([_has(table, column, one) for one in values], axis=0)]
     return [int(cell) for cell in table.index]
+
+
+def _has(table: pd.DataFrame, column: str, value: Any) -> pd.Series:
+    """Whether each cell has this value. Rows hold numbers where a config says narrow or wide."""
+    named = (column, as_text(value))
+    if named not in NARROW | WIDE or not {"d_model", "heads"} <= {*table.columns}:
+        return table[column] == as_text(value)
+    width, d_model, heads = (pd.to_numeric(table[c], errors="coerce") for c in (column, "d_model", "heads"))
+    return width == (d_model / heads if named in NARROW else d_model)
 
 
 def _mapping(entry: Mapping[str, Any], value: Any) -> dict[str, Any]:

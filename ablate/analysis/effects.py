@@ -56,6 +56,21 @@ def effects(
     return _table(cells, found, alpha), lines
 
 
+def projection_and_heads(cells: Cells, *, alpha: float = 0.05) -> pd.DataFrame:
+    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on of concat, each h; the fewest heads
+    there are stand for 1. A row each, as of `effects`, and a family of their own."""
+    there = {"heads", "out_proj"} <= {*_factors(cells)}
+    found: dict[tuple[str, str], list[Block]] = {}
+    if there and "true" in set(cells.table["out_proj"]):
+        few = _reference(cells, "heads", {})
+        partners = [dict(pair_up(cells, {f: level})) for f, level in (("heads", few), ("out_proj", "true"))]
+        for block in _crossings(*partners):
+            row = cells.table.iloc[block[0][0]]
+            if row["fusion"] == "concat":
+                found.setdefault((f"heads={row['heads']} − heads={few}", "as they are"), []).append(block)
+    return _table(cells, found, alpha)
+
+
 def per_seed(cells: Cells, blocks: Sequence[Block]) -> stats.Array:
     """(S,) the mean over blocks of Σ plus − Σ minus; NaN at a seed that lacks a cell."""
     return np.mean(

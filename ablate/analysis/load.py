@@ -90,6 +90,8 @@ def _load(target: str, store: Store) -> pd.DataFrame:
         lacking = {"fusion", "heads", "out_proj", "seed"} - set(rows.columns)
         if lacking:
             raise ConfigError(f"{target}: not a table of results; it lacks {', '.join(sorted(lacking))}")
+        if "status" in rows:  # what has no result and no seed is a damaged run, which its status says
+            rows = rows[rows["seed"].notna() | rows["status"].isin(["done", "stale", "diverged"])]
         if rows["seed"].isna().any():
             raise ConfigError(f"{target}: a row has no seed; each row is one run, with its seed")
         if "status" not in rows:

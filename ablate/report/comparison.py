@@ -71,7 +71,21 @@ def sentences(comparison: Comparison) -> list[str]:
     else:
         table = comparison.table
         compared = table[table["p"].notna()].head(1)  # the best: families are sorted
-    return [_sentence(row, comparison) for row in compared.to_dict("records")]
+    interaction = comparison.interaction.to_dict("records")
+    return [
+        *(_sentence(row, comparison) for row in compared.to_dict("records")),
+        *(_interaction(row, comparison) for row in interaction if row["p"] == row["p"]),
+    ]
+
+
+def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
+    """What the projection has to do with the number of heads."""
+    decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
+    return (
+        f"{row['effect']}, without the projection less the same with it: {decided}{_number(row['diff'])}"
+        f"{_unit(comparison.metric)} [{_number(row['low'])}, {_number(row['high'])}], n = {row['n']} paired"
+        f" seeds, Holm p {_is(row['p_holm'])}."
+    )
 
 
 def _sentence(row: Mapping[Any, Any], comparison: Comparison) -> str:

@@ -57,8 +57,10 @@ def effects(
 
 
 def projection_and_heads(cells: Cells, *, alpha: float = 0.05) -> pd.DataFrame:
-    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on of concat, each h; the fewest heads
-    there are stand for 1. A row each, as of `effects`, and a family of their own."""
+    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on of concat, for each h.
+
+    The fewest heads there are stand for 1. A row each, as of `effects`, and a family of their own.
+    """
     there = {"heads", "out_proj"} <= {*_factors(cells)}
     found: dict[tuple[str, str], list[Block]] = {}
     if there and "true" in set(cells.table["out_proj"]):

@@ -126,12 +126,16 @@ def more_seeds(count: Any) -> str:
     """How many more seeds would decide, if the difference is what it looks like."""
     if pd.isna(count):
         return ""
-    return f"; about {count:,} more seeds would decide it (power {100 * POWER:g} %)"
+    return f"; about {_seeds(count)} would decide it (power {100 * POWER:g} %)"
+
+
+def _seeds(count: int) -> str:
+    return f"{count:,} more seed{'s' * (count != 1)}"
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
     if row["verdict"] == stats.UNDECIDED and not pd.isna(row["more_seeds"]):
-        return f"undecided: {row['more_seeds']:,} more seeds"
+        return f"undecided: {_seeds(row['more_seeds'])}"
     if row["verdict"] == stats.UNDECIDED and row["why"]:
         return f"undecided: {row['why']}"
     return row["verdict"] or ""

@@ -31,12 +31,15 @@ def make_spec(*overrides: str, vocab: int = VOCAB) -> ModelSpec:
 PRIMES = ("heads=3", "key_width=7", "value_width=5", "model.d_model=11", "model.context=13", "model.layers=2")
 
 
-def run_cli(*arguments: str, cwd: Path, timeout_s: float = 120, **env: str) -> subprocess.CompletedProcess:
-    """`ablate …` as a shell would start it."""
+def run_cli(
+    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | None = None, **env: str
+) -> subprocess.CompletedProcess:
+    """`ablate …` as a shell would start it. piped: what it finds on standard input."""
     return subprocess.run(
         [sys.executable, "-m", "ablate", *arguments],
         cwd=cwd,
         env={**os.environ, **env},
+        input=piped,
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -51,6 +51,15 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
+def test_workers_read_the_text_that_the_command_was_given(tmp_path):
+    """They are forked from a process that began before the text was read."""
+    text = "the quick brown fox jumps over the lazy dog\n" * 200
+    sweep = ("run", "-m", "corpus=file", "corpus.path=-", "seed=0,1", *QUICK[2:])
+    done = run_cli(*sweep, cwd=tmp_path, piped=text)
+    assert done.returncode == 0, done.stderr
+    assert results(tmp_path)["status"].tolist() == ["done", "done"]
+
+
 # A sitecustomize.py that every Python process reads: it breaks what the test names.
 BROKEN = """
 import os, sys

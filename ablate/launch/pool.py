@@ -13,7 +13,7 @@ import threading
 import time
 import types
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
@@ -137,9 +137,9 @@ class _Worker:
     since: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        context = server.context()
+        context, environment = server.context(), dict(os.environ)
         self.pipe, child = context.Pipe()
-        self.process = context.Process(target=_work, args=(child, self.threads), daemon=True)
+        self.process = context.Process(target=_work, args=(child, self.threads, environment), daemon=True)
         with server.one_thread(), _without_main():
             self.process.start()
         child.close()
@@ -192,7 +192,8 @@ def _without_main() -> Iterator[None]:
 # --- in the worker ------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, threads: int) -> None:
+def _work(pipe: Connection, threads: int, environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)  # of now: the server's is of when it began
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()

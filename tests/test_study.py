@@ -6,11 +6,13 @@ import random
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import hydra
 import pandas as pd
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.utils import create_automatic_config_search_path
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
@@ -18,12 +20,15 @@ from omegaconf import OmegaConf
 
 from ablate.compose import Cells, configs_dir, to_run_config
 from ablate.config import ConfigError
+from ablate.launch.settings import settings
 from ablate.store import Store, StoreError
 from ablate.study import grid
 from ablate.study.declared import read_declared
+from ablate.study.loop import _side_by_side, _threads
 from ablate.study.plan import merge_plans, values_of
 from ablate.study.where import holds
 from ablate.watch import summary
+from hydra_plugins.ablate.launcher import PoolLauncher
 from tests.helpers import make_config, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
@@ -237,6 +242,17 @@ def test_watching_shows_what_is_there(tmp_path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+def test_what_a_launcher_makes_at_once():
+    basic = BasicLauncher()
+    assert (_side_by_side(basic), _threads(basic)) == (1, None)
+    pool = PoolLauncher(workers=2)
+    pool.workers, pool.threads, _ = settings(*pool.given)
+    assert (_side_by_side(pool), _threads(pool)) == (2, None)
+    for n_jobs, runs in ((3, 3), (-1, None)):
+        joblib = SimpleNamespace(joblib={"n_jobs": n_jobs})
+        assert _side_by_side(joblib) == runs  # pyright: ignore[reportArgumentType]
 
 
 def test_a_summary_by_hand():

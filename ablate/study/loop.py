@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -25,6 +26,7 @@ from ablate.study import grid, tuned
 from ablate.study.declared import Declared, read_declared
 from ablate.study.estimate import estimate
 from ablate.study.grid import Cell
+from ablate.study.job import THREADS
 from ablate.study.plan import Plan, grid_plan, merge_plans, values_of
 from ablate.study.where import holds
 
@@ -116,7 +118,7 @@ class _Drive:
             if self.left_out:
                 plan["left_out"] = self.left_out
             if self.request.dry_run:
-                workers, threads = (_asked(self.launcher, key) for key in ("workers", "threads"))
+                workers, threads = _side_by_side(self.launcher), _threads(self.launcher)
                 self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)
                 return
             machine = self.note(plan, runs)
@@ -159,7 +161,7 @@ class _Drive:
             before = self.store.read_study(plan["name"])
             kept = (before or {}).get("machine", {})
             asked = {run.config.train.linear for run in runs.values()} - {"auto"}
-            threads = _keep("hydra.launcher.threads", kept.get("threads"), _asked(self.launcher, "threads"))
+            threads = _keep("hydra.launcher.threads", kept.get("threads"), _threads(self.launcher))
             linear = _keep("train.linear", kept.get("linear"), min(asked, default=None))
             plan["machine"] = {
                 "threads": threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
@@ -177,10 +179,12 @@ class _Drive:
         self.request.finished_before += len(_unique(runs)) - len(todo)
         if not todo:
             return
-        self.request.threads = machine["threads"]
-        linear = machine["linear"]
+        threads, linear = machine["threads"], machine["linear"]
+        self.request.threads = threads
+        # As overrides, they reach the processes of any launcher.
+        kept = (f"++hydra.job.env_set.{THREADS}={threads}", f"train.linear={linear}")
         composed = {
-            (*cell, f"train.linear={linear}"): replace(config, train=replace(config.train, linear=linear))
+            (*cell, *kept): replace(config, train=replace(config.train, linear=linear))
             for cell, config in self.asked.items()
             if cell in todo
         }
@@ -188,7 +192,8 @@ class _Drive:
         returns = self.launcher.launch([list(overrides) for overrides in composed], initial_job_idx=0)
         for overrides, done in zip(composed, returns, strict=True):
             if done.status == JobStatus.FAILED:
-                self.request.refused.append(f"{' '.join(overrides)}: {done._return_value}")
+                cell = overrides[: -len(kept)]
+                self.request.refused.append(f"{' '.join(cell)}: {done._return_value}")
 
 
 def _overrides(
@@ -245,6 +250,14 @@ def _linear(runs: Mapping[Cell, Run]) -> str:
     return fastest_product() if any(run.linear in PRODUCTS for run in runs.values()) else "auto"
 
 
-def _asked(launcher: Launcher, key: str) -> int | None:
-    """What the launcher was told; None where it may choose. Hydra's own launchers run one at a time."""
-    return getattr(launcher, key, 1 if key == "workers" else None)
+def _threads(launcher: Launcher) -> int | None:
+    """What the launcher was told; None where it may choose, or has no say."""
+    return getattr(launcher, "threads", None)
+
+
+def _side_by_side(launcher: Launcher) -> int | None:
+    """How many runs the launcher was told to make at once; None for as many as the cores serve."""
+    if isinstance(launcher, BasicLauncher):
+        return 1
+    told = getattr(launcher, "workers", None) or getattr(launcher, "joblib", {}).get("n_jobs")
+    return told if told and told > 0 else None  # joblib counts from below: -1 is every core

@@ -38,7 +38,6 @@ from ablate.run_files import (
     read_started,
 )
 
-NO_PART: Row = dict.fromkeys(PART_COLUMNS)
 STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
 RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code")
@@ -233,7 +232,7 @@ class Store:
         """What each run of a study is to it, by run_id."""
         plan = self.read_study(study) or {"runs": []}
         known = plan.get("parts", {})
-        return {run_id: known.get(run_id, NO_PART) for run_id in plan["runs"]}
+        return {run_id: _columns(known.get(run_id, {})) for run_id in plan["runs"]}
 
     def _studies_by_run(self) -> dict[str, dict[str, Row]]:
         members: dict[str, dict[str, Row]] = {}
@@ -245,7 +244,12 @@ class Store:
 
 def _agreed(parts: list[Row]) -> Row:
     """The part of a run in all of its studies; a run that also stands in a grid is a result like any."""
-    return parts[0] if parts and all(part == parts[0] for part in parts) else NO_PART
+    return parts[0] if parts and all(part == parts[0] for part in parts) else _columns({})
+
+
+def _columns(part: Mapping[str, Any]) -> Row:
+    """What results.csv says of a part."""
+    return {column: part.get(column) for column in PART_COLUMNS}
 
 
 def _id_begins(path: Path, run: str) -> bool:

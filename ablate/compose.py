@@ -127,7 +127,7 @@ class Cells:
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """overrides: all of one run, as KEY=VALUE. Raises ConfigError, or Hydra's errors."""
-        parsed = [self._parse(override) for override in overrides]
+        parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         if groups not in self._composed:
             self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
@@ -152,6 +152,11 @@ class Cells:
             in_hydra = key.startswith("hydra") or "/" in key or override.type != OverrideType.CHANGE
             self._values[key] = not in_hydra and not self._loader.get_group_options(key)
         return self._values[key]
+
+
+def _is_of_the_study(override: str) -> bool:
+    """Whether it says nothing of a run. The choice of a study may: its YAML is free to set keys of runs."""
+    return override.startswith(("size=", "study."))
 
 
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:

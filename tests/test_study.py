@@ -89,6 +89,20 @@ def test_cells_composed_fast_are_as_hydra_composes_them():
         assert compose(cell) == to_run_config(loader.load_sweep_config(config, cell)), cell
 
 
+def test_what_is_of_the_study_alone_costs_no_composition(monkeypatch):
+    Plugins.instance()
+    loader = ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
+    config = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
+    composed, compose = [], Cells(config, loader)
+    original = loader.load_sweep_config
+    monkeypatch.setattr(
+        loader, "load_sweep_config", lambda *given: composed.append(given) or original(*given)
+    )
+    of_the_study = ("study=heads", "size=demo", "study.margin=0.5", "study.where=['heads < 4']")
+    heads = [compose([*of_the_study, f"heads={heads}"]).heads for heads in (1, 2, 4)]
+    assert heads == [1, 2, 4] and len(composed) == 1
+
+
 # --- what a study declares --------------------------------------------------------------------------
 
 

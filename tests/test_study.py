@@ -224,6 +224,47 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     assert moved.returncode == 2 and "margin was 0.01 when the study began" in moved.stderr
 
 
+OWN = """# @package _global_
+name: mine
+study:
+  kind: grid
+  question: Whose?
+  factors: {fusion: [sum, weighted_sum], fusion.weights: [free, convex]}
+  seeds: [0]
+  where: []
+  primary: [{vary: fusion, baseline: sum}]
+  metric: val_loss
+  margin: 0.01
+  demo: {}
+hydra: {mode: MULTIRUN}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A study of one's own: its options on the command line, and where to run it."""
+    (tmp_path / "own" / "study").mkdir(parents=True)
+    (tmp_path / "own" / "study" / "mine.yaml").write_text(OWN)
+    return ("run", "-cd", "own", "study=mine", *QUICK), tmp_path
+
+
+@pytest.mark.slow
+def test_options_that_only_some_methods_have_leave_the_others_out(own):
+    command, cwd = own
+    done = run_cli(*command, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 4 cells left out: fusion.weights: no key of fusion=sum; it is one of" in done.stderr
+    rows = pd.read_csv(cwd / "runs" / "studies" / "mine" / "results.csv")
+    assert set(rows["fusion"]) == {"weighted_sum"} and len(rows) == 2
+    for wrong, words in (
+        ("haeds=4", "haeds: no such key; did you mean heads?"),
+        ("fusion=sum,cat", "fusion=cat: no such fusion"),
+    ):
+        refused = run_cli(*command, wrong, cwd=cwd)
+        assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+        assert refused.stderr.startswith(f"ablate: {words}")
+
+
 @pytest.mark.slow
 def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
     done = run_cli("run", "study=out_proj", "size=demo", "seed=0", *QUICK, cwd=tmp_path)

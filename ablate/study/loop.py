@@ -11,6 +11,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobStatus
+from hydra.errors import ConfigCompositionException, MissingConfigException
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
@@ -142,12 +143,13 @@ class _Drive:
                 if tunes and not len(run.corpus.splits["test"].tokens):
                     raise ConfigError(NO_TEST)
                 runs[cell], self.asked[cell] = run, config
-            except ConfigError as error:
-                if self.declared is None:
-                    raise
-                name = _variant(cell, cells)
-                reasons[str(error)].append(name)
-                self.left_out[name] = str(error)
+            except (ConfigError, ConfigCompositionException) as error:
+                if self.declared is None or isinstance(error, MissingConfigException):
+                    raise  # a choice that nowhere is, is no cell but a mistake
+                own = isinstance(error, ConfigError)
+                why, name = str(error) if own else self.compose.explain(error, cell), _variant(cell, cells)
+                reasons[why].append(name)
+                self.left_out[name] = why
         whole = len(cells)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]

@@ -130,12 +130,33 @@ def test_the_study_of_the_main_question_is_the_whole_grid():
     }
 
 
+NULL = object()  # a key that is there and empty; None: one that is not
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"factrs": {}}, "study.factrs: no such key; did you mean factors"),
         ({"primary": None}, "study.primary: this key is missing"),
         ({"seeds": []}, "study.seeds: the sweep is empty"),
+        ({"where": NULL}, r"study.where=null: write a list, as \[heads <= 4\]"),
+        ({"where": "heads <= 4"}, "study.where=heads <= 4: write a list"),
+        ({"factors": NULL}, "study.factors=null: write each key with its levels"),
+        ({"factors": ["heads"]}, "study.factors=.*: write each key with its levels"),
+        ({"demo": NULL}, "study.demo=null: write overrides"),
+        ({"primary": NULL}, "study.primary=null: write a list"),
+        ({"primary": {"vary": "fusion", "baseline": "concat"}}, "study.primary=.*: write a list"),
+        ({"primary": ["fusion"]}, "study.primary: fusion: write an entry as {vary"),
+        ({"primary": [{"vary": "fusion"}]}, "write an entry as {vary"),
+        ({"primary": [{"vary": "fusion", "baseline": "sum", "were": {}}]}, "write an entry as {vary"),
+        ({"primary": [{"baseline": "concat"}]}, "add vary"),
+        ({"primary": [{"baseline": {"heads": 1}, "where": "heads"}]}, "write an entry as {vary"),
+        ({"primary": [{"vary": "fuson", "baseline": "sum"}]}, "fuson: no key .*; did you mean fusion"),
+        ({"primary": [{"baseline": {"haeds": 1}}]}, "haeds: no key .*; did you mean heads"),
+        ({"primary": [{"baseline": {"heads": 1}, "where": {"fused": 1}}]}, "fused: no key"),
+        ({"metric": "valloss"}, "study.metric=valloss: no column of results; did you mean val_loss"),
+        ({"margin": "small"}, "study.margin=small: .*use a number above 0"),
+        ({"margin": 0}, "study.margin=0: "),
     ],
 )
 def test_a_study_that_is_not_whole_is_refused(change, message):
@@ -143,8 +164,9 @@ def test_a_study_that_is_not_whole_is_refused(change, message):
         study = OmegaConf.to_container(hydra.compose("config", overrides=["study=fusion"]).study)
     assert isinstance(study, dict)
     study |= change
+    lacking = {key for key, value in change.items() if value is None}
     with pytest.raises(ConfigError, match=message):
-        read_declared({key: value for key, value in study.items() if value is not None})
+        read_declared({key: None if study[key] is NULL else study[key] for key in study.keys() - lacking})
 
 
 # --- where ------------------------------------------------------------------------------------------
@@ -190,6 +212,8 @@ def test_conditions_by_hand(condition, truth):
         "heads / 0 == 1",
         "f'{heads}'",
         "fusion < 3",
+        "heads is 4",
+        "heads < 8 is not true",
     ],
 )
 def test_nothing_but_conditions_is_computed(condition):

@@ -63,7 +63,8 @@ def test_a_run_that_another_process_is_at_is_left_alone(tmp_path):
     part.mkdir(parents=True)
     claim.claim(part)
     content = json.loads((part / "claim.json").read_text())
-    (part / "claim.json").write_text(json.dumps({**content, "pid": os.getppid()}))
+    parent = {"pid": os.getppid(), "started": claim._started(os.getppid())}
+    (part / "claim.json").write_text(json.dumps(content | parent))
     with pytest.raises(StoreError, match="another process is training this run"):
         finished(store)
 
@@ -73,6 +74,16 @@ def test_a_claim_from_before_a_reboot_is_dead(tmp_path):
     content = json.loads((tmp_path / "claim.json").read_text())
     assert claim.is_live(tmp_path)
     (tmp_path / "claim.json").write_text(json.dumps({**content, "boot": "another"}))
+    assert not claim.is_live(tmp_path)
+
+
+@pytest.mark.skipif(not claim._started(os.getpid()), reason="only Linux says when a process began")
+def test_a_claim_whose_pid_another_process_has_got_is_dead(tmp_path):
+    """As in a container that was started again, where pids begin anew and the boot is the host's."""
+    claim.claim(tmp_path)
+    content = json.loads((tmp_path / "claim.json").read_text())
+    assert claim.is_live(tmp_path)
+    (tmp_path / "claim.json").write_text(json.dumps({**content, "pid": 1}))  # always there
     assert not claim.is_live(tmp_path)
 
 

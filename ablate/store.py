@@ -83,10 +83,13 @@ class Store:
                     self._rename(name)
         return read_finished(directory, thorough=True) if directory.exists() else None
 
-    def set_aside(self, name: str) -> Path:
-        """Move a damaged run out of the way, where nothing reads it again; returns where it lies."""
-        path = self.part(name) if self.part(name).exists() else self.directory(name)
-        with explained(path):
+    def set_aside(self, path: Path) -> Path | None:
+        """Move a damaged run, or a damaged part, out of the way, where nothing reads it again; returns where
+        it lies. None if it is whole by now, or gone: another process was faster."""
+        with explained(path), self.locked():
+            if claim.is_live(path) or not _is_damaged(path):
+                return None
+            name = path.name.removeprefix(".").removesuffix(".part")
             return _move_into(path, self.root / "damaged", name)
 
     def find(self, run: str) -> Path:
@@ -276,6 +279,20 @@ def _where_it_stopped(part: Path, row: Row) -> Checkpoint | None:
     if any(before.get(column) != row.get(column) for column in RESUMABLE):
         return None
     return read_checkpoint(part)
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        if path.name.endswith(".part"):
+            read_started(path)
+            read_checkpoint(path)
+        elif path.exists():
+            read_finished(path, thorough=True)
+    except FileNotFoundError:
+        return False
+    except Damaged:
+        return True
+    return False
 
 
 def _move_into(path: Path, directory: Path, name: str) -> Path:

@@ -290,6 +290,16 @@ def test_options_that_only_some_methods_have_leave_the_others_out(own):
 
 
 @pytest.mark.slow
+def test_a_study_without_a_name_has_that_of_its_file(own):
+    command, cwd = own
+    (cwd / "own" / "study" / "mine.yaml").write_text(OWN.replace("name: mine\n", ""))
+    for more in ((), ("size=demo",)):
+        done = run_cli(*command, "fusion=weighted_sum", *more, cwd=cwd)
+        assert done.returncode == 0, done.stderr
+    assert Store(cwd / "runs").study_names() == ["mine", "mine-demo"]
+
+
+@pytest.mark.slow
 def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
     done = run_cli("run", "study=out_proj", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
     assert done.returncode == 0 and "a demonstration" in done.stderr

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
@@ -22,6 +23,7 @@ from ablate.execute import Run, prepare, settled, step_flops
 from ablate.fastest import fastest_product
 from ablate.launch.cores import threads_each
 from ablate.model.products import PRODUCTS
+from ablate.overrides import as_value
 from ablate.store import Store, StoreError
 from ablate.study import grid, tuned
 from ablate.study.declared import Declared, read_declared
@@ -205,9 +207,11 @@ def _overrides(
     texts: list[str] = []
     if declared:
         texts += [f"{key}={','.join(levels)}" for key, levels in declared.factors.items()]
+        name = config.name or Path(config.hydra.runtime.choices.get("study") or "").name  # or of its file
         if is_demonstration(config):
             texts += [f"{key}={','.join(levels)}" for key, levels in declared.demo.items()]
-            texts += [f"name={config.name}-demo"]
+            name = f"{name}-demo" if name else ""
+        texts += [f"name={as_value(name)}"] if name and name != config.name else []
     elif is_demonstration(config):
         raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
     parsed = OverridesParser.create(config_loader=loader).parse_overrides([*texts, *arguments])

@@ -12,7 +12,8 @@ EXPIRES_S = 120  # a claim that can't be looked up here, and whose heartbeat is 
 
 def claim(directory: Path) -> None:
     """Say that this process is at `directory`."""
-    content = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot_id()}
+    pid = os.getpid()
+    content = {"host": socket.gethostname(), "boot": _boot_id(), "pid": pid, "started": _started(pid)}
     (directory / "claim.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
@@ -29,7 +30,9 @@ def is_live(directory: Path) -> bool:
     try:
         content = json.loads((directory / "claim.json").read_text(encoding="utf-8"))
         if content["host"] == socket.gethostname() and os.name == "posix":
-            return content["boot"] == _boot_id() and _is_running(int(content["pid"]))
+            pid = int(content["pid"])
+            same = (content["boot"], content["started"]) == (_boot_id(), _started(pid))
+            return same and _is_running(pid)
         return _file_time(directory) - (directory / "claim.json").stat().st_mtime < EXPIRES_S
     except (OSError, ValueError, KeyError):
         return False
@@ -49,6 +52,18 @@ def _is_running(pid: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _started(pid: int) -> str:
+    """When a process began, in clock ticks since boot: another that has got its pid began at another time.
+    Empty where Linux does not say, or there is no such process.
+
+    See: Linux, Documentation/filesystems/proc.rst, field 22 of /proc/PID/stat.
+    """
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[19]  # after the name, which may hold anything, comes field 3
+    return ""
 
 
 def _boot_id() -> str:

@@ -7,6 +7,7 @@ single run is composed by Hydra and handed back; a sweep goes through our sweepe
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -127,7 +128,7 @@ class Cells:
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """overrides: all of one run, as KEY=VALUE. Raises ConfigError, or Hydra's errors."""
-        parsed = [self._parse(override) for override in overrides]
+        parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         if groups not in self._composed:
             self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
@@ -139,6 +140,10 @@ class Cells:
         except LookupError:
             return to_run_config(self._loader.load_sweep_config(self._config, list(overrides)))
         return read_run(values)
+
+    def explain(self, error: Exception, overrides: Sequence[str]) -> str:
+        """Why Hydra could not compose a cell, in one line."""
+        return _explain(error, [self._parse(override) for override in overrides])
 
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:
@@ -154,6 +159,11 @@ class Cells:
         return self._values[key]
 
 
+def _is_of_the_study(override: str) -> bool:
+    """Whether it says nothing of a run. The choice of a study may: its YAML is free to set keys of runs."""
+    return override.startswith(("size=", "study."))
+
+
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     """`values` with a plain value in the place of another. LookupError: all else is Hydra's to do."""
     first, *rest = path
@@ -165,14 +175,19 @@ def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]
 
 def complete(incomplete: str) -> list[str]:
     """The overrides that could go on from here, for the shell."""
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.core_plugins.bash_completion import BashCompletion
+
+    return BashCompletion(_loader())._query("config", incomplete)
+
+
+def _loader() -> ConfigLoader:
+    """Of ablate's own configs, beside whatever Hydra is at."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_automatic_config_search_path
     from hydra.core.plugins import Plugins
 
     Plugins.instance()
-    search_path = create_automatic_config_search_path(None, None, str(configs_dir()))
-    return BashCompletion(ConfigLoaderImpl(search_path))._query("config", incomplete)
+    return ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
 
 
 @contextlib.contextmanager
@@ -308,7 +323,10 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
         return f"{key}: no such key; see ablate run --cfg hydra"
     if lacking := _levels_without(key, overrides):
         return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
-    known = _known_keys([o.input_line for o in overrides if o.input_line and _is_plain_group(o)])
+    group = key.partition(".")[0]
+    if (choice := _chosen(group, overrides)) and (others := _having(key, group)):
+        return f"{key}: no key of {choice}; it is one of {', '.join(others)}"
+    known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
     parent = key.rpartition(".")[0]
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
         return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
@@ -327,24 +345,38 @@ def _levels_without(key: str, overrides: list[Override]) -> list[str]:
     swept = [o for o in overrides if o.key_or_group == group and o.is_discrete_sweep()]
     levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
     try:
-        lacking = [level for level in levels if key not in _known_keys([level])]
+        lacking = [level for level in levels if key not in _known_keys(level)]
     except MissingConfigException:  # one of the choices is none
         return []
     return lacking if len(lacking) < len(levels) else []
 
 
+def _chosen(group: str, overrides: list[Override]) -> str | None:
+    """What the overrides choose of a group, as GROUP=NAME; None without one choice of ours."""
+    chosen = [o.input_line for o in overrides if o.key_or_group == group and _is_plain_group(o)]
+    return chosen[-1] if chosen else None
+
+
+def _having(key: str, group: str) -> list[str]:
+    """The choices of a group that have the key, as GROUP=NAME."""
+    levels = [f"{group}={path.stem}" for path in sorted((configs_dir() / group).glob("*.yaml"))]
+    return [level for level in levels if key in _known_keys(level)]
+
+
 def _is_plain_group(override: Override) -> bool:
+    """Whether it chooses one of ablate's own configs. Somebody else's lie where only Hydra looks."""
     return (
         override.package is None
         and not override.is_sweep_override()
-        and (configs_dir() / override.key_or_group).is_dir()
+        and (configs_dir() / override.key_or_group / f"{override.value()}.yaml").is_file()
     )
 
 
-def _known_keys(groups: list[str]) -> list[str]:
+@functools.cache
+def _known_keys(*groups: str) -> list[str]:
     """Every key of the config that these groups compose, dotted, the groups' own names included."""
-    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
-        config = OmegaConf.to_container(hydra.compose("config", overrides=groups), resolve=False)
+    config = _loader().load_configuration("config", overrides=[*groups], run_mode=RunMode.RUN)
+    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     keys: list[str] = []
 
     def visit(node: Any, path: str) -> None:
@@ -355,5 +387,5 @@ def _known_keys(groups: list[str]) -> list[str]:
             if isinstance(value, dict):
                 visit(value, dotted)
 
-    visit(config, "")
+    visit(OmegaConf.to_container(ours, resolve=False), "")
     return keys

@@ -135,7 +135,9 @@ def _finished(store: Store, run: Run, listener: Listener) -> Row | None:
     try:
         return store.read(run.name)
     except Damaged as error:
-        listener.noticed(f"{error}; it lies in {store.set_aside(run.name)} now")
+        if not (aside := store.set_aside(store.directory(run.name))):
+            return store.read(run.name)
+        listener.noticed(f"{error}; it lies in {aside} now")
         return None
 
 
@@ -147,7 +149,8 @@ def _writing(store: Store, run: Run, listener: Listener, row: Row, *, anew: bool
         try:
             writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
         except Damaged as error:
-            listener.noticed(f"{error}: {store.set_aside(run.name)}")
+            if aside := store.set_aside(store.part(run.name)):
+                listener.noticed(f"{error}: {aside}")
             writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
         yield writer
 

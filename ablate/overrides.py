@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
@@ -31,7 +32,7 @@ def as_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(as_value, value))}]"
     text = str(value)
-    if not isinstance(value, str) or (_PLAIN.fullmatch(text) and not _OTHER_TYPES.fullmatch(text)):
+    if not isinstance(value, str | PurePath) or (_PLAIN.fullmatch(text) and not _OTHER_TYPES.fullmatch(text)):
         return text
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # backslashes count only before a quote
     escaped = re.sub(r"(\\+)$", r"\1\1", escaped)

@@ -38,7 +38,6 @@ from ablate.run_files import (
     read_started,
 )
 
-NO_PART: Row = dict.fromkeys(PART_COLUMNS)
 STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
 RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code")
@@ -84,10 +83,13 @@ class Store:
                     self._rename(name)
         return read_finished(directory, thorough=True) if directory.exists() else None
 
-    def set_aside(self, name: str) -> Path:
-        """Move a damaged run out of the way, where nothing reads it again; returns where it lies."""
-        path = self.part(name) if self.part(name).exists() else self.directory(name)
-        with explained(path):
+    def set_aside(self, path: Path) -> Path | None:
+        """Move a damaged run, or a damaged part, out of the way, where nothing reads it again; returns where
+        it lies. None if it is whole by now, or gone: another process was faster."""
+        with explained(path), self.locked():
+            if claim.is_live(path) or not _is_damaged(path):
+                return None
+            name = path.name.removeprefix(".").removesuffix(".part")
             return _move_into(path, self.root / "damaged", name)
 
     def find(self, run: str) -> Path:
@@ -233,7 +235,7 @@ class Store:
         """What each run of a study is to it, by run_id."""
         plan = self.read_study(study) or {"runs": []}
         known = plan.get("parts", {})
-        return {run_id: known.get(run_id, NO_PART) for run_id in plan["runs"]}
+        return {run_id: _columns(known.get(run_id, {})) for run_id in plan["runs"]}
 
     def _studies_by_run(self) -> dict[str, dict[str, Row]]:
         members: dict[str, dict[str, Row]] = {}
@@ -245,7 +247,12 @@ class Store:
 
 def _agreed(parts: list[Row]) -> Row:
     """The part of a run in all of its studies; a run that also stands in a grid is a result like any."""
-    return parts[0] if parts and all(part == parts[0] for part in parts) else NO_PART
+    return parts[0] if parts and all(part == parts[0] for part in parts) else _columns({})
+
+
+def _columns(part: Mapping[str, Any]) -> Row:
+    """What results.csv says of a part."""
+    return {column: part.get(column) for column in PART_COLUMNS}
 
 
 def _id_begins(path: Path, run: str) -> bool:
@@ -272,6 +279,20 @@ def _where_it_stopped(part: Path, row: Row) -> Checkpoint | None:
     if any(before.get(column) != row.get(column) for column in RESUMABLE):
         return None
     return read_checkpoint(part)
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        if path.name.endswith(".part"):
+            read_started(path)
+            read_checkpoint(path)
+        elif path.exists():
+            read_finished(path, thorough=True)
+    except FileNotFoundError:
+        return False
+    except Damaged:
+        return True
+    return False
 
 
 def _move_into(path: Path, directory: Path, name: str) -> Path:

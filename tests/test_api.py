@@ -4,6 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -50,6 +51,7 @@ def test_import_is_light():
         ({"fusion": ["sum", "mean"]}, ["-m", "fusion=sum,mean"]),
         ({"name": "7"}, ['name="7"']),
         ({"corpus.path": "a b,c.txt"}, ['corpus.path="a b,c.txt"']),
+        ({"corpus": {"name": "file", "path": Path("a b.txt")}}, ["corpus=file", 'corpus.path="a b.txt"']),
         ({"corpus.path": 'say "hi"\\'}, [r'corpus.path="say \"hi\"\\"']),
     ],
 )

@@ -166,19 +166,21 @@ def test_a_study_keeps_the_threads_it_was_begun_with(tmp_path):
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
-def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher):
-    command = ("run", "-m", "fusion=sum,mean", "seed=0,1", *QUICK)
-    assert run_cli(*command, cwd=tmp_path).returncode == 0
-    ours = (tmp_path / "runs" / "results.csv").read_text()
+def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch):
+    """With the threads of the study, whatever PyTorch would take in their processes."""
+    monkeypatch.delenv("OMP_NUM_THREADS")
     other = tmp_path / launcher
     other.mkdir()
-    done = run_cli(*command, f"hydra/launcher={launcher}", cwd=other, OMP_NUM_THREADS="1", timeout_s=200)
-    assert done.returncode == 0, done.stderr
-    rows, theirs = results(tmp_path), results(other)
-    same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear"]
-    pd.testing.assert_frame_equal(rows[same], theirs[same])
-    assert ours.count("\n") == 5
-    again = run_cli(*command, f"hydra/launcher={launcher}", cwd=other, OMP_NUM_THREADS="1", timeout_s=200)
+    command = ("run", "-m", "fusion=sum,mean", *QUICK, "name=mine")
+    pool, theirs = "hydra.launcher.threads=3", f"hydra/launcher={launcher}"
+    assert run_cli(*command, "seed=0,1", pool, cwd=tmp_path).returncode == 0
+    assert run_cli(*command, "seed=0", pool, cwd=other).returncode == 0
+    done = run_cli(*command, "seed=0,1", theirs, cwd=other, timeout_s=200)
+    assert done.returncode == 0 and "2 runs had finished before" in done.stderr, done.stderr
+    same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear", "threads"]
+    pd.testing.assert_frame_equal(results(tmp_path)[same], results(other)[same])
+    assert results(other)["threads"].tolist() == [3, 3, 3, 3]
+    again = run_cli(*command, "seed=0,1", theirs, cwd=other, timeout_s=200)
     assert again.returncode == 0 and "4 runs had finished before" in again.stderr
 
 

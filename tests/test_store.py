@@ -15,6 +15,7 @@ from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import load
 from ablate.columns import COLUMNS, csv_text
 from ablate.disk import StoreError
+from ablate.execute import Listener, describe, execute, prepare
 from ablate.run_files import Checkpoint, Damaged
 from ablate.store import Busy, Store
 from ablate.study.plan import grid_plan, merge_plans, single_plan
@@ -63,7 +64,8 @@ def test_a_run_that_another_process_is_at_is_left_alone(tmp_path):
     part.mkdir(parents=True)
     claim.claim(part)
     content = json.loads((part / "claim.json").read_text())
-    (part / "claim.json").write_text(json.dumps({**content, "pid": os.getppid()}))
+    parent = {"pid": os.getppid(), "started": claim._started(os.getppid())}
+    (part / "claim.json").write_text(json.dumps(content | parent))
     with pytest.raises(StoreError, match="another process is training this run"):
         finished(store)
 
@@ -73,6 +75,16 @@ def test_a_claim_from_before_a_reboot_is_dead(tmp_path):
     content = json.loads((tmp_path / "claim.json").read_text())
     assert claim.is_live(tmp_path)
     (tmp_path / "claim.json").write_text(json.dumps({**content, "boot": "another"}))
+    assert not claim.is_live(tmp_path)
+
+
+@pytest.mark.skipif(not claim._started(os.getpid()), reason="only Linux says when a process began")
+def test_a_claim_whose_pid_another_process_has_got_is_dead(tmp_path):
+    """As in a container that was started again, where pids begin anew and the boot is the host's."""
+    claim.claim(tmp_path)
+    content = json.loads((tmp_path / "claim.json").read_text())
+    assert claim.is_live(tmp_path)
+    (tmp_path / "claim.json").write_text(json.dumps({**content, "pid": 1}))  # always there
     assert not claim.is_live(tmp_path)
 
 
@@ -207,7 +219,7 @@ def test_a_damaged_run_is_shown_and_set_aside_never_trusted(tmp_path):
             store.read(name)
         (row,) = store.rows({"code": "c", "torch": "t"})
         assert (row["run_id"], row["status"]) == ("01234567", "failed") and "damaged" in row["error"]
-        assert store.set_aside(name) == tmp_path / "damaged" / f"{name}-{count}"
+        assert store.set_aside(store.directory(name)) == tmp_path / "damaged" / f"{name}-{count}"
         assert store.read(name) is None and store.rows() == []
 
 
@@ -279,9 +291,40 @@ def test_a_damaged_checkpoint_is_never_trusted(tmp_path):
     path.write_bytes(content)
     with pytest.raises(Damaged, match=r"checkpoint-.*damaged"), store.writing("run", {}, ROW):
         pass
-    assert (store.set_aside("run") / path.name).read_bytes() == content
+    aside = store.set_aside(store.part("run"))
+    assert aside and (aside / path.name).read_bytes() == content
     with store.writing("run", {}, ROW) as writer:
         assert writer.start is None
+
+
+def test_of_two_that_find_a_damaged_run_the_second_moves_nothing(tmp_path):
+    store = Store(tmp_path)
+    finished(store)
+    (store.directory("run") / "metrics.csv").write_text("edited")
+    assert store.set_aside(store.directory("run")) and store.set_aside(store.directory("run")) is None
+    with store.writing("run", {}, ROW) as writer:  # the first one begins anew
+        writer.checkpoint(checkpoint(3))
+        (path,) = writer.path.glob("checkpoint-*")
+        path.write_bytes(b"half of it")
+        assert store.set_aside(store.part("run")) is None
+        store.finish("run", writer, {**ROW, "status": "done"})
+    assert store.set_aside(store.directory("run")) is None and store.read("run")
+
+
+def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
+    """force=true was cut off, then the finished run was edited: the attempt goes on."""
+    config = make_config("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
+    run, store, root = prepare(config), Store(tmp_path), tmp_path
+    row = execute(run, Listener(), root)
+    with pytest.raises(KeyboardInterrupt), store.writing(run.name, {}, describe(run), anew=True) as writer:
+        writer.log("a new attempt")
+        raise KeyboardInterrupt
+    (store.directory(run.name) / "metrics.csv").write_text("edited")
+    again = execute(run, Listener(), root)
+    assert (again["status"], again["val_loss"]) == ("done", row["val_loss"])
+    assert "a new attempt" in (store.directory(run.name) / "log.txt").read_text()
+    (aside,) = (tmp_path / "damaged").iterdir()
+    assert (aside / "metrics.csv").read_text() == "edited"
 
 
 def test_who_comes_second_to_a_run_that_has_just_finished_is_told(tmp_path):

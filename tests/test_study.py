@@ -6,11 +6,13 @@ import random
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import hydra
 import pandas as pd
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.utils import create_automatic_config_search_path
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
@@ -18,12 +20,15 @@ from omegaconf import OmegaConf
 
 from ablate.compose import Cells, configs_dir, to_run_config
 from ablate.config import ConfigError
+from ablate.launch.settings import settings
 from ablate.store import Store, StoreError
 from ablate.study import grid
 from ablate.study.declared import read_declared
+from ablate.study.loop import _side_by_side, _threads
 from ablate.study.plan import merge_plans, values_of
 from ablate.study.where import holds
 from ablate.watch import summary
+from hydra_plugins.ablate.launcher import PoolLauncher
 from tests.helpers import make_config, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
@@ -84,6 +89,20 @@ def test_cells_composed_fast_are_as_hydra_composes_them():
         assert compose(cell) == to_run_config(loader.load_sweep_config(config, cell)), cell
 
 
+def test_what_is_of_the_study_alone_costs_no_composition(monkeypatch):
+    Plugins.instance()
+    loader = ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
+    config = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
+    composed, compose = [], Cells(config, loader)
+    original = loader.load_sweep_config
+    monkeypatch.setattr(
+        loader, "load_sweep_config", lambda *given: composed.append(given) or original(*given)
+    )
+    of_the_study = ("study=heads", "size=demo", "study.margin=0.5", "study.where=['heads < 4']")
+    heads = [compose([*of_the_study, f"heads={heads}"]).heads for heads in (1, 2, 4)]
+    assert heads == [1, 2, 4] and len(composed) == 1
+
+
 # --- what a study declares --------------------------------------------------------------------------
 
 
@@ -111,12 +130,33 @@ def test_the_study_of_the_main_question_is_the_whole_grid():
     }
 
 
+NULL = object()  # a key that is there and empty; None: one that is not
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"factrs": {}}, "study.factrs: no such key; did you mean factors"),
         ({"primary": None}, "study.primary: this key is missing"),
         ({"seeds": []}, "study.seeds: the sweep is empty"),
+        ({"where": NULL}, r"study.where=null: write a list, as \[heads <= 4\]"),
+        ({"where": "heads <= 4"}, "study.where=heads <= 4: write a list"),
+        ({"factors": NULL}, "study.factors=null: write each key with its levels"),
+        ({"factors": ["heads"]}, "study.factors=.*: write each key with its levels"),
+        ({"demo": NULL}, "study.demo=null: write overrides"),
+        ({"primary": NULL}, "study.primary=null: write a list"),
+        ({"primary": {"vary": "fusion", "baseline": "concat"}}, "study.primary=.*: write a list"),
+        ({"primary": ["fusion"]}, "study.primary: fusion: write an entry as {vary"),
+        ({"primary": [{"vary": "fusion"}]}, "write an entry as {vary"),
+        ({"primary": [{"vary": "fusion", "baseline": "sum", "were": {}}]}, "write an entry as {vary"),
+        ({"primary": [{"baseline": "concat"}]}, "add vary"),
+        ({"primary": [{"baseline": {"heads": 1}, "where": "heads"}]}, "write an entry as {vary"),
+        ({"primary": [{"vary": "fuson", "baseline": "sum"}]}, "fuson: no key .*; did you mean fusion"),
+        ({"primary": [{"baseline": {"haeds": 1}}]}, "haeds: no key .*; did you mean heads"),
+        ({"primary": [{"baseline": {"heads": 1}, "where": {"fused": 1}}]}, "fused: no key"),
+        ({"metric": "valloss"}, "study.metric=valloss: no column of results; did you mean val_loss"),
+        ({"margin": "small"}, "study.margin=small: .*use a number above 0"),
+        ({"margin": 0}, "study.margin=0: "),
     ],
 )
 def test_a_study_that_is_not_whole_is_refused(change, message):
@@ -124,8 +164,9 @@ def test_a_study_that_is_not_whole_is_refused(change, message):
         study = OmegaConf.to_container(hydra.compose("config", overrides=["study=fusion"]).study)
     assert isinstance(study, dict)
     study |= change
+    lacking = {key for key, value in change.items() if value is None}
     with pytest.raises(ConfigError, match=message):
-        read_declared({key: value for key, value in study.items() if value is not None})
+        read_declared({key: None if study[key] is NULL else study[key] for key in study.keys() - lacking})
 
 
 # --- where ------------------------------------------------------------------------------------------
@@ -171,6 +212,8 @@ def test_conditions_by_hand(condition, truth):
         "heads / 0 == 1",
         "f'{heads}'",
         "fusion < 3",
+        "heads is 4",
+        "heads < 8 is not true",
     ],
 )
 def test_nothing_but_conditions_is_computed(condition):
@@ -205,6 +248,57 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     assert moved.returncode == 2 and "margin was 0.01 when the study began" in moved.stderr
 
 
+OWN = """# @package _global_
+name: mine
+study:
+  kind: grid
+  question: Whose?
+  factors: {fusion: [sum, weighted_sum], fusion.weights: [free, convex]}
+  seeds: [0]
+  where: []
+  primary: [{vary: fusion, baseline: sum}]
+  metric: val_loss
+  margin: 0.01
+  demo: {}
+hydra: {mode: MULTIRUN}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A study of one's own: its options on the command line, and where to run it."""
+    (tmp_path / "own" / "study").mkdir(parents=True)
+    (tmp_path / "own" / "study" / "mine.yaml").write_text(OWN)
+    return ("run", "-cd", "own", "study=mine", *QUICK), tmp_path
+
+
+@pytest.mark.slow
+def test_options_that_only_some_methods_have_leave_the_others_out(own):
+    command, cwd = own
+    done = run_cli(*command, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 4 cells left out: fusion.weights: no key of fusion=sum; it is one of" in done.stderr
+    rows = pd.read_csv(cwd / "runs" / "studies" / "mine" / "results.csv")
+    assert set(rows["fusion"]) == {"weighted_sum"} and len(rows) == 2
+    for wrong, words in (
+        ("haeds=4", "haeds: no such key; did you mean heads?"),
+        ("fusion=sum,cat", "fusion=cat: no such fusion"),
+    ):
+        refused = run_cli(*command, wrong, cwd=cwd)
+        assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+        assert refused.stderr.startswith(f"ablate: {words}")
+
+
+@pytest.mark.slow
+def test_a_study_without_a_name_has_that_of_its_file(own):
+    command, cwd = own
+    (cwd / "own" / "study" / "mine.yaml").write_text(OWN.replace("name: mine\n", ""))
+    for more in ((), ("size=demo",)):
+        done = run_cli(*command, "fusion=weighted_sum", *more, cwd=cwd)
+        assert done.returncode == 0, done.stderr
+    assert Store(cwd / "runs").study_names() == ["mine", "mine-demo"]
+
+
 @pytest.mark.slow
 def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
     done = run_cli("run", "study=out_proj", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
@@ -237,6 +331,17 @@ def test_watching_shows_what_is_there(tmp_path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+def test_what_a_launcher_makes_at_once():
+    basic = BasicLauncher()
+    assert (_side_by_side(basic), _threads(basic)) == (1, None)
+    pool = PoolLauncher(workers=2)
+    pool.workers, pool.threads, _ = settings(*pool.given)
+    assert (_side_by_side(pool), _threads(pool)) == (2, None)
+    for n_jobs, runs in ((3, 3), (-1, None)):
+        joblib = SimpleNamespace(joblib={"n_jobs": n_jobs})
+        assert _side_by_side(joblib) == runs  # pyright: ignore[reportArgumentType]
 
 
 def test_a_summary_by_hand():

@@ -47,11 +47,13 @@ def at(cell: Cell) -> dict[str, str]:
 
 
 def parabolas(**optimum: float) -> Callable[[Cell], Row]:
-    """Losses with their minimum at this value of the rate, for each fusion; a seed adds a constant."""
+    """Losses with their minimum at this value of the rate, for each fusion (and number of heads, where
+    there are several: sum4); a seed adds a constant."""
 
     def row(cell: Cell) -> Row:
         c = at(cell)
-        loss = 2 + 0.1 * math.log2(float(c["train.lr"]) / optimum[c["fusion"]]) ** 2 + 0.01 * int(c["seed"])
+        best = optimum[c["fusion"] + c.get("heads", "")]
+        loss = 2 + 0.1 * math.log2(float(c["train.lr"]) / best) ** 2 + 0.01 * int(c["seed"])
         return {"status": "done", "val_loss": loss, "test_loss": loss + 0.5}
 
     return row
@@ -111,7 +113,7 @@ def test_develop_then_report_at_four_values():
     assert len(develop) == 2 * 3 * 2 and list(rows)[: len(develop)] == develop
     assert values(s, rows) == {"concat": "0.002", "sum": "0.0025"}
     found = {
-        (at(cell)["fusion"], at(cell)["train.lr"]): part.roles
+        (at(cell)["fusion"], at(cell)["train.lr"]): tuple(part.roles)
         for cell, part in tuned.parts(s, rows).items()
         if part.phase == "report"
     }
@@ -207,19 +209,37 @@ def test_wrong_studies_are_one_line(changes, words):
 
 
 def test_a_grown_study_keeps_runs_at_old_values_without_a_role():
-    """An added arm may move the choice of another: what was reported at the old one is no longer its own."""
+    """More rates move the choice of two arms; the third, which was not asked for again, keeps its own."""
 
-    def plan(value: str, run_id: str) -> dict:
-        part = {"phase": "report", "role": "tuned", "tuned": "train.lr"}
+    def plan(prefix: str, **values: str) -> dict:
+        grown = study(factors={**DECLARED["factors"], "fusion": list(values)})
+        rows = run(grown, parabolas(**{fusion: float(value) for fusion, value in values.items()}))
+        about = tuned.about(grown, rows, {cell: prefix + " ".join(cell) for cell in rows})
+        runs = list(about["parts"])
+        return {"name": "n", "kind": "tuned", "factors": {}, "fixed": {}, "seeds": [], "runs": runs} | about
+
+    def roles(plan: dict, fusion: str) -> set[tuple[str, str]]:
+        """With what their run_id begins with."""
         return {
-            **{"name": "n", "kind": "tuned", "factors": {}, "fixed": {}, "seeds": [], "runs": [run_id]},
-            **{"parts": {run_id: part}, "chosen": {"fusion=sum": {"value": value, "doubt": ""}}},
+            (run_id[:3], part["role"])
+            for run_id, part in plan["parts"].items()
+            if f"fusion={fusion} " in run_id and part["phase"] == "report"
         }
 
-    same = merge_plans(plan("0.002", "a"), plan("0.002", "b"))
-    assert {run: part["role"] for run, part in same["parts"].items()} == {"a": "tuned", "b": "tuned"}
-    moved = merge_plans(plan("0.002", "a"), plan("0.003", "b"))
-    assert {run: part["role"] for run, part in moved["parts"].items()} == {"a": "", "b": "tuned"}
+    three = {"concat": "0.002", "sum": "0.0025", "mean": "0.003"}
+    old = plan("old", **three)
+    mean = {("old", role) for role in ("tuned", "baseline_rate", "octave_down", "octave_up")}
+    assert roles(old, "mean") == mean
+    same = merge_plans(old, plan("new", **three))
+    assert roles(same, "sum") == {(when, role) for when in ("old", "new") for _, role in mean}
+    moved = merge_plans(old, plan("new", concat="0.002", sum="0.0035"))
+    assert roles(moved, "mean") == mean
+    assert roles(moved, "sum") == {
+        *{("old", ""), ("old", "baseline_rate")},
+        *{("new", role) for _, role in mean},
+    }
+    base = merge_plans(old, plan("new", concat="0.0022", sum="0.0025"))
+    assert roles(base, "mean") == {("old", role) for role in ("tuned", "", "octave_down", "octave_up")}
 
 
 # --- what compare makes of it -----------------------------------------------------------------------
@@ -230,6 +250,7 @@ def results(s: tuned.Tuning, rows: dict[Cell, Row]) -> pd.DataFrame:
         {
             **ROW,
             **{"run_id": f"{i:016x}", "fusion": at(cell)["fusion"], "lr": float(at(cell)["train.lr"])},
+            **{"heads": int(at(cell).get("heads", str(ROW["heads"])))},
             **{"seed": int(at(cell)["seed"]), "phase": part.phase, "role": " ".join(part.roles)},
             **{"tuned": "train.lr"},
             **rows[cell],
@@ -263,6 +284,42 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
         f"{len(rows[rows['phase'] == 'develop'])} rows of development seeds are left out (phase)"
         in result.notes
     )
+
+
+def test_each_of_two_baselines_is_met_at_its_own_value():
+    entries = [{"vary": "fusion", "baseline": "concat"}, {"vary": "heads", "baseline": 1}]
+    s = study(
+        primary=entries, factors={**DECLARED["factors"], "heads": [1, 4]}, seeds=[100, 101, 102], extend=0
+    )
+    optimum = {"concat1": 0.0012, "concat4": 0.002, "sum1": 0.0015, "sum4": 0.0028}
+    rows = run(s, parabolas(**optimum))
+    sums = {
+        at(cell)["train.lr"]
+        for cell, part in tuned.parts(s, rows).items()
+        if "baseline_rate" in part.roles and at(cell)["fusion"] == "sum" and at(cell)["heads"] == "4"
+    }
+    assert sums == {"0.002", "0.0015"}
+    plan = {"primary": entries, "metric": "test_loss", "kind": "tuned", "tune": "train.lr"}
+    table = compare(results(s, rows), plans=[plan]).family(AT_BASELINE)
+    pairs = table[table["baseline"].notna()]
+    assert sorted(zip(pairs["variant"], pairs["baseline"], strict=True)) == [
+        (f"fusion={one} heads={h} out_proj=true lr={lr}", f"fusion={other} heads={g} out_proj=true lr={lr}")
+        for one, h, other, g, lr in (
+            ("concat", 4, "concat", 1, "0.0012"),
+            ("sum", 1, "concat", 1, "0.0012"),
+            ("sum", 4, "sum", 1, "0.0015"),
+            ("sum", 4, "concat", 4, "0.002"),
+        )
+    ]
+
+
+def test_what_was_not_run_at_the_baselines_value_is_missing():
+    s = study(seeds=[100, 101, 102])
+    rows = results(s, run(s, noisy))
+    rows["role"] = rows["role"].str.replace("baseline_rate", "").str.strip()
+    plan = {"primary": DECLARED["primary"], "metric": "test_loss", "kind": "tuned", "tune": "train.lr"}
+    notes = compare(rows[rows["role"] != ""], plans=[plan]).notes
+    assert f"missing: the primary contrast with fusion=concat has no finished runs {AT_BASELINE}" in notes
 
 
 def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
@@ -379,7 +436,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path):
     assert run_cli(*TUNED, cwd=cut).returncode == 0
     pd.testing.assert_frame_equal(rows_of(cut), rows)
 
-    basic = run_cli(*TUNED, "hydra/launcher=basic", cwd=other, OMP_NUM_THREADS="1")
+    basic = run_cli(*TUNED, "hydra/launcher=basic", cwd=other)
     assert basic.returncode == 0, basic.stderr
     pd.testing.assert_frame_equal(rows_of(other), rows)
 

@@ -25,15 +25,16 @@ def tuned_pairs(
     """The pairs of each family of a tuned study, and a line for each primary entry that finds none.
 
     primary, and exploratory where no entry names a contrast: each arm at its own value against its baseline
-    at its own. At the baseline's value: both at that one. An octave away: each arm at half and at twice its
-    own value against itself. Raises ConfigError.
+    at its own. At the baseline's value: both at that one, which with several baselines is another for each
+    entry. An octave away: each arm at half and at twice its own value against itself. Raises ConfigError.
     """
     own = having(cells, "tuned")
     free = sorted({column_in(cells, key) for key in cells.table["tuned"] if key})
     primary, lines = primary_pairs(cells, entries, own, free=free)
     others = pair_up(cells, baseline, own, free=free) if baseline else []
     references = [*entries] or ([{"baseline": baseline}] if baseline else [])
-    at_baseline, _ = primary_pairs(cells, references, having(cells, "baseline_rate"))
+    at_baseline, missing = _at_baseline(cells, references, own)
+    lines += [f"{line} {AT_BASELINE}" for line in missing] if entries else []
     rest = [column for column in cells.columns if column not in free]
     arms = [tuple(row) for row in cells.table[rest].itertuples(index=False)]
     mine = {arms[cell]: cell for cell in own}
@@ -43,6 +44,22 @@ def tuned_pairs(
         AT_BASELINE: at_baseline,
         OCTAVE_AWAY: [(cell, mine[arms[cell]]) for cell in having(cells, *OCTAVES) if arms[cell] in mine],
     }, lines
+
+
+def _at_baseline(
+    cells: Cells, entries: Sequence[Mapping[str, Any]], own: Sequence[int]
+) -> tuple[list[Pair], list[str]]:
+    """As primary_pairs, of arms at the value of their baseline.
+
+    A baseline of one entry may be an arm of another, and then stands at other values than its own too.
+    """
+    pairs: list[Pair] = []
+    lines = []
+    for entry in entries:
+        found, missing = primary_pairs(cells, [entry], having(cells, "baseline_rate"))
+        pairs += [pair for pair in found if pair[1] in own and pair not in pairs]
+        lines += missing
+    return pairs, lines
 
 
 def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:

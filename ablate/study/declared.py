@@ -1,14 +1,18 @@
 """What a study's YAML declares beforehand: its question, its grid, and what it will be judged by."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ablate.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
 from ablate.config import ConfigError, did_you_mean
 
 KEYS = {"kind", "question", "factors", "seeds", "where", "primary", "metric", "margin", "demo"}
 TUNED_KEYS = {"tune", "develop", "extend"}
+# Of these, all that are one number a run.
+METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {"fusion_weights", "model", "corpus"}
 KINDS = {"grid": KEYS, "tuned": KEYS | TUNED_KEYS}
 
 
@@ -49,7 +53,9 @@ def read_declared(study: Any) -> Declared:
         if key not in study:
             example = "tuned" if kind == "tuned" else "fusion"
             raise ConfigError(f"study.{key}: this key is missing; see configs/study/{example}.yaml")
-    factors = {key: _levels(f"study.factors.{key}", levels) for key, levels in study["factors"].items()}
+    given = _mapping("study.factors", study["factors"], "each key with its levels, as {heads: [1, 4]}")
+    factors = {key: _levels(f"study.factors.{key}", levels) for key, levels in given.items()}
+    demo = _mapping("study.demo", study["demo"], "overrides, as {train.steps: 60}; {} changes nothing")
     extend = study.get("extend", 0)
     if not isinstance(extend, int) or isinstance(extend, bool) or extend < 0:
         raise ConfigError(f"study.extend={extend}: how many octaves the grid may grow by; use 0, 1, 2, …")
@@ -57,15 +63,78 @@ def read_declared(study: Any) -> Declared:
         kind=kind,
         question=str(study["question"]),
         factors=factors | {"seed": _levels("study.seeds", study["seeds"])},
-        where=[str(condition) for condition in study["where"]],
-        primary=list(study["primary"]),
-        metric=str(study["metric"]),
-        margin=float(study["margin"]),
-        demo={key: _levels(f"study.demo.{key}", value) for key, value in study["demo"].items()},
+        where=[str(condition) for condition in _list("study.where", study["where"], "heads <= 4")],
+        primary=_primary(study["primary"], factors),
+        metric=_metric(study["metric"]),
+        margin=_margin(study["margin"]),
+        demo={key: _levels(f"study.demo.{key}", value) for key, value in demo.items()},
         tune=str(study.get("tune", "")),
         develop=_levels("study.develop", study["develop"]) if kind == "tuned" else [],
         extend=extend,
     )
+
+
+def _primary(entries: Any, factors: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The contrasts, each with keys that compare will find. Raises ConfigError."""
+    example = "{vary: fusion, baseline: concat}"
+    known = {*CONFIG_COLUMNS, *(factor.rpartition(".")[2] for factor in factors)}
+    for entry in _list("study.primary", entries, example):
+        if not _is_entry(entry):
+            raise ConfigError(
+                f"study.primary: {entry}: write an entry as {example}, if need be with where: {{KEY: VALUE}}"
+            )
+        if "vary" not in entry and not isinstance(entry["baseline"], Mapping):
+            raise ConfigError(f"study.primary: {entry}: add vary, the key that the baseline is a value of")
+        for key in _keys(entry):
+            if key.rpartition(".")[2] not in known and not key.startswith("fusion."):
+                near = did_you_mean(key, known)
+                raise ConfigError(f"study.primary: {key}: no key that makes variants{near}")
+    return list(entries)
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, Mapping)
+        and "baseline" in entry
+        and entry.keys() <= {"vary", "baseline", "variants", "where"}
+        and isinstance(entry.get("where", {}), Mapping)
+        and isinstance(entry.get("variants", []), list)
+    )
+
+
+def _keys(entry: Mapping[str, Any]) -> list[str]:
+    """Every key that an entry of `primary` names."""
+    values = [entry["baseline"], entry.get("where", {}), *entry.get("variants", [])]
+    named = [key for value in values if isinstance(value, Mapping) for key in value]
+    return [str(key) for key in ([entry["vary"], *named] if "vary" in entry else named)]
+
+
+def _metric(metric: Any) -> str:
+    if metric not in METRICS:
+        raise ConfigError(f"study.metric={metric}: no column of results{did_you_mean(str(metric), METRICS)}")
+    return metric
+
+
+def _margin(margin: Any) -> float:
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < math.inf:
+        raise ConfigError(
+            f"study.margin={margin}: what makes no difference, in the metric's unit; use a number above 0"
+        )
+    return float(margin)
+
+
+def _mapping(key: str, value: Any, expected: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{key}={'null' if value is None else value}: write {expected}")
+    return value
+
+
+def _list(key: str, value: Any, example: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(
+            f"{key}={'null' if value is None else value}: write a list, as [{example}]; [] for none"
+        )
+    return value
 
 
 def _levels(key: str, levels: Any) -> list[str]:

@@ -1,17 +1,24 @@
 """One run of a sweep, as Hydra's own launchers make it."""
 
+import os
 import time
 
 from ablate.config import RunConfig
 
+THREADS = "ABLATE_THREADS"  # of the study that the run belongs to; Hydra sets it in whichever process
+
 
 def job(config: RunConfig) -> str:
     """Train it in this process, whichever a launcher started; returns its id. Raises ConfigError."""
-    from ablate.compose import current  # in a process of its own, nothing is loaded yet
+    import torch  # in a process of its own, nothing is loaded yet
+
+    from ablate.compose import current
     from ablate.execute import execute, prepare
     from ablate.progress import listener
     from ablate.store import Busy
 
+    if threads := os.environ.get(THREADS):
+        torch.set_num_threads(int(threads))
     request, run = current.get(None), prepare(config)
     while True:
         try:

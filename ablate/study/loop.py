@@ -4,12 +4,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobStatus
+from hydra.errors import ConfigCompositionException, MissingConfigException
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,11 +23,13 @@ from ablate.execute import Run, prepare, settled, step_flops
 from ablate.fastest import fastest_product
 from ablate.launch.cores import threads_each
 from ablate.model.products import PRODUCTS
+from ablate.overrides import as_value
 from ablate.store import Store, StoreError
 from ablate.study import grid, tuned
 from ablate.study.declared import Declared, read_declared
 from ablate.study.estimate import estimate
 from ablate.study.grid import Cell
+from ablate.study.job import THREADS
 from ablate.study.plan import Plan, grid_plan, merge_plans, values_of
 from ablate.study.where import holds
 
@@ -116,7 +121,7 @@ class _Drive:
             if self.left_out:
                 plan["left_out"] = self.left_out
             if self.request.dry_run:
-                workers, threads = (_asked(self.launcher, key) for key in ("workers", "threads"))
+                workers, threads = _side_by_side(self.launcher), _threads(self.launcher)
                 self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)
                 return
             machine = self.note(plan, runs)
@@ -140,12 +145,13 @@ class _Drive:
                 if tunes and not len(run.corpus.splits["test"].tokens):
                     raise ConfigError(NO_TEST)
                 runs[cell], self.asked[cell] = run, config
-            except ConfigError as error:
-                if self.declared is None:
-                    raise
-                name = _variant(cell, cells)
-                reasons[str(error)].append(name)
-                self.left_out[name] = str(error)
+            except (ConfigError, ConfigCompositionException) as error:
+                if self.declared is None or isinstance(error, MissingConfigException):
+                    raise  # a choice that nowhere is, is no cell but a mistake
+                own = isinstance(error, ConfigError)
+                why, name = str(error) if own else self.compose.explain(error, cell), _variant(cell, cells)
+                reasons[why].append(name)
+                self.left_out[name] = why
         whole = len(cells)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
@@ -159,7 +165,7 @@ class _Drive:
             before = self.store.read_study(plan["name"])
             kept = (before or {}).get("machine", {})
             asked = {run.config.train.linear for run in runs.values()} - {"auto"}
-            threads = _keep("hydra.launcher.threads", kept.get("threads"), _asked(self.launcher, "threads"))
+            threads = _keep("hydra.launcher.threads", kept.get("threads"), _threads(self.launcher))
             linear = _keep("train.linear", kept.get("linear"), min(asked, default=None))
             plan["machine"] = {
                 "threads": threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
@@ -177,10 +183,12 @@ class _Drive:
         self.request.finished_before += len(_unique(runs)) - len(todo)
         if not todo:
             return
-        self.request.threads = machine["threads"]
-        linear = machine["linear"]
+        threads, linear = machine["threads"], machine["linear"]
+        self.request.threads = threads
+        # As overrides, they reach the processes of any launcher.
+        kept = (f"++hydra.job.env_set.{THREADS}={threads}", f"train.linear={linear}")
         composed = {
-            (*cell, f"train.linear={linear}"): replace(config, train=replace(config.train, linear=linear))
+            (*cell, *kept): replace(config, train=replace(config.train, linear=linear))
             for cell, config in self.asked.items()
             if cell in todo
         }
@@ -188,7 +196,8 @@ class _Drive:
         returns = self.launcher.launch([list(overrides) for overrides in composed], initial_job_idx=0)
         for overrides, done in zip(composed, returns, strict=True):
             if done.status == JobStatus.FAILED:
-                self.request.refused.append(f"{' '.join(overrides)}: {done._return_value}")
+                cell = overrides[: -len(kept)]
+                self.request.refused.append(f"{' '.join(cell)}: {done._return_value}")
 
 
 def _overrides(
@@ -198,9 +207,11 @@ def _overrides(
     texts: list[str] = []
     if declared:
         texts += [f"{key}={','.join(levels)}" for key, levels in declared.factors.items()]
+        name = config.name or Path(config.hydra.runtime.choices.get("study") or "").name  # or of its file
         if is_demonstration(config):
             texts += [f"{key}={','.join(levels)}" for key, levels in declared.demo.items()]
-            texts += [f"name={config.name}-demo"]
+            name = f"{name}-demo" if name else ""
+        texts += [f"name={as_value(name)}"] if name and name != config.name else []
     elif is_demonstration(config):
         raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
     parsed = OverridesParser.create(config_loader=loader).parse_overrides([*texts, *arguments])
@@ -245,6 +256,14 @@ def _linear(runs: Mapping[Cell, Run]) -> str:
     return fastest_product() if any(run.linear in PRODUCTS for run in runs.values()) else "auto"
 
 
-def _asked(launcher: Launcher, key: str) -> int | None:
-    """What the launcher was told; None where it may choose. Hydra's own launchers run one at a time."""
-    return getattr(launcher, key, 1 if key == "workers" else None)
+def _threads(launcher: Launcher) -> int | None:
+    """What the launcher was told; None where it may choose, or has no say."""
+    return getattr(launcher, "threads", None)
+
+
+def _side_by_side(launcher: Launcher) -> int | None:
+    """How many runs the launcher was told to make at once; None for as many as the cores serve."""
+    if isinstance(launcher, BasicLauncher):
+        return 1
+    told = getattr(launcher, "workers", None) or getattr(launcher, "joblib", {}).get("n_jobs")
+    return told if told and told > 0 else None  # joblib counts from below: -1 is every core

@@ -89,12 +89,21 @@ def merge_plans(old: Plan | None, new: Plan) -> Plan:
 
 
 def _merge_parts(old: Plan, new: Plan) -> dict[str, Any]:
-    """What each run is to a tuned study. Where a grown study chooses other values, runs at the old ones
-    stay, without a role."""
-    parts, chosen = old["parts"], new["chosen"]
-    if any(chosen.get(arm, was)["value"] != was["value"] for arm, was in old["chosen"].items()):
-        parts = {run_id: part | {"role": ""} for run_id, part in parts.items()}
+    """What each run is to a tuned study. Where a grown study chooses another value for an arm, the runs at
+    the old one stay, without the roles that they had by it."""
+    chosen = new["chosen"]
+    moved = {arm for arm, was in old["chosen"].items() if chosen.get(arm, was)["value"] != was["value"]}
+    parts = {run_id: _without(moved, part) if moved else part for run_id, part in old["parts"].items()}
     return parts | new["parts"]
+
+
+def _without(moved: set[str], part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part without the roles that it has by the values of these arms alone."""
+    values = {
+        role: [arm for arm in arms if arm not in moved] for role, arms in part.get("values", {}).items()
+    }
+    values = {role: arms for role, arms in values.items() if arms}
+    return {**part, "role": " ".join(values), "values": values}
 
 
 def values_of(config: RunConfig) -> dict[str, Any]:

@@ -10,8 +10,8 @@ All of it is a pure function of the study and of the rows so far, so a study res
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,12 @@ class Tuning:
 @dataclass(frozen=True)
 class Part:
     """What a run is to the study. phase: develop or report. roles, of the latter: tuned (at the arm's own
-    value), baseline_rate (at its baseline's), octave_down and octave_up (at half and twice its own)."""
+    value), baseline_rate (at that of a baseline of the arm), octave_down and octave_up (at half and twice
+    its own); each with the arms whose value it comes from."""
 
     phase: str
     arm: Cell
-    roles: tuple[str, ...] = ()
+    roles: Mapping[str, tuple[Cell, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,11 @@ def parts(study: Tuning, rows: Mapping[Cell, Row]) -> dict[Cell, Part]:
     for arm, choice in now.choices.items():
         if choice.value is None:
             continue
-        own = float(choice.value)
-        values = {"tuned": choice.value}
-        for baseline in study.baselines:
-            reference = now.choices.get(_with(arm, baseline))
-            if reference and reference.value is not None:
-                values["baseline_rate"] = reference.value
-        values |= {"octave_down": _text(study, own / 2), "octave_up": _text(study, own * 2)}
-        for role, value in values.items():
+        for role, source, value in _report(study, arm, now.choices):
             for cell in _cells(study, arm, value, study.report):
                 before = found.get(cell, Part("report", arm))
-                found[cell] = replace(before, roles=(*before.roles, role))
+                roles = {**before.roles, role: (*before.roles.get(role, ()), source)}
+                found[cell] = replace(before, roles=roles)
     return found
 
 
@@ -192,13 +187,19 @@ def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
 
 
 def about(study: Tuning, rows: Mapping[Cell, Row], ids: Mapping[Cell, str]) -> dict[str, Any]:
-    """What study.json says of it: `parts` by run, and the value `chosen` for each arm. ids: run ids."""
-    runs: dict[str, dict[str, str]] = {}
+    """What study.json says of it: `parts` by run, and the value `chosen` for each arm. ids: run ids.
+
+    A part has, beside what stands in the columns, `values`: by role, the arms whose value it comes from.
+    """
+    values: dict[str, dict[str, list[str]]] = {}
+    runs: dict[str, dict[str, Any]] = {}
     for cell, part in parts(study, rows).items():
         if cell in ids:  # two arms may come to one run
-            roles = [*runs.get(ids[cell], {}).get("role", "").split(), *part.roles]
-            role = " ".join(dict.fromkeys(roles))
-            runs[ids[cell]] = {"phase": part.phase, "role": role, "tuned": study.key}
+            of = values.setdefault(ids[cell], {})
+            for role, arms in part.roles.items():
+                names = [_name(study, arm) for arm in arms]
+                of[role] = list(dict.fromkeys([*of.get(role, []), *names]))
+            runs[ids[cell]] = {"phase": part.phase, "role": " ".join(of), "tuned": study.key, "values": of}
     choices = progress(study, rows).choices
     chosen = {_name(study, arm): {"value": c.value, "doubt": c.doubt} for arm, c in choices.items()}
     return {"parts": runs, "chosen": chosen}
@@ -254,6 +255,19 @@ def _text(study: Tuning, value: float) -> str:
     if all(point.isdigit() for point in study.grid):
         return str(round(value))
     return f"{value:.{DIGITS}g}"
+
+
+def _report(study: Tuning, arm: Cell, choices: Mapping[Cell, Choice]) -> Iterator[tuple[str, Cell, str]]:
+    """Where an arm that has a value reports: the role, the arm whose value it comes from, the value."""
+    own = choices[arm].value
+    assert own is not None
+    yield "tuned", arm, own
+    for baseline in dict.fromkeys(_with(arm, overrides) for overrides in study.baselines):
+        reference = choices.get(baseline)
+        if reference and reference.value is not None:
+            yield "baseline_rate", baseline, reference.value
+    yield "octave_down", arm, _text(study, float(own) / 2)
+    yield "octave_up", arm, _text(study, float(own) * 2)
 
 
 def _cells(study: Tuning, arm: Cell, value: str, seeds: Sequence[str]) -> list[Cell]:

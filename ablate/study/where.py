@@ -50,7 +50,9 @@ def _compute(node: ast.expr, values: Mapping[str, Any], condition: str) -> Any:
             return all(compute(part) for part in parts)
         case ast.BoolOp(op=ast.Or(), values=parts):
             return any(compute(part) for part in parts)
-        case ast.Compare(left=left, ops=comparisons, comparators=rights):
+        case ast.Compare(left=left, ops=comparisons, comparators=rights) if OPERATORS.keys() >= set(
+            map(type, comparisons)
+        ):
             sides = [compute(side) for side in (left, *rights)]
             pairs = zip(comparisons, sides, sides[1:], strict=False)
             return all(OPERATORS[type(op)](a, b) for op, a, b in pairs)

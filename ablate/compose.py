@@ -2,7 +2,7 @@
 
 Hydra's own command line stays whole (overrides, groups, -m, --cfg, --info, -cn, -cd, launchers). A
 single run is composed by Hydra and handed back; a sweep goes through our sweeper
-(hydra_plugins/ablate), which calls `ablate.study.grid.sweep`, and through whichever launcher.
+(hydra_plugins/ablate), which calls `ablate.study.loop.sweep`, and through whichever launcher.
 """
 
 import argparse

@@ -215,6 +215,7 @@ def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS")
     each = cores.threads_each
     assert (cores.available(), each(1, 1e12), each(5, 1e12), each(1, 1e9), each(1, 3.8e9)) == (2, 2, 1, 1, 2)
+    assert [cores.side_by_side(threads) for threads in (1, 2, 3)] == [2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert each(5, 1e9) == 7
     monkeypatch.setattr(cores, "quota", lambda *_: 0.4)

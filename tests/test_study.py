@@ -14,6 +14,7 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.utils import create_automatic_config_search_path
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 from omegaconf import OmegaConf
@@ -33,6 +34,22 @@ from tests.helpers import make_config, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
 STUDIES = sorted(path.stem for path in (configs_dir() / "study").glob("*.yaml"))
+
+
+OWN = """# @package _global_
+name: mine
+study:
+  kind: grid
+  question: Whose?
+  factors: {fusion: [sum, weighted_sum], fusion.weights: [free, convex]}
+  seeds: [0]
+  where: []
+  primary: [{vary: fusion, baseline: sum}]
+  metric: val_loss
+  margin: 0.01
+  demo: {}
+hydra: {mode: MULTIRUN}
+"""
 
 
 def declared(name: str):
@@ -169,6 +186,18 @@ def test_a_study_that_is_not_whole_is_refused(change, message):
         read_declared({key: None if study[key] is NULL else study[key] for key in study.keys() - lacking})
 
 
+def test_levels_come_back_as_they_were_declared():
+    given = ["a,b.txt", "it's", "7", 7, 1e-05, True, None, [1, 2], "x y", "auto"]
+    study = OmegaConf.to_container(OmegaConf.create(OWN))
+    assert isinstance(study, dict)
+    read = read_declared(study["study"] | {"factors": {"corpus.path": given}})
+    parser = OverridesParser.create()
+    levels = read.factors["corpus.path"]
+    assert [parser.parse_override(f"corpus.path={level}").value() for level in levels] == given
+    swept = parser.parse_override(f"corpus.path={','.join(levels)}")
+    assert [*swept.sweep_string_iterator()][:3] == levels[:3]
+
+
 # --- where ------------------------------------------------------------------------------------------
 
 VALUES = values_of(make_config("fusion=sum", "heads=8"))
@@ -246,22 +275,6 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
         cwd=tmp_path,
     )
     assert moved.returncode == 2 and "margin was 0.01 when the study began" in moved.stderr
-
-
-OWN = """# @package _global_
-name: mine
-study:
-  kind: grid
-  question: Whose?
-  factors: {fusion: [sum, weighted_sum], fusion.weights: [free, convex]}
-  seeds: [0]
-  where: []
-  primary: [{vary: fusion, baseline: sum}]
-  metric: val_loss
-  margin: 0.01
-  demo: {}
-hydra: {mode: MULTIRUN}
-"""
 
 
 @pytest.fixture

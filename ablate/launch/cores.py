@@ -24,6 +24,11 @@ def threads_each(runs: int, step_flops: float) -> int:
     return max(1, min(available() // max(1, runs), round(step_flops / FLOPS_A_THREAD)))
 
 
+def side_by_side(threads: int) -> int:
+    """How many runs of so many threads the cores serve at once; at least 1."""
+    return max(1, available() // threads)
+
+
 def quota(membership: Path, root: Path) -> float:
     """Cores that the cgroup and those above it grant; infinite without a limit.
 

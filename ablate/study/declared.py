@@ -1,13 +1,13 @@
 """What a study's YAML declares beforehand: its question, its grid, and what it will be judged by."""
 
 import math
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ablate.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
 from ablate.config import ConfigError, did_you_mean
+from ablate.overrides import as_value
 
 KEYS = {"kind", "question", "factors", "seeds", "where", "primary", "metric", "margin", "demo"}
 TUNED_KEYS = {"tune", "develop", "extend"}
@@ -141,16 +141,4 @@ def _levels(key: str, levels: Any) -> list[str]:
     levels = levels if isinstance(levels, list) else [levels]
     if not levels:
         raise ConfigError(f"{key}: the sweep is empty; list values")
-    return [as_override(level) for level in levels]
-
-
-def as_override(value: Any) -> str:
-    """A value of a YAML as an override on the command line writes it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return f"[{','.join(map(as_override, value))}]"
-    text = str(value)
-    return text if text.replace("_", "").replace(".", "").replace("-", "").isalnum() else shlex.quote(text)
+    return [as_value(level) for level in levels]

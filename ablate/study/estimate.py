@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from ablate.execute import Run, settled, step_flops
-from ablate.launch.cores import available, threads_each
+from ablate.launch.cores import side_by_side, threads_each
 from ablate.model.lm import build_model
 from ablate.model.products import PRODUCTS
 from ablate.study.plan import Plan
@@ -34,7 +34,7 @@ def estimate(plan: Plan, runs: Sequence[Run], workers: int | None, threads: int 
     """workers, threads: as the launcher was told; None for its own choice."""
     todo = [run for run in runs if settled(run) is None]
     threads = threads or threads_each(len(runs), max(map(step_flops, runs)))
-    workers = min(workers or max(1, available() // threads), max(1, len(todo)))
+    workers = min(workers or side_by_side(threads), max(1, len(todo)))
     seconds = _total(todo, threads) / workers if todo else 0.0
     return Estimate(plan, len(runs), len(runs) - len(todo), workers, threads, seconds)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ablate.config import RunConfig, digest, identity_keys
+from ablate.overrides import flatten
 from ablate.store import StoreError
 from ablate.study.declared import Declared
 
@@ -35,7 +36,7 @@ def grid_plan(
     free = [key for key in factors if key not in given]
     fixed = {
         key: value
-        for key, value in flatten(identity_keys(configs[0])).items()
+        for key, value in _plain(identity_keys(configs[0])).items()
         if key in given or not any(key == f or key.startswith(f"{f}.") for f in free)
     }
     fixed.pop("seed")
@@ -108,20 +109,12 @@ def _without(moved: set[str], part: Mapping[str, Any]) -> dict[str, Any]:
 
 def values_of(config: RunConfig) -> dict[str, Any]:
     """Every key of a config by its dotted name; a group by the choice that was made of it."""
-    groups = {"fusion": config.fusion.name, "model": config.model.name, "corpus": config.corpus.name}
-    return flatten(dataclasses.asdict(config)) | groups
+    return _plain(dataclasses.asdict(config))
 
 
-def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Nested keys as dotted ones; fusion's options stand beside its name, as on the command line."""
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        dotted = f"{path}.{key}" if path else key
-        if isinstance(value, Mapping):
-            flat |= flatten(value, path if key == "options" else dotted)
-        else:
-            flat[dotted] = list(value) if isinstance(value, tuple) else value
-    return flat
+def _plain(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys, with values as JSON gives them back."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in flatten(nested).items()}
 
 
 def _plan(

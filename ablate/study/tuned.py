@@ -18,7 +18,8 @@ import numpy as np
 
 from ablate.columns import HIGHER_IS_BETTER, Row
 from ablate.config import ConfigError
-from ablate.study.declared import Declared, as_override
+from ablate.overrides import as_value
+from ablate.study.declared import Declared
 from ablate.study.grid import Cell, cells
 
 # Octaves on either side of the best point that the parabola is fitted to. Loss rises faster above the best
@@ -229,7 +230,7 @@ def _baseline(entry: Mapping[str, Any]) -> dict[str, str]:
     """The baseline of a primary contrast, as overrides."""
     given = entry.get("baseline")
     mapping = given if isinstance(given, Mapping) else {entry.get("vary", "fusion"): given}
-    return {str(key): as_override(value) for key, value in mapping.items()}
+    return {str(key): as_value(value) for key, value in mapping.items()}
 
 
 def _octaves(key: str, values: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ class PoolLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from ablate.compose import current, to_run_config
         from ablate.config import ConfigError
-        from ablate.launch.cores import available, threads_each
+        from ablate.launch.cores import side_by_side, threads_each
         from ablate.launch.pool import Job, run_jobs
         from ablate.progress import board
 
@@ -44,7 +44,7 @@ class PoolLauncher(Launcher):
         jobs = [Job.of(config) for config in configs]
         dearest = max(job.cost / job.config.train.steps for job in jobs)
         threads = request.threads or self.threads or threads_each(len(jobs), dearest)
-        workers = self.workers or max(1, available() // threads)
+        workers = self.workers or side_by_side(threads)
         with board(jobs, workers) as watcher:
             refused = run_jobs(
                 jobs, workers=workers, threads=threads, timeout_s=self.timeout, watcher=watcher

@@ -62,7 +62,7 @@ def compare(
     *,
     baseline: Mapping[str, Any] | str | None = None,
     metric: str | None = None,
-    by: Sequence[str] = (),
+    by: Sequence[str] | str = (),
     where: Sequence[str] | str = (),
     margin: float | None = None,
     mixed: bool = False,
@@ -84,7 +84,7 @@ def compare(
         rows,
         baseline=parse_baseline(baseline) if isinstance(baseline, str) else baseline,
         metric=metric,
-        by=by,
+        by=[by] if isinstance(by, str) else by,
         where=[where] if isinstance(where, str) else where,
         margin=margin,
         mixed=mixed,
@@ -95,7 +95,7 @@ def compare(
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:
     """Keyword arguments as `ablate run` takes them: {"heads": [1, 4]} -> ["-m", "heads=1,4"]."""
-    flat = flatten(keys)
+    flat = {key: _listed(value) for key, value in flatten(keys).items()}
     for key, value in flat.items():
         if isinstance(value, list) and not value:
             raise ConfigError(f"{key}=[]: the sweep is empty; list values, or give one")
@@ -105,3 +105,10 @@ def as_overrides(keys: Mapping[str, Any]) -> list[str]:
         for key, value in flat.items()
     ]
     return ["-m", *words] if sweeping else words
+
+
+def _listed(value: Any) -> Any:
+    """Ranges and arrays as lists; numbers of NumPy as Python's."""
+    if isinstance(value, range):
+        return list(value)
+    return value.tolist() if hasattr(value, "tolist") else value

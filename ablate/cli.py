@@ -188,6 +188,10 @@ def compare(
     from ablate.analysis.load import load, plans, stores
     from ablate.report import comparison as words
 
+    if cost and effects:
+        raise typer.BadParameter(
+            "times variants, and --effects shows none; leave one of them out", param_hint="--cost"
+        )
     rows = load(targets or [])
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "by": by.split(",") if by else (), "baseline": reference}

@@ -71,6 +71,8 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
     sweeping = parsed.multirun or any(o.startswith(("hydra.mode=", "study=")) for o in parsed.overrides)
     overrides = _check_overrides(parsed.overrides, sweeping)
     options = [argument for argument in args if argument not in parsed.overrides]
+    if _chooses_a_study(parsed.overrides):  # whether or not its file says so
+        options.append("hydra.mode=MULTIRUN")
     token = current.set(request)
     composed: list[DictConfig] = []
 
@@ -90,6 +92,15 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         raise ConfigError(_explain(error, overrides)) from error
     finally:
         current.reset(token)
+
+
+def _chooses_a_study(overrides: Sequence[str]) -> bool:
+    chosen = [override for override in overrides if override.startswith("study=")]
+    return (
+        bool(chosen)
+        and chosen[-1] != "study=null"
+        and not any(o.startswith("hydra.mode=") for o in overrides)
+    )
 
 
 def is_demonstration(config: DictConfig) -> bool:

@@ -95,8 +95,8 @@ def test_one_variant_alone_is_taken_as_unpaired():
     "rows, options, reason",
     [
         (pilot().query("seed == 0"), {}, "no variant has two finished seeds"),
-        (pilot(), {"difference": 0}, "a difference is above 0"),
-        (pilot(), {"power": 1.0}, "power and alpha lie between 0 and 1"),
+        (pilot(), {"difference": 0}, "--difference 0: it has to be above 0"),
+        (pilot(), {"power": 1.0}, "--power 1.0: it has to be between 0 and 1"),
         (pilot(), {"difference": 1e-9}, "more than 100,000 seeds"),
         (pilot(), {"where": ["heads=5"]}, "no row meets it"),
     ],

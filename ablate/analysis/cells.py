@@ -92,9 +92,15 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
     cell = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
-    _refuse_duplicates(keyed, cell, seed)
+    _refuse_duplicates(keyed, cell, seed, metric)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
+    if len(words := keyed[np.isnan(value) & keyed[metric].notna().to_numpy()]):
+        row = words.iloc[0]
+        raise Incomparable(
+            f"{metric}: {str(row[metric])!r} is no number (fusion={row['fusion']} heads={row['heads']}"
+            f" seed={row['seed']}); correct the row or leave it out"
+        )
     diverged = _diverged(keyed, value)
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
@@ -243,7 +249,7 @@ def _short(values: Iterable[str]) -> list[str]:
     return [value[:12] for value in values]
 
 
-def _refuse_duplicates(keyed: pd.DataFrame, cell: Array, seed: Array) -> None:
+def _refuse_duplicates(keyed: pd.DataFrame, cell: Array, seed: Array, metric: str) -> None:
     key = pd.Series(cell * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
     if len(twice):
@@ -257,7 +263,8 @@ def _refuse_duplicates(keyed: pd.DataFrame, cell: Array, seed: Array) -> None:
         way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
         raise Incomparable(
             f"two rows of one variant and seed: runs {' and '.join(same['run_id'].astype(str))}"
-            f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}); {way_out}"
+            f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}, {metric}"
+            f" {' and '.join(map(str, same[metric]))}); {way_out}"
         )
 
 

@@ -26,6 +26,7 @@ from ablate.analysis.contrasts import (
     Pair,
     differing,
     equal_forms,
+    has_baseline,
     named_after_form,
     pair_up,
     primary_pairs,
@@ -33,7 +34,7 @@ from ablate.analysis.contrasts import (
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.where import as_texts, select, with_options
-from ablate.columns import HIGHER_IS_BETTER
+from ablate.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
 from ablate.config import ConfigError
 
 __all__ = [
@@ -113,9 +114,15 @@ def compare(
     margin = _margin(plans, margin)
     cells = collect(rows, metric, by=by, mixed=mixed)
     entries = [entry for plan in plans for entry in plan.get("primary") or ()]
+    if baseline is not None:  # an argument goes before what a study says
+        entries = [entry for entry in entries if has_baseline(entry, baseline)]
     if baseline is None and set(cells.table["fusion"]) > {"concat"}:
         baseline = {"fusion": "concat"}
     pairs, lines = (tuned_pairs if having(cells, "tuned") else _pairs)(cells, entries, baseline)
+    if any(plan.get("metric") not in (None, metric) for plan in plans):  # nobody named these beforehand
+        pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
+    if metric in MEASURED_COLUMNS:
+        lines.append(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
     alone = sorted(
         {*range(len(cells.table))} - {c for those in pairs.values() for pair in those for c in pair}
     )
@@ -159,7 +166,7 @@ def effects_of(
 def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The rows that results rest on; those of development seeds, which chose something, are left out, and so
     are those at values that a study has since replaced."""
-    if "phase" not in rows:
+    if "phase" not in rows or rows.empty:
         return rows, []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
     if not kept.any():

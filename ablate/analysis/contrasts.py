@@ -124,6 +124,12 @@ def primary_pairs(
     return pairs, lines
 
 
+def has_baseline(entry: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
+    """Whether a primary entry compares with this baseline."""
+    own = _mapping(entry, entry["baseline"])
+    return {k: as_text(v) for k, v in own.items()} == {k: as_text(v) for k, v in baseline.items()}
+
+
 def column_in(cells: Cells, key: str) -> str:
     """The column of a config key that makes variants: train.lr stands in lr. Raises ConfigError."""
     for column in (key, key.rpartition(".")[2]):

@@ -37,11 +37,14 @@ def plan(
     plans (study.json's), else of all; the power is that of each comparison at α/contrasts. metric, where,
     baseline: as of `compare`. Returns the table and lines that explain it. Raises ConfigError.
     """
-    if not (difference > 0 and 0 < power < 1 and 0 < alpha < 1 and (contrasts is None or contrasts > 0)):
-        raise ConfigError(
-            f"--difference {difference} --power {power} --alpha {alpha} --contrasts {contrasts}: a difference"
-            " is above 0, power and alpha lie between 0 and 1, and there is at least one contrast"
-        )
+    for name, value, right, words in (
+        ("difference", difference, difference > 0, "above 0"),
+        ("power", power, 0 < power < 1, "between 0 and 1"),
+        ("alpha", alpha, 0 < alpha < 1, "between 0 and 1"),
+        ("contrasts", contrasts, contrasts is None or contrasts > 0, "at least 1"),
+    ):
+        if not right:
+            raise ConfigError(f"--{name} {value}: it has to be {words}")
     result = compare(rows, metric=metric, where=where, baseline=baseline, alpha=alpha, plans=plans)
     family = _family(result)
     sd, df, told = _noise(result, family)

@@ -45,10 +45,17 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
     and Request.left_out says why. Raises ConfigError.
     """
     study = OmegaConf.to_container(config.study) if config.get("study") else None
+    chosen = config.hydra.runtime.choices.get("study")
+    if chosen and not (isinstance(study, Mapping) and "kind" in study):
+        raise ConfigError(
+            f"study={chosen}: its file declares no study; it begins with '# @package _global_', and a block"
+            " study: has a kind"
+        )
     declared = read_declared(study) if study else None
     overrides = _overrides(loader, config, declared, arguments)
     levels = {key: _levels(override) for key, override in overrides.items()}
-    swept = {key: levels[key] for key, override in overrides.items() if override.is_sweep_override()}
+    factors = declared.factors if declared else ()  # also where they have one level: they may grow
+    swept = {key: levels[key] for key, o in overrides.items() if o.is_sweep_override() or key in factors}
     if declared and declared.kind == "tuned":
         tuning = tuned.tuning(declared, levels)
         swept[tuning.key] = tuning.grid
@@ -67,7 +74,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
             swept,
             given=[key for key in overrides if key not in swept],
             declared=declared,
-            chosen=config.hydra.runtime.choices.get("study"),
+            chosen=chosen,
             demonstration=is_demonstration(config),
         ),
     )
@@ -121,6 +128,7 @@ class _Drive:
             if self.left_out:
                 plan["left_out"] = self.left_out
             if self.request.dry_run:
+                merge_plans(self.store.read_study(plan["name"]), plan)  # refuses what a run would
                 workers, threads = _side_by_side(self.launcher), _threads(self.launcher)
                 self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)
                 return

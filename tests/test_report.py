@@ -12,6 +12,7 @@ import pytest
 import ablate
 from ablate.analysis.compare import compare
 from ablate.report.charts import figures
+from ablate.report.html import comparison_html, comparison_table
 from ablate.report.limits import limits
 from ablate.report.page import gather
 from ablate.report.source import find
@@ -276,6 +277,23 @@ def test_overfitting_takes_more_than_an_epoch(tmp_path, epoch, said):
     early = {"best_step": 200, "best_val_loss": 1.9}
     text = _limits(tmp_path, epoch=epoch, **early)  # of 1,024,000 tokens
     assert ("4 of 4 runs overfit" in text) == bool(said) and said in text
+
+
+def test_matched_variants_show_what_the_match_left(tmp_path):
+    store = synthetic_study(
+        tmp_path / "runs",
+        fusions=("concat", "sum"),
+        heads=(4,),
+        out_proj=(True,),
+        seeds=2,
+        match="params",
+        match_error=0.002,
+    )
+    comparison = compare(find(store.root / "studies" / "synthetic").rows)
+    table = comparison_table(comparison, comparison.families[0])
+    assert table.names.count("params") == 1
+    assert table.rows[0][table.names.index("match_error")].text == "+0.2%"
+    assert "+0.2%" in comparison_html(comparison)
 
 
 def test_a_csv_from_elsewhere(tmp_path):

@@ -7,11 +7,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ablate
+from ablate.analysis import stats
 from ablate.analysis.compare import compare
-from ablate.report.charts import figures
+from ablate.report.charts import SHAPES, VERDICTS, figures
 from ablate.report.html import comparison_html, comparison_table
 from ablate.report.limits import limits
 from ablate.report.page import gather
@@ -294,6 +296,19 @@ def test_matched_variants_show_what_the_match_left(tmp_path):
     assert table.names.count("params") == 1
     assert table.rows[0][table.names.index("match_error")].text == "+0.2%"
     assert "+0.2%" in comparison_html(comparison)
+
+
+def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
+    low, high = np.array([[-3, -1], [-0.3, -0.1], [-0.1, 0.1], [-1, 1], [0.1, 0.3], [1, 3]]).T
+    assert {*stats.verdicts(low, high, margin=0.5)} == {*VERDICTS}
+    assert len(VERDICTS) == len(SHAPES)
+
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=8
+    )
+    page = gather(find(store.root / "studies" / "synthetic"), margin=5)
+    spec = next(figure for figure in figures(page) if figure.key == "intervals-primary").charts
+    assert f"'domain': ['{stats.WORSE_WITHIN}']" in str(spec)
 
 
 def test_a_csv_from_elsewhere(tmp_path):

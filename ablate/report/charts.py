@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.disk import explained
 from ablate.report.page import Page
@@ -20,12 +21,12 @@ from ablate.report.page import Page
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#858b93"
 VERDICTS = {
-    "better": "#2e9e6b",
-    "better, but within the margin": "#6fa83a",
-    "equivalent": "#3b82c4",
-    "undecided": GREY,
-    "worse, but within the margin": "#d9730d",
-    "worse": "#d64550",
+    stats.BETTER: "#2e9e6b",
+    stats.BETTER_WITHIN: "#6fa83a",
+    stats.EQUIVALENT: "#3b82c4",
+    stats.UNDECIDED: GREY,
+    stats.WORSE_WITHIN: "#d9730d",
+    stats.WORSE: "#d64550",
 }
 SHAPES = ("diamond", "triangle-up", "square", "circle", "triangle-down", "cross")
 WIDTH = 640  # of a file; the page has its own

@@ -14,10 +14,12 @@ import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.report.charts import SHAPES, VERDICTS, figures
+from ablate.report.commands import commands
 from ablate.report.html import comparison_html, comparison_table
 from ablate.report.limits import limits
 from ablate.report.page import gather
 from ablate.report.source import find
+from ablate.store import Store
 from benchmarks.report import synthetic_study
 from tests.helpers import run_cli
 
@@ -356,3 +358,42 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
     made = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
     assert made and made[1] == made[2], done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
+    asked = ("study=tuned", "fusion=concat,sum", "train.lr=0.004,0.008", "seed=7,8", "name=mine")
+    held = ("study.develop=[1]", "study.extend=0", "study.margin=0.02", "study.where=['heads <= 4']")
+    held += ("study.primary=[{vary: fusion, baseline: sum, where: {heads: 4}}]",)
+    small = ("train.steps=2", "train.eval_every=2", "corpus=grammar", "corpus.characters=5000")
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    done = run_cli("run", *asked, *held, *small, cwd=here)
+    assert done.returncode == 0, done.stderr
+    source = find(here / "runs" / "studies" / "mine")
+    (command,) = commands(source)
+    for directory in (here, elsewhere):
+        done = run_cli(*shlex.split(command)[1:], cwd=directory)
+        assert done.returncode == 0, done.stderr
+        assert ("16 runs had finished before" in done.stderr) == (directory == here)
+    ours, theirs = (Store(d / "runs").read_study("mine") for d in (here, elsewhere))
+    assert ours == theirs == source.plan
+
+
+def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
+    store = synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,))
+    where = ["normalize == 'none'", "heads <= 4"]
+    plan = (store.read_study("synthetic") or {}) | {
+        **{"kind": "tuned", "study": "tuned", "tune": "train.lr", "develop": ["0", "1"], "extend": 2},
+        **{"seeds": list(range(8)), "where": where, "fixed": {"value_width": "auto"}},
+    }
+    store.write_study(plan)
+    source = find(store.root / "studies" / "synthetic")
+    varying = [16, *[20] * (len(source.rows) - 1)]  # as a match makes it
+    (command,) = commands(replace(source, rows=source.rows.assign(value_width=varying)))
+    words = shlex.split(command)
+    assert "seed=2,3,4,5,6,7" in words and "study.develop=[0,1]" in words and "value_width=auto" in words
+    assert {"study.tune=train.lr", "study.extend=2", "study.margin=0.01"} <= {*words}
+    assert "study.primary=[{baseline:concat,vary:fusion,where:{heads:4,out_proj:true}}]" in words
+    assert """study.where=["normalize == 'none'","heads <= 4"]""" in words

@@ -18,7 +18,7 @@ from ablate.report.commands import commands
 from ablate.report.html import comparison_html, comparison_table
 from ablate.report.limits import limits
 from ablate.report.page import gather
-from ablate.report.source import find
+from ablate.report.source import Source, find
 from ablate.store import Store
 from benchmarks.report import synthetic_study
 from tests.helpers import run_cli
@@ -232,6 +232,71 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     assert page.rates["n"].tolist() == [2] * 8  # variants × phases × rates
     assert {*page.rates["phase"]} == {"development", "report"}
     assert "rates" in [figure.key for figure in figures(page)]
+
+
+def _tuned(tmp_path, column: str = "lr") -> Source:
+    """A tuned study of two arms: seeds 0 and 1 develop; sum at 0.008 diverged at seed 0, as a developing run.
+    column: what is tuned."""
+    store = synthetic_study(
+        tmp_path / "runs",
+        fusions=("concat", "sum"),
+        heads=(4,),
+        out_proj=(True,),
+        rates=(0.002, 0.004, 0.008),
+        seeds=4,
+        diverging=(20,),
+    )
+    source = find(store.root / "studies" / "synthetic")
+    rows = source.rows
+    develops = rows["seed"] < 2
+    roles = rows["lr"].map({0.002: "octave_down", 0.004: "tuned baseline_rate", 0.008: "octave_up"})
+    rows = rows.assign(phase=develops.map({True: "develop", False: "report"}), role=roles.mask(develops, ""))
+    rows = rows.assign(
+        tuned=f"train.{column}", **({} if column == "lr" else {column: rows["lr"], "lr": 0.003})
+    )
+    declared = {"kind": "tuned", "tune": f"train.{column}", "develop": ["0", "1"], "metric": "test_loss"}
+    chosen = {f"fusion={fusion}": {"value": "0.004", "doubt": ""} for fusion in ("concat", "sum")}
+    primary = [{"vary": "fusion", "baseline": "concat"}]
+    plan = {**source.plan, **declared, "chosen": chosen, "primary": primary}
+    return replace(source, rows=rows, plan=plan)
+
+
+@pytest.mark.parametrize("column", ["lr", "weight_decay"])
+def test_a_tuned_study_says_how_values_were_chosen(tmp_path, column):
+    page = gather(_tuned(tmp_path, column))
+    (line,) = page.failures
+    assert line.startswith("diverged: fusion=sum") and f"{column}=0.008, a development run" in line
+    (lost,) = page.rates[page.rates["mean"].isna()].to_dict("records")
+    assert [lost["phase"], lost[column], lost["n"], lost["diverged"]] == ["develop", 0.008, 1, 1]
+    assert lost["variant"] == "fusion=sum heads=4 out_proj=true" and len(page.rates) == 12
+    assert page.rate_metric == "val_loss"
+    assert {*page.costs["variant"]} == {*page.comparison.family("primary")["variant"]}
+    for said in (
+        "We compare 2 variants that differ in fusion.",
+        f"own train.{column}, chosen on the validation split and on development seeds (0, 1)",
+        "powers of two (0.002, 0.004, 0.008)",
+        "0.004 for fusion=concat",
+        "We report test_loss",
+    ):
+        assert said in page.methods
+    rates = next(figure for figure in figures(page) if figure.key == "rates")
+    assert rates.title == ("Loss against learning rate" if column == "lr" else "Loss against weight decay")
+    assert "seeds diverged there" in rates.about
+
+
+def test_names_of_charts_are_ids_and_files(tmp_path):
+    drawn = figures(gather(_tuned(tmp_path)))
+    assert "intervals-at-the-baselines-value" in [figure.key for figure in drawn]
+    for name in (name for figure in drawn for name in (figure.key, *figure.charts)):
+        assert re.fullmatch(r"[\w-]+", name)
+
+
+def test_the_digest_of_what_was_declared_counts_the_seeds(tmp_path):
+    source = _tuned(tmp_path)
+    changes = ({}, {"seeds": [*range(8)]}, {"develop": ["0"]}, {"extend": 1})
+    key = "declared beforehand (digest)"
+    digests = {gather(replace(source, plan={**source.plan, **change})).facts[key] for change in changes}
+    assert len(digests) == len(changes)
 
 
 def test_what_is_not_there_is_said(tmp_path):

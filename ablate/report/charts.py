@@ -6,7 +6,7 @@ and on black; the style sheet sets those of text and lines), and vl-convert make
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,8 @@ def _curves(page: Page) -> Iterator[Figure]:
         ["at", "step"]
     )
     domain = [label(name) for name in chosen if name in set(colored["variant"])]
-    color = alt.Color("label:N", scale=alt.Scale(domain=domain, range=list(COLORS)), sort=None)
+    scale = alt.Scale(domain=domain, range=list(COLORS))
+    color = alt.Color("label:N", scale=scale, sort=None, legend=_legend(domain))
     base = alt.Chart(colored.drop(columns="at"))
     layers = [
         base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q", color=color),
@@ -192,7 +193,7 @@ def _rates(page: Page) -> Iterator[Figure]:
     axis = alt.Axis(format="~g", values=ticks if len(ticks) <= MANY_COLUMNS else alt.Undefined)
     x = alt.X(f"{column}:Q", title=words, scale=alt.Scale(type="log", nice=False), axis=axis)
     color = (
-        alt.Color("label:N", sort=None, scale=alt.Scale(range=list(COLORS)))
+        alt.Color("label:N", sort=None, scale=alt.Scale(range=list(COLORS)), legend=_legend(drawn["label"]))
         if len(order) <= len(COLORS)
         else alt.value(GREY)
     )
@@ -369,6 +370,11 @@ def _chosen(comparison: Comparison) -> list[str]:
     primary = comparison.family("primary")
     table = primary if len(primary) else comparison.table
     return list(dict.fromkeys(table["variant"]))[: len(COLORS)]
+
+
+def _legend(labels: Iterable[str]) -> alt.Legend:
+    """Names too long for two columns on a telephone stand below each other."""
+    return alt.Legend(columns=1, labelLimit=300) if max(map(len, labels)) > 22 else alt.Legend()
 
 
 def _stem(text: str) -> str:

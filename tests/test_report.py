@@ -15,6 +15,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.report.charts import SHAPES, VERDICTS, figures
 from ablate.report.commands import commands
+from ablate.report.comparison import more_seeds
 from ablate.report.html import comparison_html, comparison_table
 from ablate.report.limits import limits
 from ablate.report.page import gather
@@ -363,6 +364,11 @@ def test_matched_variants_show_what_the_match_left(tmp_path):
     assert table.names.count("params") == 1
     assert table.rows[0][table.names.index("match_error")].text == "+0.2%"
     assert "+0.2%" in comparison_html(comparison)
+    assert table.numeric[table.names.index("match_error")]
+
+
+def test_a_single_seed_is_no_plural():
+    assert "about 1 more seed would" in more_seeds(1) and "about 2 more seeds would" in more_seeds(2)
 
 
 def test_every_verdict_has_a_colour_and_a_shape(tmp_path):

@@ -185,7 +185,9 @@ def _rates(page: Page) -> Iterator[Figure]:
     column, metric = page.tuned or "lr", page.rate_metric
     words = "learning rate" if column == "lr" else HYPERPARAMETERS.get(column, column)
     label = _Labels(comparison, without=column)
-    order = list(dict.fromkeys(data["variant"]))
+    there = {*data["variant"]}
+    # The best first, as in the other charts, so that colours mean the same.
+    order = [name for name in dict.fromkeys([*label.variants, *data["variant"]]) if name in there]
     drawn = data.assign(label=[label(name) for name in data["variant"]])
     phases = drawn["phase"].nunique() > 1
     grid = drawn[drawn["phase"] != "report"] if phases else drawn
@@ -193,7 +195,12 @@ def _rates(page: Page) -> Iterator[Figure]:
     axis = alt.Axis(format="~g", values=ticks if len(ticks) <= MANY_COLUMNS else alt.Undefined)
     x = alt.X(f"{column}:Q", title=words, scale=alt.Scale(type="log", nice=False), axis=axis)
     color = (
-        alt.Color("label:N", sort=None, scale=alt.Scale(range=list(COLORS)), legend=_legend(drawn["label"]))
+        alt.Color(
+            "label:N",
+            sort=[label(name) for name in order],
+            scale=alt.Scale(range=list(COLORS)),
+            legend=_legend(drawn["label"]),
+        )
         if len(order) <= len(COLORS)
         else alt.value(GREY)
     )
@@ -309,7 +316,7 @@ def _costs(page: Page) -> Iterator[Figure]:
     """Loss against what a variant costs."""
     means = page.comparison.table.drop_duplicates("variant")[["variant", "fusion", "out_proj", "n", "mean"]]
     data = means.merge(page.costs, on="variant")
-    color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)))
+    color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)), sort=[*data["fusion"].unique()])
     legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj=' + datum.label")
     encoded: dict[str, Any] = {"shape": alt.Shape("out_proj:N", legend=legend)}
     if data["out_proj"].nunique() < 2:
@@ -356,6 +363,11 @@ class _Labels:
             )
             for row in names
         }
+
+    @property
+    def variants(self) -> list[str]:
+        """Those of the comparison, the best of each family first."""
+        return list(self._labels)
 
     def __call__(self, variant: str) -> str:
         return self._labels.get(variant, variant)

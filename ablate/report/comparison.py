@@ -112,12 +112,13 @@ def more_seeds(count: Any) -> str:
     """How many more seeds would decide, if the difference is what it looks like."""
     if pd.isna(count):
         return ""
-    return f"; about {count:,} more seeds would decide it (power {100 * POWER:g} %)"
+    return f"; about {count:,} more seed{'s' * (count > 1)} would decide it (power {100 * POWER:g} %)"
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
     if row["verdict"] == stats.UNDECIDED and not pd.isna(row["more_seeds"]):
-        return f"undecided: {row['more_seeds']:,} more seeds"
+        more = row["more_seeds"]
+        return f"undecided: {more:,} more seed{'s' * (more > 1)}"
     if row["verdict"] == stats.UNDECIDED and row["why"]:
         return f"undecided: {row['why']}"
     return row["verdict"] or ""

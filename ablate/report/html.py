@@ -90,7 +90,7 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
     read = words.for_reading(comparison, family)
     raw = comparison.family(family)
     best = raw["best"].tolist()
-    keys = {"n": "n", "diff": "diff", "[low, high]": "low", "p_holm": "p_holm"}
+    keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
     read = read.drop(columns="best")
     if "params" not in read:  # where something is matched, it stands there already
         read.insert([*read.columns].index("n"), "params", raw["params"].astype(float).tolist())

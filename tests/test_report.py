@@ -7,14 +7,20 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ablate
+from ablate.analysis import stats
 from ablate.analysis.compare import compare
-from ablate.report.charts import figures
+from ablate.report.charts import SHAPES, VERDICTS, figures
+from ablate.report.commands import commands
+from ablate.report.comparison import more_seeds
+from ablate.report.html import comparison_html, comparison_table
 from ablate.report.limits import limits
 from ablate.report.page import gather
-from ablate.report.source import find
+from ablate.report.source import Source, find
+from ablate.store import Store
 from benchmarks.report import synthetic_study
 from tests.helpers import run_cli
 
@@ -229,6 +235,71 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     assert "rates" in [figure.key for figure in figures(page)]
 
 
+def _tuned(tmp_path, column: str = "lr") -> Source:
+    """A tuned study of two arms: seeds 0 and 1 develop; sum at 0.008 diverged at seed 0, as a developing run.
+    column: what is tuned."""
+    store = synthetic_study(
+        tmp_path / "runs",
+        fusions=("concat", "sum"),
+        heads=(4,),
+        out_proj=(True,),
+        rates=(0.002, 0.004, 0.008),
+        seeds=4,
+        diverging=(20,),
+    )
+    source = find(store.root / "studies" / "synthetic")
+    rows = source.rows
+    develops = rows["seed"] < 2
+    roles = rows["lr"].map({0.002: "octave_down", 0.004: "tuned baseline_rate", 0.008: "octave_up"})
+    rows = rows.assign(phase=develops.map({True: "develop", False: "report"}), role=roles.mask(develops, ""))
+    rows = rows.assign(
+        tuned=f"train.{column}", **({} if column == "lr" else {column: rows["lr"], "lr": 0.003})
+    )
+    declared = {"kind": "tuned", "tune": f"train.{column}", "develop": ["0", "1"], "metric": "test_loss"}
+    chosen = {f"fusion={fusion}": {"value": "0.004", "doubt": ""} for fusion in ("concat", "sum")}
+    primary = [{"vary": "fusion", "baseline": "concat"}]
+    plan = {**source.plan, **declared, "chosen": chosen, "primary": primary}
+    return replace(source, rows=rows, plan=plan)
+
+
+@pytest.mark.parametrize("column", ["lr", "weight_decay"])
+def test_a_tuned_study_says_how_values_were_chosen(tmp_path, column):
+    page = gather(_tuned(tmp_path, column))
+    (line,) = page.failures
+    assert line.startswith("diverged: fusion=sum") and f"{column}=0.008, a development run" in line
+    (lost,) = page.rates[page.rates["mean"].isna()].to_dict("records")
+    assert [lost["phase"], lost[column], lost["n"], lost["diverged"]] == ["develop", 0.008, 1, 1]
+    assert lost["variant"] == "fusion=sum heads=4 out_proj=true" and len(page.rates) == 12
+    assert page.rate_metric == "val_loss"
+    assert {*page.costs["variant"]} == {*page.comparison.family("primary")["variant"]}
+    for said in (
+        "We compare 2 variants that differ in fusion.",
+        f"own train.{column}, chosen on the validation split and on development seeds (0, 1)",
+        "powers of two (0.002, 0.004, 0.008)",
+        "0.004 for fusion=concat",
+        "We report test_loss",
+    ):
+        assert said in page.methods
+    rates = next(figure for figure in figures(page) if figure.key == "rates")
+    assert rates.title == ("Loss against learning rate" if column == "lr" else "Loss against weight decay")
+    assert "seeds diverged there" in rates.about
+
+
+def test_names_of_charts_are_ids_and_files(tmp_path):
+    drawn = figures(gather(_tuned(tmp_path)))
+    assert "intervals-at-the-baselines-value" in [figure.key for figure in drawn]
+    for name in (name for figure in drawn for name in (figure.key, *figure.charts)):
+        assert re.fullmatch(r"[\w-]+", name)
+
+
+def test_the_digest_of_what_was_declared_counts_the_seeds(tmp_path):
+    source = _tuned(tmp_path)
+    changes = ({}, {"seeds": [*range(8)]}, {"develop": ["0"]}, {"extend": 1})
+    key = "declared beforehand (digest)"
+    digests = {gather(replace(source, plan={**source.plan, **change})).facts[key] for change in changes}
+    assert len(digests) == len(changes)
+
+
 def test_what_is_not_there_is_said(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
@@ -278,6 +349,41 @@ def test_overfitting_takes_more_than_an_epoch(tmp_path, epoch, said):
     assert ("4 of 4 runs overfit" in text) == bool(said) and said in text
 
 
+def test_matched_variants_show_what_the_match_left(tmp_path):
+    store = synthetic_study(
+        tmp_path / "runs",
+        fusions=("concat", "sum"),
+        heads=(4,),
+        out_proj=(True,),
+        seeds=2,
+        match="params",
+        match_error=0.002,
+    )
+    comparison = compare(find(store.root / "studies" / "synthetic").rows)
+    table = comparison_table(comparison, comparison.families[0])
+    assert table.names.count("params") == 1
+    assert table.rows[0][table.names.index("match_error")].text == "+0.2%"
+    assert "+0.2%" in comparison_html(comparison)
+    assert table.numeric[table.names.index("match_error")]
+
+
+def test_a_single_seed_is_no_plural():
+    assert "about 1 more seed would" in more_seeds(1) and "about 2 more seeds would" in more_seeds(2)
+
+
+def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
+    low, high = np.array([[-3, -1], [-0.3, -0.1], [-0.1, 0.1], [-1, 1], [0.1, 0.3], [1, 3]]).T
+    assert {*stats.verdicts(low, high, margin=0.5)} == {*VERDICTS}
+    assert len(VERDICTS) == len(SHAPES)
+
+    store = synthetic_study(
+        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=8
+    )
+    page = gather(find(store.root / "studies" / "synthetic"), margin=5)
+    spec = next(figure for figure in figures(page) if figure.key == "intervals-primary").charts
+    assert f"'domain': ['{stats.WORSE_WITHIN}']" in str(spec)
+
+
 def test_a_csv_from_elsewhere(tmp_path):
     path = tmp_path / "results.csv"
     path.write_text(
@@ -323,3 +429,42 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
     made = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
     assert made and made[1] == made[2], done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
+    asked = ("study=tuned", "fusion=concat,sum", "train.lr=0.004,0.008", "seed=7,8", "name=mine")
+    held = ("study.develop=[1]", "study.extend=0", "study.margin=0.02", "study.where=['heads <= 4']")
+    held += ("study.primary=[{vary: fusion, baseline: sum, where: {heads: 4}}]",)
+    small = ("train.steps=2", "train.eval_every=2", "corpus=grammar", "corpus.characters=5000")
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    done = run_cli("run", *asked, *held, *small, cwd=here)
+    assert done.returncode == 0, done.stderr
+    source = find(here / "runs" / "studies" / "mine")
+    (command,) = commands(source)
+    for directory in (here, elsewhere):
+        done = run_cli(*shlex.split(command)[1:], cwd=directory)
+        assert done.returncode == 0, done.stderr
+        assert ("16 runs had finished before" in done.stderr) == (directory == here)
+    ours, theirs = (Store(d / "runs").read_study("mine") for d in (here, elsewhere))
+    assert ours == theirs == source.plan
+
+
+def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
+    store = synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,))
+    where = ["normalize == 'none'", "heads <= 4"]
+    plan = (store.read_study("synthetic") or {}) | {
+        **{"kind": "tuned", "study": "tuned", "tune": "train.lr", "develop": ["0", "1"], "extend": 2},
+        **{"seeds": list(range(8)), "where": where, "fixed": {"value_width": "auto"}},
+    }
+    store.write_study(plan)
+    source = find(store.root / "studies" / "synthetic")
+    varying = [16, *[20] * (len(source.rows) - 1)]  # as a match makes it
+    (command,) = commands(replace(source, rows=source.rows.assign(value_width=varying)))
+    words = shlex.split(command)
+    assert "seed=2,3,4,5,6,7" in words and "study.develop=[0,1]" in words and "value_width=auto" in words
+    assert {"study.tune=train.lr", "study.extend=2", "study.margin=0.01"} <= {*words}
+    assert "study.primary=[{baseline:concat,vary:fusion,where:{heads:4,out_proj:true}}]" in words
+    assert """study.where=["normalize == 'none'","heads <= 4"]""" in words

@@ -65,11 +65,14 @@ class Cells:
         """A row a cell, in their order: variant, the shown columns, params, match_error where something is
         matched, n, diverged, mean, sd, best."""
         n, mean, sd = moments(self.values)
-        best = np.nanmax(mean) if self.metric in HIGHER_IS_BETTER else np.nanmin(mean)
+        # Of a tuned study, only what stands at its own value is a result.
+        own = np.array([not role or "tuned" in role.split() for role in self.table["role"]])
+        known = mean[own & ~np.isnan(mean)]
+        best = np.nan if not len(known) else known.max() if self.metric in HIGHER_IS_BETTER else known.min()
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*self.shown, *extra]].copy()
         table.insert(0, "variant", self.names)
-        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=mean == best)
+        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=own & (mean == best))
 
 
 def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Cells:

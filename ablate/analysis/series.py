@@ -40,16 +40,32 @@ def curves(rows: pd.DataFrame, metrics: pd.DataFrame, shown: Sequence[str]) -> p
     return pd.concat(kept, ignore_index=True) if kept else table
 
 
-def by_rate(rows: pd.DataFrame, metric: str, shown: Sequence[str]) -> pd.DataFrame:
-    """variant (lr aside), phase, lr, mean, low, high, n; empty where all rows have one learning rate."""
-    rows = rows[rows["status"].isin(USABLE) & rows[metric].notna()]
-    if rows["lr"].nunique() < 2:
-        return pd.DataFrame(columns=["variant", "phase", "lr", "mean", "low", "high", "n"])
+def by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str = "lr") -> pd.DataFrame:
+    """variant (`column` aside), phase, `column`, mean, low, high, n, diverged; empty where all rows have one
+    value there.
+
+    Where a seed diverged there is no mean, as a tuned study counts it as infinite: one of the seeds that were
+    left would be one of the lucky.
+    """
+    rows = with_options(rows)
+    usable = rows["status"].isin(USABLE) & np.isfinite(rows[metric])
+    # Of other code since, a diverged run is stale as a finished one is, but has no result.
+    lost = rows["status"].eq("diverged") | (rows["status"].eq("stale") & rows[metric].isna())
+    lost |= np.isinf(rows[metric])
+    rows = rows.assign(result=rows[metric].where(usable), lost=lost)[usable | lost]
+    by = ["variant", "phase", column]
+    if column not in rows or rows[column].nunique() < 2:
+        return pd.DataFrame(columns=[*by, "mean", "low", "high", "n", "diverged"])
     named = rows.assign(
-        variant=names(rows, [column for column in shown if column != "lr"]),
+        variant=names(rows, [other for other in shown if other != column]),
         phase=as_texts(rows["phase"]) if "phase" in rows else "",
     )
-    return _over_seeds(named, ["variant", "phase", "lr"], metric)
+    groups = named.groupby(by, sort=False)
+    table = groups["result"].agg(mean="mean", low="min", high="max", n="count")
+    table = table.assign(diverged=groups["lost"].sum())
+    numbers = ["mean", "low", "high"]
+    table[numbers] = table[numbers].where(table["diverged"] == 0)
+    return table.reset_index().sort_values(by, ignore_index=True)
 
 
 def weights(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:

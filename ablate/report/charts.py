@@ -5,7 +5,8 @@ and on black; the style sheet sets those of text and lines), and vl-convert make
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,21 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.disk import explained
+from ablate.report.methods import HYPERPARAMETERS
 from ablate.report.page import Page
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#858b93"
 VERDICTS = {
-    "better": "#2e9e6b",
-    "better, but within the margin": "#6fa83a",
-    "equivalent": "#3b82c4",
-    "undecided": GREY,
-    "worse, but within the margin": "#d9730d",
-    "worse": "#d64550",
+    stats.BETTER: "#2e9e6b",
+    stats.BETTER_WITHIN: "#6fa83a",
+    stats.EQUIVALENT: "#3b82c4",
+    stats.UNDECIDED: GREY,
+    stats.WORSE_WITHIN: "#d9730d",
+    stats.WORSE: "#d64550",
 }
 SHAPES = ("diamond", "triangle-up", "square", "circle", "triangle-down", "cross")
 WIDTH = 640  # of a file; the page has its own
@@ -123,12 +126,12 @@ def _intervals(page: Page) -> Iterator[Figure]:
         )
         level = f"{100 * (1 - comparison.alpha):g} %"
         yield Figure(
-            f"intervals-{family}",
+            f"intervals-{_stem(family)}",
             f"Differences to the baseline, {family}",
             f"Points: differences to the baseline; lines: simultaneous {level} intervals; grey band: the"
             f" margin of ±{comparison.margin:g}, too small to matter. Left of zero the variant has the lower"
             f" {comparison.metric}.",
-            {f"intervals-{family}": _spec(chart, 17 * len(drawn), label.title)},
+            {f"intervals-{_stem(family)}": _spec(chart, 17 * len(drawn), label.title)},
             data,
         )
 
@@ -151,7 +154,8 @@ def _curves(page: Page) -> Iterator[Figure]:
         ["at", "step"]
     )
     domain = [label(name) for name in chosen if name in set(colored["variant"])]
-    color = alt.Color("label:N", scale=alt.Scale(domain=domain, range=list(COLORS)), sort=None)
+    scale = alt.Scale(domain=domain, range=list(COLORS))
+    color = alt.Color("label:N", scale=scale, sort=None, legend=_legend(domain))
     base = alt.Chart(colored.drop(columns="at"))
     layers = [
         base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q", color=color),
@@ -173,42 +177,62 @@ def _curves(page: Page) -> Iterator[Figure]:
 
 
 def _rates(page: Page) -> Iterator[Figure]:
-    """Loss against learning rate."""
+    """Loss against the tuned key, or against the learning rate."""
     data = page.rates
     if data.empty:
         return
     comparison = page.comparison
-    label = _Labels(comparison, without="lr")
-    order = list(dict.fromkeys(data["variant"]))
+    column, metric = page.tuned or "lr", page.rate_metric
+    words = "learning rate" if column == "lr" else HYPERPARAMETERS.get(column, column)
+    label = _Labels(comparison, without=column)
+    there = {*data["variant"]}
+    # The best first, as in the other charts, so that colours mean the same.
+    order = [name for name in dict.fromkeys([*label.variants, *data["variant"]]) if name in there]
     drawn = data.assign(label=[label(name) for name in data["variant"]])
-    metric = "val_loss" if comparison.metric.startswith("test_") else comparison.metric
-    x = alt.X(
-        "lr:Q", title="learning rate", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~g")
-    )
+    phases = drawn["phase"].nunique() > 1
+    grid = drawn[drawn["phase"] != "report"] if phases else drawn
+    ticks = sorted(set(grid[column].astype(float)))
+    axis = alt.Axis(format="~g", values=ticks if len(ticks) <= MANY_COLUMNS else alt.Undefined)
+    x = alt.X(f"{column}:Q", title=words, scale=alt.Scale(type="log", nice=False), axis=axis)
     color = (
-        alt.Color("label:N", sort=None, scale=alt.Scale(range=list(COLORS)))
+        alt.Color(
+            "label:N",
+            sort=[label(name) for name in order],
+            scale=alt.Scale(range=list(COLORS)),
+            legend=_legend(drawn["label"]),
+        )
         if len(order) <= len(COLORS)
         else alt.value(GREY)
     )
-    base = alt.Chart(drawn).encode(
-        x=x, color=color, tooltip=_tip(drawn, "variant", "phase", "lr", "mean", "low", "high", "n")
-    )
+    tip = ("variant", "phase", column, "mean", "low", "high", "n")
+    finite, lost = drawn[drawn["diverged"] == 0], drawn[drawn["diverged"] > 0]
+    base = alt.Chart(finite).encode(x=x, color=color, tooltip=_tip(finite, *tip))
     y = alt.Y("mean:Q", title=metric, scale=alt.Scale(zero=False))
-    phases = drawn["phase"].nunique() > 1
-    dash: dict[str, Any] = {"strokeDash": alt.StrokeDash("phase:N")} if phases else {"detail": "variant:N"}
-    shape: dict[str, Any] = {"shape": alt.Shape("phase:N")} if phases else {}
-    chart = alt.layer(
+    dash: dict[str, Any] = {"detail": "variant:N"}
+    shape: dict[str, Any] = {}
+    if phases:  # one legend tells them: that of the points
+        dash = {"strokeDash": alt.StrokeDash("phase:N", legend=None)}
+        shape = {"shape": alt.Shape("phase:N", legend=alt.Legend(symbolFillColor=GREY))}
+    layers = [
         base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
         base.mark_line().encode(y=y, **dash),
         base.mark_point(filled=True, size=45, opacity=1).encode(y=y, **shape),
+    ]
+    about = (
+        f"Mean {metric} over seeds at each {words} (logarithmic), line from the lowest to the highest seed."
     )
+    if len(lost):
+        gone = alt.Chart(lost).mark_point(shape="triangle-up", size=70, opacity=1)
+        lines = _tip(lost, "variant", "phase", column, "n", "diverged")
+        layers.append(gone.encode(x=x, y=alt.value(6), color=color, tooltip=lines))
+        about += " Open triangles at the top: seeds diverged there, so that there is no mean."
+    hidden = [*["phase"] * (not phases), *["diverged"] * lost.empty]
     yield Figure(
         "rates",
-        "Loss against learning rate",
-        f"Mean {metric} over seeds at each learning rate (logarithmic), line from the lowest to the highest"
-        " seed.",
-        {"rates": _spec(chart, 280)},
-        data if phases else data.drop(columns="phase"),
+        f"Loss against {words}",
+        about,
+        {"rates": _spec(alt.layer(*layers), 280)},
+        data.drop(columns=hidden),
     )
 
 
@@ -216,9 +240,12 @@ def _grid(page: Page) -> Iterator[Figure]:
     """Means by heads and whatever else makes a variant, one map for each out_proj."""
     comparison = page.comparison
     table = comparison.table.drop_duplicates("variant")
+    table = table[table["variant"].isin(page.costs["variant"])]
     if table["heads"].nunique() < 2 or len(table) < 4:
         return
-    rows = [c for c in comparison.shown if c not in ("heads", "out_proj") and table[c].nunique() > 1]
+    rows = [
+        c for c in comparison.shown if c not in ("heads", "out_proj", page.tuned) and table[c].nunique() > 1
+    ]
     if not rows or table.duplicated([*rows, "heads", "out_proj"]).any():
         return
     data = table[[*comparison.shown, "n", "mean", "sd"]].reset_index(drop=True)
@@ -239,7 +266,7 @@ def _grid(page: Page) -> Iterator[Figure]:
             sign = "<" if scale.to_dict()["reverse"] else ">"
             ink = alt.condition(f"datum.mean {sign} {strong}", alt.value("white"), alt.value("black"))
             layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
-        charts[f"grid-out_proj-{level}"] = _spec(
+        charts[f"grid-out_proj-{_stem(str(level))}"] = _spec(
             alt.layer(*layers), 30 * part["row"].nunique(), " · ".join(rows)
         )
     yield Figure(
@@ -289,7 +316,7 @@ def _costs(page: Page) -> Iterator[Figure]:
     """Loss against what a variant costs."""
     means = page.comparison.table.drop_duplicates("variant")[["variant", "fusion", "out_proj", "n", "mean"]]
     data = means.merge(page.costs, on="variant")
-    color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)))
+    color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)), sort=[*data["fusion"].unique()])
     legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj=' + datum.label")
     encoded: dict[str, Any] = {"shape": alt.Shape("out_proj:N", legend=legend)}
     if data["out_proj"].nunique() < 2:
@@ -331,11 +358,16 @@ class _Labels:
         kept = [c for c in comparison.shown if c != without]
         names = comparison.table[kept].itertuples(index=False)
         self._labels = {
-            " ".join(f"{c}={v}" for c, v in zip(kept, row, strict=True)): " · ".join(
-                str(v) for c, v in zip(kept, row, strict=True) if c in varying
+            " ".join(f"{c}={v}" for c, v in zip(kept, row, strict=True)): self.join(
+                *(str(v) for c, v in zip(kept, row, strict=True) if c in varying)
             )
             for row in names
         }
+
+    @property
+    def variants(self) -> list[str]:
+        """Those of the comparison, the best of each family first."""
+        return list(self._labels)
 
     def __call__(self, variant: str) -> str:
         return self._labels.get(variant, variant)
@@ -350,6 +382,16 @@ def _chosen(comparison: Comparison) -> list[str]:
     primary = comparison.family("primary")
     table = primary if len(primary) else comparison.table
     return list(dict.fromkeys(table["variant"]))[: len(COLORS)]
+
+
+def _legend(labels: Iterable[str]) -> alt.Legend:
+    """Names too long for two columns on a telephone stand below each other."""
+    return alt.Legend(columns=1, labelLimit=300) if max(map(len, labels)) > 22 else alt.Legend()
+
+
+def _stem(text: str) -> str:
+    """A text as part of an id and of a file's name: letters, digits and hyphens."""
+    return re.sub(r"\W+", "-", text.replace("'", "")).strip("-")
 
 
 def _tip(data: pd.DataFrame, *columns: str) -> list[alt.Tooltip]:

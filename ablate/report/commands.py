@@ -15,6 +15,8 @@ from ablate.report.source import Source
 SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
 # Where a run stands or how it is kept; what it computes is the same.
 NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoint_every")
+# What a study holds to once it has begun. Its YAML may say otherwise: keys of it may have been overridden.
+HELD = ("tune", "extend", "where", "primary", "metric", "margin")
 
 
 def commands(source: Source) -> list[str]:
@@ -26,17 +28,23 @@ def commands(source: Source) -> list[str]:
         configs = [_config(path) for path in list(found.values())[:SINGLE_RUNS]]
         return [_command([], _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
-    # As it was asked for, where the study knows: `auto` may be another number in a cell that was left out.
+    factors, fixed = plan["factors"], plan["fixed"]
+    # As it was asked for, where the study knows: `auto` is another number in each cell. What a factor chooses
+    # has its own defaults, to which the study would not let one hold it now.
     kept = {
-        key: plan["fixed"].get(key, value)
+        key: fixed.get(key, value)
         for key, value in _kept(config).items()
-        if key not in plan["factors"] and _same(key, value, source.rows)
+        if key not in factors
+        and (key in fixed or (key.partition(".")[0] not in factors and _same(key, value, source.rows)))
     }
-    swept = {key: ",".join(levels) for key, levels in plan["factors"].items()}
-    swept["seed"] = ",".join(map(str, plan["seeds"]))
+    swept = {key: ",".join(levels) for key, levels in factors.items()}
+    develop = plan.get("develop", [])  # seeds that the study has beside those that it was asked for
+    swept["seed"] = ",".join(seed for seed in map(str, plan["seeds"]) if seed not in develop)
     start = [f"name={as_value(plan['name'])}"]
     if plan.get("study"):  # it leaves out cells that -m would refuse
         start = [f"study={plan['study']}", *["size=demo"] * plan["demonstration"], *start]
+        start += [f"study.{key}={_nested(plan[key])}" for key in HELD if key in plan]
+        start += [f"study.develop=[{','.join(develop)}]"] * bool(develop)
     else:
         start = ["-m", *start]
     return [_command([*start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
@@ -64,6 +72,15 @@ def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
     if key.startswith("corpus.") and column not in ("tokenizer", "splits"):
         return True  # one text: the comparison refuses several
     return column not in rows or as_texts(rows[column]).nunique() <= 1
+
+
+def _nested(value: Any) -> str:
+    """A value that may be a mapping, or hold some, as an override writes it."""
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{_nested(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_nested, value))}]"
+    return as_value(value)
 
 
 def _command(start: list[str], keys: Mapping[str, Any]) -> str:

@@ -90,10 +90,10 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
     read = words.for_reading(comparison, family)
     raw = comparison.family(family)
     best = raw["best"].tolist()
-    keys = {"n": "n", "diff": "diff", "[low, high]": "low", "p_holm": "p_holm"}
-    at = read.columns.get_loc("n")
+    keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
     read = read.drop(columns="best")
-    read.insert(int(at) if isinstance(at, int) else 0, "params", raw["params"].astype(float).tolist())
+    if "params" not in read:  # where something is matched, it stands there already
+        read.insert([*read.columns].index("n"), "params", raw["params"].astype(float).tolist())
     made = table(read, words.caption(comparison, family))
     columns = [raw[keys[name]].tolist() if name in keys else None for name in made.names]
     rows = [

@@ -55,15 +55,23 @@ def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def paragraph(rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any]) -> str:
-    """What was done, for the methods section."""
+def paragraph(
+    rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any], development: pd.DataFrame
+) -> str:
+    """What was done, for the methods section. rows: that are reported; development: that chose values."""
     rows = rows[rows["status"].isin(USABLE)]
     of = {str(column): _levels(rows[column]) for column in rows.columns}
     table = comparison.table
-    variants = table["variant"].nunique()
+    key = str(plan.get("tune", ""))
+    tuned = key.rpartition(".")[2]
+    if tuned:
+        of[tuned] = "each variant's own (below)"
+    factors = [column for column in comparison.shown if column != tuned]
+    varying = [column for column in factors if table[column].nunique() > 1] or factors[:1]
+    variants = len(table.drop_duplicates(factors))
     split = "test" if comparison.metric.startswith("test_") else "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
-    sentences = [f"We compare {variants} variants that differ in {_and(comparison.shown)}."]
+    sentences = [f"We compare {variants} variants that differ in {_and(varying)}."]
     if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
         sentences += [
             f"Each is a causal transformer language model (Pre-LN, learned positions, GELU, tied embeddings;"
@@ -76,6 +84,8 @@ def paragraph(rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any
             f"Seeds ({of['seed']}) are paired: at equal seeds, variants see the same batches and start from"
             " the same values in every tensor of equal name and shape.",
         ]
+    if tuned:
+        sentences += _tuning(key, comparison.metric.replace("test_", "val_", 1), plan, development)
     sentences.append(
         f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
         " seeds."
@@ -94,6 +104,24 @@ def paragraph(rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any
     if of["code"]:
         sentences.append(f"Software: ablate {of['ablate']} (code {of['code']}), PyTorch {of['torch']}.")
     return " ".join(sentences)
+
+
+def _tuning(key: str, metric: str, plan: Mapping[str, Any], development: pd.DataFrame) -> list[str]:
+    """How each arm came to its own value, and at what others it is shown."""
+    column = key.rpartition(".")[2]
+    grid = f" ({_levels(development[column])})" if column in development else ""
+    values = {arm: choice["value"] for arm, choice in plan.get("chosen", {}).items() if choice["value"]}
+    came = (
+        f" (it came to {', '.join(f'{value} for {arm}' for arm, value in values.items())})" if values else ""
+    )
+    return [
+        f"Each variant has its own {key}, chosen on the validation split and on development seeds"
+        f" ({', '.join(plan.get('develop', []))}), which report nothing: of the mean {metric} at each"
+        f" point of a grid of powers of two{grid}, the same for all variants, the minimum of a parabola in"
+        f" log2 {column} through the best point and its neighbours; a point at which a seed diverged counts"
+        f" as infinite{came}.",
+        "Variants are compared at the baseline's value too, and each with itself at half and twice its own.",
+    ]
 
 
 def _levels(column: pd.Series) -> str:

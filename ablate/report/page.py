@@ -11,6 +11,8 @@ import pandas as pd
 from ablate.analysis import series
 from ablate.analysis.compare import Comparison, compare, missing_seeds, report_rows, unusable
 from ablate.analysis.load import metrics
+from ablate.analysis.roles import at_own_value
+from ablate.analysis.where import as_text, as_texts
 from ablate.config import digest
 from ablate.report import comparison as words
 from ablate.report.commands import SINGLE_RUNS, commands
@@ -18,14 +20,16 @@ from ablate.report.limits import limits
 from ablate.report.methods import hyperparameters, paragraph
 from ablate.report.source import Source
 
-DECLARED = ("question", "primary", "metric", "margin", "where")
+DECLARED = ("question", "primary", "metric", "margin", "where", "seeds", "tune", "develop", "extend")
 VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "threads")
 
 
 @dataclass(frozen=True)
 class Page:
     """curves, rates, weights, costs: as ablate.analysis.series gives them; empty where there is nothing to
-    draw. facts: what the rows were made by, and of. hyperparameters: as methods gives them."""
+    draw. tuned: the column of which each arm has its own value, in a tuned study. rates: by that column, else
+    by learning rate, in `rate_metric`. facts: what the rows were made by, and of. hyperparameters: as
+    methods gives them."""
 
     name: str
     question: str
@@ -34,6 +38,8 @@ class Page:
     comparison: Comparison
     notes: list[str]
     curves: pd.DataFrame
+    tuned: str
+    rate_metric: str
     rates: pd.DataFrame
     weights: pd.DataFrame
     costs: pd.DataFrame
@@ -57,10 +63,18 @@ def gather(
         source.rows, baseline=baseline, metric=metric, margin=margin, plans=[plan] if plan else []
     )
     rows, _ = report_rows(source.rows)
-    shown = comparison.shown
-    failures = [*unusable(rows, comparison.metric), *missing_seeds(rows), *_not_begun(source)]
+    own, shown = at_own_value(rows), comparison.shown
+    tuned = str(plan.get("tune", "")).rpartition(".")[2]
+    # Of the test split nothing is shown but the results: it is the validation split that chooses.
+    rate_metric = comparison.metric.replace("test_", "val_", 1)
+    development = _development(source.rows)
+    failures = [
+        *unusable(rows, comparison.metric),
+        *_undeveloped(development, rate_metric, tuned),
+        *missing_seeds(rows),
+        *_not_begun(source),
+    ]
     environment = _environment(source)
-    rate_metric = "val_loss" if comparison.metric.startswith("test_") else comparison.metric
     return Page(
         name=source.name,
         question=str(plan.get("question", "")),
@@ -68,15 +82,17 @@ def gather(
         limits=limits(rows, comparison, plan, environment.pop("train_tokens")),
         comparison=comparison,
         notes=[line for line in comparison.notes if line not in failures],
-        curves=series.curves(rows, metrics(source.directories), shown),
-        rates=series.by_rate(source.rows, rate_metric, shown),
-        weights=series.weights(rows, shown),
-        costs=series.costs(rows, shown),
+        curves=series.curves(own, metrics(source.directories), shown),
+        tuned=tuned,
+        rate_metric=rate_metric,
+        rates=series.by_value(source.rows, rate_metric, shown, tuned or "lr"),
+        weights=series.weights(own, shown),
+        costs=series.costs(own, shown),
         failures=failures,
         commands=commands(source),
         facts=_facts(source, environment),
-        methods=paragraph(rows, comparison, plan),
-        hyperparameters=hyperparameters(rows),
+        methods=paragraph(rows, comparison, plan, development),
+        hyperparameters=hyperparameters(own),
     )
 
 
@@ -94,6 +110,23 @@ def _tally(comparison: Comparison) -> list[str]:
     if not lines and comparison.table["p"].isna().all():
         lines.append("Nothing was tested: no variant has a baseline and two paired seeds.")
     return lines
+
+
+def _development(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that chose something, and that no result rests on."""
+    phase = as_texts(rows["phase"]) if "phase" in rows else pd.Series("", index=rows.index)
+    return rows[~phase.isin(["", "report"])]
+
+
+def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[str]:
+    """A line for each development run that has no result, with its value of the tuned key."""
+    if column not in development:
+        return unusable(development, metric)
+    return [
+        f"{line} ({column}={as_text(value)}, a development run; diverged, it counts as infinite)"
+        for value, rows in development.groupby(column, dropna=False)
+        for line in unusable(rows, metric)
+    ]
 
 
 def _not_begun(source: Source) -> list[str]:

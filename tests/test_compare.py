@@ -624,6 +624,27 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
     assert compare(rows).interaction.empty
 
 
+def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
+    rows = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
+    rows = rows.assign(val_bpb=rows["val_loss"], wall_s=rows["val_loss"])
+    study = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss"}
+    assert compare(rows, plans=[study]).families == ["primary"]
+    assert compare(rows, plans=[study], baseline={"fusion": "concat"}).families == ["primary"]
+    other = compare(rows, plans=[study], baseline={"heads": 8})
+    assert other.families == ["exploratory"] and set(other.table["baseline"].dropna()) == {
+        f"fusion={fusion} heads=8 out_proj=true" for fusion in ("concat", "sum", "mean")
+    }
+    assert compare(rows, plans=[study], metric="val_bpb").families == ["exploratory"]
+    measured = compare(rows, plans=[study], metric="wall_s")
+    assert any("whatever else ran" in note for note in measured.notes)
+
+
+def test_words_in_a_metric_are_no_gap():
+    rows = table({"val_loss": "1.0"}, {"val_loss": "oops", "seed": 1})
+    with pytest.raises(Incomparable, match=r"'oops' is no number .*seed=1"):
+        compare(rows)
+
+
 def test_a_run_that_stands_for_its_variant_is_a_finished_one():
     rows = table(
         {"status": "interrupted", "val_loss": None},

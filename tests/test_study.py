@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import random
 import signal
 import subprocess
@@ -30,7 +31,7 @@ from ablate.study.plan import merge_plans, values_of
 from ablate.study.where import holds
 from ablate.watch import summary
 from hydra_plugins.ablate.launcher import PoolLauncher
-from tests.helpers import make_config, run_cli
+from tests.helpers import ROOT, make_config, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
 STUDIES = sorted(path.stem for path in (configs_dir() / "study").glob("*.yaml"))
@@ -310,6 +311,39 @@ def test_a_study_without_a_name_has_that_of_its_file(own):
         done = run_cli(*command, "fusion=weighted_sum", *more, cwd=cwd)
         assert done.returncode == 0, done.stderr
     assert Store(cwd / "runs").study_names() == ["mine", "mine-demo"]
+
+
+@pytest.mark.slow
+def test_a_study_of_ones_own_is_a_study_or_an_error(tmp_path):
+    """Hydra would run one default run where a file lacks its first line or its last."""
+    own = tmp_path / "my" / "study"
+    own.mkdir(parents=True)
+    text = (configs_dir() / "study" / "out_proj.yaml").read_text(encoding="utf-8")
+    (own / "unpackaged.yaml").write_text(text.replace("# @package _global_", ""), encoding="utf-8")
+    (own / "empty.yaml").write_text("", encoding="utf-8")
+    (own / "modeless.yaml").write_text(text.replace("hydra: { mode: MULTIRUN }", ""), encoding="utf-8")
+    for name in ("unpackaged", "empty"):
+        done = run_cli("run", "-cd", "my", f"study={name}", *QUICK, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "") and "declares no study" in done.stderr, done.stderr
+    done = run_cli("run", "-cd", "my", "study=modeless", "seed=0", *QUICK, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and "4 runs" in done.stdout
+    (readme,) = re.findall(r"(?s)```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    (own / "deep.yaml").write_text(readme, encoding="utf-8")
+    done = run_cli("run", "-cd", "my", "study=deep", *QUICK, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and "25 runs" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_path):
+    part = ("run", "study=heads", "heads=1", "key_width=16", "seed=0", *QUICK)
+    assert run_cli(*part, cwd=tmp_path).returncode == 0
+    assert (
+        run_cli("run", "study=heads", "heads=1,4", "seed=0", *QUICK, "--dry-run", cwd=tmp_path).returncode
+        == 0
+    )
+    for more in ((), ("--dry-run",)):
+        refused = run_cli(*part, "train.batch=3", *more, cwd=tmp_path)
+        assert refused.returncode == 2 and "train.batch is 3 here" in refused.stderr, refused.stderr
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from ablate.overrides import as_value
 
 KEYS = {"kind", "question", "factors", "seeds", "where", "primary", "metric", "margin", "demo"}
 TUNED_KEYS = {"tune", "develop", "extend"}
+MAY_LACK = {"where": [], "demo": {}, "margin": 0.01}  # and what they are then
 # Of these, all that are one number a run.
 METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {"fusion_weights", "model", "corpus"}
 KINDS = {"grid": KEYS, "tuned": KEYS | TUNED_KEYS}
@@ -49,10 +50,13 @@ def read_declared(study: Any) -> Declared:
     for key in study:
         if key not in KINDS[kind]:
             raise ConfigError(f"study.{key}: no such key{did_you_mean(str(key), KINDS[kind])}")
+    study = {**MAY_LACK, **study}
     for key in sorted(KINDS[kind]):
         if key not in study:
             example = "tuned" if kind == "tuned" else "fusion"
-            raise ConfigError(f"study.{key}: this key is missing; see configs/study/{example}.yaml")
+            raise ConfigError(
+                f"study.{key}: this key is missing; study={example} --cfg job shows a whole one"
+            )
     given = _mapping("study.factors", study["factors"], "each key with its levels, as {heads: [1, 4]}")
     factors = {key: _levels(f"study.factors.{key}", levels) for key, levels in given.items()}
     demo = _mapping("study.demo", study["demo"], "overrides, as {train.steps: 60}; {} changes nothing")

@@ -311,28 +311,6 @@ def test_hydras_own_command_line_stays(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
 
-@pytest.mark.slow
-def test_joblib_launches_the_same_runs(swept, tmp_path):
-    cwd, _ = swept
-    sweep = ("-m", "fusion=concat,sum", "out_proj=true,false", "seed=0,1", "hydra/launcher=joblib", *QUICK)
-    done = run_cli("run", *sweep, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    texts = [
-        without_measured(where / "runs" / "results.csv", (*MEASURED_COLUMNS, "threads", "study"))
-        for where in (cwd, tmp_path)
-    ]
-    drop = [
-        "train_loss",
-        "val_loss",
-        "val_bpb",
-        "test_loss",
-        "best_val_loss",
-    ]  # the last bits follow the threads
-    one, two = (pd.read_csv(io.StringIO(text)) for text in texts)
-    assert one.drop(columns=drop).equals(two.drop(columns=drop))
-    assert (one[drop] - two[drop]).abs().max().max() < 1e-5
-
-
 def test_completion_offers_overrides():
     from ablate.compose import complete
 

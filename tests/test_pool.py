@@ -1,5 +1,6 @@
 """The pool: what happens to runs, workers and the parent when something ends before its time."""
 
+import json
 import os
 import signal
 import subprocess
@@ -60,16 +61,16 @@ def test_workers_read_the_text_that_the_command_was_given(tmp_path):
     assert results(tmp_path)["status"].tolist() == ["done", "done"]
 
 
-# A sitecustomize.py that every Python process reads: it breaks what the test names.
+# A sitecustomize.py that every Python process reads: it breaks the runs of the seeds that the test names.
 BROKEN = """
-import os, sys
+import json, os, sys
 if os.environ.get("BREAK"):
     import ablate.execute as execute
     original = execute._train
     def broken(run, writer, listener):
-        if run.config.seed == 1:
+        if code := json.loads(os.environ["BREAK"]).get(str(run.config.seed)):
             writer.log("about to break")
-            exec(os.environ["BREAK"])
+            exec(code)
         return original(run, writer, listener)
     execute._train = broken
 """
@@ -77,34 +78,32 @@ if os.environ.get("BREAK"):
 
 @pytest.fixture
 def breaking(tmp_path):
-    """The environment in which the run of seed 1 breaks by the given code."""
+    """The environment in which the runs of some seeds break by the given codes."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(BROKEN)
     path = os.pathsep.join([str(tmp_path / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return lambda code: {"PYTHONPATH": path, "BREAK": code}
+    return lambda codes: {"PYTHONPATH": path, "BREAK": json.dumps(codes)}
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("raise ValueError('no luck')", "ValueError: no luck"),
-        ("os.kill(os.getpid(), 11)", "SIGSEGV"),
-        ("os.kill(os.getpid(), 9)", "SIGKILL; out of memory?"),
-        ("os._exit(7)", "exit code 7"),
-        ("import time; time.sleep(600)", "hydra.launcher.timeout=4"),
-    ],
-)
-def test_a_run_that_breaks_fails_alone_with_its_reason(tmp_path, breaking, code, reason):
-    done = run_cli(
-        *("run", "-m", "seed=0,1,2,3", *QUICK, "hydra.launcher.timeout=4"), cwd=tmp_path, **breaking(code)
-    )
+def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking):
+    breaks = {
+        1: ("raise ValueError('no luck')", "ValueError: no luck"),
+        2: ("os.kill(os.getpid(), 11)", "SIGSEGV"),
+        3: ("os.kill(os.getpid(), 9)", "SIGKILL; out of memory?"),
+        4: ("os._exit(7)", "exit code 7"),
+        5: ("import time; time.sleep(600)", "hydra.launcher.timeout=4"),
+    }
+    sweep = ("run", "-m", "seed=range(8)", *QUICK)
+    codes = {seed: code for seed, (code, _) in breaks.items()}
+    done = run_cli(*sweep, "hydra.launcher.timeout=4", cwd=tmp_path, **breaking(codes))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     rows = results(tmp_path).set_index("seed")
-    assert rows["status"].to_dict() == {0: "done", 1: "failed", 2: "done", 3: "done"}
-    assert reason in rows.loc[1, "error"] and reason in done.stderr
-    (log,) = (tmp_path / "runs" / "store").glob("*-s1-*/log.txt")
-    assert "about to break" in log.read_text() and reason in log.read_text()
-    again = run_cli("run", "-m", "seed=0,1,2,3", *QUICK, cwd=tmp_path)
+    assert rows["status"].to_dict() == {s: "failed" if s in breaks else "done" for s in range(8)}
+    for seed, (_, reason) in breaks.items():
+        assert reason in str(rows.loc[seed, "error"]) and reason in done.stderr
+        (log,) = (tmp_path / "runs" / "store").glob(f"*-s{seed}-*/log.txt")
+        assert "about to break" in log.read_text() and reason in log.read_text()
+    again = run_cli(*sweep, cwd=tmp_path)
     assert again.returncode == 0 and "3 runs had finished before" in again.stderr
     assert set(results(tmp_path)["status"]) == {"done"}
 

@@ -52,6 +52,13 @@ class CompareFormat(StrEnum):
 READ = (CompareFormat.table, CompareFormat.md, CompareFormat.latex)
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
+# Of the commands that compare in passing.
+BaselineOption = Annotated[
+    str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
+]
+MetricOption = Annotated[
+    str | None, typer.Option(help="The column to compare, as in compare.", show_default=False)
+]
 CompareFormatOption = Annotated[CompareFormat, typer.Option("--format", help="How to print the table.")]
 
 
@@ -229,12 +236,8 @@ def report(
     charts: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write its charts there as well: PNG, SVG and PDF.")
     ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="The column to compare, as in compare.", show_default=False)
-    ] = None,
+    baseline: BaselineOption = None,
+    metric: MetricOption = None,
     margin: Annotated[
         float | None, typer.Option(help="What is too small to matter: 0.01, or the study's.")
     ] = None,
@@ -259,12 +262,8 @@ def plan(
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Say what this much time can see.")
     ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="The column to compare, as in compare.", show_default=False)
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
-    ] = None,
+    metric: MetricOption = None,
+    baseline: BaselineOption = None,
     where: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Only these rows, as in compare.")
     ] = None,

@@ -17,11 +17,9 @@ import torch
 import yaml
 
 from ablate.config import ConfigError, RunConfig, read
-from ablate.execute import Run, prepare
-from ablate.model.lm import build_model
-from ablate.model.products import PRODUCTS
+from ablate.execute import Run, build, prepare, training
 from ablate.store import Store, StoreError
-from ablate.train import Step, train
+from ablate.train import Step
 
 ROUNDS = 7
 ROUND_S = 0.1  # how long each model is at it in a round, about
@@ -94,20 +92,10 @@ def _seconds(steps: Iterator[None], count: int) -> float:
 
 
 def _steps(run: Run) -> Iterator[None]:
-    model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    if run.linear in PRODUCTS:
-        model.use(product=PRODUCTS[run.linear])
     endless = dataclasses.replace(
         run.config.train, steps=FOREVER, eval_every=FOREVER, checkpoint_every=None, lr=1e-6
     )
-    for event in train(
-        model,
-        endless,
-        train_tokens=run.corpus.splits["train"].tokens,
-        validation_tokens=run.corpus.splits["validation"].tokens,
-        context=run.spec.context,
-        data_seed=0,
-    ):
+    for event in training(run, build(run), endless):
         if isinstance(event, Step):
             event.loss.item()  # waits for the device
             yield

@@ -15,7 +15,16 @@ import torch
 
 from ablate import device
 from ablate.columns import CONFIG_COLUMNS, Row, status_now
-from ablate.config import ConfigError, CorpusConfig, ModelSpec, RunConfig, resolve, run_id, run_name
+from ablate.config import (
+    ConfigError,
+    CorpusConfig,
+    ModelSpec,
+    RunConfig,
+    TrainConfig,
+    resolve,
+    run_id,
+    run_name,
+)
 from ablate.data.corpora import Corpus, open_corpus, require_context
 from ablate.disk import StoreError
 from ablate.environment import machine, provenance
@@ -60,6 +69,29 @@ class Listener:
 def step_flops(run: Run) -> float:
     """Of a training step: the backward pass costs twice the forward pass."""
     return 3.0 * flops_per_token(run.spec) * run.config.train.batch * run.spec.context
+
+
+def build(run: Run) -> LM:
+    """The model of a run before its first step, where it computes and with its linear layer."""
+    model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
+    if run.linear in PRODUCTS:
+        model.use(product=PRODUCTS[run.linear])
+    return model
+
+
+def training(
+    run: Run, model: LM, config: TrainConfig, start: State | None = None
+) -> Iterator[Step | Evaluation | State]:
+    """`train` on the text of a run and with its batches, by `config`, which may be shorter than the run's."""
+    return train(
+        model,
+        config,
+        train_tokens=run.corpus.splits["train"].tokens,
+        validation_tokens=run.corpus.splits["validation"].tokens,
+        context=run.spec.context,
+        data_seed=run.config.resolved_seeds()["data"],
+        start=start,
+    )
 
 
 def prepare(config: RunConfig) -> Run:
@@ -193,20 +225,12 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
     tokens = {name: split.tokens for name, split in run.corpus.splits.items()}
     if run.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(run.device)
-    model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    if run.linear in PRODUCTS:
-        model.use(product=PRODUCTS[run.linear])
+    model = build(run)
     metrics = list(writer.start.metrics) if writer.start else []
     last: Evaluation | None = None
     try:
-        for event in train(
-            model,
-            train_config,
-            train_tokens=tokens["train"],
-            validation_tokens=tokens["validation"],
-            context=context,
-            data_seed=run.config.resolved_seeds()["data"],
-            start=_to_state(writer.start) if writer.start else None,
+        for event in training(
+            run, model, train_config, start=_to_state(writer.start) if writer.start else None
         ):
             writer.heartbeat()
             if isinstance(event, Step):

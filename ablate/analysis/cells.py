@@ -58,21 +58,31 @@ class Cells:
 
     @cached_property
     def names(self) -> list[str]:
-        records = self.table[self.shown].itertuples(index=False)
-        return [" ".join(f"{c}={v}" for c, v in zip(self.shown, row, strict=True)) for row in records]
+        return variant_names(self.table, self.shown)
 
     def summary(self) -> pd.DataFrame:
         """A row a cell, in their order: variant, the shown columns, params, match_error where something is
         matched, n, diverged, mean, sd, best."""
         n, mean, sd = moments(self.values)
         # Of a tuned study, only what stands at its own value is a result.
-        own = np.array([not role or "tuned" in role.split() for role in self.table["role"]])
+        own = np.array([is_own_value(role) for role in self.table["role"]])
         known = mean[own & ~np.isnan(mean)]
         best = np.nan if not len(known) else known.max() if self.metric in HIGHER_IS_BETTER else known.min()
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*self.shown, *extra]].copy()
         table.insert(0, "variant", self.names)
         return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=own & (mean == best))
+
+
+def is_own_value(role: str) -> bool:
+    """Whether a run of this role is a result: of a tuned study, only at the value of its own arm."""
+    return not role or "tuned" in role.split()
+
+
+def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
+    """fusion=sum heads=4, for each row of text."""
+    rows = table[list(shown)].itertuples(index=False, name=None)
+    return [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in rows]
 
 
 def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Cells:
@@ -104,14 +114,13 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
             f"{metric}: {str(row[metric])!r} is no number (fusion={row['fusion']} heads={row['heads']}"
             f" seed={row['seed']}); correct the row or leave it out"
         )
-    diverged = _diverged(keyed, value)
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
         raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
     shape = (cell.max() + 1, seed.max() + 1)
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     values[cell[usable], seed[usable]] = value[usable]
-    lost[cell, seed] = diverged
+    lost[cell, seed] = diverged(keyed, value)
     finished_first = np.argsort(~usable, kind="stable")
     first = pd.Series(finished_first).groupby(cell[finished_first]).first().to_numpy()
     table = keyed.iloc[first].reindex(columns=[*columns, *CARRIED]).reset_index(drop=True)
@@ -201,14 +210,13 @@ def missing_seeds(rows: pd.DataFrame) -> list[str]:
     first = keyed.drop_duplicates(differing)
     shown = distinguishing(first, columns)
     lines = []
-    for seeds, row in zip(there, first[shown].itertuples(index=False), strict=True):
+    for seeds, what in zip(there, variant_names(first, shown), strict=True):
         if lacking := sorted(everything - seeds):
-            what = " ".join(f"{column}={value}" for column, value in zip(shown, row, strict=True))
             lines.append(f"missing: {what}: no run of seed {', '.join(map(str, lacking))}")
     return lines
 
 
-def _diverged(rows: pd.DataFrame, value: Array) -> Array:
+def diverged(rows: pd.DataFrame, value: Array) -> Array:
     """Diverged, even if other code did it since (stale, without a result but with a reason); and an
     infinite result that another program calls done."""
     gone = rows["status"].eq("stale") & np.isnan(value)

@@ -191,14 +191,15 @@ def _pairs(
     return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
 
 
-def not_begun(rows: pd.DataFrame, plan: Mapping[str, Any]) -> list[str]:
+def not_begun(
+    rows: pd.DataFrame,
+    plan: Mapping[str, Any],
+    words: str = "missing: {} of {} runs have not begun; the command of the study goes on from there",
+) -> list[str]:
     """A line if runs of the study have no row; rows: all of it."""
     planned = {*plan.get("runs", ())}
     count = len(planned - {*rows["run_id"]})
-    line = (
-        f"missing: {count} of {len(planned)} runs have not begun; the command of the study goes on from there"
-    )
-    return [line] * (count > 0)
+    return [words.format(count, len(planned))] * (count > 0)
 
 
 def _about_plan(plan: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.cells import Cells
+from ablate.analysis.cells import Cells, is_own_value
 from ablate.analysis.contrasts import Pair, column_in, pair_up, primary_pairs
 from ablate.analysis.where import as_texts
 
@@ -66,8 +66,7 @@ def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
     """Of a tuned study's rows those at the value of their own arm; all others as they are."""
     if "role" not in rows or rows["role"].isna().all():
         return rows
-    kept = [not role or "tuned" in role.split() for role in as_texts(rows["role"])]
-    return rows[kept]
+    return rows[[is_own_value(role) for role in as_texts(rows["role"])]]
 
 
 def without_values(rows: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.cells import USABLE
+from ablate.analysis.cells import USABLE, diverged, variant_names
 from ablate.analysis.where import as_texts, with_options
 
 POINTS = 60  # a curve is drawn with so many at most
@@ -18,11 +18,7 @@ POINTS = 60  # a curve is drawn with so many at most
 def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
     """The variant of each row, named as the comparison that shows these columns names it."""
     texts = with_options(rows)[list(shown)].apply(as_texts)
-    return pd.Series(
-        [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in texts.to_numpy()],
-        index=rows.index,
-        dtype=object,
-    )
+    return pd.Series(variant_names(texts, shown), index=rows.index, dtype=object)
 
 
 def curves(rows: pd.DataFrame, metrics: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
@@ -49,9 +45,7 @@ def by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str 
     """
     rows = with_options(rows)
     usable = rows["status"].isin(USABLE) & np.isfinite(rows[metric])
-    # Of other code since, a diverged run is stale as a finished one is, but has no result.
-    lost = rows["status"].eq("diverged") | (rows["status"].eq("stale") & rows[metric].isna())
-    lost |= np.isinf(rows[metric])
+    lost = diverged(rows, rows[metric].to_numpy(float))
     rows = rows.assign(result=rows[metric].where(usable), lost=lost)[usable | lost]
     by = ["variant", "phase", column]
     if column not in rows or rows[column].nunique() < 2:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ablate.analysis import series
-from ablate.analysis.compare import Comparison, compare, missing_seeds, report_rows, unusable
+from ablate.analysis.compare import Comparison, compare, missing_seeds, not_begun, report_rows, unusable
 from ablate.analysis.load import metrics
 from ablate.analysis.roles import at_own_value
 from ablate.analysis.where import as_text, as_texts
@@ -131,12 +131,10 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[st
 
 def _not_begun(source: Source) -> list[str]:
     """A line if runs of the study have no row yet."""
-    planned, there = set(source.plan.get("runs", ())), set(source.rows["run_id"])
-    count = len(planned - there)
-    filtered = source.rows.attrs.get("target") is not None  # a reader's choice of rows is no failure
-    if not count or filtered:
+    if source.rows.attrs.get("target") is not None:  # a reader's choice of rows is no failure
         return []
-    return [f"not begun: {count} of {len(planned)} runs; the study's command goes on from there"]
+    line = "not begun: {} of {} runs; the study's command goes on from there"
+    return not_begun(source.rows, source.plan, line)
 
 
 def _environment(source: Source) -> dict[str, Any]:

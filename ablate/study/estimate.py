@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ablate.execute import Run, settled, step_flops
+from ablate.execute import Run, build, settled, step_flops, training
 from ablate.launch.cores import side_by_side, threads_each
-from ablate.model.lm import build_model
-from ablate.model.products import PRODUCTS
 from ablate.study.plan import Plan
-from ablate.train import Evaluation, Step, train
+from ablate.train import Evaluation, Step
 
 STEPS = 8  # of which the first two warm up
 
@@ -63,19 +61,10 @@ def _total(runs: Sequence[Run], threads: int) -> float:
 
 def _time(run: Run) -> tuple[float, float]:
     """Seconds of a training step and of an evaluation."""
-    model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    if run.linear in PRODUCTS:
-        model.use(product=PRODUCTS[run.linear])
+    model = build(run)  # before the clock starts
     short = dataclasses.replace(run.config.train, steps=STEPS, eval_every=STEPS)
     seconds, evaluation_s, began = [], 0.0, time.perf_counter()
-    for event in train(
-        model,
-        short,
-        train_tokens=run.corpus.splits["train"].tokens,
-        validation_tokens=run.corpus.splits["validation"].tokens,
-        context=run.spec.context,
-        data_seed=0,
-    ):
+    for event in training(run, model, short):
         if isinstance(event, Step):
             event.loss.item()  # waits for the device
             seconds.append(time.perf_counter() - began)

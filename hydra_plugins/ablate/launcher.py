@@ -19,13 +19,15 @@ class PoolLauncher(Launcher):
         self.given = (workers, threads, timeout)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from ablate.launch import server  # Hydra imports every plugin, even for --help
+        from ablate.compose import current  # Hydra imports every plugin, even for --help
+        from ablate.launch import server
         from ablate.launch.settings import settings
 
         self.config = config
         self.hydra_context = hydra_context
         self.workers, self.threads, self.timeout = settings(*self.given)
-        server.start()
+        if not current.get().dry_run:  # which times steps, and makes no run
+            server.start()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from ablate.compose import current, to_run_config

@@ -1,13 +1,18 @@
 """What several test files build."""
 
+import atexit
 import functools
+import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hydra
 
+from ablate.cli import main
 from ablate.compose import configs_dir, to_run_config
 from ablate.config import ModelSpec, RunConfig
 from ablate.model.sizing import resolve_spec
@@ -31,17 +36,43 @@ def make_spec(*overrides: str, vocab: int = VOCAB) -> ModelSpec:
 PRIMES = ("heads=3", "key_width=7", "value_width=5", "model.d_model=11", "model.context=13", "model.layers=2")
 
 
+# A start of Python with PyTorch takes seconds, and the suite makes more than a hundred.
+WARM = multiprocessing.get_context("forkserver")
+WARM.set_forkserver_preload(["ablate.cli", "ablate.compose", "ablate.launch.pool", "pandas", "rich.progress"])
+
+
 def run_cli(
-    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | None = None, **env: str
+    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str = "", **env: str
 ) -> subprocess.CompletedProcess:
-    """`ablate …` as a shell would start it. piped: what it finds on standard input."""
-    return subprocess.run(
-        [sys.executable, "-m", "ablate", *arguments],
-        cwd=cwd,
-        env={**os.environ, **env},
-        input=piped,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    """`ablate …` in a process of its own, forked from one that has loaded PyTorch.
+
+    piped: what it finds on standard input. The fixture `start` starts Python itself.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        given, out, err = (Path(directory) / name for name in ("in", "out", "err"))
+        given.write_text(piped, encoding="utf-8")
+        process = WARM.Process(
+            target=_command, args=(arguments, cwd, {**os.environ, **env}, (given, out, err))
+        )
+        process.start()
+        process.join(timeout_s)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(arguments, timeout_s, err.read_bytes())
+        return subprocess.CompletedProcess(
+            arguments, process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
+        )
+
+
+def _command(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
+    for number, path in enumerate(streams):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+    sys.stdin = os.fdopen(0)  # multiprocessing gives its processes an empty one
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = ["ablate", *arguments]
+    try:
+        main()
+    finally:
+        atexit._run_exitfuncs()  # which multiprocessing leaves out

@@ -91,8 +91,7 @@ WRONG = [
 
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory) -> dict[str, tuple[subprocess.CompletedProcess, list[str]]]:
-    """Every wrong command, two at a time: starting Python is most of their time."""
-    from concurrent.futures import ThreadPoolExecutor
+    """Every wrong command."""
 
     def refused(arguments: list[str]) -> tuple[subprocess.CompletedProcess, list[str]]:
         cwd = tmp_path_factory.mktemp("wrong")
@@ -112,10 +111,7 @@ def refusals(tmp_path_factory) -> dict[str, tuple[subprocess.CompletedProcess, l
         "bare.yaml": b"heads: 8",
         "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
     }
-    with ThreadPoolExecutor(2) as pool:
-        return dict(
-            zip(map(str, WRONG), pool.map(refused, [arguments for arguments, _ in WRONG]), strict=True)
-        )
+    return {str(case): refused(case[0]) for case in WRONG}
 
 
 @pytest.mark.slow
@@ -126,6 +122,17 @@ def test_wrong_input_is_one_line_and_exit_code_2(case, refusals):
     assert done.returncode == 2 and line.startswith("ablate: ")
     assert all(part in line for part in case[1]), line
     assert done.stdout == "" and left_behind == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run", "fusion=cat"), ("run", "heads=5"), ("runs",), ("plan", "nothing")]
+)
+def test_a_forked_command_does_what_a_started_one_does(arguments, tmp_path, start):
+    """On which most tests here rely: run_cli does not start Python."""
+    process = start(*arguments, cwd=tmp_path)
+    out, err = process.communicate(timeout=60)
+    forked = run_cli(*arguments, cwd=tmp_path)
+    assert (forked.returncode, forked.stdout, forked.stderr) == (process.returncode, out, err)
 
 
 # --- what works --------------------------------------------------------------------------------------

@@ -165,22 +165,26 @@ def test_a_study_keeps_the_threads_it_was_begun_with(tmp_path):
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
-def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch):
+def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch, start):
     """With the threads of the study, whatever PyTorch would take in their processes."""
+
+    def finished(*more: str, cwd: Path) -> str:
+        process = start("run", "-m", "fusion=sum,mean", *QUICK, "name=mine", *more, cwd=cwd)
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        return err
+
     monkeypatch.delenv("OMP_NUM_THREADS")
     other = tmp_path / launcher
     other.mkdir()
-    command = ("run", "-m", "fusion=sum,mean", *QUICK, "name=mine")
     pool, theirs = "hydra.launcher.threads=3", f"hydra/launcher={launcher}"
-    assert run_cli(*command, "seed=0,1", pool, cwd=tmp_path).returncode == 0
-    assert run_cli(*command, "seed=0", pool, cwd=other).returncode == 0
-    done = run_cli(*command, "seed=0,1", theirs, cwd=other, timeout_s=200)
-    assert done.returncode == 0 and "2 runs had finished before" in done.stderr, done.stderr
+    finished("seed=0,1", pool, cwd=tmp_path)
+    finished("seed=0", pool, cwd=other)
+    assert "2 runs had finished before" in finished("seed=0,1", theirs, cwd=other)
     same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear", "threads"]
     pd.testing.assert_frame_equal(results(tmp_path)[same], results(other)[same])
     assert results(other)["threads"].tolist() == [3, 3, 3, 3]
-    again = run_cli(*command, "seed=0,1", theirs, cwd=other, timeout_s=200)
-    assert again.returncode == 0 and "4 runs had finished before" in again.stderr
+    assert "4 runs had finished before" in finished("seed=0,1", theirs, cwd=other)
 
 
 @pytest.mark.parametrize(

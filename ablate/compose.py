@@ -41,6 +41,7 @@ class Request:
 
     job: Job
     dry_run: bool = False
+    config_dir: str | None = None  # as given by -cd
     study: str | None = None
     run_ids: list[str] = field(default_factory=list)
     finished_before: int = 0
@@ -68,11 +69,21 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
     in another process, so it is a module-level function. Raises ConfigError.
     """
     parsed = _parse(args)
+    request.config_dir = parsed.config_dir
     sweeping = parsed.multirun or any(o.startswith(("hydra.mode=", "study=")) for o in parsed.overrides)
     overrides = _check_overrides(parsed.overrides, sweeping)
+    if shown := [o.input_line for o in overrides if o.is_sweep_override() and (parsed.cfg or parsed.info)]:
+        raise ConfigError(
+            f"{shown[0]}: {' '.join(_mode(parsed))} shows the config of one run; give one value"
+        )
     options = [argument for argument in args if argument not in parsed.overrides]
+    arguments = [*parsed.overrides, *options]
     if _chooses_a_study(parsed.overrides):  # whether or not its file says so
-        options.append("hydra.mode=MULTIRUN")
+        # Its file may leave keys out that the command line sets.
+        may_lack = ["++" + o if o.startswith("study.") else o for o in parsed.overrides]
+        arguments = [*may_lack, *options]
+        # Told by the key, Hydra takes a sweep's levels for a mistake wherever it finds another one.
+        arguments = ["hydra.mode=MULTIRUN", *arguments] if _mode(parsed) else [*arguments, "--multirun"]
     token = current.set(request)
     composed: list[DictConfig] = []
 
@@ -83,7 +94,7 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         return None
 
     try:
-        with _hydra_command_line([*options, *parsed.overrides]), _checking_config():
+        with _hydra_command_line(arguments), _checking_config():
             hydra.main(version_base="1.3", config_path=str(configs_dir()), config_name="config")(task)()
         if composed and is_demonstration(composed[0]):
             raise ConfigError("size=demo: only a study has a demonstration; add one, as study=fusion")
@@ -172,7 +183,7 @@ class Cells:
 
 def _is_of_the_study(override: str) -> bool:
     """Whether it says nothing of a run. The choice of a study may: its YAML is free to set keys of runs."""
-    return override.startswith(("size=", "study."))
+    return override.startswith(("size=", "study.", "++study."))
 
 
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
@@ -255,7 +266,18 @@ def _parse(args: list[str]) -> argparse.Namespace:
     parsed = parser.parse_intermixed_args(args)  # `run fusion=sum -m heads=1,2` as well
     if parsed.experimental_rerun is not None:
         raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
+    if parsed.shell_completion:
+        raise ConfigError("--shell-completion: ablate has its own; see ablate --install-completion")
+    if len(modes := _mode(parsed)) > 1:
+        raise ConfigError(f"{' '.join(modes)}: use one of them")
+    if parsed.resolve and not parsed.cfg:
+        raise ConfigError("--resolve: it goes with --cfg, as in --cfg job --resolve")
     return parsed
+
+
+def _mode(parsed: argparse.Namespace) -> list[str]:
+    """What Hydra is told to do, of which it takes one."""
+    return [f"--{mode}" for mode in ("run", "multirun", "cfg", "info") if getattr(parsed, mode)]
 
 
 def _check_overrides(arguments: list[str], sweeping: bool) -> list[Override]:

@@ -415,6 +415,18 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
     assert "8 runs, 8 of them finished" in done.stdout, done.stdout + done.stderr
 
+    (tmp_path / "my own" / "study").mkdir(parents=True)
+    (tmp_path / "my own" / "study" / "deep.yaml").write_text(
+        "# @package _global_\nname: deep\nstudy: {kind: grid, question: '?', factors: {model.layers: [1, 2]},"
+        " seeds: [0], primary: [], metric: val_loss}\ntrain: {steps: 2}\ncorpus: {characters: 5000}\n"
+    )
+    done = run_cli("run", "-cd", "my own", "study=deep", "corpus=grammar", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (command,) = gather(find("deep")).commands
+    assert command.startswith("ablate run -cd 'my own' study=deep")
+    done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
+    assert "2 runs, 2 of them finished" in done.stdout, done.stdout + done.stderr
+
     study = (
         "study=out_proj",
         "heads=2,3",

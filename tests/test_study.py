@@ -154,7 +154,7 @@ NULL = object()  # a key that is there and empty; None: one that is not
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"factrs": {}}, "study.factrs: no such key; did you mean factors"),
+        ({"factrs": {}}, "study.factrs: no such key; did you mean study.factors"),
         ({"primary": None}, "study.primary: this key is missing"),
         ({"seeds": []}, "study.seeds: the sweep is empty"),
         ({"where": NULL}, r"study.where=null: write a list, as \[heads <= 4\]"),

@@ -200,7 +200,7 @@ def test_whole_numbers_stay_whole():
         ({"factors": {"fusion": ["sum"], "train.lr": [0.001]}}, "baseline fusion=concat is no level"),
         ({"kind": "tuner"}, "did you mean tuned"),
         ({"extend": -1}, "study.extend=-1"),
-        ({"develp": 1}, "did you mean develop"),
+        ({"develp": 1}, "did you mean study.develop"),
     ],
 )
 def test_wrong_studies_are_one_line(changes, words):

@@ -24,9 +24,10 @@ def commands(source: Source) -> list[str]:
     plan, found = source.plan, source.directories
     if not plan or not found:
         return []
+    own = ["-cd", plan["config_dir"]] if "config_dir" in plan else []
     if plan["kind"] == "single":
         configs = [_config(path) for path in list(found.values())[:SINGLE_RUNS]]
-        return [_command([], _kept(config) | {"seed": config["seed"]}) for config in configs]
+        return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
     factors, fixed = plan["factors"], plan["fixed"]
     # As it was asked for, where the study knows: `auto` is another number in each cell. What a factor chooses
@@ -47,7 +48,7 @@ def commands(source: Source) -> list[str]:
         start += [f"study.develop=[{','.join(develop)}]"] * bool(develop)
     else:
         start = ["-m", *start]
-    return [_command([*start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
+    return [_command([*own, *start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
 
 
 def _config(directory: Any) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def read_declared(study: Any) -> Declared:
         raise ConfigError(f"study.kind={kind}: no such kind of study{did_you_mean(str(kind), KINDS)}")
     for key in study:
         if key not in KINDS[kind]:
-            raise ConfigError(f"study.{key}: no such key{did_you_mean(str(key), KINDS[kind])}")
+            near = did_you_mean(f"study.{key}", [f"study.{known}" for known in KINDS[kind]])
+            raise ConfigError(f"study.{key}: no such key{near}")
     study = {**MAY_LACK, **study}
     for key in sorted(KINDS[kind]):
         if key not in study:

@@ -76,6 +76,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
             declared=declared,
             chosen=chosen,
             demonstration=is_demonstration(config),
+            config_dir=current.get().config_dir,
         ),
     )
     drive(kind)

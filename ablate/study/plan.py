@@ -13,9 +13,9 @@ Plan = dict[str, Any]
 SINGLE = "single"
 
 
-def single_plan(config: RunConfig, run_id: str) -> Plan:
-    """A list of runs that were asked for one by one."""
-    return _plan(config.name or SINGLE, "single", {}, {}, [config.seed], [run_id])
+def single_plan(config: RunConfig, run_id: str, config_dir: str | None = None) -> Plan:
+    """A list of runs that were asked for one by one. config_dir: as given by -cd."""
+    return _plan(config.name or SINGLE, "single", {}, {}, [config.seed], [run_id], config_dir)
 
 
 def grid_plan(
@@ -26,11 +26,12 @@ def grid_plan(
     declared: Declared | None = None,
     chosen: str | None = None,
     demonstration: bool = False,
+    config_dir: str | None = None,
 ) -> Plan:
     """A sweep, or what a study declares: its factors with their levels, and everything that they leave alone.
 
     factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
-    chosen: as study=CHOSEN.
+    chosen: as study=CHOSEN. config_dir: as given by -cd.
     """
     factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
     free = [key for key in factors if key not in given]
@@ -42,7 +43,7 @@ def grid_plan(
     fixed.pop("seed")
     name = configs[0].name or f"sweep-{digest(sorted(runs))[:8]}"
     kind = declared.kind if declared else "grid"
-    plan = _plan(name, kind, factors, fixed, [config.seed for config in configs], runs)
+    plan = _plan(name, kind, factors, fixed, [config.seed for config in configs], runs, config_dir)
     if declared:
         keys = ["question", "primary", "metric", "margin", "where"]
         keys += ["tune", "develop", "extend"] if kind == "tuned" else []
@@ -124,8 +125,9 @@ def _plan(
     fixed: Mapping[str, Any],
     seeds: Iterable[int],
     runs: Iterable[str],
+    config_dir: str | None = None,
 ) -> Plan:
-    return {
+    plan = {
         "name": name,
         "kind": kind,
         "factors": dict(factors),
@@ -133,3 +135,4 @@ def _plan(
         "seeds": sorted(set(seeds)),
         "runs": sorted(set(runs)),
     }
+    return plan | {"config_dir": config_dir} if config_dir else plan

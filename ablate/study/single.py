@@ -14,7 +14,7 @@ from ablate.study.plan import merge_plans, single_plan
 def run_single(config: RunConfig, request: Request, listener: Listener) -> None:
     """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
     store, run = Store(), prepare(config)
-    plan = single_plan(config, run.run_id)
+    plan = single_plan(config, run.run_id, request.config_dir)
     threads = threads_each(1, step_flops(run))
     if request.dry_run:
         request.estimate = estimate(plan, [run], workers=1, threads=threads)

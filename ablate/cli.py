@@ -415,7 +415,7 @@ def _show_estimate(request: "Request") -> None:
     typer.echo(f"seeds: {', '.join(map(str, estimate.plan['seeds']))}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
-    typer.echo(f"{estimate.runs} runs{finished}; {size}")
+    typer.echo(f"{estimate.runs} run{'s' * (estimate.runs != 1)}{finished}; {size}")
     typer.echo(f"about {_duration(estimate.seconds)} here, from timing a few steps")
     if estimate.plan["kind"] == "tuned":
         key = estimate.plan["tune"]

@@ -11,9 +11,11 @@ import torch
 from ablate.execute import Run, build, settled, step_flops, training
 from ablate.launch.cores import side_by_side, threads_each
 from ablate.study.plan import Plan
-from ablate.train import Evaluation, Step
+from ablate.train import Step, evaluate
 
-STEPS = 8  # of which the first two warm up
+STEPS, WARM_UP = 8, 2  # timed, and of these left out
+LONG_S = 5.0  # after so long fewer steps have to do
+WINDOWS = 64  # evaluated
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,20 @@ def _total(runs: Sequence[Run], threads: int) -> float:
 
 
 def _time(run: Run) -> tuple[float, float]:
-    """Seconds of a training step and of an evaluation."""
+    """Seconds of a training step, and of an evaluation of the validation split."""
     model = build(run)  # before the clock starts
-    short = dataclasses.replace(run.config.train, steps=STEPS, eval_every=STEPS)
-    seconds, evaluation_s, began = [], 0.0, time.perf_counter()
-    for event in training(run, model, short):
+    config = dataclasses.replace(run.config.train, steps=STEPS)
+    seconds, began = [], time.perf_counter()
+    for event in training(run, model, config):
         if isinstance(event, Step):
             event.loss.item()  # waits for the device
             seconds.append(time.perf_counter() - began)
-            began = time.perf_counter()
-        elif isinstance(event, Evaluation):
-            evaluation_s = event.evaluation_seconds
-    return statistics.median(seconds[2:]), evaluation_s
+            if len(seconds) == STEPS or sum(seconds) > LONG_S:
+                break
+        began = time.perf_counter()
+    tokens = run.corpus.splits["validation"].tokens
+    sample = tokens[: WINDOWS * run.spec.context + 1]
+    began = time.perf_counter()
+    evaluate(model, sample, config, context=run.spec.context)
+    evaluation_s = (time.perf_counter() - began) * len(tokens) / len(sample)
+    return statistics.median(seconds[WARM_UP:] or seconds), evaluation_s

@@ -76,14 +76,6 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         raise ConfigError(
             f"{shown[0]}: {' '.join(_mode(parsed))} shows the config of one run; give one value"
         )
-    options = [argument for argument in args if argument not in parsed.overrides]
-    arguments = [*parsed.overrides, *options]
-    if _chooses_a_study(parsed.overrides):  # whether or not its file says so
-        # Its file may leave keys out that the command line sets.
-        may_lack = ["++" + o if o.startswith("study.") else o for o in parsed.overrides]
-        arguments = [*may_lack, *options]
-        # Told by the key, Hydra takes a sweep's levels for a mistake wherever it finds another one.
-        arguments = ["hydra.mode=MULTIRUN", *arguments] if _mode(parsed) else [*arguments, "--multirun"]
     token = current.set(request)
     composed: list[DictConfig] = []
 
@@ -94,7 +86,7 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         return None
 
     try:
-        with _hydra_command_line(arguments), _checking_config():
+        with _hydra_command_line(_for_hydra(args, parsed)), _checking_config():
             hydra.main(version_base="1.3", config_path=str(configs_dir()), config_name="config")(task)()
         if composed and is_demonstration(composed[0]):
             raise ConfigError("size=demo: only a study has a demonstration; add one, as study=fusion")
@@ -103,6 +95,20 @@ def compose(args: list[str], request: Request) -> RunConfig | None:
         raise ConfigError(_explain(error, overrides)) from error
     finally:
         current.reset(token)
+
+
+def _for_hydra(args: Sequence[str], parsed: argparse.Namespace) -> list[str]:
+    """A study is a sweep, whether or not its file says so, and may be given keys that its file leaves out."""
+    options = [argument for argument in args if argument not in parsed.overrides]
+    if not _chooses_a_study(parsed.overrides):
+        return [*parsed.overrides, *options]
+    overrides = ["++" + o if o.startswith("study.") else o for o in parsed.overrides]
+    # Told by the key, Hydra takes a sweep's levels for a mistake wherever it finds another one.
+    return (
+        ["hydra.mode=MULTIRUN", *overrides, *options]
+        if _mode(parsed)
+        else [*overrides, *options, "--multirun"]
+    )
 
 
 def _chooses_a_study(overrides: Sequence[str]) -> bool:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ablate.api import compare, load, run
+    from ablate.config import ConfigError
     from ablate.report import report
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compare", "load", "report", "run"]
+__all__ = ["ConfigError", "__version__", "compare", "load", "report", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -76,9 +76,9 @@ def compare(
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import plans
+    from ablate.analysis.load import as_results, plans
 
-    rows = rows if isinstance(rows, pd.DataFrame) else load(rows)
+    rows = as_results(rows, "rows") if isinstance(rows, pd.DataFrame) else load(rows)
     target = rows.attrs.get("target")
     result = compare_rows(
         rows,

@@ -34,7 +34,7 @@ def is_live(directory: Path) -> bool:
             same = (content["boot"], content["started"]) == (_boot_id(), _started(pid))
             return same and _is_running(pid)
         return _file_time(directory) - (directory / "claim.json").stat().st_mtime < EXPIRES_S
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False
 
 

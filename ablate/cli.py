@@ -1,6 +1,7 @@
 """The command line: parse, call one function, print. Heavy imports stand inside the commands."""
 
 import contextlib
+import os
 import signal
 import sys
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import pandas as pd
@@ -31,6 +33,9 @@ SINGLE_RUN_COLUMNS = [
     *("fusion", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
     *("test_loss", "tokens_per_s", "wall_s"),
 ]
+
+
+INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
 class Format(StrEnum):
@@ -68,18 +73,18 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
-    except ValueError as error:
-        from ablate.config import ConfigError  # not before it is needed: --help is to be quick
-
-        if not isinstance(error, ConfigError):
-            raise
-        _say(f"ablate: {error}")
-        sys.exit(2)
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
         _say(f"ablate: {error.filename or 'standard output'}: {error.strerror or error}")
+        sys.exit(2)
+    except Exception as error:
+        from ablate.config import ConfigError  # not before it is needed: --help is to be quick
+
+        if not isinstance(error, ConfigError):
+            raise
+        _say(f"ablate: {error}")
         sys.exit(2)
 
 
@@ -119,6 +124,7 @@ def run(
     from ablate.study.job import job
 
     request = Request(job, dry_run=dry_run)
+    _end_at_once(lambda: request.study is None)
     try:
         config = compose(overrides or [], request)
         if config is not None:
@@ -132,7 +138,7 @@ def run(
             with contextlib.suppress(ValueError):
                 _update_results(request.study)
         if isinstance(error, KeyboardInterrupt | SystemExit):
-            _say("ablate: interrupted; what is finished is kept, and the same command goes on from there")
+            _say(INTERRUPTED)
         raise
     raise typer.Exit(1 if request.study and _show_results(request) else 0)
 
@@ -447,6 +453,21 @@ def _remark(text: str, format: CompareFormat) -> None:
 def _say(line: str) -> None:
     """One line, whatever line ends somebody's text brought into it."""
     print(" ".join(line.split("\n")), file=sys.stderr)
+
+
+def _end_at_once(nothing_begun: "Callable[[], bool]") -> None:
+    """Let Ctrl-C end the process itself before a run is begun. PyTorch, NumPy and OmegaConf swallow the
+    exception or make others of it, when it reaches them in the middle of something."""
+
+    def interrupted(*_: Any) -> None:
+        if not nothing_begun():
+            raise KeyboardInterrupt
+        _say(INTERRUPTED)
+        sys.stdout.flush()
+        os._exit(130)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as after `&`
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def _terminated(*_: Any) -> None:

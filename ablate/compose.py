@@ -308,6 +308,8 @@ def _check_overrides(arguments: list[str], sweeping: bool) -> list[Override]:
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
         if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
             raise ConfigError(f"{argument}: name one of configs/{key}{_choices(key)}")
+        if key == "study" and override.is_sweep_override():
+            raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:
             raise ConfigError(
                 f"{argument}: several values make a sweep, so add -m; a list is written"

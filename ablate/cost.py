@@ -109,7 +109,7 @@ def _steps_of(run: Run) -> tuple[Any, ...]:
 
 def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, int | None]:
     """The run, and the threads that it had."""
-    for store in stores:
+    for store in stores if isinstance(run_id, str) else []:  # none in a table of somebody else's
         try:
             directory: Path = store.find(run_id)
             config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))

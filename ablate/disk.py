@@ -44,7 +44,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def sync(directory: Path) -> None:
     """Have the system write the files of a directory out, so that a power cut finds them whole."""
-    for path in directory.iterdir():
+    for path in filter(Path.is_file, directory.iterdir()):
         with path.open("rb+") as file:
             os.fsync(file.fileno())
 

@@ -6,11 +6,14 @@ What was read is kept beside the runs, under the size and time of its file: a ru
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 
 from ablate.columns import Row
 from ablate.disk import StoreError, write_atomically
 from ablate.run_files import Damaged, read_finished
+
+RUN = re.compile(r".+-[0-9a-f]{8}")
 
 
 def read_rows(store: Path) -> list[Row]:
@@ -23,6 +26,8 @@ def read_rows(store: Path) -> list[Row]:
         if name.startswith("."):
             continue
         stamp = _stamp(store / name / "result.json")
+        if not stamp and not RUN.fullmatch(name):  # nothing of ours
+            continue
         if stamp and name in known and known[name][0] == stamp:
             seen[name] = known[name]
             continue

@@ -167,7 +167,9 @@ class Store:
             part.mkdir(parents=True, exist_ok=True)
             if start is None:  # begin anew, but keep what was logged
                 for path in part.iterdir():
-                    if path.name != "log.txt":
+                    if path.is_dir():  # an editor's or a notebook's
+                        shutil.rmtree(path)
+                    elif path.name != "log.txt":
                         path.unlink()
             claim.claim(part)
         writer = RunWriter(part, start)

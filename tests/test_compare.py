@@ -735,3 +735,21 @@ def test_a_damaged_run_of_which_only_the_id_is_left_is_named_and_left_out():
     rows = pd.concat([grid(), pd.DataFrame([{"run_id": "0f", "status": "failed", "error": "damaged"}])])
     found = compare(rows)
     assert len(found.table) == len(compare(grid()).table) and "failed: 0f: damaged" in found.notes
+
+
+def test_what_a_table_of_somebody_elses_brings_is_said(capsys):
+    rows = table(
+        *(
+            {"fusion": f, "seed": s, "score": 1 + s / 9, "optimizer": o}
+            for f in ("concat", "sum")
+            for s, o in enumerate("aabb")
+        )
+    )
+    notes = compare(rows, metric="score").notes
+    assert "score is no column of ablate's: the lower, the better, is how it is read" in notes
+    assert "optimizer (a, b) makes no variant here; --by fusion,optimizer tells them apart" in notes
+    assert not any("ablate's" in note or "optimizer" in note for note in compare(grid()).notes)
+    texts = [f"text {i % 2}" for i in range(len(grid()))]
+    unhashed = grid().drop(columns="corpus_sha256", errors="ignore").assign(corpus=texts)
+    with pytest.raises(Incomparable, match=r"2 texts.* corpus text 0 / text 1"):
+        compare(unhashed)

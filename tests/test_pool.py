@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
 import psutil
 import pytest
 
+from ablate.config import ConfigError
 from ablate.launch import cores
+from ablate.launch.pool import Watcher, _Pool, _Worker
 from ablate.launch.settings import settings
 from ablate.store import Store
 from tests.helpers import ROOT, run_cli
@@ -106,6 +109,48 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking):
     again = run_cli(*sweep, cwd=tmp_path)
     assert again.returncode == 0 and "3 runs had finished before" in again.stderr
     assert set(results(tmp_path)["status"]) == {"done"}
+
+
+def test_the_server_of_the_workers_is_lost(tmp_path, start):
+    """Its workers can't be told from dead ones; others go on with their runs, once they are gone."""
+    short = [key.replace("=1000000", "=600") for key in LONG]
+    process = start("run", "-m", "seed=0,1,2", *short, cwd=tmp_path)
+    wait_for(lambda: len(training(tmp_path)) == 2)
+    worker = json.loads((training(tmp_path)[0].parent / "claim.json").read_text())["pid"]
+    server = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    assert server != process.pid
+    os.kill(server, signal.SIGKILL)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0 and "Traceback" not in err, err
+    assert results(tmp_path)["status"].tolist() == ["done"] * 3
+
+
+def test_a_worker_may_be_lost_before_it_is_ready():
+    class Starting:
+        number, index, idle = 0, None, False
+
+        def messages(self) -> list[tuple[str]]:
+            return [("ready",)]
+
+    pool, starting = _Pool([], cast(Watcher, None)), cast(_Worker, Starting())
+    for _ in range(3):
+        pool.lost(starting, "ended")
+        pool.lost(starting, "ended")
+        pool.attend(starting)  # the next one is ready
+    pool.lost(starting, "ended")
+    pool.lost(starting, "ended")
+    with pytest.raises(ConfigError, match="could not start, 3 times: ended"):
+        pool.lost(starting, "ended")
+
+
+def test_ctrl_c_while_pytorch_loads(tmp_path, start):
+    """In this process and in the server that workers are forked from."""
+    for wait_s in (0.7, 1.1, 1.5, 1.9):
+        process = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
+        time.sleep(wait_s)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 130 and len(err.splitlines()) <= 1, err
 
 
 def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):

@@ -79,6 +79,20 @@ def test_a_claim_from_before_a_reboot_is_dead(tmp_path):
 
 
 @pytest.mark.skipif(not claim._started(os.getpid()), reason="only Linux says when a process began")
+@pytest.mark.parametrize("content", ["null", "[1]", "7", "{", ""])
+def test_a_claim_that_says_nothing_is_dead(tmp_path, content):
+    (tmp_path / "claim.json").write_text(content)
+    assert not claim.is_live(tmp_path)
+
+
+def test_what_others_leave_in_the_store_is_no_run(tmp_path):
+    store = Store(tmp_path)
+    finished(store)
+    (tmp_path / "store" / "notes.txt").touch()
+    (tmp_path / "store" / "a directory").mkdir()
+    assert len(store.rows()) == 1
+
+
 def test_a_claim_whose_pid_another_process_has_got_is_dead(tmp_path):
     """As in a container that was started again, where pids begin anew and the boot is the host's."""
     claim.claim(tmp_path)

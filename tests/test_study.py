@@ -28,7 +28,7 @@ from ablate.study import grid
 from ablate.study.declared import read_declared
 from ablate.study.loop import _side_by_side, _threads
 from ablate.study.plan import merge_plans, values_of
-from ablate.study.where import holds
+from ablate.study.where import check, holds
 from ablate.watch import summary
 from hydra_plugins.ablate.launcher import PoolLauncher
 from tests.helpers import ROOT, make_config, run_cli
@@ -254,12 +254,23 @@ def test_nothing_but_conditions_is_computed(condition):
 # --- through the command line -----------------------------------------------------------------------
 
 
+def test_a_mistake_in_a_condition_is_found_though_no_cell_gets_that_far():
+    cells = [{"fusion": "concat", "heads": 4}, {"fusion": "grouped", "heads": 4, "fusion.groups": 2}]
+    check("fusion == 'concat' or groups == 2", cells)  # one of them has it
+    for condition, why in [
+        ("heads == 4 or heds == 2", "did you mean heads"),
+        ("heads == 4 or", "expression"),
+    ]:
+        with pytest.raises(ConfigError, match=why):
+            check(condition, cells)
+
+
 @pytest.mark.slow
 def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     command = ("run", "study=heads", "heads=1,3,4", "seed=0", *QUICK)
     done = run_cli(*command, "study.where=['heads < 4 or key_width == 16']", "name=mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 of 6 cells left out: not heads < 4 or key_width == 16" in done.stderr
+    assert "1 of 6 cells left out: not (heads < 4 or key_width == 16)" in done.stderr
     assert done.stderr.count("cells left out: heads=3: does not divide") == 2
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv")
     assert sorted(zip(rows["heads"], rows["key_width"], strict=True)) == [(1, 16), (1, 64), (4, 16)]

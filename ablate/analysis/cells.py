@@ -241,8 +241,12 @@ def _check_metric(rows: pd.DataFrame, metric: str) -> None:
 
 
 def _refuse_mixed(rows: pd.DataFrame) -> None:
-    for columns, what in ((TEXT_COLUMNS, "texts"), (CODE_COLUMNS, "programs")):
+    hashed = "corpus_sha256" in rows and rows["corpus_sha256"].notna().any()
+    text = TEXT_COLUMNS if hashed else ("corpus", *TEXT_COLUMNS)
+    for columns, what in ((text, "texts"), (CODE_COLUMNS, "programs")):
         present = [column for column in columns if column in rows.columns]
+        if not present:
+            continue
         kinds = rows[present].drop_duplicates().astype(str).drop_duplicates()
         if len(kinds) > 1:
             raise Incomparable(

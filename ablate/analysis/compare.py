@@ -20,6 +20,7 @@ from ablate.analysis.cells import (
     stale,
     summarize,
     unusable,
+    variant_columns,
 )
 from ablate.analysis.contrasts import (
     WIDTHS,
@@ -34,7 +35,7 @@ from ablate.analysis.contrasts import (
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.where import as_texts, select, with_options
-from ablate.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
+from ablate.columns import COLUMNS, HIGHER_IS_BETTER, MEASURED_COLUMNS
 from ablate.config import ConfigError
 
 __all__ = [
@@ -121,6 +122,7 @@ def compare(
     pairs, lines = (tuned_pairs if having(cells, "tuned") else _pairs)(cells, entries, baseline)
     if any(plan.get("metric") not in (None, metric) for plan in plans):  # nobody named these beforehand
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
+    lines += _about_foreign(rows, metric, by)
     if metric in MEASURED_COLUMNS:
         lines.append(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
     alone = sorted(
@@ -343,6 +345,20 @@ def _why(
     if row["p_holm"] < alpha:
         return "Holm's p alone would decide; the simultaneous interval holds 0"
     return None
+
+
+def _about_foreign(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[str]:
+    """Lines on columns that somebody else's table brings, of which nothing is known here."""
+    lines = []
+    if metric not in COLUMNS:
+        lines.append(f"{metric} is no column of ablate's: the lower, the better, is how it is read")
+    known = {*COLUMNS, *variant_columns(rows), *by, metric}
+    for column in rows.columns.difference([*known], sort=False):
+        kinds = rows[column].dropna().unique()
+        if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
+            some = ", ".join(map(str, kinds[:3])) + ", …" * (len(kinds) > 3)
+            lines.append(f"{column} ({some}) makes no variant here; --by fusion,{column} tells them apart")
+    return lines
 
 
 def _about(table: pd.DataFrame) -> list[str]:

@@ -78,6 +78,20 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(csv_text(rows)), dtype=TEXT)
 
 
+def as_results(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Anybody's table, with the columns of results. name: what errors call it. Raises ConfigError."""
+    lacking = {"fusion", "heads", "out_proj", "seed"} - set(rows.columns)
+    if lacking:
+        raise ConfigError(f"{name}: not a table of results; it lacks {', '.join(sorted(lacking))}")
+    if "status" in rows:  # what has no result and no seed is a damaged run, which its status says
+        rows = rows[rows["seed"].notna() | rows["status"].isin(["done", "stale", "diverged"])]
+    if rows["seed"].isna().any():
+        raise ConfigError(f"{name}: a row has no seed; each row is one run, with its seed")
+    if "status" not in rows:
+        rows = rows.assign(status="done")
+    return rows.reindex(columns=[*COLUMNS, *rows.columns.difference(list(COLUMNS))])
+
+
 def _load(target: str, store: Store) -> pd.DataFrame:
     path = Path(target)
     if path.is_file():
@@ -87,16 +101,7 @@ def _load(target: str, store: Store) -> pd.DataFrame:
             raise ConfigError(
                 f"{target}: not a CSV file of results ({str(error).splitlines()[0]})"
             ) from error
-        lacking = {"fusion", "heads", "out_proj", "seed"} - set(rows.columns)
-        if lacking:
-            raise ConfigError(f"{target}: not a table of results; it lacks {', '.join(sorted(lacking))}")
-        if "status" in rows:  # what has no result and no seed is a damaged run, which its status says
-            rows = rows[rows["seed"].notna() | rows["status"].isin(["done", "stale", "diverged"])]
-        if rows["seed"].isna().any():
-            raise ConfigError(f"{target}: a row has no seed; each row is one run, with its seed")
-        if "status" not in rows:
-            rows["status"] = "done"
-        return rows.reindex(columns=[*COLUMNS, *rows.columns.difference(list(COLUMNS))])
+        return as_results(rows, target)
     if (path / "store").is_dir():
         return frame(Store(path).rows(provenance()))
     if (path / "study.json").is_file():

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -27,6 +27,7 @@ from ablate.train import Evaluation, Step
 
 LOOK_EVERY_S = 0.2  # between two messages about a run's steps, and between looks at the clock
 ANOTHERS_S = 1.0  # before asking again for a run that another process is at
+STARTS = 3  # of a worker that ends before it is ready
 
 
 LAST_WORDS = ("finished", "skipped", "busy", "refused")
@@ -90,6 +91,7 @@ class _Pool:
         self.waiting = deque(sorted(range(len(jobs)), key=lambda index: jobs[index].cost, reverse=True))
         self.later: list[tuple[float, int]] = []  # runs that another process is at, and when to ask again
         self.refused: dict[int, str] = {}
+        self.lost_starts = Counter[int]()  # by worker, since it was last ready
 
     def goes_on(self, workers: list["_Worker"]) -> bool:
         return bool(self.waiting or self.later or any(worker.index is not None for worker in workers))
@@ -105,6 +107,7 @@ class _Pool:
         """Hear what a worker has to say."""
         for event, *details in worker.messages():
             if worker.index is None:  # it is ready
+                self.lost_starts[worker.number] = 0
                 continue
             index = worker.index
             self.watcher.hear(worker.number, self.jobs[index], event, *details)
@@ -117,13 +120,22 @@ class _Pool:
 
     def lost(self, worker: "_Worker", reason: str) -> None:
         """The process is gone: so is its run, if it was at one."""
-        if worker.index is not None:
-            job = self.jobs[worker.index]
-            row = record_failure(prepare(job.config), reason)
-            self.watcher.hear(worker.number, job, "finished", row)
-            worker.index = None
-        elif not worker.idle:
-            raise ConfigError(f"a worker process could not start: {reason}")
+        if worker.index is None and not worker.idle:
+            self.lost_starts[worker.number] += 1
+            if self.lost_starts[worker.number] == STARTS:
+                raise ConfigError(f"a worker process could not start, {STARTS} times: {reason}")
+        if worker.index is None:
+            return
+        index, worker.index = worker.index, None
+        job = self.jobs[index]
+        try:
+            self.watcher.hear(worker.number, job, "finished", record_failure(prepare(job.config), reason))
+        except Busy:  # another command was faster; or the server is gone, and its worker not yet
+            self.later.append((time.monotonic() + ANOTHERS_S, index))
+            self.watcher.hear(worker.number, job, "busy", reason)
+        except ConfigError as error:
+            self.refused[index] = str(error)
+            self.watcher.hear(worker.number, job, "refused", str(error))
 
 
 @dataclass
@@ -140,7 +152,7 @@ class _Worker:
         context, environment = server.context(), dict(os.environ)
         self.pipe, child = context.Pipe()
         self.process = context.Process(target=_work, args=(child, self.threads, environment), daemon=True)
-        with server.one_thread(), _without_main():
+        with server.as_workers_begin(), _without_main():
             self.process.start()
         child.close()
 

@@ -7,8 +7,9 @@ Where a system has no such server, on Windows, each worker starts from nothing.
 import contextlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def start() -> None:
     """Begin to load. To be called early; the first worker waits for it."""
     if _has_server():
         forkserver.set_forkserver_preload(PRELOADED)
-        with one_thread():
+        resource_tracker.ensure_running()  # which would let Ctrl-C through again
+        with as_workers_begin():
             forkserver.ensure_running()
 
 
@@ -34,13 +36,18 @@ def context() -> "ForkServerContext | SpawnContext":
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Libraries read these counts when they load, and some start their threads then."""
+def as_workers_begin() -> Iterator[None]:
+    """What a process begun in here inherits: counts of threads, which libraries read when they load, and deaf
+    ears for Ctrl-C, which reaches the whole group: the parent decides."""
     before = {name: os.environ.get(name) for name in COUNTS_OF_THREADS}
     os.environ.update(dict.fromkeys(COUNTS_OF_THREADS, "1"))
+    if _has_server():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
+        if _has_server():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

@@ -31,10 +31,12 @@ from ablate.study.estimate import estimate
 from ablate.study.grid import Cell
 from ablate.study.job import THREADS
 from ablate.study.plan import Plan, grid_plan, merge_plans, values_of
-from ablate.study.where import holds
+from ablate.study.where import check, holds
 
 LEFT_OUT: Row = {"status": "left out"}  # the row of a cell that can't or shall not be run
 MISSING: Row = {"status": "missing"}  # of one that could not begin
+# Whose errors are of a launcher as a whole: a process of it died, or it could not begin.
+LAUNCHERS_LIBRARIES = ("joblib", "submitit", "ray")
 NO_TEST = "corpus.splits: a tuned study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
 
@@ -143,12 +145,13 @@ class _Drive:
         runs: dict[Cell, Run] = {}
         tunes = self.declared is not None and self.declared.kind == "tuned"
         reasons: defaultdict[str, list[str]] = defaultdict(list)
+        conditions, seen = self.declared.where if self.declared else [], []
         for cell in cells:
             try:
                 config = self.compose(cell)
-                conditions = self.declared.where if self.declared else []
-                if broken := [c for c in conditions if not holds(c, values_of(config))]:
-                    reasons[f"not {broken[0]}"].append("")
+                seen.append(values_of(config))
+                if broken := [c for c in conditions if not holds(c, seen[-1])]:
+                    reasons[f"not ({broken[0]})"].append("")
                     continue
                 run = prepare(config)
                 if tunes and not len(run.corpus.splits["test"].tokens):
@@ -161,6 +164,8 @@ class _Drive:
                 why, name = str(error) if own else self.compose.explain(error, cell), _variant(cell, cells)
                 reasons[why].append(name)
                 self.left_out[name] = why
+        for condition in conditions if seen else []:
+            check(condition, seen)  # a mistake in it leaves nothing out: it is one
         whole = len(cells)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
@@ -202,7 +207,14 @@ class _Drive:
             if cell in todo
         }
         self.request.composed = composed
-        returns = self.launcher.launch([list(overrides) for overrides in composed], initial_job_idx=0)
+        try:
+            returns = self.launcher.launch([list(overrides) for overrides in composed], initial_job_idx=0)
+        except Exception as error:
+            library = type(error).__module__.partition(".")[0]
+            if library not in LAUNCHERS_LIBRARIES:
+                raise
+            self.request.refused.append(f"{library}: {str(error).strip().partition(chr(10))[0]}")
+            return
         for overrides, done in zip(composed, returns, strict=True):
             if done.status == JobStatus.FAILED:
                 cell = overrides[: -len(kept)]
@@ -218,6 +230,10 @@ def _overrides(
         texts += [f"{key}={','.join(levels)}" for key, levels in declared.factors.items()]
         name = config.name or Path(config.hydra.runtime.choices.get("study") or "").name  # or of its file
         if is_demonstration(config):
+            if "demo" not in config.study:
+                raise ConfigError(
+                    "size=demo: this study declares no demo, as demo: {train.steps: 60}; leave size out"
+                )
             texts += [f"{key}={','.join(levels)}" for key, levels in declared.demo.items()]
             name = f"{name}-demo" if name else ""
         texts += [f"name={as_value(name)}"] if name and name != config.name else []

@@ -5,7 +5,7 @@ An expression is parsed and then walked: only what is named here is ever compute
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ablate.config import ConfigError, did_you_mean
@@ -28,6 +28,7 @@ OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Not: operator.not_,
     ast.USub: operator.neg,
 }
+NO_EXPRESSION = "not an expression; write a comparison, as heads <= 8"
 CONSTANTS = {"true": True, "false": False, "null": None}
 
 
@@ -36,9 +37,26 @@ def holds(condition: str, values: Mapping[str, Any]) -> bool:
     try:
         return bool(_compute(ast.parse(condition.strip(), mode="eval").body, values, condition))
     except SyntaxError as error:
-        raise _refusal(condition, "not an expression; write a comparison, as heads <= 8") from error
+        raise _refusal(condition, NO_EXPRESSION) from error
     except (TypeError, ZeroDivisionError, OverflowError) as error:
         raise _refusal(condition, f"can't be computed ({error})") from error
+
+
+def check(condition: str, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Raises ConfigError if the condition can't be read, or names a key that none of the cells has."""
+    try:
+        tree = ast.parse(condition.strip(), mode="eval")
+    except SyntaxError as error:
+        raise _refusal(condition, NO_EXPRESSION) from error
+    for name in _names(tree.body):
+        if name not in CONSTANTS and not any(_keys(name, values) for values in cells):
+            raise _refusal(condition, f"{name} is no key{did_you_mean(name, cells[0])}")
+
+
+def _names(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name | ast.Attribute):
+        return [ast.unparse(node)]
+    return [name for child in ast.iter_child_nodes(node) for name in _names(child)]
 
 
 def _compute(node: ast.expr, values: Mapping[str, Any], condition: str) -> Any:
@@ -78,10 +96,14 @@ def _value(name: str, values: Mapping[str, Any], condition: str) -> Any:
     """A key of the config, by its whole dotted name or, where only one has it, by its last part."""
     if name in CONSTANTS:
         return CONSTANTS[name]
-    found = [key for key in values if key == name] or [key for key in values if key.endswith(f".{name}")]
+    found = _keys(name, values)
     if len(found) != 1:
         raise _refusal(condition, f"{name} is no key{did_you_mean(name, values)}")
     return values[found[0]]
+
+
+def _keys(name: str, values: Mapping[str, Any]) -> list[str]:
+    return [key for key in values if key == name] or [key for key in values if key.endswith(f".{name}")]
 
 
 def _number(value: Any) -> Any:

@@ -26,7 +26,7 @@ def study(tmp_path, monkeypatch):
 
 
 def test_the_exports_are_complete():
-    assert {*ablate.__all__} == {"__version__", "compare", "load", "report", "run"}
+    assert {*ablate.__all__} == {"ConfigError", "__version__", "compare", "load", "report", "run"}
     assert {*api.__all__} == {*ablate.__all__} - {"__version__"}
     assert all(callable(getattr(ablate, name)) for name in api.__all__)
     with pytest.raises(AttributeError, match="no attribute 'reports'"):

@@ -12,7 +12,7 @@ from ablate.overrides import as_value, flatten
 from ablate.report import report
 from ablate.report.notebook import Comparison
 
-__all__ = ["compare", "load", "report", "run"]
+__all__ = ["ConfigError", "compare", "load", "report", "run"]
 
 
 def run(**keys: Any) -> pd.DataFrame:

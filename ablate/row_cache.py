@@ -13,7 +13,7 @@ from ablate.columns import Row
 from ablate.disk import StoreError, write_atomically
 from ablate.run_files import Damaged, read_finished
 
-RUN = re.compile(r".+-[0-9a-f]{8}")
+RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 
 
 def read_rows(store: Path) -> list[Row]:

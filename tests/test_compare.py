@@ -737,7 +737,7 @@ def test_a_damaged_run_of_which_only_the_id_is_left_is_named_and_left_out():
     assert len(found.table) == len(compare(grid()).table) and "failed: 0f: damaged" in found.notes
 
 
-def test_what_a_table_of_somebody_elses_brings_is_said(capsys):
+def test_what_a_table_of_somebody_elses_brings_is_said():
     rows = table(
         *(
             {"fusion": f, "seed": s, "score": 1 + s / 9, "optimizer": o}

@@ -108,34 +108,34 @@ class _Pool:
         for event, *details in worker.messages():
             if worker.index is None:  # it is ready
                 self.lost_starts[worker.number] = 0
-                continue
-            index = worker.index
-            self.watcher.hear(worker.number, self.jobs[index], event, *details)
-            if event in LAST_WORDS:
-                worker.index = None
-            if event == "busy":
-                self.later.append((time.monotonic() + ANOTHERS_S, index))
-            if event == "refused":
-                self.refused[index] = details[0]
+            else:
+                self.hear(worker, event, *details)
+
+    def hear(self, worker: "_Worker", event: str, *details: Any) -> None:
+        """What became of the run that a worker is at."""
+        index = worker.index
+        assert index is not None
+        self.watcher.hear(worker.number, self.jobs[index], event, *details)
+        if event in LAST_WORDS:
+            worker.index = None
+        if event == "busy":
+            self.later.append((time.monotonic() + ANOTHERS_S, index))
+        if event == "refused":
+            self.refused[index] = details[0]
 
     def lost(self, worker: "_Worker", reason: str) -> None:
         """The process is gone: so is its run, if it was at one."""
-        if worker.index is None and not worker.idle:
+        if worker.index is not None:
+            try:
+                self.hear(worker, "finished", record_failure(prepare(self.jobs[worker.index].config), reason))
+            except Busy:  # another command was faster; or the server is gone, and its worker not yet
+                self.hear(worker, "busy", reason)
+            except ConfigError as error:
+                self.hear(worker, "refused", str(error))
+        elif not worker.idle:
             self.lost_starts[worker.number] += 1
             if self.lost_starts[worker.number] == STARTS:
                 raise ConfigError(f"a worker process could not start, {STARTS} times: {reason}")
-        if worker.index is None:
-            return
-        index, worker.index = worker.index, None
-        job = self.jobs[index]
-        try:
-            self.watcher.hear(worker.number, job, "finished", record_failure(prepare(job.config), reason))
-        except Busy:  # another command was faster; or the server is gone, and its worker not yet
-            self.later.append((time.monotonic() + ANOTHERS_S, index))
-            self.watcher.hear(worker.number, job, "busy", reason)
-        except ConfigError as error:
-            self.refused[index] = str(error)
-            self.watcher.hear(worker.number, job, "refused", str(error))
 
 
 @dataclass

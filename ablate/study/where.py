@@ -28,29 +28,29 @@ OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Not: operator.not_,
     ast.USub: operator.neg,
 }
-NO_EXPRESSION = "not an expression; write a comparison, as heads <= 8"
 CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
     """Whether the condition is true of a cell. values: the config's keys, dotted. Raises ConfigError."""
     try:
-        return bool(_compute(ast.parse(condition.strip(), mode="eval").body, values, condition))
-    except SyntaxError as error:
-        raise _refusal(condition, NO_EXPRESSION) from error
+        return bool(_compute(_parse(condition), values, condition))
     except (TypeError, ZeroDivisionError, OverflowError) as error:
         raise _refusal(condition, f"can't be computed ({error})") from error
 
 
 def check(condition: str, cells: Sequence[Mapping[str, Any]]) -> None:
     """Raises ConfigError if the condition can't be read, or names a key that none of the cells has."""
-    try:
-        tree = ast.parse(condition.strip(), mode="eval")
-    except SyntaxError as error:
-        raise _refusal(condition, NO_EXPRESSION) from error
-    for name in _names(tree.body):
+    for name in _names(_parse(condition)):
         if name not in CONSTANTS and not any(_keys(name, values) for values in cells):
             raise _refusal(condition, f"{name} is no key{did_you_mean(name, cells[0])}")
+
+
+def _parse(condition: str) -> ast.expr:
+    try:
+        return ast.parse(condition.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise _refusal(condition, "not an expression; write a comparison, as heads <= 8") from error
 
 
 def _names(node: ast.AST) -> list[str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ablate.api import compare, load, run
-    from ablate.config import ConfigError
-    from ablate.report import report
+    from ablate.config.rules import ConfigError
+    from ablate.reporting import report
 
 __version__ = "0.1.0"
 __all__ = ["ConfigError", "__version__", "compare", "load", "report", "run"]
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name == "report":  # the package, which can be called
-        return importlib.import_module("ablate.report")
+        return importlib.import_module("ablate.reporting")
     if name in __all__:
         return getattr(importlib.import_module("ablate.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

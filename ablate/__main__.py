@@ -1,3 +1,3 @@
-from ablate.cli import main
+from ablate.cli.app import main
 
 main()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.config import ConfigError
-from ablate.overrides import as_value, flatten
-from ablate.report import report
-from ablate.report.notebook import Comparison
+from ablate.config.overrides import as_value, flatten
+from ablate.config.rules import ConfigError
+from ablate.reporting import report
+from ablate.reporting.notebook import Comparison
 
 __all__ = ["ConfigError", "compare", "load", "report", "run"]
 
@@ -22,10 +22,10 @@ def run(**keys: Any) -> pd.DataFrame:
     sweep, as -m does; a tuple is one value that is a list. study="fusion" runs a study. What is finished is
     not run again. Runs that fail or diverge are rows too, with their status. Raises ConfigError.
     """
-    from ablate.compose import Request, compose
-    from ablate.environment import provenance
-    from ablate.progress import listener
-    from ablate.store import Store
+    from ablate.compose.hydra_app import Request, compose
+    from ablate.live.progress import listener
+    from ablate.store.provenance import provenance
+    from ablate.store.store import Store
     from ablate.study.job import job
     from ablate.study.single import run_single
 

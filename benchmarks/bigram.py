@@ -10,7 +10,8 @@ import sys
 import hydra
 import numpy as np
 
-from ablate.compose import configs_dir, to_run_config
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
 from ablate.data.corpora import open_corpus
 
 

@@ -18,9 +18,9 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
-from ablate.analysis.where import select, with_options
-from ablate.columns import COLUMNS
-from ablate.study import tuned
+from ablate.analysis.select import select, with_options
+from ablate.store.columns import COLUMNS
+from ablate.study.kinds import tuned
 
 ALPHA, VARIANTS = 0.05, ("concat", "sum", "mean", "weighted_sum")
 CLAIMS = (stats.BETTER, stats.BETTER_WITHIN, stats.WORSE, stats.WORSE_WITHIN)

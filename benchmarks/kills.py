@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ablate.columns import MEASURED_COLUMNS
+from ablate.store.columns import MEASURED_COLUMNS
 
 SWEEP = ("fusion=concat,sum,weighted_sum,mean", "heads=2,4", "seed=0,1,2")
 

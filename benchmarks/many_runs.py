@@ -17,11 +17,12 @@ from pathlib import Path
 import hydra
 import numpy as np
 
-from ablate import run_files
-from ablate.compose import configs_dir, to_run_config
-from ablate.config import digest
-from ablate.execute import Run, describe, prepare
-from ablate.store import Store
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
+from ablate.config.identity import digest
+from ablate.execution.execute import Run, describe, prepare
+from ablate.store import run_files
+from ablate.store.store import Store
 
 METHODS = ("concat", "sum", "weighted_sum", "mean")
 

@@ -17,10 +17,11 @@ from typing import Any
 import hydra
 import torch
 
-from ablate import optim
-from ablate.compose import configs_dir, to_run_config
-from ablate.execute import Listener, execute, prepare
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
+from ablate.execution.execute import Listener, execute, prepare
 from ablate.model.lm import LM
+from ablate.training import optim
 
 
 class Timer:

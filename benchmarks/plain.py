@@ -18,9 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.compose import configs_dir, to_run_config
-from ablate.config import ModelSpec, RunConfig
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
+from ablate.config.schema import RunConfig
 from ablate.model.sizing import resolve_spec
+from ablate.model.spec import ModelSpec
 
 
 class PlainBlock(nn.Module):

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ablate.columns import Row
-from ablate.config import digest
-from ablate.environment import provenance
-from ablate.store import Store
+from ablate.config.identity import digest
+from ablate.store.columns import Row
+from ablate.store.provenance import provenance
+from ablate.store.store import Store
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")
 HEADS = (1, 2, 4, 8)

@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from plain import plain_steps
 
-from ablate.compose import configs_dir, to_run_config
-from ablate.config import ModelSpec, RunConfig
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
+from ablate.config.schema import RunConfig
 from ablate.model.lm import build_model
 from ablate.model.sizing import resolve_spec
-from ablate.train import Step, train
+from ablate.model.spec import ModelSpec
+from ablate.training.train import Step, train
 
 VOCAB = 65
 

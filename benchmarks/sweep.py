@@ -28,9 +28,10 @@ from pathlib import Path
 import hydra
 import torch
 
-from ablate.compose import configs_dir, to_run_config
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
+from ablate.compute.cores import available
 from ablate.data.corpora import open_corpus
-from ablate.launch.cores import available
 from ablate.model.sizing import flops_per_token, resolve_spec
 
 HERE = Path(__file__).parent

@@ -18,9 +18,10 @@ from typing import Any
 import hydra
 import torch
 
-from ablate import execute as execution
-from ablate.compose import configs_dir, to_run_config
-from ablate.execute import Listener, execute, prepare
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
+from ablate.execution import execute as execution
+from ablate.execution.execute import Listener, execute, prepare
 
 inside = 0.0  # seconds in training and evaluation, of the run that goes on
 

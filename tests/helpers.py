@@ -12,10 +12,12 @@ from pathlib import Path
 
 import hydra
 
-from ablate.cli import main
-from ablate.compose import configs_dir, to_run_config
-from ablate.config import ModelSpec, RunConfig
+from ablate.cli.app import main
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import to_run_config
+from ablate.config.schema import RunConfig
 from ablate.model.sizing import resolve_spec
+from ablate.model.spec import ModelSpec
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -38,7 +40,9 @@ PRIMES = ("heads=3", "key_width=7", "value_width=5", "model.d_model=11", "model.
 
 # A start of Python with PyTorch takes seconds, and the suite makes more than a hundred.
 WARM = multiprocessing.get_context("forkserver")
-WARM.set_forkserver_preload(["ablate.cli", "ablate.compose", "ablate.launch.pool", "pandas", "rich.progress"])
+WARM.set_forkserver_preload(
+    ["ablate.cli.app", "ablate.compose.hydra_app", "ablate.launch.pool", "pandas", "rich.progress"]
+)
 
 
 def run_cli(

@@ -12,7 +12,7 @@ import pytest
 import ablate
 from ablate import api
 from ablate.api import as_overrides
-from ablate.config import ConfigError
+from ablate.config.rules import ConfigError
 from benchmarks.report import synthetic_study
 from tests.helpers import ROOT, run_cli
 
@@ -100,7 +100,7 @@ def test_a_comparison_shows_itself_escaped(study):
 
 
 def test_report_is_a_package_and_a_function(study):
-    assert importlib.import_module("ablate.report.page").gather
+    assert importlib.import_module("ablate.reporting.page").gather
     assert ablate.report("synthetic") == ablate.report(ablate.load("synthetic"))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ablate.columns import COLUMNS, MEASURED_COLUMNS, METRICS_COLUMNS
+from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, METRICS_COLUMNS
 from tests.helpers import ROOT, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
@@ -326,7 +326,7 @@ def test_hydras_own_command_line_stays(tmp_path):
 
 
 def test_completion_offers_overrides():
-    from ablate.compose import complete
+    from ablate.compose.hydra_app import complete
 
     assert set(complete("fusion=")) == {
         f"fusion={m}" for m in ("concat", "grouped", "mean", "sum", "weighted_sum")
@@ -345,7 +345,7 @@ def test_the_shell_asks_for_completions():
 
 def test_help_loads_neither_torch_nor_hydra():
     code = (
-        "import sys; import ablate.cli;"
+        "import sys; import ablate.cli.app;"
         "print([module for module in ('torch', 'hydra', 'pandas', 'numpy') if module in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -22,11 +22,11 @@ from ablate.analysis.compare import (
     unusable,
 )
 from ablate.analysis.contrasts import parse_baseline
-from ablate.analysis.where import select
-from ablate.columns import COLUMNS
-from ablate.config import ConfigError
-from ablate.report.comparison import caption, for_reading, sentences
-from ablate.report.tables import render
+from ablate.analysis.select import select
+from ablate.config.rules import ConfigError
+from ablate.reporting.tables import render
+from ablate.reporting.words import caption, for_reading, sentences
+from ablate.store.columns import COLUMNS
 from tests.helpers import run_cli
 
 ROW = {

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from ablate.columns import CONFIG_COLUMNS, SEED_COLUMNS
-from ablate.config import ConfigError, IntroducedAt, RunConfig, read_run, run_id, run_name
-from ablate.execute import Run, describe
-from ablate.model.sizing import resolve_spec
+from ablate.config.identity import run_id, run_name
+from ablate.config.read import read_run
+from ablate.config.rules import ConfigError, IntroducedAt
+from ablate.config.schema import RunConfig
+from ablate.execution.execute import Run, describe
+from ablate.model.sizing import resolve_spec, resolved
+from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
 from tests.helpers import make_config
 
 
@@ -21,7 +24,7 @@ def as_read(config: RunConfig) -> dict[str, Any]:
 
 def identity(*overrides: str, text: str = "text") -> str:
     config = make_config(*overrides)
-    return run_id(config, resolve_spec(config, 59), text)
+    return run_id(resolved(config, resolve_spec(config, 59)), vocab=59, corpus_sha256=text)
 
 
 def test_defaults_are_the_documented_ones():
@@ -161,7 +164,8 @@ def corpus_stub():
     def prepared(config: RunConfig) -> Run:
         corpus = open_corpus(dataclasses.replace(config.corpus, name="grammar", seed=0, characters=3000))
         spec = resolve_spec(config, 59)
-        return Run(config, spec, corpus, torch.device("cpu"), "mkl", run_id(config, spec, "text"), "name")
+        identity = run_id(resolved(config, spec), vocab=59, corpus_sha256="text")
+        return Run(config, spec, corpus, torch.device("cpu"), "mkl", identity, "name")
 
     return prepared
 
@@ -169,7 +173,7 @@ def corpus_stub():
 def test_a_later_key_at_its_first_value_leaves_old_identities_alone():
     from typing import Annotated
 
-    from ablate.config import identity_keys
+    from ablate.config.identity import identity_keys
 
     @dataclasses.dataclass(frozen=True)
     class Before:

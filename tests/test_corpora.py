@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 import yaml
 
-from ablate.config import CorpusConfig
-from ablate.data import cache, tokenized
+from ablate.config.schema import CorpusConfig
+from ablate.data import tokenized
 from ablate.data.corpora import CORPORA, Corpus, CorpusError, open_corpus, require_context
 from ablate.data.text import BLOCK
 from ablate.data.tokenizers import Bpe, load
+from ablate.files import cache
 
 ROOT = Path(__file__).parent.parent
 FILE = CorpusConfig(
@@ -480,7 +481,7 @@ def test_leftovers_of_dead_writers_are_removed(root: Path):
 
 OPEN = """
 import sys, ablate.data.tokenized as tokenized
-from ablate.config import CorpusConfig
+from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import open_corpus
 if sys.argv[2:]:
     tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]

@@ -8,11 +8,13 @@ import pytest
 import torch
 import yaml
 
-from ablate.compose import configs_dir
-from ablate.config import ConfigError, FusionConfig, ModelSpec
+from ablate.compose.configs import configs_dir
+from ablate.config.rules import ConfigError
+from ablate.config.schema import FusionConfig
 from ablate.model.fusion import HeadShape, method_of, methods
 from ablate.model.lm import build_model
 from ablate.model.sizing import attention_params, total_params
+from ablate.model.spec import ModelSpec
 from tests.helpers import make_spec
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ablate import optim
+from ablate.training import optim
 
 
 @pytest.mark.parametrize("update", [optim.adamw_, optim.fused_adamw_])

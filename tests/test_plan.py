@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2
 
-from ablate.analysis.plan import plan
-from ablate.config import ConfigError
+from ablate.analysis.power import plan
+from ablate.config.rules import ConfigError
 from tests.helpers import run_cli
 from tests.test_compare import CONCAT, MEAN, SUM, table, variant
 

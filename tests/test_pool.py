@@ -13,11 +13,11 @@ import pandas as pd
 import psutil
 import pytest
 
-from ablate.config import ConfigError
-from ablate.launch import cores
+from ablate.compute import cores
+from ablate.config.rules import ConfigError
 from ablate.launch.pool import Watcher, _Pool, _Worker
 from ablate.launch.settings import settings
-from ablate.store import Store
+from ablate.store.store import Store
 from tests.helpers import ROOT, run_cli
 
 # A few hundredths of a second a run; LONG ones last until they are ended.
@@ -68,7 +68,7 @@ def test_workers_read_the_text_that_the_command_was_given(tmp_path):
 BROKEN = """
 import json, os, sys
 if os.environ.get("BREAK"):
-    import ablate.execute as execute
+    import ablate.execution.execute as execute
     original = execute._train
     def broken(run, writer, listener):
         if code := json.loads(os.environ["BREAK"]).get(str(run.config.seed)):

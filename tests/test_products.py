@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ablate import fastest
+from ablate.compute import fastest
+from ablate.compute.products import PRODUCTS, onednn, works
 from ablate.model.lm import build_model
-from ablate.model.products import PRODUCTS, onednn, works
-from ablate.train import Step, train
+from ablate.training.train import Step, train
 from tests.helpers import make_config, make_spec
 from tests.test_train import TOKENS
 

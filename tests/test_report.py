@@ -13,14 +13,14 @@ import pytest
 import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
-from ablate.report.charts import SHAPES, VERDICTS, figures
-from ablate.report.commands import commands
-from ablate.report.comparison import more_seeds
-from ablate.report.html import comparison_html, comparison_table
-from ablate.report.limits import limits
-from ablate.report.page import gather
-from ablate.report.source import Source, find
-from ablate.store import Store
+from ablate.reporting.charts import SHAPES, VERDICTS, figures
+from ablate.reporting.commands import commands
+from ablate.reporting.html import comparison_html, comparison_table
+from ablate.reporting.limits import limits
+from ablate.reporting.page import gather
+from ablate.reporting.subject import Source, find
+from ablate.reporting.words import more_seeds
+from ablate.store.store import Store
 from benchmarks.report import synthetic_study
 from tests.helpers import run_cli
 

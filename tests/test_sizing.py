@@ -7,7 +7,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ablate.config import ConfigError
+from ablate.config.rules import ConfigError
 from ablate.model.lm import LM, build_model
 from ablate.model.sizing import (
     attention_params,

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate import claim, row_cache
 from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import load
-from ablate.columns import COLUMNS, csv_text
-from ablate.disk import StoreError
-from ablate.execute import Listener, describe, execute, prepare
-from ablate.run_files import Checkpoint, Damaged
-from ablate.store import Busy, Store
-from ablate.study.plan import grid_plan, merge_plans, single_plan
+from ablate.execution.execute import Listener, describe, execute, prepare
+from ablate.files.atomic import StoreError
+from ablate.store import claim, row_cache
+from ablate.store.columns import COLUMNS, csv_text
+from ablate.store.run_files import Checkpoint, Damaged
+from ablate.store.store import Busy, Store
+from ablate.study.growth import grid_plan, merge_plans, single_plan
 from tests.helpers import make_config
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "fusion": "sum"}

@@ -20,16 +20,17 @@ from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from ablate.compose import Cells, configs_dir, to_run_config
-from ablate.config import ConfigError
+from ablate.compose.configs import configs_dir
+from ablate.compose.variants import Cells, to_run_config
+from ablate.config.rules import ConfigError
 from ablate.launch.settings import settings
-from ablate.store import Store, StoreError
-from ablate.study import grid
+from ablate.live.watch import summary
+from ablate.store.store import Store, StoreError
+from ablate.study.conditions import check, holds
 from ablate.study.declared import read_declared
+from ablate.study.growth import merge_plans, values_of
+from ablate.study.kinds import grid
 from ablate.study.loop import _side_by_side, _threads
-from ablate.study.plan import merge_plans, values_of
-from ablate.study.where import check, holds
-from ablate.watch import summary
 from hydra_plugins.ablate.launcher import PoolLauncher
 from tests.helpers import ROOT, make_config, run_cli
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ablate.config import ConfigError
+from ablate.config.rules import ConfigError
 from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, load
 
 TEXT = (

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ablate.model.lm import build_model
-from ablate.train import Diverged, Evaluation, State, Step, evaluate, train
+from ablate.training.train import Diverged, Evaluation, State, Step, evaluate, train
 from tests.helpers import make_config, make_spec
 
 SIZES = (
@@ -108,12 +108,12 @@ def test_evaluation_by_hand():
 
 
 def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
-    import ablate.train
+    import ablate.training.train
 
     config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
     model = build_model(spec, config.resolved_seeds())
     at_once = evaluate(model, TOKENS, config.train, context=7)
-    monkeypatch.setitem(ablate.train.EVALUATION_NUMBERS, "cpu", 1)
+    monkeypatch.setitem(ablate.training.train.EVALUATION_NUMBERS, "cpu", 1)
     one_by_one = evaluate(model, TOKENS, config.train, context=7)
     assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
     assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)

@@ -17,14 +17,14 @@ import pytest
 
 from ablate.analysis.compare import compare
 from ablate.analysis.roles import AT_BASELINE, OCTAVE_AWAY, without_values
-from ablate.columns import MEASURED_COLUMNS, Row
-from ablate.config import ConfigError
-from ablate.cost import step_seconds
-from ablate.execute import prepare
-from ablate.study import tuned
+from ablate.config.rules import ConfigError
+from ablate.execution.execute import prepare
+from ablate.execution.timing import step_seconds
+from ablate.store.columns import MEASURED_COLUMNS, Row
 from ablate.study.declared import read_declared
-from ablate.study.grid import Cell
-from ablate.study.plan import merge_plans
+from ablate.study.growth import merge_plans
+from ablate.study.kinds import tuned
+from ablate.study.kinds.grid import Cell
 from tests.helpers import make_config, run_cli
 from tests.test_compare import ROW
 

@@ -31,9 +31,9 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
     # The wheel's files come first, and the checkout, which an editable install adds, not at all.
     code = (
         "import sys; sys.path = [p for p in sys.path if p != sys.argv[1]]; sys.argv[:2] = ['ablate']\n"
-        "import ablate, ablate.cli, hydra_plugins.ablate\n"
+        "import ablate, ablate.cli.app, hydra_plugins.ablate\n"
         "print(ablate.__file__, hydra_plugins.ablate.__file__, flush=True)\n"
-        "ablate.cli.main()"
+        "ablate.cli.app.main()"
     )
     overrides = ["-m", "corpus=grammar", "corpus.characters=9000", "train.steps=2", "fusion=sum,mean"]
     done = subprocess.run(

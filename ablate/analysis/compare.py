@@ -11,17 +11,6 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.cells import (
-    Cells,
-    Incomparable,
-    collect,
-    for_reading,
-    missing_seeds,
-    stale,
-    summarize,
-    unusable,
-    variant_columns,
-)
 from ablate.analysis.contrasts import (
     WIDTHS,
     Pair,
@@ -34,9 +23,20 @@ from ablate.analysis.contrasts import (
 )
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.roles import having, tuned_pairs, without_values
-from ablate.analysis.where import as_texts, select, with_options
-from ablate.columns import COLUMNS, HIGHER_IS_BETTER, MEASURED_COLUMNS
-from ablate.config import ConfigError
+from ablate.analysis.select import as_texts, select, with_options
+from ablate.analysis.variants import (
+    Cells,
+    Incomparable,
+    collect,
+    for_reading,
+    missing_seeds,
+    stale,
+    summarize,
+    unusable,
+    variant_columns,
+)
+from ablate.config.rules import ConfigError
+from ablate.store.columns import COLUMNS, HIGHER_IS_BETTER, MEASURED_COLUMNS
 
 __all__ = [
     "Comparison",

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.cells import WIDTHS, Cells
-from ablate.analysis.where import as_text
-from ablate.config import ConfigError, did_you_mean
+from ablate.analysis.select import as_text
+from ablate.analysis.variants import WIDTHS, Cells
+from ablate.config.rules import ConfigError, did_you_mean
 
 Pair = tuple[int, int]  # cells: variant, baseline
 

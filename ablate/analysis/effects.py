@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.cells import Cells
 from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up
+from ablate.analysis.variants import Cells
 
 Block = tuple[tuple[int, ...], tuple[int, ...]]  # cells that count +1, cells that count −1
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.columns import COLUMNS, MEASURED_COLUMNS, Row, csv_text
-from ablate.config import ConfigError
-from ablate.environment import provenance
-from ablate.store import Store
+from ablate.config.rules import ConfigError
+from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, Row, csv_text
+from ablate.store.provenance import provenance
+from ablate.store.store import Store
 
 # Words, whatever they look like: 12345678e012 is a hash, not a number.
 TEXT = dict.fromkeys(("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "git", "study"), str)

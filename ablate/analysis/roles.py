@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.cells import Cells, is_own_value
 from ablate.analysis.contrasts import Pair, column_in, pair_up, primary_pairs
-from ablate.analysis.where import as_texts
+from ablate.analysis.select import as_texts
+from ablate.analysis.variants import Cells, is_own_value
 
 OCTAVES = ("octave_down", "octave_up")
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"

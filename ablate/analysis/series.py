@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.cells import USABLE, diverged, variant_names
-from ablate.analysis.where import as_texts, with_options
+from ablate.analysis.select import as_texts, with_options
+from ablate.analysis.variants import USABLE, diverged, variant_names
 
 POINTS = 60  # a curve is drawn with so many at most
 

@@ -14,10 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ablate.config import ConfigError, CorpusConfig, did_you_mean, digest
-from ablate.data import cache, grammar, stdin, text, tokenized
+from ablate.config.identity import digest
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import CorpusConfig
+from ablate.data import grammar, stdin, text, tokenized
 from ablate.data.text import CorpusError, Source
 from ablate.data.tokenizers import Tokenizer, load
+from ablate.files import cache
 
 
 @dataclass(frozen=True, eq=False)

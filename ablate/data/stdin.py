@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from ablate.data import cache
 from ablate.data.text import BLOCK, CorpusError
+from ablate.files import cache
 
 SPOOLED = (
     "ABLATE_STDIN"  # where the text lies: processes started by this one find it by that, and read no pipe

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.config import ConfigError
+from ablate.config.rules import ConfigError
 
 BLOCK = 1 << 20  # bytes read at a time; they decode to as many characters at most
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ablate.config import CorpusConfig
+from ablate.config.schema import CorpusConfig
 from ablate.data.text import CorpusError, Source
 from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, utf8
 

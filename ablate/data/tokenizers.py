@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ablate.config import ConfigError
+from ablate.config.rules import ConfigError
 
 
 class Tokenizer(ABC):

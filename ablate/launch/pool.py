@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
-from ablate.columns import Row
-from ablate.config import ConfigError, RunConfig
-from ablate.execute import Listener, Run, execute, prepare, record_failure, step_flops
+from ablate.config.rules import ConfigError
+from ablate.config.schema import RunConfig
+from ablate.execution.execute import Listener, Run, execute, prepare, record_failure, step_flops
 from ablate.launch import server
-from ablate.store import Busy
-from ablate.train import Evaluation, Step
+from ablate.store.columns import Row
+from ablate.store.store import Busy
+from ablate.training.train import Evaluation, Step
 
 LOOK_EVERY_S = 0.2  # between two messages about a run's steps, and between looks at the clock
 ANOTHERS_S = 1.0  # before asking again for a run that another process is at

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ablate.config import ConfigError
+from ablate.config.rules import ConfigError
 
 
 def settings(workers: Any, threads: Any, timeout: Any) -> tuple[int | None, int | None, float | None]:

@@ -7,9 +7,9 @@ V value width, C model width, F fused width.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.config import ModelSpec
 from ablate.model import fusion
 from ablate.model.layers import Linear
+from ablate.model.spec import ModelSpec
 
 
 def causal_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, dropout: float = 0.0) -> Tensor:

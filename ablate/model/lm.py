@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate import rng
-from ablate.config import ModelSpec
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Embedding, Linear
+from ablate.model.spec import ModelSpec
 
 
 class MLP(nn.Module):

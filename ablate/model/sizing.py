@@ -8,8 +8,10 @@ T context, L layers, N vocabulary.
 import dataclasses
 from collections.abc import Callable
 
-from ablate.config import ConfigError, FusionConfig, ModelSpec, RunConfig
+from ablate.config.rules import ConfigError
+from ablate.config.schema import FusionConfig, RunConfig
 from ablate.model.fusion import HeadShape, method_of
+from ablate.model.spec import ModelSpec
 
 TOLERANCE = 0.01  # how far, relatively, a matched model may cost more or less than its reference
 
@@ -72,6 +74,20 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
         f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of concat with"
         f" out_proj is {error:+.1%}, at {width}={getattr(matched, width)}, and {TOLERANCE:.0%} is allowed;"
         f" nearest that can be matched: {_nearest_match(config, vocab)}"
+    )
+
+
+def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
+    """`config` with `auto` and `match` replaced by the numbers they came to."""
+    model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden)
+    match_by = config.match_by if config.match != "none" else "mlp"  # says nothing then, so says one thing
+    return dataclasses.replace(
+        config,
+        model=model,
+        value_width=spec.value_width,
+        key_width=spec.key_width,
+        fusion=spec.fusion,
+        match_by=match_by,
     )
 
 

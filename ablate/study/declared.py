@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
-from ablate.config import ConfigError, did_you_mean
-from ablate.overrides import as_value
+from ablate.config.overrides import as_value
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.store.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
 
 KEYS = {"kind", "question", "factors", "seeds", "where", "primary", "metric", "margin", "demo"}
 TUNED_KEYS = {"tune", "develop", "extend"}

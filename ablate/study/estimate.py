@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ablate.execute import Run, build, settled, step_flops, training
-from ablate.launch.cores import side_by_side, threads_each
-from ablate.study.plan import Plan
-from ablate.train import Step, evaluate
+from ablate.compute.cores import side_by_side, threads_each
+from ablate.execution.execute import Run, build, settled, step_flops, training
+from ablate.study.growth import Plan
+from ablate.training.train import Step, evaluate
 
 STEPS, WARM_UP = 8, 2  # timed, and of these left out
 LONG_S = 5.0  # after so long fewer steps have to do

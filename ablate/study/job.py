@@ -3,7 +3,7 @@
 import os
 import time
 
-from ablate.config import RunConfig
+from ablate.config.schema import RunConfig
 
 THREADS = "ABLATE_THREADS"  # of the study that the run belongs to; Hydra sets it in whichever process
 
@@ -12,10 +12,10 @@ def job(config: RunConfig) -> str:
     """Train it in this process, whichever a launcher started; returns its id. Raises ConfigError."""
     import torch  # in a process of its own, nothing is loaded yet
 
-    from ablate.compose import current
-    from ablate.execute import execute, prepare
-    from ablate.progress import listener
-    from ablate.store import Busy
+    from ablate.compose.hydra_app import current
+    from ablate.execution.execute import execute, prepare
+    from ablate.live.progress import listener
+    from ablate.store.store import Busy
 
     if threads := os.environ.get(THREADS):
         torch.set_num_threads(int(threads))

@@ -16,22 +16,24 @@ from hydra.errors import ConfigCompositionException, MissingConfigException
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
-from ablate.columns import Row
-from ablate.compose import Cells, Request, current, is_demonstration
-from ablate.config import ConfigError, RunConfig
-from ablate.execute import Run, prepare, settled, step_flops
-from ablate.fastest import fastest_product
-from ablate.launch.cores import threads_each
-from ablate.model.products import PRODUCTS
-from ablate.overrides import as_value
-from ablate.store import Store, StoreError
-from ablate.study import grid, tuned
+from ablate.compose.hydra_app import Request, current
+from ablate.compose.variants import Cells, is_demonstration
+from ablate.compute.cores import threads_each
+from ablate.compute.fastest import fastest_product
+from ablate.compute.products import PRODUCTS
+from ablate.config.overrides import as_value
+from ablate.config.rules import ConfigError
+from ablate.config.schema import RunConfig
+from ablate.execution.execute import Run, prepare, settled, step_flops
+from ablate.store.columns import Row
+from ablate.store.store import Store, StoreError
+from ablate.study.conditions import check, holds
 from ablate.study.declared import Declared, read_declared
 from ablate.study.estimate import estimate
-from ablate.study.grid import Cell
+from ablate.study.growth import Plan, grid_plan, merge_plans, values_of
 from ablate.study.job import THREADS
-from ablate.study.plan import Plan, grid_plan, merge_plans, values_of
-from ablate.study.where import check, holds
+from ablate.study.kinds import grid, tuned
+from ablate.study.kinds.grid import Cell
 
 LEFT_OUT: Row = {"status": "left out"}  # the row of a cell that can't or shall not be run
 MISSING: Row = {"status": "missing"}  # of one that could not begin

@@ -2,13 +2,13 @@
 
 import torch
 
-from ablate.compose import Request
-from ablate.config import RunConfig
-from ablate.execute import Listener, execute, prepare, step_flops
-from ablate.launch.cores import threads_each
-from ablate.store import Store
+from ablate.compose.hydra_app import Request
+from ablate.compute.cores import threads_each
+from ablate.config.schema import RunConfig
+from ablate.execution.execute import Listener, execute, prepare, step_flops
+from ablate.store.store import Store
 from ablate.study.estimate import estimate
-from ablate.study.plan import merge_plans, single_plan
+from ablate.study.growth import merge_plans, single_plan
 
 
 def run_single(config: RunConfig, request: Request, listener: Listener) -> None:

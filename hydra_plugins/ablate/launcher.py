@@ -19,7 +19,7 @@ class PoolLauncher(Launcher):
         self.given = (workers, threads, timeout)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from ablate.compose import current  # Hydra imports every plugin, even for --help
+        from ablate.compose.hydra_app import current  # Hydra imports every plugin, even for --help
         from ablate.launch import server
         from ablate.launch.settings import settings
 
@@ -30,11 +30,12 @@ class PoolLauncher(Launcher):
             server.start()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from ablate.compose import current, to_run_config
-        from ablate.config import ConfigError
-        from ablate.launch.cores import side_by_side, threads_each
+        from ablate.compose.hydra_app import current
+        from ablate.compose.variants import to_run_config
+        from ablate.compute.cores import side_by_side, threads_each
+        from ablate.config.rules import ConfigError
         from ablate.launch.pool import Job, run_jobs
-        from ablate.progress import board
+        from ablate.live.progress import board
 
         assert self.config is not None and self.hydra_context is not None
         request, loader = current.get(), self.hydra_context.config_loader

@@ -6,7 +6,7 @@ from pathlib import Path
 from ablate.data.corpora import open_corpus
 from ablate.model.lm import build_model
 from ablate.model.sizing import resolve_spec
-from ablate.train import Evaluation, Step, train
+from ablate.training.train import Evaluation, Step, train
 from tests.helpers import make_config
 
 FILE = Path(__file__).with_name("losses.csv")

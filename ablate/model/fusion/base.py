@@ -20,7 +20,10 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
 
-from ablate.config import ConfigError, FusionConfig, ModelSpec, did_you_mean, read
+from ablate.config.read import read
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import FusionConfig
+from ablate.model.spec import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from ablate.config import AtLeast, ConfigError
+from ablate.config.rules import AtLeast, ConfigError
 from ablate.model.fusion.base import Fusion, Options, register
 
 

@@ -1,0 +1,137 @@
+"""How many seeds a difference needs, from the noise of a pilot study."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.compare import Comparison, compare, report_rows
+from ablate.analysis.select import select, with_options
+from ablate.config.rules import ConfigError
+
+SURE = 0.9  # of the interval of the noise itself
+
+
+def plan(
+    rows: pd.DataFrame,
+    *,
+    difference: float,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    contrasts: int | None = None,
+    budget_min: float | None = None,
+    metric: str | None = None,
+    where: Sequence[str] = (),
+    baseline: Mapping[str, Any] | None = None,
+    plans: Sequence[Mapping[str, Any]] = (),
+    cores: int = 1,
+) -> tuple[pd.DataFrame, list[str]]:
+    """Seeds per variant with which `compare` sees a true difference (metric's unit) with this power.
+
+    A row for the noise as measured and one for each end of its interval: noise, sd, difference, seeds, runs,
+    minutes (by the pilot's wall_s, on so many cores), and with a budget budget_seeds and sees, the smallest
+    difference those see. contrasts: the size of the family, by default that of the primary contrasts in
+    plans (study.json's), else of all; the power is that of each comparison at α/contrasts. metric, where,
+    baseline: as of `compare`. Returns the table and lines that explain it. Raises ConfigError.
+    """
+    for name, value, right, words in (
+        ("difference", difference, difference > 0, "above 0"),
+        ("power", power, 0 < power < 1, "between 0 and 1"),
+        ("alpha", alpha, 0 < alpha < 1, "between 0 and 1"),
+        ("contrasts", contrasts, contrasts is None or contrasts > 0, "at least 1"),
+    ):
+        if not right:
+            raise ConfigError(f"--{name} {value}: it has to be {words}")
+    result = compare(rows, metric=metric, where=where, baseline=baseline, alpha=alpha, plans=plans)
+    family = _family(result)
+    sd, df, told = _noise(result, family)
+    k = contrasts or max(len(family), 1)
+    arms = k + 1 if contrasts or family.empty else len({*family["variant"], *family["baseline"]})
+    low, high = _sd_interval(sd, df)
+    table = pd.DataFrame(
+        {"noise": ["as measured", "if lower", "if higher"], "sd": [sd, low, high], "difference": difference}
+    )
+    seeds = stats.seeds_to_claim(difference, table["sd"].to_numpy(), alpha / k, power=power)
+    if np.isinf(seeds).any():
+        raise ConfigError(
+            f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
+        )
+    run_s, at_once = _seconds_a_run(select(with_options(report_rows(rows)[0]), where), cores)
+    table["seeds"] = seeds.astype(int)
+    table["runs"] = table["seeds"] * arms
+    table["minutes"] = table["runs"] * run_s / 60 / at_once
+    lines = [
+        told,
+        f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
+        f"power {power:g} of each of {k} comparison{'s' * (k > 1)} at {alpha:g}/{k} (Bonferroni, the first"
+        f" step of Holm), {arms} variants; not of all at once",
+    ]
+    if math.isnan(run_s):
+        lines.append("no times: the rows have no wall_s")
+    else:
+        lines.append(f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run")
+    if budget_min is not None:
+        if math.isnan(run_s):
+            raise ConfigError(f"--budget {budget_min:g}: the rows have no wall_s, so runs have no known time")
+        seed_min = arms * run_s / 60 / at_once
+        if not budget_min >= 2 * seed_min:
+            raise ConfigError(
+                f"--budget {budget_min:g}: two seeds of {arms} variants take {2 * seed_min:.3g} minutes;"
+                " give more, or fewer --contrasts"
+            )
+        table["budget_seeds"] = math.floor(budget_min / seed_min)
+        n = table["budget_seeds"].to_numpy()
+        table["sees"] = [
+            float(stats.least_difference(one, noise, alpha / k, power=power))
+            for one, noise in zip(n, table["sd"], strict=True)
+        ]
+    return table, lines
+
+
+def _family(result: Comparison) -> pd.DataFrame:
+    """The comparisons to plan for: what a study named beforehand, else all others."""
+    tested = [result.family(name).query("p == p") for name in ("primary", "exploratory")]
+    return next((family for family in tested if len(family)), tested[-1])
+
+
+def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
+    """sd of paired differences, its degrees of freedom, a line on where it is from.
+
+    Pooled over comparisons. They share baselines, so as degrees of freedom only those of the one with
+    the most seeds count. One variant alone: √2 times its own sd, as if seeds paired nothing.
+    """
+    if len(family):
+        n, sd = family["pairs"].to_numpy(int), family["sd_diff"].to_numpy(float)
+        pooled = float(np.sqrt(np.average(sd**2, weights=n - 1)))
+        which = {"primary": "primary ", "exploratory": ""}[str(family["family"].iloc[0])]
+        told = (
+            f"noise: sd {pooled:.2g} of paired differences, {len(n)} {which}comparison{'s' * (len(n) > 1)},"
+            f" up to {n.max()} seeds"
+        )
+        return pooled, int(n.max() - 1), told
+    n, sd = result.table["n"].to_numpy(int), result.table["sd"].to_numpy(float)
+    known = (n >= 2) & (sd > 0)
+    if not known.any():
+        raise ConfigError("no variant has two finished seeds: the noise is unknown; run a pilot, seed=0,1,2")
+    single = math.sqrt(2) * float(np.sqrt(np.average(sd[known] ** 2, weights=n[known] - 1)))
+    told = (
+        f"noise: sd {single:.2g} = √2 times that of single variants, {n.max()} seeds: no two variants to pair"
+    )
+    return single, int(n.max() - 1), told
+
+
+def _sd_interval(sd: float, df: int) -> tuple[float, float]:
+    """sd·√(df/χ²), the interval of a normal's standard deviation."""
+    from scipy.stats import chi2
+
+    low, high = (sd * math.sqrt(df / chi2.isf(p, df)) for p in ((1 - SURE) / 2, (1 + SURE) / 2))
+    return low, high
+
+
+def _seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
+    """Seconds that a run of the pilot took, NaN if nobody knows, and how many such runs fit side by side."""
+    seconds, threads = (pd.to_numeric(rows[c], errors="coerce").mean() for c in ("wall_s", "threads"))
+    return float(seconds), max(1, int(cores // threads)) if threads >= 1 else 1

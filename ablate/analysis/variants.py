@@ -1,0 +1,298 @@
+"""Rows as cells: what each variant came to at each seed, and which rows may stand in one table.
+
+Numbers only: it reads no files, prints nothing, and loads no torch.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis.select import as_text, as_texts, column_of, option_names, with_options
+from ablate.analysis.stats import Array, moments
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.store.columns import (
+    COLUMNS,
+    CONFIG_COLUMNS,
+    DERIVED_COLUMNS,
+    HIGHER_IS_BETTER,
+    MEASURED_COLUMNS,
+    METRIC_COLUMNS,
+    SEED_COLUMNS,
+)
+
+# A loss per token says nothing across these; nor do numbers that another program made.
+TEXT_COLUMNS = ("corpus_sha256", "tokenizer", "vocab", "splits")
+CODE_COLUMNS = ("code", "torch")
+# The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
+FACTORS = ("fusion", "heads", "out_proj")
+WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors, by `auto` and `match`
+USABLE = ("done", "stale")
+CARRIED = ("params", "match_error", "role", "tuned", "run_id")
+
+
+class Incomparable(ConfigError):
+    """These rows can't stand in one table."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One cell a variant: C variants, S seeds.
+
+    table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
+    variants apart, and `options` are of a fusion; CARRIED are columns beside them, run_id that of one of the
+    runs, a finished one if there is one. values: (C, S), the metric; NaN where there is no
+    finished run. diverged: (C, S).
+    """
+
+    metric: str
+    columns: list[str]
+    shown: list[str]
+    options: list[str]
+    table: pd.DataFrame
+    values: Array
+    diverged: Array
+
+    @cached_property
+    def names(self) -> list[str]:
+        return variant_names(self.table, self.shown)
+
+    def summary(self) -> pd.DataFrame:
+        """A row a cell, in their order: variant, the shown columns, params, match_error where something is
+        matched, n, diverged, mean, sd, best."""
+        n, mean, sd = moments(self.values)
+        # Of a tuned study, only what stands at its own value is a result.
+        own = np.array([is_own_value(role) for role in self.table["role"]])
+        known = mean[own & ~np.isnan(mean)]
+        best = np.nan if not len(known) else known.max() if self.metric in HIGHER_IS_BETTER else known.min()
+        extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
+        table = self.table[[*self.shown, *extra]].copy()
+        table.insert(0, "variant", self.names)
+        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=own & (mean == best))
+
+
+def is_own_value(role: str) -> bool:
+    """Whether a run of this role is a result: of a tuned study, only at the value of its own arm."""
+    return not role or "tuned" in role.split()
+
+
+def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
+    """fusion=sum heads=4, for each row of text."""
+    rows = table[list(shown)].itertuples(index=False, name=None)
+    return [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in rows]
+
+
+def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Cells:
+    """The cells of these rows, save those of which no run finished or diverged.
+
+    by: columns that make a variant beside the config's; shown instead of those that differ. mixed: allow
+    rows of several corpora, codes or torch versions. Raises Incomparable, and ConfigError for a column
+    that isn't there.
+    """
+    rows = with_options(known(rows))
+    if rows.empty:
+        raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
+    _check_metric(rows, metric)
+    if not mixed:
+        _refuse_mixed(rows)
+    by = [column_of(key, rows, f"--by {key}") for key in by]
+    columns = list(dict.fromkeys([*variant_columns(rows), *by]))
+    seeds = [column for column in SEED_COLUMNS if column in rows.columns]
+    keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds]})
+    differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
+    cell = keyed.groupby(differing, sort=False).ngroup().to_numpy()
+    seed = keyed.groupby(seeds).ngroup().to_numpy()
+    _refuse_duplicates(keyed, cell, seed, metric)
+
+    value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
+    if len(words := keyed[np.isnan(value) & keyed[metric].notna().to_numpy()]):
+        row = words.iloc[0]
+        raise Incomparable(
+            f"{metric}: {str(row[metric])!r} is no number (fusion={row['fusion']} heads={row['heads']}"
+            f" seed={row['seed']}); correct the row or leave it out"
+        )
+    usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
+    if not usable.any():
+        raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
+    shape = (cell.max() + 1, seed.max() + 1)
+    values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
+    values[cell[usable], seed[usable]] = value[usable]
+    lost[cell, seed] = diverged(keyed, value)
+    finished_first = np.argsort(~usable, kind="stable")
+    first = pd.Series(finished_first).groupby(cell[finished_first]).first().to_numpy()
+    table = keyed.iloc[first].reindex(columns=[*columns, *CARRIED]).reset_index(drop=True)
+    table = table.assign(**{column: as_texts(table[column]) for column in ("role", "tuned")})
+    kept = ~np.isnan(values).all(1) | lost.any(1)
+    table = table[kept].reset_index(drop=True)
+    if by:
+        _refuse_pooling(table, by, differing)
+    shown = by or distinguishing(table, columns)
+    return Cells(metric, columns, shown, option_names(rows), table, values[kept], lost[kept])
+
+
+def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
+    """One row a variant: variant, its factors, params, n, diverged, mean, sd (over seeds, n − 1), best.
+
+    Sorted, the best first. Runs without the metric count in no mean: diverged ones are counted apart;
+    `unusable` names all of them. Raises Incomparable.
+    """
+    summary = collect(rows, metric, mixed=mixed).summary()
+    ascending = metric not in HIGHER_IS_BETTER
+    return summary.sort_values(["mean", "variant"], ascending=[ascending, True]).reset_index(drop=True)
+
+
+def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
+    """Without what a person sees anyway: the name made of the factors, a column of zeros."""
+    hidden = ["variant"] if summary["diverged"].any() else ["variant", "diverged"]
+    return summary.drop(columns=hidden)
+
+
+def variant_columns(rows: pd.DataFrame) -> list[str]:
+    """The columns that make a variant: the config's, a fusion's options one by one; no seeds."""
+    config = [column for column in CONFIG_COLUMNS if column in rows.columns]
+    at = config.index("fusion_options") if "fusion_options" in config else len(config)
+    return [*config[:at], *option_names(rows), *config[at + 1 :]]
+
+
+def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """The columns that tell the variants apart, the factors always among them and nothing that the
+    others already say (key_width, say, where it follows from heads): widths first, which mostly follow."""
+    kept = [column for column in columns if column in FACTORS or table[column].nunique(dropna=False) > 1]
+    for column in sorted(reversed(kept), key=lambda column: column not in WIDTHS):
+        rest = [other for other in kept if other != column]
+        if column not in FACTORS and not table.duplicated(rest).any():
+            kept = rest
+    return kept
+
+
+def stale(rows: pd.DataFrame) -> list[str]:
+    """A line if results of other code, or of another torch, are among the rows."""
+    count = int((rows["status"] == "stale").sum())
+    return [f"{count} rows are stale: other code or another torch made them; force=stale runs them again"] * (
+        count > 0
+    )
+
+
+def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
+    """A line for each run that no mean contains, with its reason."""
+    lines = []
+    for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
+        unfinished = {"interrupted": "it was cut off", "running": "it is still going on"}
+        reason = (
+            row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
+        )
+        what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
+        known = f"{what} seed={row['seed']} ({row['run_id']})" if _is_known(row) else row["run_id"]
+        lines.append(f"{row['status']}: {known}: {reason}")
+    return lines
+
+
+def known(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that say what was run: of a damaged run, all that may be left is its id."""
+    return rows[rows["fusion"].notna() & rows["seed"].notna()]
+
+
+def _is_known(row: Mapping[Any, Any]) -> bool:
+    return not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))
+
+
+def missing_seeds(rows: pd.DataFrame) -> list[str]:
+    """A line for each variant that lacks a seed that another variant has."""
+    rows = with_options(known(rows))
+    columns = variant_columns(rows)
+    keyed = rows.assign(**{column: as_texts(rows[column]) for column in columns})
+    differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
+    everything = set(keyed["seed"])
+    there = keyed.groupby(differing, sort=False)["seed"].agg(set)
+    first = keyed.drop_duplicates(differing)
+    shown = distinguishing(first, columns)
+    lines = []
+    for seeds, what in zip(there, variant_names(first, shown), strict=True):
+        if lacking := sorted(everything - seeds):
+            lines.append(f"missing: {what}: no run of seed {', '.join(map(str, lacking))}")
+    return lines
+
+
+def diverged(rows: pd.DataFrame, value: Array) -> Array:
+    """Diverged, even if other code did it since (stale, without a result but with a reason); and an
+    infinite result that another program calls done."""
+    gone = rows["status"].eq("stale") & np.isnan(value)
+    if "error" in rows:
+        gone &= rows["error"].notna()
+    return (rows["status"].eq("diverged") | gone).to_numpy() | np.isinf(value)
+
+
+def _check_metric(rows: pd.DataFrame, metric: str) -> None:
+    own = (*METRIC_COLUMNS, *MEASURED_COLUMNS, *DERIVED_COLUMNS)
+    numeric = [
+        str(column)
+        for column in rows.columns
+        if (column in own or column not in COLUMNS)
+        and pd.api.types.is_numeric_dtype(rows[column])
+        and rows[column].notna().any()
+    ]
+    if metric not in numeric and metric not in ("val_loss", "test_loss"):
+        raise Incomparable(f"--metric {metric}: no column of results{did_you_mean(metric, numeric)}")
+    if metric not in rows:
+        raise Incomparable(f"--metric {metric}: no such column; choices: {', '.join(sorted(numeric))}")
+
+
+def _refuse_mixed(rows: pd.DataFrame) -> None:
+    hashed = "corpus_sha256" in rows and rows["corpus_sha256"].notna().any()
+    text = TEXT_COLUMNS if hashed else ("corpus", *TEXT_COLUMNS)
+    for columns, what in ((text, "texts"), (CODE_COLUMNS, "programs")):
+        present = [column for column in columns if column in rows.columns]
+        if not present:
+            continue
+        kinds = rows[present].drop_duplicates().astype(str).drop_duplicates()
+        if len(kinds) > 1:
+            raise Incomparable(
+                f"these rows come from {len(kinds)} {what}, so their numbers don't compare:"
+                f" {_differences(kinds)}; compare them apart, or allow it with --mixed"
+            )
+
+
+def _differences(kinds: pd.DataFrame) -> str:
+    differing = [column for column in kinds.columns if kinds[column].nunique() > 1]
+    return ", ".join(f"{column} {' / '.join(_short(kinds[column].unique()))}" for column in differing)
+
+
+def _short(values: Iterable[str]) -> list[str]:
+    return [value[:12] for value in values]
+
+
+def _refuse_duplicates(keyed: pd.DataFrame, cell: Array, seed: Array, metric: str) -> None:
+    key = pd.Series(cell * (seed.max() + 1) + seed)
+    twice = key[key.duplicated(keep=False)]
+    if len(twice):
+        same = keyed[(key == twice.iloc[0]).to_numpy()]
+        row = same.iloc[0]
+        others = [
+            str(column)
+            for column in keyed.columns
+            if column not in COLUMNS and same[column].astype(str).nunique() > 1
+        ]
+        way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
+        raise Incomparable(
+            f"two rows of one variant and seed: runs {' and '.join(same['run_id'].astype(str))}"
+            f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}, {metric}"
+            f" {' and '.join(map(str, same[metric]))}); {way_out}"
+        )
+
+
+def _refuse_pooling(table: pd.DataFrame, by: Sequence[str], differing: Sequence[str]) -> None:
+    """Rows of different variants are never averaged."""
+    pooled = table[table.duplicated(list(by), keep=False)]
+    if len(pooled):
+        row = pooled.iloc[0]
+        same = pooled[(pooled[list(by)] == row[list(by)]).all(axis=1)]
+        column = next(column for column in differing if same[column].nunique() > 1)
+        values = " / ".join(same[column].unique())
+        what = " ".join(f"{key}={row[key]}" for key in by)
+        raise Incomparable(
+            f"--by {','.join(by)}: rows of {what} differ in {column} ({values}), and variants are never"
+            f" averaged; add {column} to --by, or choose with --where {column}=…"
+        )

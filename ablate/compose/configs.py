@@ -1,0 +1,22 @@
+"""Where ablate's own configs lie, and Hydra's loader of them."""
+
+from pathlib import Path
+
+from hydra.core.config_loader import ConfigLoader
+
+PACKAGE = Path(__file__).parent.parent
+
+
+def configs_dir() -> Path:
+    """configs/ inside the installed package, or beside it in a checkout."""
+    return PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
+
+
+def loader() -> ConfigLoader:
+    """Of ablate's own configs, beside whatever Hydra is at."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.utils import create_automatic_config_search_path
+    from hydra.core.plugins import Plugins
+
+    Plugins.instance()
+    return ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))

@@ -1,0 +1,102 @@
+"""Hydra's errors as one line, with a way out."""
+
+import functools
+import re
+from typing import Any
+
+from hydra.core.override_parser.types import Override
+from hydra.errors import MissingConfigException
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue
+
+from ablate.compose.configs import configs_dir, loader
+from ablate.config.rules import did_you_mean
+
+
+def explain(error: Exception, overrides: list[Override]) -> str:
+    text = str(error)
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        group, _, name = (error.missing_cfg_file or "").rpartition("/")
+        return f"{group}={name}: no such {group}{did_you_mean(name, error.options)}"
+    unknown = re.search(r"Could not override '([^']+)'", text)
+    if unknown:
+        return _explain_unknown(unknown[1], overrides)
+    if isinstance(error, MissingMandatoryValue):
+        return f"{error.full_key}=???: a value is missing; give one"
+    lines = [line.strip() for line in text.splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(("full_key:", "object_type=")))
+
+
+def _explain_unknown(key: str, overrides: list[Override]) -> str:
+    """key: the whole dotted key. The suggestion looks at the keys beside it, then at all."""
+    if key.startswith("hydra"):
+        return f"{key}: no such key; see ablate run --cfg hydra"
+    if lacking := _levels_without(key, overrides):
+        return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
+    group = key.partition(".")[0]
+    if (choice := _chosen(group, overrides)) and (others := _having(key, group)):
+        return f"{key}: no key of {choice}; it is one of {', '.join(others)}"
+    known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
+    parent = key.rpartition(".")[0]
+    if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
+        return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
+    beside = [k for k in known if k.rpartition(".")[0] == parent]
+    if key in known:  # so the config that lacks it is somebody's own
+        return f"{key}: not in this config; one of your own has to begin with defaults: [config, _self_]"
+    same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+    if same_name:
+        return f"{key}: no such key; did you mean {same_name[0]}?"
+    return f"{key}: no such key{did_you_mean(key, beside or [k for k in known if '.' not in k])}"
+
+
+def _levels_without(key: str, overrides: list[Override]) -> list[str]:
+    """The swept choices of the key's group that lack it, as GROUP=NAME; none if all of them do."""
+    group = key.partition(".")[0]
+    swept = [o for o in overrides if o.key_or_group == group and o.is_discrete_sweep()]
+    levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
+    try:
+        lacking = [level for level in levels if key not in _known_keys(level)]
+    except MissingConfigException:  # one of the choices is none
+        return []
+    return lacking if len(lacking) < len(levels) else []
+
+
+def _chosen(group: str, overrides: list[Override]) -> str | None:
+    """What the overrides choose of a group, as GROUP=NAME; None without one choice of ours."""
+    chosen = [o.input_line for o in overrides if o.key_or_group == group and _is_plain_group(o)]
+    return chosen[-1] if chosen else None
+
+
+def _having(key: str, group: str) -> list[str]:
+    """The choices of a group that have the key, as GROUP=NAME."""
+    levels = [f"{group}={path.stem}" for path in sorted((configs_dir() / group).glob("*.yaml"))]
+    return [level for level in levels if key in _known_keys(level)]
+
+
+def _is_plain_group(override: Override) -> bool:
+    """Whether it chooses one of ablate's own configs. Somebody else's lie where only Hydra looks."""
+    return (
+        override.package is None
+        and not override.is_sweep_override()
+        and (configs_dir() / override.key_or_group / f"{override.value()}.yaml").is_file()
+    )
+
+
+@functools.cache
+def _known_keys(*groups: str) -> list[str]:
+    """Every key of the config that these groups compose, dotted, the groups' own names included."""
+    config = loader().load_configuration("config", overrides=[*groups], run_mode=RunMode.RUN)
+    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    keys: list[str] = []
+
+    def visit(node: Any, path: str) -> None:
+        for key, value in node.items():
+            dotted = f"{path}.{key}" if path else str(key)
+            if not (path and key == "name"):  # a group's name follows from the choice of the group
+                keys.append(dotted)
+            if isinstance(value, dict):
+                visit(value, dotted)
+
+    visit(OmegaConf.to_container(ours, resolve=False), "")
+    return keys

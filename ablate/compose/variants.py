@@ -1,0 +1,97 @@
+"""Overrides to RunConfigs, one by one or the many of a sweep."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from omegaconf import DictConfig, OmegaConf
+
+from ablate.compose.messages import explain
+from ablate.config.read import read_run
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import RunConfig
+
+NOT_OF_A_RUN = ("hydra", "study", "size")
+
+
+def is_demonstration(config: DictConfig) -> bool:
+    """What `size` asks for. Raises ConfigError."""
+    if config.size not in ("full", "demo"):
+        raise ConfigError(
+            f"size={config.size}: not a choice{did_you_mean(str(config.size), ('full', 'demo'))}"
+        )
+    return config.size == "demo"
+
+
+def to_run_config(config: DictConfig) -> RunConfig:
+    """Where DictConfig ends. Raises ConfigError."""
+    return read_run(_ours(config))
+
+
+def _ours(config: DictConfig) -> dict[str, Any]:
+    """The keys of a run, as plain values."""
+    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key not in NOT_OF_A_RUN])
+    plain = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+class Cells:
+    """The RunConfigs of a sweep. Hydra, which needs some 50 ms for each, composes once for each choice of
+    groups; plain values are then set as Hydra would set them."""
+
+    def __init__(self, config: DictConfig, loader: ConfigLoader) -> None:
+        self._config = config
+        self._loader = loader
+        self._parser = OverridesParser.create(config_loader=loader)
+        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._parsed: dict[str, Override] = {}
+        self._values: dict[str, bool] = {}
+
+    def __call__(self, overrides: Sequence[str]) -> RunConfig:
+        """overrides: all of one run, as KEY=VALUE. Raises ConfigError, or Hydra's errors."""
+        parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
+        groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
+        if groups not in self._composed:
+            self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
+        values = self._composed[groups]
+        try:
+            for override in parsed:
+                if self._is_value(override):
+                    values = _with(values, override.key_or_group.split("."), override.value())
+        except LookupError:
+            return to_run_config(self._loader.load_sweep_config(self._config, list(overrides)))
+        return read_run(values)
+
+    def explain(self, error: Exception, overrides: Sequence[str]) -> str:
+        """Why Hydra could not compose a cell, in one line."""
+        return explain(error, [self._parse(override) for override in overrides])
+
+    def _parse(self, override: str) -> Override:
+        if override not in self._parsed:
+            self._parsed[override] = self._parser.parse_override(override)
+        return self._parsed[override]
+
+    def _is_value(self, override: Override) -> bool:
+        """Whether it sets one key, rather than choose from a group."""
+        key = override.key_or_group
+        if key not in self._values:
+            in_hydra = key.startswith("hydra") or "/" in key or override.type != OverrideType.CHANGE
+            self._values[key] = not in_hydra and not self._loader.get_group_options(key)
+        return self._values[key]
+
+
+def _is_of_the_study(override: str) -> bool:
+    """Whether it says nothing of a run. The choice of a study may: its YAML is free to set keys of runs."""
+    return override.startswith(("size=", "study.", "++study."))
+
+
+def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    """`values` with a plain value in the place of another. LookupError: all else is Hydra's to do."""
+    first, *rest = path
+    before = values[first]
+    if isinstance(before, dict) != bool(rest) or isinstance(value, dict) or "${" in str(value):
+        raise LookupError(first)
+    return values | {first: _with(before, rest, value) if rest else value}

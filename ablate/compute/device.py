@@ -1,0 +1,40 @@
+"""Where a run computes."""
+
+import os
+import platform
+
+import torch
+
+from ablate.config.rules import ConfigError
+
+
+def pick(asked: str) -> torch.device:
+    """The device of `device=`. Raises ConfigError for one that this machine lacks."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if asked == "auto":
+        return torch.device("cuda" if count else "mps" if torch.backends.mps.is_available() else "cpu")
+    device = torch.device(asked)
+    if device.type == "cuda" and (device.index or 0) >= count:
+        has = "no CUDA device" if count == 0 else f"CUDA devices 0 to {count - 1}"
+        raise ConfigError(f"device={asked}: this machine has {has}; use device=auto or device=cpu")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError(f"device={asked}: not available on this machine; use device=auto or device=cpu")
+    return device
+
+
+def describe(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"{device}: {torch.cuda.get_device_name(device)}"
+    return device.type
+
+
+def peak_memory_mb(device: torch.device) -> float | None:
+    """Of the device for CUDA, else of the process, in MB of 10⁶ bytes; None where it is not known."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
+    if os.name != "posix":
+        return None
+    import resource
+
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)

@@ -1,0 +1,140 @@
+"""The keys of a run, as frozen dataclasses. No default stands here: those live in configs/."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from ablate.config.rules import (
+    AtLeast,
+    Below,
+    ConfigError,
+    Count,
+    NonNegative,
+    OutsideIdentity,
+    Positive,
+    Share,
+    Size,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionConfig:
+    """A fusion method by name; its options are checked by the method (ablate.model.fusion)."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    name: Annotated[str, OutsideIdentity()]
+    d_model: Size
+    layers: Size
+    context: Size
+    mlp_hidden: Count | Literal["auto"]
+    bias: bool
+    dropout: Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    steps: Count
+    batch: Count
+    lr: Positive
+    warmup: Annotated[float, AtLeast(0), Below(1)]  # share of the steps
+    min_lr_ratio: Annotated[float, AtLeast(0)]
+    weight_decay: NonNegative
+    beta1: Share
+    beta2: Share
+    eps: Positive
+    clip: Positive | None
+    eval_every: Count
+    precision: Literal["float32", "bfloat16"]
+    save: Annotated[Literal["model", "none"], OutsideIdentity()]
+    checkpoint_every: Annotated[Count | None, OutsideIdentity()]
+    linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
+
+    def __post_init__(self) -> None:
+        if self.min_lr_ratio > 1:
+            raise ConfigError(
+                f"train.min_lr_ratio={self.min_lr_ratio:g}: the rate decays to this share of train.lr;"
+                " use a number from 0 to 1"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    """Which text, and how it becomes tokens. What a corpus does not use stays null.
+
+    Outside the identity: what the fingerprint of the text already says.
+    """
+
+    name: Annotated[str, OutsideIdentity()]
+    path: Annotated[str | None, OutsideIdentity()]
+    encoding: Annotated[str, OutsideIdentity()]
+    errors: Annotated[Literal["strict", "replace", "ignore"], OutsideIdentity()]
+    seed: Annotated[int | None, OutsideIdentity()]
+    characters: Annotated[Count | None, OutsideIdentity()]
+    tokenizer: Literal["char", "byte", "bpe"]
+    bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the vocabulary it came to is in
+    splits: tuple[NonNegative, NonNegative, NonNegative]
+
+    def __post_init__(self) -> None:
+        shown = f"corpus.splits=[{','.join(f'{share:g}' for share in self.splits)}]"
+        if not math.isclose(sum(self.splits), 1, abs_tol=1e-9):
+            raise ConfigError(
+                f"{shown}: the shares add up to {sum(self.splits):g};"
+                " give train, validation and test shares that add up to 1"
+            )
+        if not (self.splits[0] > 0 and self.splits[1] > 0):
+            raise ConfigError(f"{shown}: training and validation need text; only the test share may be 0")
+        if self.name == "file" and not self.path:
+            raise ConfigError(
+                "corpus=file: which text? add corpus.path=FILE (a file, a directory, a glob, or -)"
+            )
+        if self.name != "file" and self.path:
+            raise ConfigError(f"corpus.path={self.path}: corpus={self.name} reads no file; add corpus=file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedsConfig:
+    """One stream of randomness at a time; null follows the master seed."""
+
+    backbone: int | None
+    fusion: int | None
+    data: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    fusion: FusionConfig
+    heads: Size
+    out_proj: bool
+    value_width: Size | Literal["auto", "narrow", "wide"]
+    key_width: Size | Literal["auto"]
+    match: Literal["none", "params", "flops"]
+    match_by: Literal["mlp", "value_width"]
+    seed: int
+    seeds: SeedsConfig
+    model: ModelConfig
+    train: TrainConfig
+    corpus: CorpusConfig
+    name: Annotated[str | None, OutsideIdentity()]
+    device: Annotated[str, OutsideIdentity()]
+    force: Annotated[bool | Literal["stale"], OutsideIdentity()]
+
+    def __post_init__(self) -> None:
+        if self.name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}", self.name):
+            raise ConfigError(
+                f"name={self.name}: it names a directory; use up to 100 letters, digits, '.', '_' and '-'"
+            )
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", self.device):
+            raise ConfigError(f"device={self.device}: use auto, cpu, cuda, cuda:N or mps")
+
+    def resolved_seeds(self) -> dict[str, int]:
+        """The seed of each stream, the master seed where none was given."""
+        given = dataclasses.asdict(self.seeds)
+        return {stream: self.seed if seed is None else seed for stream, seed in given.items()}

@@ -1,0 +1,82 @@
+"""Text from a trained run."""
+
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import torch
+import yaml
+from safetensors import SafetensorError
+
+from ablate import rng
+from ablate.config.read import read
+from ablate.config.rules import ConfigError
+from ablate.config.schema import RunConfig
+from ablate.data import tokenizers
+from ablate.model.lm import LM
+from ablate.model.sizing import resolve_spec
+from ablate.store.store import Store
+
+
+def sample(
+    run: str, prompt: str | None, *, tokens: int, temperature: float, top_k: int | None, seed: int
+) -> str:
+    """The prompt and what the model of `run` makes of it, `tokens` tokens further.
+
+    run: the beginning of a run's id or directory name. prompt: None is a new line, or what the vocabulary
+    has in its place. temperature: 0 takes the likeliest token. Raises ConfigError.
+    """
+    directory = Store().find(run)
+    model, tokenizer, context = _load(directory)
+    if prompt is None:
+        prompt = (
+            "\n"
+            if "\n" in tokenizer.decode(np.arange(tokenizer.vocab_size))
+            else tokenizer.decode(np.array([0]))
+        )
+    ids = [int(token) for token in tokenizer.encode(prompt)]
+    if not ids:
+        raise ConfigError("--prompt: it is empty; give at least one character")
+    for position in range(tokens):
+        with torch.no_grad():
+            logits = model(torch.tensor([ids[-context:]]))[0, -1].double().numpy()
+        ids.append(_draw(logits, temperature, top_k, rng.generator(seed, "sample", position)))
+    return tokenizer.decode(np.array(ids))
+
+
+def _load(directory: Path) -> tuple[LM, tokenizers.Tokenizer, int]:
+    weights = directory / "model.safetensors"
+    if not weights.exists():
+        raise ConfigError(
+            f"{directory.name}: it kept no weights (it did not finish, or train.save=none); sample another"
+        )
+    try:
+        config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
+        tokenizer = tokenizers.load(directory / "tokenizer.json")
+        model = LM(resolve_spec(config, tokenizer.vocab_size))
+        model.load_state_dict(safetensors.torch.load_file(weights))
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        yaml.YAMLError,
+        SafetensorError,
+    ) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again") from error
+    return model.eval(), tokenizer, config.model.context
+
+
+def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.random.Generator) -> int:
+    """One index from softmax(logits / temperature), of the top_k largest."""
+    if temperature == 0:
+        return int(logits.argmax())
+    if top_k is not None and top_k < len(logits):
+        logits = np.where(logits >= np.sort(logits)[-top_k], logits, -np.inf)
+    with np.errstate(
+        over="ignore"
+    ):  # at a tiny temperature all but the likeliest go to −∞, and that is meant
+        weights = np.exp((logits - logits.max()) / temperature)
+    return int(draws.choice(len(weights), p=weights / weights.sum()))

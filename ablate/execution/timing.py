@@ -1,0 +1,125 @@
+"""What a training step of each variant takes on this machine, alone and alternating with its baseline.
+
+Times of two models that ran one after the other differ by what else the machine did meanwhile; so they take
+turns, a few steps each, and the ratio is that of a round.
+"""
+
+import dataclasses
+import itertools
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+import yaml
+
+from ablate.config.read import read
+from ablate.config.rules import ConfigError
+from ablate.config.schema import RunConfig
+from ablate.execution.execute import Run, build, prepare, training
+from ablate.store.store import Store, StoreError
+from ablate.training.train import Step
+
+ROUNDS = 7
+ROUND_S = 0.1  # how long each model is at it in a round, about
+FOREVER = 10**9
+
+
+def with_cost(
+    table: pd.DataFrame, runs: Mapping[str, str], stores: Sequence[Store]
+) -> tuple[pd.DataFrame, str]:
+    """A table of compare with the columns step_ms, and step_ratio, step_ratio_low and step_ratio_high where
+    there is a baseline of other steps: medians over rounds, and the range of the ratio; and a line on how it
+    was timed.
+
+    On as many threads as the runs had. runs: a run_id for each variant. stores: where its config.yaml may
+    lie. Raises ConfigError.
+    """
+    found = {variant: _prepared(variant, runs[variant], stores) for variant in table["variant"].unique()}
+    prepared = {variant: run for variant, (run, _) in found.items()}
+    threads = max((threads for _, threads in found.values() if threads), default=torch.get_num_threads())
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        timed = _timed(table, prepared)
+    finally:
+        torch.set_num_threads(before)
+    line = (
+        f"step_ms: a training step here, {threads} thread{'s' * (threads > 1)}, median of {ROUNDS} rounds;"
+        " step_ratio: to its baseline, taking turns, [least, most]"
+    )
+    return table.join(timed), line
+
+
+def _timed(table: pd.DataFrame, prepared: Mapping[str, Run]) -> pd.DataFrame:
+    alone: dict[Any, float] = {}
+    ratios: dict[Any, list[float]] = {}
+    rows = []
+    for variant, baseline in zip(table["variant"], table["baseline"], strict=True):
+        run = prepared[variant]
+        if (key := _steps_of(run)) not in alone:
+            alone[key] = 1000 * statistics.median(step_seconds([run]).pop())
+        ratio = [float("nan")]
+        if isinstance(baseline, str) and (pair := (key, _steps_of(prepared[baseline])))[0] != pair[1]:
+            if pair not in ratios:
+                ours, theirs = step_seconds([run, prepared[baseline]])
+                ratios[pair] = [a / b for a, b in zip(ours, theirs, strict=True)]
+            ratio = ratios[pair]
+        rows.append((alone[key], statistics.median(ratio), min(ratio), max(ratio)))
+    columns = ["step_ms", "step_ratio", "step_ratio_low", "step_ratio_high"]
+    return pd.DataFrame(rows, columns=columns, index=table.index)
+
+
+def step_seconds(runs: Sequence[Run], rounds: int = ROUNDS) -> list[list[float]]:
+    """Seconds of a training step of each run, by rounds in which they take turns, forwards and backwards."""
+    steps = [_steps(run) for run in runs]
+    for step in steps:
+        next(step)  # the first warms up
+    count = max(1, round(ROUND_S / max(_seconds(step, 2) for step in steps)))
+    seconds: list[list[float]] = [[] for _ in runs]
+    for _, backwards in zip(range(rounds), itertools.cycle([False, True]), strict=False):
+        for at in sorted(range(len(runs)), reverse=backwards):
+            seconds[at].append(_seconds(steps[at], count))
+    return seconds
+
+
+def _seconds(steps: Iterator[None], count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        next(steps)
+    return (time.perf_counter() - began) / count
+
+
+def _steps(run: Run) -> Iterator[None]:
+    endless = dataclasses.replace(
+        run.config.train, steps=FOREVER, eval_every=FOREVER, checkpoint_every=None, lr=1e-6
+    )
+    for event in training(run, build(run), endless):
+        if isinstance(event, Step):
+            event.loss.item()  # waits for the device
+            yield
+
+
+def _steps_of(run: Run) -> tuple[Any, ...]:
+    """Runs that agree in it take the same steps: at another rate or seed, say."""
+    t = run.config.train
+    return (repr(run.spec), t.batch, t.precision, t.clip is None, run.linear, str(run.device))
+
+
+def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, int | None]:
+    """The run, and the threads that it had."""
+    for store in stores if isinstance(run_id, str) else []:  # none in a table of somebody else's
+        try:
+            directory: Path = store.find(run_id)
+            config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
+            row = store.read(directory.name) or {}
+        except (StoreError, OSError, yaml.YAMLError):
+            continue
+        return prepare(config), row.get("threads")
+    raise ConfigError(
+        f"--cost: {variant}: no config of run {run_id} in {stores[0].root / 'store'}, and a step can only be"
+        " timed from one; compare where the runs were made, or leave --cost out"
+    )

@@ -1,0 +1,429 @@
+"""The charts of a report, as Vega-Lite descriptions with their data in them. No statistics, no torch.
+
+One description serves everywhere: the page draws it (its colours are mid-tones, which stand out on white
+and on black; the style sheet sets those of text and lines), and vl-convert makes PNG, SVG and PDF of it.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.compare import Comparison
+from ablate.files.atomic import explained
+from ablate.reporting.methods import HYPERPARAMETERS
+from ablate.reporting.page import Page
+
+COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
+GREY = "#858b93"
+VERDICTS = {
+    stats.BETTER: "#2e9e6b",
+    stats.BETTER_WITHIN: "#6fa83a",
+    stats.EQUIVALENT: "#3b82c4",
+    stats.UNDECIDED: GREY,
+    stats.WORSE_WITHIN: "#d9730d",
+    stats.WORSE: "#d64550",
+}
+SHAPES = ("diamond", "triangle-up", "square", "circle", "triangle-down", "cross")
+WIDTH = 640  # of a file; the page has its own
+MANY_COLUMNS = 10  # of a heat map: numbers no longer fit
+CONFIG: dict[str, Any] = {
+    "font": "system-ui, Helvetica, Arial, sans-serif",
+    "background": "transparent",
+    "view": {"stroke": None},
+    "axis": {"labelLimit": 190, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"},
+    "axisX": {"labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 8},
+    "title": {"anchor": "start", "frame": "bounds", "fontSize": 11, "fontWeight": "normal", "offset": 4},
+    "legend": {
+        "orient": "bottom",
+        "columns": 2,
+        "labelLimit": 150,
+        "title": None,
+        "labelFontSize": 11,
+        "symbolOpacity": 1,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """charts: by the stem of their files. about: what is to be seen, for those who can't see it. data: the
+    numbers drawn, as a table."""
+
+    key: str
+    title: str
+    about: str
+    charts: dict[str, dict[str, Any]]
+    data: pd.DataFrame
+
+
+def figures(page: Page) -> list[Figure]:
+    """The figures that these rows give, in the order in which they are read."""
+    return [
+        figure for part in (_intervals, _curves, _rates, _grid, _weights, _costs) for figure in part(page)
+    ]
+
+
+def save(drawn: Sequence[Figure], directory: Path) -> list[Path]:
+    """Each chart as PNG, SVG and PDF. Raises StoreError."""
+    import vl_convert
+
+    formats: dict[str, Callable[[str], str | bytes]] = {
+        "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=2),
+        "svg": vl_convert.vegalite_to_svg,
+        "pdf": vl_convert.vegalite_to_pdf,
+    }
+    written = []
+    with explained(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for stem, chart in ((s, c) for figure in drawn for s, c in figure.charts.items()):
+            spec = json.dumps({**chart, "width": WIDTH, "background": "white"})
+            for suffix, convert in formats.items():
+                path, content = directory / f"{stem}.{suffix}", convert(spec)
+                path.write_bytes(content.encode() if isinstance(content, str) else content)
+                written.append(path)
+    return written
+
+
+# --- each figure ----------------------------------------------------------------------------------
+
+
+def _intervals(page: Page) -> Iterator[Figure]:
+    """Difference to the baseline, a row a variant."""
+    comparison = page.comparison
+    for family in comparison.families:
+        table = comparison.family(family)
+        table = table[table["low"].notna()]
+        if table.empty:
+            continue
+        label = _Labels(comparison)
+        data = table[["variant", "baseline", "pairs", "diff", "low", "high", "p_holm", "verdict"]]
+        drawn = data.assign(label=[label(name) for name in data["variant"]])
+        y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(grid=False))
+        seen = [verdict for verdict in VERDICTS if verdict in set(data["verdict"])]
+        domain = alt.Scale(domain=seen, range=[VERDICTS[verdict] for verdict in seen])
+        shapes = alt.Scale(domain=seen, range=[SHAPES[[*VERDICTS].index(verdict)] for verdict in seen])
+        color = alt.Color("verdict:N", scale=domain)
+        tip = _tip(drawn, "variant", "baseline", "pairs", "diff", "low", "high", "p_holm", "verdict")
+        base = alt.Chart(drawn).encode(y=y, tooltip=tip)
+        x_title = f"difference in {comparison.metric} to the baseline"
+        band = pd.DataFrame([{"from": -comparison.margin, "to": comparison.margin}])
+        chart = alt.layer(
+            alt.Chart(band).mark_rect(opacity=0.18, color=GREY).encode(x="from:Q", x2="to:Q"),
+            alt.Chart(pd.DataFrame([{"zero": 0}]))
+            .mark_rule(color=GREY, strokeDash=[3, 3])
+            .encode(x="zero:Q"),
+            base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=x_title), x2="high:Q", color=color),
+            base.mark_point(filled=True, size=60, opacity=1).encode(
+                x="diff:Q", color=color, shape=alt.Shape("verdict:N", scale=shapes)
+            ),
+        )
+        level = f"{100 * (1 - comparison.alpha):g} %"
+        yield Figure(
+            f"intervals-{_stem(family)}",
+            f"Differences to the baseline, {family}",
+            f"Points: differences to the baseline; lines: simultaneous {level} intervals; grey band: the"
+            f" margin of ±{comparison.margin:g}, too small to matter. Left of zero the variant has the lower"
+            f" {comparison.metric}.",
+            {f"intervals-{_stem(family)}": _spec(chart, 17 * len(drawn), label.title)},
+            data,
+        )
+
+
+def _curves(page: Page) -> Iterator[Figure]:
+    """Validation loss over steps; variants that matter in colour, the others in grey."""
+    data = page.curves
+    if data.empty:
+        return
+    label, chosen = _Labels(page.comparison), _chosen(page.comparison)
+    drawn = _rounded(data).assign(label=[label(name) for name in data["variant"]])
+    tip = _tip(drawn, "variant", "step", "mean", "low", "high", "n")
+    few = drawn["step"].nunique() < 2
+    axes = {
+        "x": alt.X("step:Q", scale=alt.Scale(zero=False)),
+        "y": alt.Y("mean:Q", title="val_loss", scale=alt.Scale(zero=False)),
+    }
+    colored = drawn[drawn["variant"].isin(chosen)]
+    colored = colored.assign(at=colored["variant"].map({v: i for i, v in enumerate(chosen)})).sort_values(
+        ["at", "step"]
+    )
+    domain = [label(name) for name in chosen if name in set(colored["variant"])]
+    scale = alt.Scale(domain=domain, range=list(COLORS))
+    color = alt.Color("label:N", scale=scale, sort=None, legend=_legend(domain))
+    base = alt.Chart(colored.drop(columns="at"))
+    layers = [
+        base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q", color=color),
+        base.mark_line(strokeWidth=2, point={"size": 40}).encode(**axes, color=color, tooltip=tip),
+    ]
+    others = drawn[~drawn["variant"].isin(chosen)]
+    if len(others):
+        grey = alt.Chart(others).mark_line(color=GREY, opacity=0.45, strokeWidth=1, point=few)
+        layers.insert(0, grey.encode(**axes, detail="variant:N", tooltip=tip))
+    which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
+    rest = f" In colour: {which}; in grey: the {others['variant'].nunique()} others." if len(others) else ""
+    yield Figure(
+        "curves",
+        "Loss over the training",
+        f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest.{rest}",
+        {"curves": _spec(alt.layer(*layers), 300)},
+        data,
+    )
+
+
+def _rates(page: Page) -> Iterator[Figure]:
+    """Loss against the tuned key, or against the learning rate."""
+    data = page.rates
+    if data.empty:
+        return
+    comparison = page.comparison
+    column, metric = page.tuned or "lr", page.rate_metric
+    words = "learning rate" if column == "lr" else HYPERPARAMETERS.get(column, column)
+    label = _Labels(comparison, without=column)
+    there = {*data["variant"]}
+    # The best first, as in the other charts, so that colours mean the same.
+    order = [name for name in dict.fromkeys([*label.variants, *data["variant"]]) if name in there]
+    drawn = data.assign(label=[label(name) for name in data["variant"]])
+    phases = drawn["phase"].nunique() > 1
+    grid = drawn[drawn["phase"] != "report"] if phases else drawn
+    ticks = sorted(set(grid[column].astype(float)))
+    axis = alt.Axis(format="~g", values=ticks if len(ticks) <= MANY_COLUMNS else alt.Undefined)
+    x = alt.X(f"{column}:Q", title=words, scale=alt.Scale(type="log", nice=False), axis=axis)
+    color = (
+        alt.Color(
+            "label:N",
+            sort=[label(name) for name in order],
+            scale=alt.Scale(range=list(COLORS)),
+            legend=_legend(drawn["label"]),
+        )
+        if len(order) <= len(COLORS)
+        else alt.value(GREY)
+    )
+    tip = ("variant", "phase", column, "mean", "low", "high", "n")
+    finite, lost = drawn[drawn["diverged"] == 0], drawn[drawn["diverged"] > 0]
+    base = alt.Chart(finite).encode(x=x, color=color, tooltip=_tip(finite, *tip))
+    y = alt.Y("mean:Q", title=metric, scale=alt.Scale(zero=False))
+    dash: dict[str, Any] = {"detail": "variant:N"}
+    shape: dict[str, Any] = {}
+    if phases:  # one legend tells them: that of the points
+        dash = {"strokeDash": alt.StrokeDash("phase:N", legend=None)}
+        shape = {"shape": alt.Shape("phase:N", legend=alt.Legend(symbolFillColor=GREY))}
+    layers = [
+        base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_line().encode(y=y, **dash),
+        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, **shape),
+    ]
+    about = (
+        f"Mean {metric} over seeds at each {words} (logarithmic), line from the lowest to the highest seed."
+    )
+    if len(lost):
+        gone = alt.Chart(lost).mark_point(shape="triangle-up", size=70, opacity=1)
+        lines = _tip(lost, "variant", "phase", column, "n", "diverged")
+        layers.append(gone.encode(x=x, y=alt.value(6), color=color, tooltip=lines))
+        about += " Open triangles at the top: seeds diverged there, so that there is no mean."
+    hidden = [*["phase"] * (not phases), *["diverged"] * lost.empty]
+    yield Figure(
+        "rates",
+        f"Loss against {words}",
+        about,
+        {"rates": _spec(alt.layer(*layers), 280)},
+        data.drop(columns=hidden),
+    )
+
+
+def _grid(page: Page) -> Iterator[Figure]:
+    """Means by heads and whatever else makes a variant, one map for each out_proj."""
+    comparison = page.comparison
+    table = comparison.table.drop_duplicates("variant")
+    table = table[table["variant"].isin(page.costs["variant"])]
+    if table["heads"].nunique() < 2 or len(table) < 4:
+        return
+    rows = [
+        c for c in comparison.shown if c not in ("heads", "out_proj", page.tuned) and table[c].nunique() > 1
+    ]
+    if not rows or table.duplicated([*rows, "heads", "out_proj"]).any():
+        return
+    data = table[[*comparison.shown, "n", "mean", "sd"]].reset_index(drop=True)
+    drawn = table[["variant", "n", "mean", "sd", "heads", "out_proj"]].assign(
+        row=table[rows].agg(" · ".join, axis=1), text=[f"{mean:.3f}" for mean in table["mean"]]
+    )
+    low, high = float(drawn["mean"].min()), float(drawn["mean"].max())
+    charts = {}
+    heads = sorted(drawn["heads"].unique(), key=float)
+    for level, part in drawn.groupby("out_proj", sort=False):
+        x = alt.X("heads:N", sort=heads, title=f"heads (out_proj={level})", axis=alt.Axis(labelAngle=0))
+        base = alt.Chart(part.drop(columns="out_proj")).encode(x=x, y=alt.Y("row:N", sort=None, title=None))
+        scale = alt.Scale(scheme="blues", domain=[low, high], reverse=comparison.metric.endswith("loss"))
+        color = alt.Color("mean:Q", scale=scale, legend=None)
+        layers = [base.mark_rect().encode(color=color, tooltip=_tip(part, "variant", "n", "mean", "sd"))]
+        if len(heads) <= MANY_COLUMNS:
+            strong = low + 0.28 * (high - low) if scale.to_dict()["reverse"] else high - 0.28 * (high - low)
+            sign = "<" if scale.to_dict()["reverse"] else ">"
+            ink = alt.condition(f"datum.mean {sign} {strong}", alt.value("white"), alt.value("black"))
+            layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
+        charts[f"grid-out_proj-{_stem(str(level))}"] = _spec(
+            alt.layer(*layers), 30 * part["row"].nunique(), " · ".join(rows)
+        )
+    yield Figure(
+        "grid",
+        "The grid",
+        f"Mean {comparison.metric} over seeds; the darker, the better. Colours are the same in all maps.",
+        charts,
+        data,
+    )
+
+
+def _weights(page: Page) -> Iterator[Figure]:
+    """Learned weights: a row a variant and layer, a column a head."""
+    data = page.weights
+    if data.empty:
+        return
+    label = _Labels(page.comparison, among=data["variant"])
+    drawn = data.assign(
+        row=[
+            label.join(label(name), f"layer {layer}")
+            for name, layer in zip(data["variant"], data["layer"], strict=True)
+        ],
+        text=[f"{mean:.2f}" for mean in data["mean"]],
+    )
+    base = alt.Chart(drawn).encode(
+        x=alt.X("head:O", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("row:N", sort=None, title=None),
+    )
+    low, high = float(data["mean"].min()), float(data["mean"].max())
+    tip = _tip(drawn, "variant", "layer", "head", "mean", "low", "high", "n")
+    color = alt.Color("mean:Q", scale=alt.Scale(scheme="purples", domain=[low, high]), legend=None)
+    layers = [base.mark_rect().encode(color=color, tooltip=tip)]
+    if data["head"].max() <= MANY_COLUMNS:
+        strong = low + 0.7 * (high - low)
+        ink = alt.condition(f"datum.mean > {strong}", alt.value("white"), alt.value("black"))
+        layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
+    yield Figure(
+        "weights",
+        "Learned fusion weights",
+        "The weight of each head at the end of the training, mean over seeds; the darker, the larger.",
+        {"weights": _spec(alt.layer(*layers), 22 * drawn["row"].nunique(), label.join(label.title, "layer"))},
+        data,
+    )
+
+
+def _costs(page: Page) -> Iterator[Figure]:
+    """Loss against what a variant costs."""
+    means = page.comparison.table.drop_duplicates("variant")[["variant", "fusion", "out_proj", "n", "mean"]]
+    data = means.merge(page.costs, on="variant")
+    color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)), sort=[*data["fusion"].unique()])
+    legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj=' + datum.label")
+    encoded: dict[str, Any] = {"shape": alt.Shape("out_proj:N", legend=legend)}
+    if data["out_proj"].nunique() < 2:
+        encoded = {}
+    y = alt.Y("mean:Q", title=page.comparison.metric, scale=alt.Scale(zero=False))
+    charts = {}
+    for cost, words in (("params", "parameters"), ("flops_per_token", "FLOPs per token, forward")):
+        if data[cost].nunique() < 2:
+            continue
+        x = alt.X(f"{cost}:Q", title=words, scale=alt.Scale(zero=False), axis=alt.Axis(format="~s"))
+        tip = _tip(data, "variant", cost, "mean", "n")
+        points = alt.Chart(data).mark_point(filled=True, size=60, opacity=0.85)
+        chart = points.encode(x=x, y=y, color=color, tooltip=tip, **encoded)
+        charts[f"cost-{cost.partition('_')[0]}"] = _spec(chart, 260)
+    if charts:
+        yield Figure(
+            "cost",
+            "Cost against result",
+            f"Mean {page.comparison.metric} against parameters and against forward FLOPs per token, a point a"
+            " variant.",
+            charts,
+            data,
+        )
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+class _Labels:
+    """Names of variants short enough for an axis: the values of what varies, its columns in `title`."""
+
+    def __init__(self, comparison: Comparison, *, without: str = "", among: Any = None) -> None:
+        table = comparison.table
+        if among is not None:
+            table = table[table["variant"].isin(set(among))]
+        varying = [c for c in comparison.shown if c != without and table[c].nunique() > 1]
+        self.columns = varying
+        self.title = " · ".join(varying)
+        kept = [c for c in comparison.shown if c != without]
+        names = comparison.table[kept].itertuples(index=False)
+        self._labels = {
+            " ".join(f"{c}={v}" for c, v in zip(kept, row, strict=True)): self.join(
+                *(str(v) for c, v in zip(kept, row, strict=True) if c in varying)
+            )
+            for row in names
+        }
+
+    @property
+    def variants(self) -> list[str]:
+        """Those of the comparison, the best of each family first."""
+        return list(self._labels)
+
+    def __call__(self, variant: str) -> str:
+        return self._labels.get(variant, variant)
+
+    @staticmethod
+    def join(*parts: str) -> str:
+        return " · ".join(part for part in parts if part)
+
+
+def _chosen(comparison: Comparison) -> list[str]:
+    """The variants that are drawn in colour: those of the primary contrasts, else the best."""
+    primary = comparison.family("primary")
+    table = primary if len(primary) else comparison.table
+    return list(dict.fromkeys(table["variant"]))[: len(COLORS)]
+
+
+def _legend(labels: Iterable[str]) -> alt.Legend:
+    """Names too long for two columns on a telephone stand below each other."""
+    return alt.Legend(columns=1, labelLimit=300) if max(map(len, labels)) > 22 else alt.Legend()
+
+
+def _stem(text: str) -> str:
+    """A text as part of an id and of a file's name: letters, digits and hyphens."""
+    return re.sub(r"\W+", "-", text.replace("'", "")).strip("-")
+
+
+def _tip(data: pd.DataFrame, *columns: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip(column, type="quantitative", format=_format(data[column]))
+        if pd.api.types.is_numeric_dtype(data[column])
+        else alt.Tooltip(column, type="nominal")
+        for column in columns
+    ]
+
+
+def _format(column: pd.Series) -> str:
+    return (
+        ",d"
+        if pd.api.types.is_integer_dtype(column)
+        else ".4~g"
+        if column.name in ("lr", "p_holm")
+        else ".4f"
+    )
+
+
+def _rounded(data: pd.DataFrame) -> pd.DataFrame:
+    """What a drawing can show, in fewer bytes."""
+    return data.round({"mean": 5, "low": 5, "high": 5})
+
+
+def _spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
+    """The description as plain data; its width is for whoever draws it. title: what the rows are named by."""
+    sized = chart.properties(
+        height=height,
+        **({"title": title} if title else {}),
+        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+    )
+    with alt.data_transformers.enable("default", max_rows=None):
+        return {**sized.to_dict(), "config": CONFIG}

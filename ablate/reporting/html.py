@@ -1,0 +1,164 @@
+"""The report as one HTML file: nothing is fetched when it is opened, and no text in it is ever run.
+
+Its Content-Security-Policy admits the scripts that stand in it, by their digests, and no network.
+"""
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ablate.analysis.compare import Comparison
+from ablate.files.atomic import write_atomically
+from ablate.reporting import words
+from ablate.reporting.page import gather
+from ablate.reporting.subject import find
+from ablate.reporting.tables import readable, render
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Cell:
+    """text as it is read; key: a number to sort by, where there is one."""
+
+    text: str
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """names: of the columns; numeric: which of them hold numbers; rows of cells; strong: rows that stand
+    out."""
+
+    caption: str
+    names: list[str]
+    numeric: list[bool]
+    rows: list[list[Cell]]
+    strong: list[bool]
+
+
+def write_report(
+    target: str | Path | pd.DataFrame,
+    *,
+    out: str | Path | None = None,
+    charts: str | Path | None = None,
+    baseline: Mapping[str, Any] | None = None,
+    metric: str | None = None,
+    margin: float | None = None,
+) -> Path:
+    """Write the report of a study, a store, a CSV file or rows; returns its path.
+
+    out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. The others
+    are as in compare. Raises ConfigError.
+    """
+    from ablate.reporting.charts import figures, save  # altair takes a while
+
+    source = find(target)
+    page = gather(source, baseline=baseline, metric=metric, margin=margin)
+    drawn = figures(page)
+    bundle, script = _bundle() if drawn else "", (HERE / "script.js").read_text(encoding="utf-8")
+    content = _template("page.html.j2").render(
+        page=page,
+        figures=drawn,
+        comparison=[comparison_table(page.comparison, family) for family in page.comparison.families],
+        data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
+        specs={stem: spec for figure in drawn for stem, spec in figure.charts.items()},
+        hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
+        latex=render(page.hyperparameters, "latex"),
+        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
+        scripts=[Markup(text) for text in (bundle, script) if text],
+        digests=[_digest(text) for text in (bundle, script) if text],
+    )
+    path = Path(out) if out is not None else source.page
+    write_atomically(path, content)
+    if charts is not None:
+        save(drawn, Path(charts))
+    return path
+
+
+def comparison_table(comparison: Comparison, family: str) -> Table:
+    """One family as it is read in a terminal, with numbers to sort by."""
+    read = words.for_reading(comparison, family)
+    raw = comparison.family(family)
+    best = raw["best"].tolist()
+    keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
+    read = read.drop(columns="best")
+    if "params" not in read:  # where something is matched, it stands there already
+        read.insert([*read.columns].index("n"), "params", raw["params"].astype(float).tolist())
+    made = table(read, words.caption(comparison, family))
+    columns = [raw[keys[name]].tolist() if name in keys else None for name in made.names]
+    rows = [
+        [
+            Cell(cell.text, _key(column[i])) if column else cell
+            for cell, column in zip(row, columns, strict=True)
+        ]
+        for i, row in enumerate(made.rows)
+    ]
+    numeric = [number or name in keys for name, number in zip(made.names, made.numeric, strict=True)]
+    return Table(made.caption, made.names, numeric, rows, best)
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """A comparison as a notebook shows it: a table a family, what was found, and notes."""
+    return _template("comparison.html.j2").render(
+        tables=[comparison_table(comparison, family) for family in comparison.families],
+        sentences=words.sentences(comparison),
+        notes=comparison.notes,
+    )
+
+
+def table(frame: pd.DataFrame, caption: str) -> Table:
+    """A DataFrame as it is read."""
+    names = [str(name) for name in frame.columns]
+    rows = [
+        [Cell(readable(name, value), _key(value)) for name, value in zip(names, row, strict=True)]
+        for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False)
+    ]
+    numeric = [all(not cell.text or cell.key for cell in column) for column in zip(*rows, strict=True)]
+    return Table(caption, names, numeric or [False] * len(names), rows, [False] * len(rows))
+
+
+def _key(value: Any) -> str:
+    """A number to sort by; empty for what is none."""
+    if isinstance(value, bool | np.bool) or value is None or pd.isna(value):
+        return ""
+    try:
+        return repr(float(value))
+    except (TypeError, ValueError):
+        return ""
+
+
+@functools.cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and vega-embed as one script."""
+    import altair
+    import vl_convert
+
+    version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=version).replace(
+        "</script", "<\\/script"
+    )
+
+
+def _digest(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _template(name: str) -> Any:
+    environment = Environment(
+        loader=PackageLoader("ablate.reporting", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)

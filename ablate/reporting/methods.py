@@ -1,0 +1,140 @@
+"""A methods paragraph and a table of hyper-parameters, for a paper. Loads no torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis.compare import Comparison
+from ablate.analysis.load import TEXT
+from ablate.analysis.select import as_texts
+from ablate.analysis.variants import USABLE
+
+HYPERPARAMETERS = {
+    "fusion": "fusion of heads",
+    "normalize": "normalization of the fused vector",
+    "heads": "heads",
+    "out_proj": "output projection",
+    "key_width": "query and key width per head",
+    "value_width": "value width per head",
+    "match": "matched to concat in",
+    "d_model": "model width",
+    "layers": "layers",
+    "context": "context (tokens)",
+    "mlp_hidden": "MLP hidden width",
+    "bias": "biases",
+    "dropout": "dropout",
+    "params": "parameters",
+    "corpus": "text",
+    "tokenizer": "tokenizer",
+    "vocab": "vocabulary",
+    "splits": "training, validation, test shares",
+    "steps": "steps",
+    "batch": "batch (windows)",
+    "lr": "peak learning rate",
+    "warmup": "warm-up (share of steps)",
+    "min_lr_ratio": "last learning rate (share of peak)",
+    "weight_decay": "weight decay",
+    "beta1": "AdamW β1",
+    "beta2": "AdamW β2",
+    "eps": "AdamW ε",
+    "clip": "gradient norm clipped at",
+    "precision": "precision",
+    "seed": "seeds",
+}
+TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
+LEVELS = 8  # more of them are a range
+
+
+def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
+    """hyperparameter, value: a row each, all levels of what varies."""
+    there = {column: words for column, words in HYPERPARAMETERS.items() if column in rows}
+    values = {words: _levels(rows[column]) for column, words in there.items()}
+    return pd.DataFrame(
+        [(words, value) for words, value in values.items() if value], columns=["hyperparameter", "value"]
+    )
+
+
+def paragraph(
+    rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any], development: pd.DataFrame
+) -> str:
+    """What was done, for the methods section. rows: that are reported; development: that chose values."""
+    rows = rows[rows["status"].isin(USABLE)]
+    of = {str(column): _levels(rows[column]) for column in rows.columns}
+    table = comparison.table
+    key = str(plan.get("tune", ""))
+    tuned = key.rpartition(".")[2]
+    if tuned:
+        of[tuned] = "each variant's own (below)"
+    factors = [column for column in comparison.shown if column != tuned]
+    varying = [column for column in factors if table[column].nunique() > 1] or factors[:1]
+    variants = len(table.drop_duplicates(factors))
+    split = "test" if comparison.metric.startswith("test_") else "validation"
+    clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
+    sentences = [f"We compare {variants} variants that differ in {_and(varying)}."]
+    if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
+        sentences += [
+            f"Each is a causal transformer language model (Pre-LN, learned positions, GELU, tied embeddings;"
+            f" {of['layers']} layers, width {of['d_model']}, context {of['context']}), trained for"
+            f" {of['steps']} steps of {of['batch']} windows on {of['corpus']} ({of['tokenizer']} tokens,"
+            f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
+            f" {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay {of['weight_decay']}) at a"
+            f" peak learning rate of {of['lr']}: linear warm-up over {of['warmup']} of the steps, then a"
+            f" cosine down to {of['min_lr_ratio']} of the peak{clip}, in {of['precision']}.",
+            f"Seeds ({of['seed']}) are paired: at equal seeds, variants see the same batches and start from"
+            " the same values in every tensor of equal name and shape.",
+        ]
+    if tuned:
+        sentences += _tuning(key, comparison.metric.replace("test_", "val_", 1), plan, development)
+    sentences.append(
+        f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
+        " seeds."
+    )
+    if table["p"].notna().any():
+        level = f"{100 * (1 - comparison.alpha):g} %"
+        sentences.append(
+            f"Differences are tested by paired t-tests, corrected by Holm within each family; intervals are"
+            f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between better,"
+            f" worse, equivalent within {comparison.margin:g}, and undecided."
+        )
+        named = "The primary contrasts were named beforehand, all others" if plan.get("primary") else "All"
+        sentences.append(f"{named} are exploratory.")
+    if int(table["diverged"].sum()):
+        sentences.append("Diverged runs are in no mean; they are counted beside it.")
+    if of["code"]:
+        sentences.append(f"Software: ablate {of['ablate']} (code {of['code']}), PyTorch {of['torch']}.")
+    return " ".join(sentences)
+
+
+def _tuning(key: str, metric: str, plan: Mapping[str, Any], development: pd.DataFrame) -> list[str]:
+    """How each arm came to its own value, and at what others it is shown."""
+    column = key.rpartition(".")[2]
+    grid = f" ({_levels(development[column])})" if column in development else ""
+    values = {arm: choice["value"] for arm, choice in plan.get("chosen", {}).items() if choice["value"]}
+    came = (
+        f" (it came to {', '.join(f'{value} for {arm}' for arm, value in values.items())})" if values else ""
+    )
+    return [
+        f"Each variant has its own {key}, chosen on the validation split and on development seeds"
+        f" ({', '.join(plan.get('develop', []))}), which report nothing: of the mean {metric} at each"
+        f" point of a grid of powers of two{grid}, the same for all variants, the minimum of a parabola in"
+        f" log2 {column} through the best point and its neighbours; a point at which a seed diverged counts"
+        f" as infinite{came}.",
+        "Variants are compared at the baseline's value too, and each with itself at half and twice its own.",
+    ]
+
+
+def _levels(column: pd.Series) -> str:
+    if column.name in TEXT:  # a hash of digits is no number
+        return ", ".join(column.dropna().unique())
+    values = [value for value in as_texts(column).unique() if value]
+    numbers = pd.to_numeric(pd.Series(values), errors="coerce")
+    if numbers.notna().all():
+        values = [value for _, value in sorted(zip(numbers, values, strict=True))]
+        if len(values) > LEVELS:
+            return f"{values[0]} to {values[-1]} ({len(values)} values)"
+    return ", ".join(values)
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,26 @@
+"""Results as a notebook shows them. Loads no torch."""
+
+from dataclasses import dataclass
+
+from ablate.analysis import compare
+
+
+@dataclass(frozen=True)
+class Comparison(compare.Comparison):
+    """A comparison that shows itself as tables."""
+
+    def __repr__(self) -> str:
+        """As `ablate compare` prints it."""
+        from ablate.reporting import words
+        from ablate.reporting.tables import render
+
+        blocks = [
+            f"{words.caption(self, family)}\n{render(words.for_reading(self, family), 'table')}"
+            for family in self.families
+        ]
+        return "\n".join([*blocks, *words.sentences(self), *self.notes])
+
+    def _repr_html_(self) -> str:
+        from ablate.reporting.html import comparison_html
+
+        return comparison_html(self)

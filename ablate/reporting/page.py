@@ -1,0 +1,174 @@
+"""What the page of a report says: gathered from rows, nothing drawn. Loads no torch."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis import series
+from ablate.analysis.compare import Comparison, compare, missing_seeds, not_begun, report_rows, unusable
+from ablate.analysis.load import metrics
+from ablate.analysis.roles import at_own_value
+from ablate.analysis.select import as_text, as_texts
+from ablate.config.identity import digest
+from ablate.reporting import words
+from ablate.reporting.commands import SINGLE_RUNS, commands
+from ablate.reporting.limits import limits
+from ablate.reporting.methods import hyperparameters, paragraph
+from ablate.reporting.subject import Source
+
+DECLARED = ("question", "primary", "metric", "margin", "where", "seeds", "tune", "develop", "extend")
+VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "threads")
+
+
+@dataclass(frozen=True)
+class Page:
+    """curves, rates, weights, costs: as ablate.analysis.series gives them; empty where there is nothing to
+    draw. tuned: the column of which each arm has its own value, in a tuned study. rates: by that column, else
+    by learning rate, in `rate_metric`. facts: what the rows were made by, and of. hyperparameters: as
+    methods gives them."""
+
+    name: str
+    question: str
+    answers: list[str]
+    limits: list[str]
+    comparison: Comparison
+    notes: list[str]
+    curves: pd.DataFrame
+    tuned: str
+    rate_metric: str
+    rates: pd.DataFrame
+    weights: pd.DataFrame
+    costs: pd.DataFrame
+    failures: list[str]
+    commands: list[str]
+    facts: dict[str, str]
+    methods: str
+    hyperparameters: pd.DataFrame
+
+
+def gather(
+    source: Source,
+    *,
+    baseline: Mapping[str, Any] | None = None,
+    metric: str | None = None,
+    margin: float | None = None,
+) -> Page:
+    """Everything that the page says of these rows. Raises ConfigError, Incomparable."""
+    plan = source.plan
+    comparison = compare(
+        source.rows, baseline=baseline, metric=metric, margin=margin, plans=[plan] if plan else []
+    )
+    rows, _ = report_rows(source.rows)
+    own, shown = at_own_value(rows), comparison.shown
+    tuned = str(plan.get("tune", "")).rpartition(".")[2]
+    # Of the test split nothing is shown but the results: it is the validation split that chooses.
+    rate_metric = comparison.metric.replace("test_", "val_", 1)
+    development = _development(source.rows)
+    failures = [
+        *unusable(rows, comparison.metric),
+        *_undeveloped(development, rate_metric, tuned),
+        *missing_seeds(rows),
+        *_not_begun(source),
+    ]
+    environment = _environment(source)
+    return Page(
+        name=source.name,
+        question=str(plan.get("question", "")),
+        answers=words.sentences(comparison) + _tally(comparison),
+        limits=limits(rows, comparison, plan, environment.pop("train_tokens")),
+        comparison=comparison,
+        notes=[line for line in comparison.notes if line not in failures],
+        curves=series.curves(own, metrics(source.directories), shown),
+        tuned=tuned,
+        rate_metric=rate_metric,
+        rates=series.by_value(source.rows, rate_metric, shown, tuned or "lr"),
+        weights=series.weights(own, shown),
+        costs=series.costs(own, shown),
+        failures=failures,
+        commands=commands(source),
+        facts=_facts(source, environment),
+        methods=paragraph(rows, comparison, plan, development),
+        hyperparameters=hyperparameters(own),
+    )
+
+
+def _tally(comparison: Comparison) -> list[str]:
+    """How many verdicts of each kind a family came to, where sentences don't tell them all."""
+    lines = []
+    for family in comparison.families:
+        table = comparison.family(family)
+        verdicts = table[table["p"].notna()]["verdict"].value_counts()
+        if family == "exploratory" and len(verdicts):
+            counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+            whole = int(verdicts.sum())
+            s = "s" * (whole > 1)
+            lines.append(f"Exploratory, {whole} comparison{s}: {counts}. Leads to test, not results.")
+    if not lines and comparison.table["p"].isna().all():
+        lines.append("Nothing was tested: no variant has a baseline and two paired seeds.")
+    return lines
+
+
+def _development(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that chose something, and that no result rests on."""
+    phase = as_texts(rows["phase"]) if "phase" in rows else pd.Series("", index=rows.index)
+    return rows[~phase.isin(["", "report"])]
+
+
+def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[str]:
+    """A line for each development run that has no result, with its value of the tuned key."""
+    if column not in development:
+        return unusable(development, metric)
+    return [
+        f"{line} ({column}={as_text(value)}, a development run; diverged, it counts as infinite)"
+        for value, rows in development.groupby(column, dropna=False)
+        for line in unusable(rows, metric)
+    ]
+
+
+def _not_begun(source: Source) -> list[str]:
+    """A line if runs of the study have no row yet."""
+    if source.rows.attrs.get("target") is not None:  # a reader's choice of rows is no failure
+        return []
+    line = "not begun: {} of {} runs; the study's command goes on from there"
+    return not_begun(source.rows, source.plan, line)
+
+
+def _environment(source: Source) -> dict[str, Any]:
+    """train_tokens by run_id; python, platform and processor of the runs, where they are known."""
+    known: dict[str, Any] = {"train_tokens": {}}
+    for run_id, directory in source.directories.items():
+        with contextlib.suppress(OSError, ValueError):
+            about = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
+            if "train_tokens" in about:
+                known["train_tokens"][run_id] = about["train_tokens"]
+            for key in ("python", "platform", "processor"):
+                known.setdefault(key, []).append(str(about.get(key, "")))
+    return known
+
+
+def _facts(source: Source, environment: Mapping[str, list[str]]) -> dict[str, str]:
+    rows, plan = source.rows, source.plan
+    facts = {
+        "runs": f"{len(rows)}",
+        "text": _all(rows, "corpus"),
+        "text's fingerprint (SHA-256)": _all(rows, "corpus_sha256"),
+        **{column: _all(rows, column) for column in VERSIONS},
+        **{key: ", ".join(sorted(set(values))) for key, values in environment.items()},
+    }
+    if plan.get("question"):
+        named = {key: plan[key] for key in DECLARED if key in plan}
+        facts["declared beforehand (digest)"] = digest(named)[:16]
+    if plan.get("kind") == "single" and len(rows) > SINGLE_RUNS:
+        facts["commands"] = f"the first {SINGLE_RUNS} of {len(rows)} runs"
+    return {key: value for key, value in facts.items() if value}
+
+
+def _all(rows: pd.DataFrame, column: str) -> str:
+    if column not in rows:
+        return ""
+    values = [f"{v:g}" if isinstance(v, float) else str(v) for v in rows[column].dropna().unique()]
+    return ", ".join(values)

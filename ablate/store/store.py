@@ -1,0 +1,303 @@
+"""The run store: the only reader and writer of runs/. Loads no torch.
+
+runs/store/<name>/      a finished run; runs/store/.<name>.part/ one that is under way or was cut off
+runs/studies/<name>/    study.json, what was asked for, and results.csv, its rows
+runs/results.csv        every row
+
+A run's directory is written under its part name and renamed when whole, so a directory without
+.part is complete. All results.csv are derived from the directories. What turns out to be damaged, or
+edited, is moved to runs/damaged/ and never read again.
+"""
+
+import contextlib
+import csv
+import itertools
+import json
+import shutil
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock
+
+from ablate.config.rules import did_you_mean
+from ablate.files.atomic import StoreError, explained, write_atomically
+from ablate.store import claim
+from ablate.store.columns import PART_COLUMNS, Row, csv_text, status_now
+from ablate.store.row_cache import read_rows
+from ablate.store.run_files import (
+    Checkpoint,
+    Damaged,
+    RunWriter,
+    is_sealed,
+    read_checkpoint,
+    read_finished,
+    read_json,
+    read_started,
+)
+
+STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
+# Bytes are equal only between runs that agree in these, so only then does one go on where another was.
+RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code")
+
+
+class Busy(StoreError):
+    """Another process is at this run."""
+
+
+class Store:
+    """The store below one directory, by default runs/ where the command was typed."""
+
+    def __init__(self, root: Path = Path("runs")) -> None:
+        self.root = root
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Between reading and writing what several processes may change. The system lets go of the lock
+        when its process ends, however it does."""
+        with explained(self.root):
+            (self.root / "store").mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.root / "store" / ".lock")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    # --- runs -------------------------------------------------------------------------------
+
+    def directory(self, name: str) -> Path:
+        return self.root / "store" / name
+
+    def part(self, name: str) -> Path:
+        return self.root / "store" / f".{name}.part"
+
+    def read(self, name: str) -> Row | None:
+        """The row of a finished run (done, failed or diverged), or None. Raises Damaged."""
+        directory, part = self.directory(name), self.part(name)
+        if part.exists():
+            with explained(part), self.locked():
+                if is_sealed(part) and not claim.is_live(part):  # cut off after its last word
+                    self._rename(name)
+        return read_finished(directory, thorough=True) if directory.exists() else None
+
+    def set_aside(self, path: Path) -> Path | None:
+        """Move a damaged run, or a damaged part, out of the way, where nothing reads it again; returns where
+        it lies. None if it is whole by now, or gone: another process was faster."""
+        with explained(path), self.locked():
+            if claim.is_live(path) or not _is_damaged(path):
+                return None
+            name = path.name.removeprefix(".").removesuffix(".part")
+            return _move_into(path, self.root / "damaged", name)
+
+    def find(self, run: str) -> Path:
+        """The directory of the one finished run whose name or id begins with `run`. Raises StoreError."""
+        finished = [path for path in _listdir(self.root / "store") if not path.name.startswith(".")]
+        found = [path for path in finished if run and (path.name.startswith(run) or _id_begins(path, run))]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            some = ", ".join(path.name for path in found[:5])
+            raise StoreError(f"{run}: {len(found)} runs begin so; give more of it: {some}")
+        raise StoreError(f"{run or 'RUN'}: no finished run begins so; ablate runs shows what there is")
+
+    def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
+        """Where the files of these runs lie, by run_id; only of those that are finished."""
+        wanted = {run_id[:8]: run_id for run_id in run_ids}
+        paths = {path.name.rpartition("-")[2]: path for path in _listdir(self.root / "store")}
+        found = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
+        return {
+            run_id: path
+            for run_id, path in found.items()
+            if not path.name.startswith(".") and _id_begins(path, run_id)
+        }
+
+    def rows(self, provenance: Mapping[str, str] | None = None) -> list[Row]:
+        """Every run once, sorted by run_id; the study column names the studies that share it, and phase and
+        role are empty where those differ in them.
+
+        A run that is being trained again is `running`; a new attempt that was cut off leaves the old
+        result standing. provenance: of the program that asks; results of another are `stale`.
+        """
+        studies = self._studies_by_run()
+        rows = {row["run_id"]: row for row in self._unfinished_rows()}
+        for row in read_rows(self.root / "store"):
+            if provenance is not None:
+                row["status"] = status_now(row, provenance)
+            if rows.get(row["run_id"], row)["status"] != "running":
+                rows[row["run_id"]] = row
+        for row in rows.values():
+            parts = studies.get(row["run_id"], {})
+            row |= _agreed(list(parts.values())) | {"study": " ".join(parts)}
+        return sorted(rows.values(), key=lambda row: row["run_id"])
+
+    def _unfinished_rows(self) -> Iterator[Row]:
+        for path in (self.root / "store").glob(".*.part"):
+            with contextlib.suppress(OSError, StoreError):  # not begun, or gone since
+                status = "running" if claim.is_live(path) else "interrupted"
+                yield {**read_started(path), "status": status}
+
+    def last_metrics(self, run_id: str) -> Row | None:
+        """The last row of metrics.csv of a run under way, as text; None before its first evaluation."""
+        for path in (self.root / "store").glob(f".*-{run_id[:8]}.part/metrics.csv"):
+            with contextlib.suppress(OSError), path.open(encoding="utf-8", newline="") as file:
+                rows = deque(csv.DictReader(file), maxlen=1)
+                return rows[0] if rows else None
+        return None
+
+    @contextlib.contextmanager
+    def writing(
+        self, name: str, config: Mapping[str, Any], row: Row, *, anew: bool = False
+    ) -> Iterator[RunWriter]:
+        """A place for one run's files: an empty one, or where an interrupted run of the same bytes got to
+        (RunWriter.start). Left before `finish`, it stays as an interrupted part.
+
+        anew: replace what is finished. Raises Busy if another process is at it or was faster, Damaged if
+        what was interrupted can't be trusted.
+        """
+        part = self.part(name)
+        with explained(part), self.locked():
+            if part.exists() and claim.is_live(part):
+                raise Busy(f"{part}: another process is training this run; wait for it, or stop it")
+            if self.directory(name).exists() and not anew:
+                raise Busy(f"{self.directory(name)}: another process has just finished this run")
+            start = _where_it_stopped(part, row)
+            part.mkdir(parents=True, exist_ok=True)
+            if start is None:  # begin anew, but keep what was logged
+                for path in part.iterdir():
+                    if path.is_dir():  # an editor's or a notebook's
+                        shutil.rmtree(path)
+                    elif path.name != "log.txt":
+                        path.unlink()
+            claim.claim(part)
+        writer = RunWriter(part, start)
+        writer.write_text("config.yaml", yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+        writer.write_json("result.json", row)
+        try:
+            yield writer
+        finally:
+            claim.release(writer.path)
+
+    def finish(self, name: str, writer: RunWriter, row: Row) -> None:
+        """The run is over, with this row: its directory takes its final name."""
+        writer.seal(row)
+        with explained(writer.path):
+            self._rename(name)
+        writer.path = self.directory(name)
+
+    def _rename(self, name: str) -> None:
+        final = self.directory(name)
+        replaced = final.with_name(f".{name}.old")
+        shutil.rmtree(replaced, ignore_errors=True)
+        if final.exists():
+            final.rename(replaced)
+        self.part(name).rename(final)  # with the claim in it: nobody may take the part before
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    # --- studies ----------------------------------------------------------------------------
+
+    def read_study(self, name: str) -> dict[str, Any] | None:
+        """What study.json holds; None where there is none. Raises StoreError if it can't be read."""
+        try:
+            return read_json(self.root / "studies" / name / "study.json", STUDY_KEYS)
+        except FileNotFoundError:
+            return None
+
+    def write_study(self, study: Mapping[str, Any]) -> None:
+        path = self.root / "studies" / study["name"] / "study.json"
+        write_atomically(path, json.dumps(study, indent=2, sort_keys=True) + "\n")
+
+    def study_names(self) -> list[str]:
+        return [path.name for path in _listdir(self.root / "studies") if (path / "study.json").exists()]
+
+    def study_rows(self, name: str, provenance: Mapping[str, str] | None = None) -> list[Row]:
+        """The rows of one study, sorted by run_id. Runs that have not begun have none."""
+        if self.read_study(name) is None:
+            names = self.study_names()
+            known = did_you_mean(name, names) if names else "; there are none yet"
+            raise StoreError(f"{name}: no such study in {self.root / 'studies'}{known}")
+        return self._members(name, self.rows(provenance))
+
+    def write_results(self, study: str, provenance: Mapping[str, str]) -> Path:
+        """Bring runs/results.csv and the study's own up to date; returns the path of the latter."""
+        path = self.root / "studies" / study / "results.csv"
+        with self.locked():
+            rows = self.rows(provenance)
+            write_atomically(self.root / "results.csv", csv_text(rows))
+            write_atomically(path, csv_text(self._members(study, rows)))
+        return path
+
+    def _members(self, study: str, rows: list[Row]) -> list[Row]:
+        parts = self._parts(study)
+        return [{**row, **parts[row["run_id"]], "study": study} for row in rows if row["run_id"] in parts]
+
+    def _parts(self, study: str) -> dict[str, Row]:
+        """What each run of a study is to it, by run_id."""
+        plan = self.read_study(study) or {"runs": []}
+        known = plan.get("parts", {})
+        return {run_id: _columns(known.get(run_id, {})) for run_id in plan["runs"]}
+
+    def _studies_by_run(self) -> dict[str, dict[str, Row]]:
+        members: dict[str, dict[str, Row]] = {}
+        for name in sorted(self.study_names()):
+            for run_id, part in self._parts(name).items():
+                members.setdefault(run_id, {})[name] = part
+        return members
+
+
+def _agreed(parts: list[Row]) -> Row:
+    """The part of a run in all of its studies; a run that also stands in a grid is a result like any."""
+    return parts[0] if parts and all(part == parts[0] for part in parts) else _columns({})
+
+
+def _columns(part: Mapping[str, Any]) -> Row:
+    """What results.csv says of a part."""
+    return {column: part.get(column) for column in PART_COLUMNS}
+
+
+def _id_begins(path: Path, run: str) -> bool:
+    """A name ends in the first half of the id; the rest stands in the row."""
+    if not path.name.rpartition("-")[2].startswith(run[:8]):
+        return False
+    try:
+        return read_finished(path)["run_id"].startswith(run)
+    except Damaged:
+        return False
+
+
+def _listdir(path: Path) -> list[Path]:
+    return sorted(path.iterdir()) if path.is_dir() else []
+
+
+def _where_it_stopped(part: Path, row: Row) -> Checkpoint | None:
+    """The checkpoint to go on from; None where there is none that leads to the bytes of `row`. Raises
+    Damaged."""
+    try:
+        before = read_started(part)
+    except FileNotFoundError:
+        return None
+    if any(before.get(column) != row.get(column) for column in RESUMABLE):
+        return None
+    return read_checkpoint(part)
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        if path.name.endswith(".part"):
+            read_started(path)
+            read_checkpoint(path)
+        elif path.exists():
+            read_finished(path, thorough=True)
+    except FileNotFoundError:
+        return False
+    except Damaged:
+        return True
+    return False
+
+
+def _move_into(path: Path, directory: Path, name: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    target = next(t for n in itertools.count(1) if not (t := directory / f"{name}-{n}").exists())
+    return path.rename(target)

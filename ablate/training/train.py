@@ -1,0 +1,223 @@
+"""Training one model, as a generator: it writes no files and prints nothing.
+
+What happens at step t is a pure function of the state after step t − 1 and of (config, t): evaluating
+more or less often, or stopping and going on, changes nothing that is learned.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ablate import rng
+from ablate.config.schema import TrainConfig
+from ablate.data.batches import evaluation_windows, training_batch
+from ablate.model.lm import LM, decayed
+from ablate.training import optim
+
+# The widest activation of one evaluation pass, in numbers: a CPU is fastest while it fits the cache of a core
+# (2 MiB; a fifth slower at four times that), a GPU wants many.
+EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
+
+CHECK_EVERY = 100  # steps between looks at the loss: each look waits for the device
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update. loss: of this step's own batch before the update, 0-dimensional, on the device."""
+
+    step: int
+    loss: Tensor
+    grad_norm: Tensor
+    lr: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """A whole split, every token but its first predicted once. nats: summed over the targets."""
+
+    nats: float
+    correct: int
+    targets: int
+
+    @property
+    def loss(self) -> float:
+        return self.nats / self.targets
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.targets
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The validation split after update `step`.
+
+    seconds: since training began; evaluation_seconds: how much of that went into evaluations.
+    """
+
+    step: int
+    tokens: int
+    lr: float
+    train_loss: float
+    grad_norm: float
+    validation: Score
+    seconds: float
+    evaluation_seconds: float
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that training goes on from after update `step`.
+
+    The tensors are those in use: copy or write them before asking for the next event.
+    """
+
+    step: int
+    params: Mapping[str, Tensor]
+    moments: optim.Moments
+    seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+
+
+class Diverged(ArithmeticError):
+    """A loss that is not a number: it ends the run at `step`, `seconds` after it began, and is its result."""
+
+    def __init__(self, step: int, seconds: float) -> None:
+        super().__init__(f"the loss was not finite at step {step}")
+        self.step = step
+        self.seconds = seconds
+
+
+def train(
+    model: LM,
+    config: TrainConfig,
+    *,
+    train_tokens: np.ndarray,
+    validation_tokens: np.ndarray,
+    context: int,
+    data_seed: int,
+    start: State | None = None,
+) -> Iterator[Step | Evaluation | State]:
+    """Train `model` in place on its own device; yields a Step each step, an Evaluation and a State where due.
+
+    start: go on from a State that an earlier call yielded. Raises Diverged when a loss is not finite, at
+    most CHECK_EVERY steps later, and before any State that comes of it.
+    """
+    device = next(model.parameters()).device
+    params = dict(model.named_parameters())
+    decay_mask = decayed(model)
+    moments = optim.Moments.zeros(params)
+    if start is None:
+        start = State(0, {}, optim.Moments())
+    with torch.no_grad():
+        for kept, current in (
+            (start.params, params),
+            (start.moments.first, moments.first),
+            (start.moments.second, moments.second),
+        ):
+            for name, tensor in kept.items():
+                current[name].copy_(tensor)
+    losses: list[Tensor] = []
+    began, evaluating = time.perf_counter() - start.seconds, start.evaluation_seconds
+    model.train()
+    for step in range(start.step + 1, config.steps + 1):
+        batch = training_batch(train_tokens, context=context, batch=config.batch, seed=data_seed, step=step)
+        inputs, targets = (part.to(device, non_blocking=True) for part in batch)
+        _seed_dropout(model, data_seed, step)
+        with precision(config, device):
+            loss = model.loss(inputs, targets)
+        grads = dict(zip(params, torch.autograd.grad(loss, list(params.values())), strict=True))
+        norm = optim.global_norm(grads)
+        divisor = None if config.clip is None else optim.clipping_divisor(norm, config.clip)
+        lr = optim.learning_rate(
+            step, steps=config.steps, peak=config.lr, warmup=config.warmup, min_ratio=config.min_lr_ratio
+        )
+        optim.fused_adamw_(
+            params,
+            grads,
+            moments,
+            step,
+            lr=lr,
+            weight_decay=config.weight_decay,
+            decayed=decay_mask,
+            beta1=config.beta1,
+            beta2=config.beta2,
+            eps=config.eps,
+            divisor=divisor,
+        )
+        losses.append(loss.detach())
+        yield Step(step, losses[-1], norm, lr)
+        last = step == config.steps
+        due = last or step % config.eval_every == 0
+        checkpoint = not last and config.checkpoint_every is not None and step % config.checkpoint_every == 0
+        if due or checkpoint or len(losses) == CHECK_EVERY:
+            _require_finite(losses, last_step=step, began=began)
+            losses.clear()
+        if due:
+            evaluation_began = time.perf_counter()
+            score = evaluate(model, validation_tokens, config, context=context)
+            if not math.isfinite(score.nats):
+                raise Diverged(step, time.perf_counter() - began)
+            now = time.perf_counter()
+            evaluating += now - evaluation_began
+            yield Evaluation(
+                step=step,
+                tokens=step * config.batch * context,
+                lr=lr,
+                train_loss=loss.item(),
+                grad_norm=norm.item(),
+                validation=score,
+                seconds=now - began,
+                evaluation_seconds=evaluating,
+            )
+        if checkpoint:
+            yield State(step, params, moments, time.perf_counter() - began, evaluating)
+
+
+@torch.no_grad()
+def evaluate(model: LM, tokens: np.ndarray, config: TrainConfig, *, context: int) -> Score:
+    """The model on a whole split, without dropout, in windows of `context` that do not overlap."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
+    windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
+    nats, correct, count = 0.0, 0, 0
+    for inputs, targets in evaluation_windows(tokens, context=context, windows=windows):
+        inputs, targets = inputs.to(device), targets.to(device)
+        with precision(config, device):
+            logits = model(inputs)
+        asked = targets != -100
+        nats += torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), targets.flatten(), reduction="sum"
+        ).item()
+        correct += int(((logits.argmax(-1) == targets) & asked).sum().item())
+        count += int(asked.sum().item())
+    model.train(was_training)
+    return Score(nats, correct, count)
+
+
+def precision(config: TrainConfig, device: torch.device) -> contextlib.AbstractContextManager:
+    """The autocast that train.precision asks for; weights and optimizer stay float32."""
+    if config.precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def _seed_dropout(model: LM, seed: int, step: int) -> None:
+    """Dropout draws from torch's own generator: give each step its own start."""
+    if model.dropout.p > 0:
+        torch.manual_seed(int(rng.generator(seed, "data", f"dropout/{step}").integers(2**63)))
+
+
+def _require_finite(losses: list[Tensor], last_step: int, began: float) -> None:
+    finite = torch.isfinite(torch.stack(losses))
+    if not finite.all():
+        first = last_step - len(losses) + 1 + int((~finite).int().argmax())
+        raise Diverged(first, time.perf_counter() - began)

@@ -22,27 +22,18 @@ def run(**keys: Any) -> pd.DataFrame:
     sweep, as -m does; a tuple is one value that is a list. study="fusion" runs a study. What is finished is
     not run again. Runs that fail or diverge are rows too, with their status. Raises ConfigError.
     """
-    from ablate.compose.hydra_app import Request, compose
-    from ablate.live.progress import listener
-    from ablate.store.provenance import provenance
-    from ablate.store.store import Store
-    from ablate.study.job import job
-    from ablate.study.single import run_single
+    from ablate.compose.hydra_app import compose
+    from ablate.study.run import run as run_asked
 
-    request = Request(job)
-    try:
-        config = compose(as_overrides(keys), request)
-        if config is not None:
-            run_single(config, request, listener(None))
-    finally:
-        if request.study:
-            Store().write_results(request.study, provenance())
-    if request.study is None:  # Hydra's own options, which no keyword gives
+    asked = compose(as_overrides(keys))
+    if asked is None:  # Hydra's own options, which no keyword gives
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
-    for line in (*request.left_out, *request.refused):
+    outcome = run_asked(asked)
+    for line in (*outcome.left_out, *outcome.refused):
         warnings.warn(line, stacklevel=2)
-    rows = load(request.study)
-    return rows[rows["run_id"].isin(request.run_ids)].reset_index(drop=True)
+    rows = outcome.rows()
+    rows.attrs["target"] = outcome.study
+    return rows
 
 
 def load(path: str | Path | None = None) -> pd.DataFrame:

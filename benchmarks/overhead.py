@@ -19,7 +19,8 @@ import torch
 
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
-from ablate.execution.execute import Listener, execute, prepare
+from ablate.execution.events import unheard
+from ablate.execution.execute import execute, prepare
 from ablate.model.lm import LM
 from ablate.training import optim
 
@@ -61,7 +62,7 @@ def main() -> None:
         config = to_run_config(hydra.compose("config", overrides=overrides))
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
-        execute(prepare(config), Listener(), Path(directory))
+        execute(prepare(config), unheard, Path(directory))
         total = time.perf_counter() - began
     for name, seconds in timer.seconds.items():
         print(f"{name:>10}: {seconds:6.1f} s  {seconds / total:6.1%}")

@@ -21,7 +21,8 @@ import torch
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.execution import execute as execution
-from ablate.execution.execute import Listener, execute, prepare
+from ablate.execution.events import unheard
+from ablate.execution.execute import execute, prepare
 
 inside = 0.0  # seconds in training and evaluation, of the run that goes on
 
@@ -67,7 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         for seed in range(arguments.runs + 1):
             inside, began = 0.0, time.perf_counter()
-            execute(prepare(dataclasses.replace(config, seed=seed)), Listener(), Path(directory))
+            execute(prepare(dataclasses.replace(config, seed=seed)), unheard, Path(directory))
             outside.append(1000 * (time.perf_counter() - began - inside))
     warm = outside[1:]  # the first opens the corpus
     spread = f"{statistics.median(warm):.1f} ms ({min(warm):.1f}–{max(warm):.1f})"

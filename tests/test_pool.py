@@ -13,10 +13,10 @@ import pandas as pd
 import psutil
 import pytest
 
+from ablate.compose.launchers import Pool, pool
 from ablate.compute import cores
 from ablate.config.rules import ConfigError
-from ablate.launch.pool import Watcher, _Pool, _Worker
-from ablate.launch.settings import settings
+from ablate.launch.pool import READY, Watcher, _Jobs, _Worker
 from ablate.store.store import Store
 from tests.helpers import ROOT, run_cli
 
@@ -129,10 +129,10 @@ def test_a_worker_may_be_lost_before_it_is_ready():
     class Starting:
         number, index, idle = 0, None, False
 
-        def messages(self) -> list[tuple[str]]:
-            return [("ready",)]
+        def messages(self) -> list[str]:
+            return [READY]
 
-    pool, starting = _Pool([], cast(Watcher, None)), cast(_Worker, Starting())
+    pool, starting = _Jobs([], cast(Watcher, None)), cast(_Worker, Starting())
     for _ in range(3):
         pool.lost(starting, "ended")
         pool.lost(starting, "ended")
@@ -242,8 +242,8 @@ def test_wrong_settings_are_one_line(tmp_path, key, value):
 
 
 def test_settings_by_hand():
-    assert settings("auto", "auto", None) == (None, None, None)
-    assert settings(3, 2, 1.5) == (3, 2, 1.5)
+    assert pool("auto", "auto", None) == Pool(None, None, None)
+    assert pool(3, 2, 1.5) == Pool(3, 2, 1.5)
 
 
 def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):

@@ -12,7 +12,8 @@ import pytest
 
 from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import load
-from ablate.execution.execute import Listener, describe, execute, prepare
+from ablate.execution.events import unheard
+from ablate.execution.execute import describe, execute, prepare
 from ablate.files.atomic import StoreError
 from ablate.store import claim, row_cache
 from ablate.store.columns import COLUMNS, csv_text
@@ -329,12 +330,12 @@ def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
     """force=true was cut off, then the finished run was edited: the attempt goes on."""
     config = make_config("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
     run, store, root = prepare(config), Store(tmp_path), tmp_path
-    row = execute(run, Listener(), root)
+    row = execute(run, unheard, root)
     with pytest.raises(KeyboardInterrupt), store.writing(run.name, {}, describe(run), anew=True) as writer:
         writer.log("a new attempt")
         raise KeyboardInterrupt
     (store.directory(run.name) / "metrics.csv").write_text("edited")
-    again = execute(run, Listener(), root)
+    again = execute(run, unheard, root)
     assert (again["status"], again["val_loss"]) == ("done", row["val_loss"])
     assert "a new attempt" in (store.directory(run.name) / "log.txt").read_text()
     (aside,) = (tmp_path / "damaged").iterdir()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any, cast
 
 import hydra
 import pandas as pd
@@ -17,20 +18,19 @@ from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.utils import create_automatic_config_search_path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.types import RunMode
+from hydra.types import HydraContext, RunMode
 from omegaconf import OmegaConf
 
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import Cells, to_run_config
+from ablate.compose.launchers import HydraLauncher
+from ablate.compose.variants import Composer, to_run_config
 from ablate.config.rules import ConfigError
-from ablate.launch.settings import settings
 from ablate.live.watch import summary
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
 from ablate.study.declared import read_declared
 from ablate.study.growth import merge_plans, values_of
 from ablate.study.kinds import grid
-from ablate.study.loop import _side_by_side, _threads
 from hydra_plugins.ablate.launcher import PoolLauncher
 from tests.helpers import ROOT, make_config, run_cli
 
@@ -83,7 +83,7 @@ def test_cells_composed_fast_are_as_hydra_composes_them():
     Plugins.instance()
     loader = ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
     config = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
-    compose, draw = Cells(config, loader), random.Random(0)
+    compose, draw = Composer(config, loader), random.Random(0)
     levels = {
         "fusion": ["concat", "sum", "weighted_sum"],
         "model": ["tiny", "nano"],
@@ -112,7 +112,7 @@ def test_what_is_of_the_study_alone_costs_no_composition(monkeypatch):
     Plugins.instance()
     loader = ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
     config = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
-    composed, compose = [], Cells(config, loader)
+    composed, compose = [], Composer(config, loader)
     original = loader.load_sweep_config
     monkeypatch.setattr(
         loader, "load_sweep_config", lambda *given: composed.append(given) or original(*given)
@@ -393,14 +393,15 @@ def test_watching_shows_what_is_there(tmp_path):
 
 
 def test_what_a_launcher_makes_at_once():
-    basic = BasicLauncher()
-    assert (_side_by_side(basic), _threads(basic)) == (1, None)
-    pool = PoolLauncher(workers=2)
-    pool.workers, pool.threads, _ = settings(*pool.given)
-    assert (_side_by_side(pool), _threads(pool)) == (2, None)
-    for n_jobs, runs in ((3, 3), (-1, None)):
-        joblib = SimpleNamespace(joblib={"n_jobs": n_jobs})
-        assert _side_by_side(joblib) == runs  # pyright: ignore[reportArgumentType]
+    def told(launcher: Any) -> int | None:
+        return HydraLauncher(launcher, OmegaConf.create(), cast(HydraContext, None)).at_once
+
+    assert told(BasicLauncher()) == 1
+    assert told(SimpleNamespace(joblib={"n_jobs": 3})) == 3
+    assert told(SimpleNamespace(joblib={"n_jobs": -1})) is None
+    plugin = PoolLauncher(workers=2)
+    plugin.setup(hydra_context=cast(HydraContext, None), task_function=print, config=OmegaConf.create())
+    assert (plugin.pool.at_once, plugin.pool.threads) == (2, None)
 
 
 def test_a_summary_by_hand():

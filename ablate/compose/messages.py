@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from hydra.core.override_parser.types import Override
-from hydra.errors import MissingConfigException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
@@ -57,7 +57,7 @@ def _levels_without(key: str, overrides: list[Override]) -> list[str]:
     levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
     try:
         lacking = [level for level in levels if key not in _known_keys(level)]
-    except MissingConfigException:  # one of the choices is none
+    except HydraException:  # there is no such group, or no such choice of it
         return []
     return lacking if len(lacking) < len(levels) else []
 

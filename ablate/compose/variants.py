@@ -1,11 +1,13 @@
 """Overrides to RunConfigs, one by one or the many of a sweep."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.messages import explain
@@ -14,6 +16,7 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import RunConfig
 
 NOT_OF_A_RUN = ("hydra", "study", "size")
+Overrides = tuple[str, ...]  # of one run, as KEY=VALUE
 
 
 def is_demonstration(config: DictConfig) -> bool:
@@ -38,36 +41,72 @@ def _ours(config: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-class Cells:
-    """The RunConfigs of a sweep. Hydra, which needs some 50 ms for each, composes once for each choice of
-    groups; plain values are then set as Hydra would set them."""
+@dataclass(frozen=True)
+class Levels:
+    """The values of one key, as an override writes them. swept: given by commas, not one for all runs."""
 
-    def __init__(self, config: DictConfig, loader: ConfigLoader) -> None:
+    values: list[str]
+    swept: bool
+
+
+class NotComposed(ConfigError):
+    """Hydra can't compose a variant: why, in the words of the command, and in those of the variant alone.
+
+    is_mistake: a choice that nowhere is, in whichever variant.
+    """
+
+    def __init__(self, of_command: str, of_variant: str, is_mistake: bool) -> None:
+        super().__init__(of_command)
+        self.of_variant = of_variant
+        self.is_mistake = is_mistake
+
+
+class Composer:
+    """The RunConfigs of a sweep. Hydra, which needs some 50 ms for each, composes once for each choice of
+    groups; plain values are then set as Hydra would set them.
+
+    arguments: the overrides of the whole command, in whose words errors are explained.
+    """
+
+    def __init__(self, config: DictConfig, loader: ConfigLoader, arguments: Sequence[str] = ()) -> None:
         self._config = config
         self._loader = loader
         self._parser = OverridesParser.create(config_loader=loader)
-        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._arguments = arguments
+        self._composed: dict[Overrides, dict[str, Any]] = {}
         self._parsed: dict[str, Override] = {}
         self._values: dict[str, bool] = {}
 
+    def levels(self, overrides: Iterable[str]) -> dict[str, Levels]:
+        """By key, the last override of each. Raises ConfigError."""
+        try:
+            parsed = [self._parse(override) for override in overrides]
+        except HydraException as error:
+            raise ConfigError(explain(error, [])) from error
+        return {override.get_key_element(): _levels(override) for override in parsed}
+
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
-        """overrides: all of one run, as KEY=VALUE. Raises ConfigError, or Hydra's errors."""
+        """overrides: all of one run, as KEY=VALUE. Raises ConfigError, NotComposed."""
         parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
-        if groups not in self._composed:
-            self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
-        values = self._composed[groups]
         try:
-            for override in parsed:
-                if self._is_value(override):
-                    values = _with(values, override.key_or_group.split("."), override.value())
-        except LookupError:
-            return to_run_config(self._loader.load_sweep_config(self._config, list(overrides)))
+            if groups not in self._composed:
+                self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
+            values = self._composed[groups]
+            try:
+                for override in parsed:
+                    if self._is_value(override):
+                        values = _with(values, override.key_or_group.split("."), override.value())
+            except LookupError:
+                values = _ours(self._loader.load_sweep_config(self._config, list(overrides)))
+        except ConfigCompositionException as error:
+            of_command, of_variant = (
+                explain(error, [self._parse(override) for override in words])
+                for words in (self._arguments, overrides)
+            )
+            is_mistake = isinstance(error, MissingConfigException)
+            raise NotComposed(of_command, of_variant, is_mistake) from error
         return read_run(values)
-
-    def explain(self, error: Exception, overrides: Sequence[str]) -> str:
-        """Why Hydra could not compose a cell, in one line."""
-        return explain(error, [self._parse(override) for override in overrides])
 
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:
@@ -81,6 +120,18 @@ class Cells:
             in_hydra = key.startswith("hydra") or "/" in key or override.type != OverrideType.CHANGE
             self._values[key] = not in_hydra and not self._loader.get_group_options(key)
         return self._values[key]
+
+
+def _levels(override: Override) -> Levels:
+    if not override.is_sweep_override():
+        return Levels([override.get_value_element_as_str()], swept=False)
+    if not override.is_discrete_sweep():
+        raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
+    yaml_words = {"True": "true", "False": "false"}
+    levels = [yaml_words.get(level, level) for level in override.sweep_string_iterator()]
+    if not levels:
+        raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
+    return Levels(levels, swept=True)
 
 
 def _is_of_the_study(override: str) -> bool:

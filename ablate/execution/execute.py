@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import math
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,17 @@ from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig, RunConfig, TrainConfig
 from ablate.data.corpora import Corpus, open_corpus, require_context
+from ablate.execution.events import (
+    Ended,
+    Evaluated,
+    Finished,
+    Listener,
+    Noticed,
+    Skipped,
+    Started,
+    Stepped,
+    unheard,
+)
 from ablate.files.atomic import StoreError
 from ablate.model.lm import LM, build_model
 from ablate.model.sizing import (
@@ -38,6 +50,8 @@ from ablate.store.store import Store
 from ablate.training.optim import Moments
 from ablate.training.train import Diverged, Evaluation, Score, State, Step, evaluate, train
 
+LOOK_EVERY_S = 0.2  # a look at the loss waits for the device: not at every step
+
 
 @dataclass(frozen=True)
 class Run:
@@ -50,21 +64,6 @@ class Run:
     linear: str  # mkl or onednn; torch: what PyTorch takes elsewhere
     run_id: str
     name: str
-
-
-class Listener:
-    """Hears of a run while it goes on. Every method may be left as it is."""
-
-    def started(self, run: Run) -> None: ...
-    def stepped(self, step: Step) -> None: ...
-    def evaluated(self, evaluation: Evaluation) -> None: ...
-    def ended(self) -> None:
-        """The run is over, by whatever end: a result, an error or Ctrl-C."""
-
-    def finished(self, row: Row) -> None: ...
-    def skipped(self, row: Row) -> None: ...
-    def noticed(self, line: str) -> None:
-        """Something that a person should know, in one line."""
 
 
 def step_flops(run: Run) -> float:
@@ -118,7 +117,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
     finished = _finished(store, run, listener)
     if finished and not _again(run.config.force, finished):
         finished["status"] = status_now(finished, provenance())
-        listener.skipped(finished)
+        listener(Skipped(finished))
         return finished
     row = describe(run)
     with _writing(store, run, listener, row, anew=finished is not None) as writer:
@@ -129,7 +128,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
         writer.write_json("environment.json", {**machine(), **about})
         run.corpus.tokenizer.save(writer.path / "tokenizer.json")
         writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
-        listener.started(run)
+        listener(_started(run, writer))
         try:
             row |= _train(run, writer, listener)
         except StoreError:  # a full disk is no result
@@ -138,9 +137,9 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
             writer.log(traceback.format_exc())
             row |= {"status": "failed", "error": f"{type(error).__name__}: {error}".splitlines()[0]}
         finally:
-            listener.ended()
+            listener(Ended())
         store.finish(run.name, writer, row)
-    listener.finished(row)
+    listener(Finished(row))
     return row
 
 
@@ -159,7 +158,7 @@ def record_failure(run: Run, reason: str, root: Path = Path("runs")) -> Row:
     if row := settled(run, root):
         return row
     store, row = Store(root), describe(run) | {"status": "failed", "error": reason}
-    with _writing(store, run, Listener(), row, anew=True) as writer:
+    with _writing(store, run, unheard, row, anew=True) as writer:
         writer.log(reason)
         store.finish(run.name, writer, row)
     return row
@@ -171,7 +170,7 @@ def _finished(store: Store, run: Run, listener: Listener) -> Row | None:
     except Damaged as error:
         if not (aside := store.set_aside(store.directory(run.name))):
             return store.read(run.name)
-        listener.noticed(f"{error}; it lies in {aside} now")
+        listener(Noticed(f"{error}; it lies in {aside} now"))
         return None
 
 
@@ -184,7 +183,7 @@ def _writing(store: Store, run: Run, listener: Listener, row: Row, *, anew: bool
             writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
         except Damaged as error:
             if aside := store.set_aside(store.part(run.name)):
-                listener.noticed(f"{error}: {aside}")
+                listener(Noticed(f"{error}: {aside}"))
             writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
         yield writer
 
@@ -230,13 +229,16 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
     model = build(run)
     metrics = list(writer.start.metrics) if writer.start else []
     last: Evaluation | None = None
+    looked = time.monotonic()
     try:
         for event in training(
             run, model, train_config, start=_to_state(writer.start) if writer.start else None
         ):
             writer.heartbeat()
             if isinstance(event, Step):
-                listener.stepped(event)
+                if (now := time.monotonic()) - looked > LOOK_EVERY_S:
+                    looked = now
+                    listener(Stepped(event.step, event.loss.item()))
             elif isinstance(event, State):
                 writer.checkpoint(_to_checkpoint(event, metrics))
             else:
@@ -247,7 +249,7 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
                     f"step {event.step}/{train_config.steps} train_loss {event.train_loss:.4f}"
                     f" val_loss {event.validation.loss:.4f}"
                 )
-                listener.evaluated(event)
+                listener(_evaluated(event))
     except Diverged as error:
         writer.log(str(error))
         measured = {
@@ -265,6 +267,22 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
     if train_config.save == "model":
         writer.write_weights({name: value.cpu().numpy() for name, value in model.state_dict().items()})
     return row
+
+
+def _started(run: Run, writer: RunWriter) -> Started:
+    config = run.config
+    return Started(
+        name=run.name,
+        label=f"{run.spec.fusion.name}-h{run.spec.heads}",
+        steps=config.train.steps,
+        after=writer.start.step if writer.start else 0,
+        tokens_a_step=config.train.batch * config.model.context,
+    )
+
+
+def _evaluated(event: Evaluation) -> Evaluated:
+    speed = event.tokens / (event.seconds - event.evaluation_seconds)
+    return Evaluated(event.step, event.train_loss, event.validation.loss, speed)
 
 
 def _to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:

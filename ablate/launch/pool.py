@@ -13,25 +13,24 @@ import threading
 import time
 import types
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import Listener, Run, execute, prepare, record_failure, step_flops
+from ablate.execution.events import Event, Finished, Listener, Refused, Skipped, Taken
+from ablate.execution.execute import prepare, record_failure
 from ablate.launch import server
-from ablate.store.columns import Row
+from ablate.launch.worker import work
 from ablate.store.store import Busy
-from ablate.training.train import Evaluation, Step
 
-LOOK_EVERY_S = 0.2  # between two messages about a run's steps, and between looks at the clock
+LOOK_EVERY_S = 0.2  # between looks at the clock
 ANOTHERS_S = 1.0  # before asking again for a run that another process is at
 STARTS = 3  # of a worker that ends before it is ready
-
-
-LAST_WORDS = ("finished", "skipped", "busy", "refused")
+LAST_WORDS = (Finished, Skipped, Taken, Refused)
+READY = "ready"  # what a worker says first
 
 
 @dataclass(frozen=True)
@@ -42,17 +41,9 @@ class Job:
     name: str
     cost: float
 
-    @classmethod
-    def of(cls, config: RunConfig) -> "Job":
-        run = prepare(config)
-        return cls(config, run.name, step_flops(run) * config.train.steps)
 
-
-class Watcher(Protocol):
-    """Sees what the workers do. worker: 0, 1, … ; event: started, stepped, evaluated, noticed, finished,
-    skipped, busy or refused."""
-
-    def hear(self, worker: int, job: Job, event: str, *details: Any) -> None: ...
+# Who hears of a job that a worker (0, 1, …) is at.
+Watcher = Callable[[int, Job], Listener]
 
 
 def run_jobs(
@@ -62,7 +53,7 @@ def run_jobs(
 
     A failed run is a row in the store like any other. Raises ConfigError if workers can't start.
     """
-    pool = _Pool(jobs, watcher)
+    pool = _Jobs(jobs, watcher)
     staff = [_Worker(number, threads) for number in range(min(workers, len(jobs)))]
     try:
         while pool.goes_on(staff):
@@ -83,7 +74,7 @@ def run_jobs(
     return pool.refused
 
 
-class _Pool:
+class _Jobs:
     """Which runs are still to be made, and what became of the others."""
 
     def __init__(self, jobs: Sequence[Job], watcher: Watcher) -> None:
@@ -106,33 +97,35 @@ class _Pool:
 
     def attend(self, worker: "_Worker") -> None:
         """Hear what a worker has to say."""
-        for event, *details in worker.messages():
-            if worker.index is None:  # it is ready
+        for message in worker.messages():
+            if message == READY:
                 self.lost_starts[worker.number] = 0
             else:
-                self.hear(worker, event, *details)
+                self.hear(worker, message)
 
-    def hear(self, worker: "_Worker", event: str, *details: Any) -> None:
+    def hear(self, worker: "_Worker", event: Event) -> None:
         """What became of the run that a worker is at."""
         index = worker.index
         assert index is not None
-        self.watcher.hear(worker.number, self.jobs[index], event, *details)
-        if event in LAST_WORDS:
+        self.watcher(worker.number, self.jobs[index])(event)
+        match event:
+            case Taken():
+                self.later.append((time.monotonic() + ANOTHERS_S, index))
+            case Refused(reason):
+                self.refused[index] = reason
+        if isinstance(event, LAST_WORDS):
             worker.index = None
-        if event == "busy":
-            self.later.append((time.monotonic() + ANOTHERS_S, index))
-        if event == "refused":
-            self.refused[index] = details[0]
 
     def lost(self, worker: "_Worker", reason: str) -> None:
         """The process is gone: so is its run, if it was at one."""
         if worker.index is not None:
             try:
-                self.hear(worker, "finished", record_failure(prepare(self.jobs[worker.index].config), reason))
+                row = record_failure(prepare(self.jobs[worker.index].config), reason)
+                self.hear(worker, Finished(row))
             except Busy:  # another command was faster; or the server is gone, and its worker not yet
-                self.hear(worker, "busy", reason)
+                self.hear(worker, Taken(reason))
             except ConfigError as error:
-                self.hear(worker, "refused", str(error))
+                self.hear(worker, Refused(str(error)))
         elif not worker.idle:
             self.lost_starts[worker.number] += 1
             if self.lost_starts[worker.number] == STARTS:
@@ -162,12 +155,12 @@ class _Worker:
         with contextlib.suppress(OSError):  # it has died just now: `end` will say so
             self.pipe.send(job.config)
 
-    def messages(self) -> Iterator[tuple[Any, ...]]:
+    def messages(self) -> Iterator[Any]:
         """What it has said since; ends early if it died in mid-sentence."""
         with contextlib.suppress(EOFError, OSError):
             while self.pipe.poll():
                 message = self.pipe.recv()
-                self.idle = message[0] in ("ready", *LAST_WORDS)
+                self.idle = message == READY or isinstance(message, LAST_WORDS)
                 yield message
 
     def end(self, timeout_s: float | None) -> str | None:
@@ -214,15 +207,8 @@ def _work(pipe: Connection, threads: int, environment: Mapping[str, str]) -> Non
 
     torch.set_num_threads(threads)
     with contextlib.suppress(EOFError, BrokenPipeError):
-        pipe.send(("ready",))
-        while True:
-            config = pipe.recv()
-            try:
-                execute(prepare(config), _Reporter(pipe))
-            except Busy as error:
-                pipe.send(("busy", str(error)))
-            except ConfigError as error:
-                pipe.send(("refused", str(error)))
+        pipe.send(READY)
+        work(iter(pipe.recv, None), pipe.send)
 
 
 def _end_with_parent() -> None:
@@ -230,32 +216,3 @@ def _end_with_parent() -> None:
     assert parent is not None
     wait([parent.sentinel])
     os._exit(1)
-
-
-class _Reporter(Listener):
-    """Sends what it hears to the parent."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self.pipe = pipe
-        self.last = 0.0
-
-    def started(self, run: Run) -> None:
-        self.pipe.send(("started", run.name))
-
-    def stepped(self, step: Step) -> None:
-        now = time.monotonic()
-        if now - self.last > LOOK_EVERY_S:
-            self.last = now
-            self.pipe.send(("stepped", step.step, step.loss.item()))
-
-    def evaluated(self, evaluation: Evaluation) -> None:
-        self.pipe.send(("evaluated", evaluation.step, evaluation.validation.loss))
-
-    def finished(self, row: Row) -> None:
-        self.pipe.send(("finished", row))
-
-    def skipped(self, row: Row) -> None:
-        self.pipe.send(("skipped", row))
-
-    def noticed(self, line: str) -> None:
-        self.pipe.send(("noticed", line))

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,19 +17,28 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from ablate.execution.execute import Listener, Run
+from ablate.execution.events import (
+    Ended,
+    Evaluated,
+    Event,
+    Finished,
+    Listener,
+    Noticed,
+    Refused,
+    Skipped,
+    Started,
+    Stepped,
+    Taken,
+)
 from ablate.launch.pool import Job, Watcher
 from ablate.store.columns import Row
-from ablate.training.train import Evaluation, Step
-
-REFRESH_S = 0.2  # looking at a loss waits for the device: not at every step
 
 
 @functools.cache
 def listener(total: int | None) -> Listener:
     """The one listener of this process. total: runs of the sweep, None for a single run."""
     console = Console(stderr=True, highlight=False)
-    return Bar(console, total) if console.is_terminal else Lines(console, total)
+    return (Bar(console, total) if console.is_terminal else Lines(console, total)).hear
 
 
 @contextlib.contextmanager
@@ -38,10 +46,10 @@ def board(jobs: Sequence[Job], workers: int) -> Iterator[Watcher]:
     """Sees many runs at once."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield Log(console, len(jobs))
+        yield Log(console, len(jobs)).at
         return
     with Board(console, jobs, workers) as watcher:
-        yield watcher
+        yield watcher.at
 
 
 # --- the lines that runs end with -----------------------------------------------------------------
@@ -65,73 +73,62 @@ def skipping(row: Row) -> str:
 # --- one run after the other ----------------------------------------------------------------------
 
 
-class _Counting(Listener):
-    """Numbers the runs of a sweep, and says how each ended."""
+class Lines:
+    """A line for each evaluation of a single run, a line for each run of a sweep."""
 
     def __init__(self, console: Console, total: int | None) -> None:
         self.console = console
         self.total = total
         self.count = 0
+        self.name = ""
 
-    def started(self, run: Run) -> None:
-        self.count += 1
-        self.name = self._numbered(run.name)
+    def hear(self, event: Event) -> None:
+        match event:
+            case Started(name=name):
+                self.count += 1
+                self.name = self.numbered(name)
+            case Evaluated() if self.total is None:
+                self.say(
+                    f"step {event.step}: train_loss {event.train_loss:.4f}, val_loss {event.val_loss:.4f},"
+                    f" {event.tokens_per_s:,.0f} tokens/s"
+                )
+            case Finished(row):
+                self.say(ending(self.name, row))
+            case Skipped(row):
+                self.count += 1
+                self.say(self.numbered(skipping(row)))
+            case Noticed(line):
+                self.say(line)
 
-    def finished(self, row: Row) -> None:
-        self.noticed(ending(self.name, row))
-
-    def skipped(self, row: Row) -> None:
-        self.count += 1
-        self.noticed(self._numbered(skipping(row)))
-
-    def noticed(self, line: str) -> None:
+    def say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
 
-    def _numbered(self, name: str) -> str:
+    def numbered(self, name: str) -> str:
         return f"[{self.count}/{self.total}] {name}" if self.total else name
 
 
-class Lines(_Counting):
-    """A line for each evaluation of a single run, a line for each run of a sweep."""
-
-    def evaluated(self, evaluation: Evaluation) -> None:
-        if self.total is None:
-            speed = evaluation.tokens / (evaluation.seconds - evaluation.evaluation_seconds)
-            self.noticed(
-                f"step {evaluation.step}: train_loss {evaluation.train_loss:.4f},"
-                f" val_loss {evaluation.validation.loss:.4f}, {speed:,.0f} tokens/s"
-            )
-
-
-class Bar(_Counting):
+class Bar(Lines):
     """A progress bar with loss, tokens a second and the time left."""
 
-    def started(self, run: Run) -> None:
-        super().started(run)
-        self.tokens_a_step = run.config.train.batch * run.config.model.context
-        self.bar = _bars(self.console, transient=True)
-        short_name = self._numbered(f"{run.spec.fusion.name}-h{run.spec.heads}")
-        self.task = self.bar.add_task(short_name, total=run.config.train.steps, figures="")
-        self.val_loss = ""
-        self.first_step: int | None = None
-        self.shown = self.began = time.monotonic()
-        self.bar.start()
-
-    def stepped(self, step: Step) -> None:
-        if self.first_step is None:  # a run that goes on has steps behind it
-            self.first_step = step.step - 1
-        now = time.monotonic()
-        if now - self.shown > REFRESH_S:
-            self.shown = now
-            speed = (step.step - self.first_step) * self.tokens_a_step / (now - self.began)
-            figures = f"loss {step.loss.item():.3f}{self.val_loss} {speed:,.0f} tok/s"
-            self.bar.update(self.task, completed=step.step, figures=figures)
-
-    def evaluated(self, evaluation: Evaluation) -> None:
-        self.val_loss = f" val {evaluation.validation.loss:.3f}"
-
-    def ended(self) -> None:
-        self.bar.stop()
+    def hear(self, event: Event) -> None:
+        match event:
+            case Started():
+                super().hear(event)
+                self.run, self.began, self.val_loss = event, time.monotonic(), ""
+                self.bar = _bars(self.console, transient=True)
+                self.task = self.bar.add_task(self.numbered(event.label), total=event.steps, figures="")
+                self.bar.start()
+            case Stepped(step, loss):
+                seconds = time.monotonic() - self.began
+                speed = (step - self.run.after) * self.run.tokens_a_step / seconds
+                figures = f"loss {loss:.3f}{self.val_loss} {speed:,.0f} tok/s"
+                self.bar.update(self.task, completed=step, figures=figures)
+            case Evaluated():
+                self.val_loss = f" val {event.val_loss:.3f}"
+            case Ended():
+                self.bar.stop()
+            case _:
+                super().hear(event)
 
 
 # --- many runs at once ----------------------------------------------------------------------------
@@ -145,16 +142,21 @@ class Log:
         self.total = total
         self.count = 0
 
-    def hear(self, worker: int, job: Job, event: str, *details: Any) -> None:
-        if event in ("finished", "skipped", "refused"):
+    def at(self, worker: int, job: Job) -> Listener:
+        """Who hears of a job that a worker is at."""
+        return functools.partial(self.hear, worker, job)
+
+    def hear(self, worker: int, job: Job, event: Event) -> None:
+        if isinstance(event, Finished | Skipped | Refused):
             self.count += 1
         name = f"[{self.count}/{self.total}] {job.name}"
-        if event == "finished":
-            self.say(ending(name, details[0]))
-        elif event == "skipped":
-            self.say(f"{name}: another process has made it")
-        elif event == "noticed":  # why runs were refused is said at the end, once
-            self.say(details[0])
+        match event:  # why runs were refused is said at the end, once
+            case Finished(row):
+                self.say(ending(name, row))
+            case Skipped():
+                self.say(f"{name}: another process has made it")
+            case Noticed(line):
+                self.say(line)
 
     def say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
@@ -166,7 +168,7 @@ class Board(Log):
     def __init__(self, console: Console, jobs: Sequence[Job], workers: int) -> None:
         super().__init__(console, len(jobs))
         self.done = 0.0  # of the cost of all
-        self.at: dict[int, float] = {}  # worker -> of the cost of its run
+        self.under_way: dict[int, float] = {}  # worker -> of the cost of its run
         self.whole = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -191,25 +193,29 @@ class Board(Log):
     def __exit__(self, *_: object) -> None:
         self.live.stop()
 
-    def hear(self, worker: int, job: Job, event: str, *details: Any) -> None:
+    def hear(self, worker: int, job: Job, event: Event) -> None:
         task, steps = self.tasks[worker], job.config.train.steps
-        if event == "started":
-            self.each.reset(task, description=job.name, total=steps, figures="")
-        elif event == "stepped":
-            step, loss = details
-            self.at[worker] = job.cost * step / steps
-            self.each.update(task, completed=step, figures=f"loss {loss:.3f}")
-        elif event == "busy":
-            self.each.reset(task, description="waiting for another process", total=None, figures="")
-        elif event == "noticed" or (event == "finished" and details[0]["status"] != "done"):
-            super().hear(worker, job, event, *details)
-        elif event in ("finished", "skipped", "refused"):
-            self.count += 1
-        if event in ("finished", "skipped", "refused"):
-            self.at.pop(worker, None)
+        match event:
+            case Started():
+                self.each.reset(task, description=job.name, total=steps, figures="")
+            case Stepped(step, loss):
+                self.under_way[worker] = job.cost * step / steps
+                self.each.update(task, completed=step, figures=f"loss {loss:.3f}")
+            case Taken():
+                self.each.reset(task, description="waiting for another process", total=None, figures="")
+            case Noticed():
+                super().hear(worker, job, event)
+            case Finished(row) if row["status"] != "done":
+                super().hear(worker, job, event)
+            case Finished() | Skipped() | Refused():
+                self.count += 1
+        if isinstance(event, Finished | Skipped | Refused):
+            self.under_way.pop(worker, None)
             self.done += job.cost
         description = f"{self.count}/{self.total} runs"
-        self.whole.update(self.task, completed=self.done + sum(self.at.values()), description=description)
+        self.whole.update(
+            self.task, completed=self.done + sum(self.under_way.values()), description=description
+        )
 
     def say(self, line: str) -> None:
         self.live.console.print(line, markup=False, soft_wrap=True)

@@ -220,9 +220,12 @@ class Store:
             raise StoreError(f"{name}: no such study in {self.root / 'studies'}{known}")
         return self._members(name, self.rows(provenance))
 
+    def results_path(self, study: str) -> Path:
+        return self.root / "studies" / study / "results.csv"
+
     def write_results(self, study: str, provenance: Mapping[str, str]) -> Path:
         """Bring runs/results.csv and the study's own up to date; returns the path of the latter."""
-        path = self.root / "studies" / study / "results.csv"
+        path = self.results_path(study)
         with self.locked():
             rows = self.rows(provenance)
             write_atomically(self.root / "results.csv", csv_text(rows))

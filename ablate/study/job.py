@@ -1,27 +1,34 @@
 """One run of a sweep, as Hydra's own launchers make it."""
 
-import os
 import time
 
+from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
-THREADS = "ABLATE_THREADS"  # of the study that the run belongs to; Hydra sets it in whichever process
+ANOTHERS_S = 0.5  # before asking again for a run that another process is at
 
 
-def job(config: RunConfig) -> str:
-    """Train it in this process, whichever a launcher started; returns its id. Raises ConfigError."""
+def job(config: RunConfig, *, threads: int, total: int) -> None:
+    """Make it in this process, whichever a launcher started. total: runs of the sweep. Raises ConfigError."""
     import torch  # in a process of its own, nothing is loaded yet
 
-    from ablate.compose.hydra_app import current
-    from ablate.execution.execute import execute, prepare
+    from ablate.execution.events import Event, Refused, Taken
+    from ablate.launch.worker import work
     from ablate.live.progress import listener
-    from ablate.store.store import Busy
 
-    if threads := os.environ.get(THREADS):
-        torch.set_num_threads(int(threads))
-    request, run = current.get(None), prepare(config)
+    torch.set_num_threads(threads)
+    heard: list[Event] = []
+
+    def listen(event: Event) -> None:
+        heard[:] = [event]
+        listener(total)(event)
+
     while True:
-        try:
-            return execute(run, listener(len(request.run_ids) if request else None))["run_id"]
-        except Busy:  # another process is at it: its result will do
-            time.sleep(0.5)
+        work([config], listen)
+        match heard[-1]:
+            case Taken():  # another process is at it: its result will do
+                time.sleep(ANOTHERS_S)
+            case Refused(reason):
+                raise ConfigError(reason)
+            case _:
+                return

@@ -1,65 +1,50 @@
-"""The loop that drives every study: propose cells, check them, launch them, look at their rows, again."""
+"""The loop that drives every sweep: propose runs, check them, make them, look at their rows, again."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
-from hydra.core.config_loader import ConfigLoader
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.core.utils import JobStatus
-from hydra.errors import ConfigCompositionException, MissingConfigException
-from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig, OmegaConf
-
-from ablate.compose.hydra_app import Request, current
-from ablate.compose.variants import Cells, is_demonstration
-from ablate.compute.cores import threads_each
+from ablate.compose.asked import Sweep
+from ablate.compose.launchers import Lost, Pool
+from ablate.compose.variants import Levels, NotComposed, Overrides
+from ablate.compute.cores import side_by_side, threads_each
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution.execute import Run, prepare, settled, step_flops
+from ablate.launch.pool import Job, run_jobs
+from ablate.live.progress import board
 from ablate.store.columns import Row
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
 from ablate.study.declared import Declared, read_declared
 from ablate.study.estimate import estimate
 from ablate.study.growth import Plan, grid_plan, merge_plans, values_of
-from ablate.study.job import THREADS
+from ablate.study.job import job
 from ablate.study.kinds import grid, tuned
-from ablate.study.kinds.grid import Cell
+from ablate.study.outcome import Outcome, keeping_results
 
-LEFT_OUT: Row = {"status": "left out"}  # the row of a cell that can't or shall not be run
+LEFT_OUT: Row = {"status": "left out"}  # the row of a run that can't or shall not be made
 MISSING: Row = {"status": "missing"}  # of one that could not begin
-# Whose errors are of a launcher as a whole: a process of it died, or it could not begin.
-LAUNCHERS_LIBRARIES = ("joblib", "submitit", "ray")
 NO_TEST = "corpus.splits: a tuned study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
 
-def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, arguments: Iterable[str]) -> None:
-    """Run what `arguments`, Hydra overrides, and the `study` block of the config span.
+def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
+    """Make what a sweep with -m or a study asks for. Raises ConfigError.
 
-    A sweep with -m is refused as a whole if one of its cells can't be run. A study leaves such cells out,
-    and Request.left_out says why. Raises ConfigError.
+    A sweep with -m is refused as a whole if one of its runs can't be made. A study leaves such runs out, and
+    Outcome.left_out says why.
     """
-    study = OmegaConf.to_container(config.study) if config.get("study") else None
-    chosen = config.hydra.runtime.choices.get("study")
-    if chosen and not (isinstance(study, Mapping) and "kind" in study):
-        raise ConfigError(
-            f"study={chosen}: its file declares no study; it begins with '# @package _global_', and a block"
-            " study: has a kind"
-        )
-    declared = read_declared(study) if study else None
-    overrides = _overrides(loader, config, declared, arguments)
-    levels = {key: _levels(override) for key, override in overrides.items()}
+    declared = read_declared(asked.study) if asked.study else None
+    given = _levels(asked, declared)
+    levels = {key: of.values for key, of in given.items()}
     factors = declared.factors if declared else ()  # also where they have one level: they may grow
-    swept = {key: levels[key] for key, o in overrides.items() if o.is_sweep_override() or key in factors}
+    swept = {key: of.values for key, of in given.items() if of.swept or key in factors}
     if declared and declared.kind == "tuned":
         tuning = tuned.tuning(declared, levels)
         swept[tuning.key] = tuning.grid
@@ -68,89 +53,104 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
         )
     else:
         kind = _Kind(partial(grid.propose, grid.cells(levels)))
-    drive = _Drive(
-        current.get(),
-        Cells(config, loader),
-        launcher,
-        declared,
-        partial(
-            grid_plan,
-            swept,
-            given=[key for key in overrides if key not in swept],
-            declared=declared,
-            chosen=chosen,
-            demonstration=is_demonstration(config),
-            config_dir=current.get().config_dir,
-        ),
+    plan = partial(
+        grid_plan,
+        swept,
+        given=[key for key in given if key not in swept],
+        declared=declared,
+        chosen=asked.chosen,
+        demonstration=asked.is_demonstration,
+        config_dir=asked.config_dir,
     )
-    drive(kind)
+    drive = _Drive(asked, declared, plan, begun)
+    return drive.dry_run(kind) if dry_run else drive.run(kind)
 
 
 @dataclass(frozen=True)
 class _Kind:
     """A kind of study, as functions of the rows so far. propose: what to run next. about: what study.json
-    says besides the plan, from the run_id of each cell. closing: lines for the end."""
+    says besides the plan, from the run_id of each run. closing: lines for the end."""
 
-    propose: Callable[[Mapping[Cell, Row]], list[Cell]]
-    about: Callable[[Mapping[Cell, Row], Mapping[Cell, str]], Plan] = lambda rows, ids: {}
-    closing: Callable[[Mapping[Cell, Row]], list[str]] = lambda rows: []
+    propose: Callable[[Mapping[Overrides, Row]], list[Overrides]]
+    about: Callable[[Mapping[Overrides, Row], Mapping[Overrides, str]], Plan] = lambda rows, ids: {}
+    closing: Callable[[Mapping[Overrides, Row]], list[str]] = lambda rows: []
 
 
 class _Drive:
-    """One command: from proposed cells to rows in the store."""
+    """One command: from proposed runs to rows in the store."""
 
     def __init__(
         self,
-        request: Request,
-        compose: Cells,
-        launcher: Launcher,
+        asked: Sweep,
         declared: Declared | None,
         plan: Callable[..., Plan],
+        begun: Callable[[], None],
     ) -> None:
-        self.request = request
-        self.compose = compose
-        self.launcher = launcher
+        self.asked = asked
         self.declared = declared
         self.plan = plan
+        self.begun = begun
         self.store = Store()
-        self.asked: dict[Cell, RunConfig] = {}
-        self.ids: dict[Cell, str] = {}
-        self.left_out: dict[str, str] = {}
+        self.rows: dict[Overrides, Row] = {}
+        self.configs: dict[Overrides, RunConfig] = {}
+        self.ids: dict[Overrides, str] = {}
+        self.reasons: dict[str, str] = {}  # by variant, why it can't be built
+        self.left_out: list[str] = []
+        self.refused: list[str] = []
+        self.finished_before = 0
 
-    def __call__(self, kind: _Kind) -> None:
-        rows: dict[Cell, Row] = {}
-        while proposed := kind.propose(rows):
+    def run(self, kind: _Kind) -> Outcome:
+        name = ""
+        while planned := self.next(kind):
+            runs, plan = planned
+            plan = self.note(plan, runs)
+            name = plan["name"]
+            self.begun()
+            with keeping_results(self.store, name):
+                self.make(runs, plan["machine"])
+            self.rows |= {overrides: self.store.read(run.name) or MISSING for overrides, run in runs.items()}
+        return Outcome(
+            study=name,
+            run_ids=sorted({*self.ids.values()}),
+            finished_before=self.finished_before,
+            left_out=[*self.left_out, *kind.closing(self.rows)],
+            refused=self.refused,
+        )
+
+    def dry_run(self, kind: _Kind) -> Outcome:
+        """What would be run first."""
+        planned = self.next(kind)
+        assert planned is not None, "a sweep without runs is refused"
+        runs, plan = planned
+        merge_plans(self.store.read_study(plan["name"]), plan)  # refuses what a run would
+        launcher = self.asked.launcher
+        expected = estimate(plan, list(_unique(runs).values()), launcher.at_once, launcher.threads)
+        return Outcome(plan["name"], left_out=self.left_out, estimate=expected)
+
+    def next(self, kind: _Kind) -> tuple[dict[Overrides, Run], Plan] | None:
+        """The runs that are due, ready to begin, and what study.json says of the study with them; None at the
+        end."""
+        while proposed := kind.propose(self.rows):
             runs = self.check(proposed)
-            rows |= {cell: LEFT_OUT for cell in proposed if cell not in runs}
-            if not runs and self.ids:
-                continue
-            if not runs:
-                raise ConfigError(f"nothing to run: {'; '.join(self.request.left_out)}")
-            self.ids |= {cell: run.run_id for cell, run in runs.items()}
-            asked, ids = [self.asked[cell] for cell in runs], [run.run_id for run in runs.values()]
-            plan = self.plan(configs=asked, runs=ids)
-            plan |= kind.about(rows, self.ids)
-            if self.left_out:
-                plan["left_out"] = self.left_out
-            if self.request.dry_run:
-                merge_plans(self.store.read_study(plan["name"]), plan)  # refuses what a run would
-                workers, threads = _side_by_side(self.launcher), _threads(self.launcher)
-                self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)
-                return
-            machine = self.note(plan, runs)
-            self.launch(runs, machine)
-            rows |= {cell: self.store.read(run.name) or MISSING for cell, run in runs.items()}
-        self.request.left_out += kind.closing(rows)
+            self.rows |= {overrides: LEFT_OUT for overrides in proposed if overrides not in runs}
+            if runs:
+                self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
+                configs, ids = [self.configs[o] for o in runs], [run.run_id for run in runs.values()]
+                plan = self.plan(configs=configs, runs=ids) | kind.about(self.rows, self.ids)
+                return runs, plan | ({"left_out": self.reasons} if self.reasons else {})
+            if not self.ids:
+                raise ConfigError(f"nothing to run: {'; '.join(self.left_out)}")
+        return None
 
-    def check(self, cells: list[Cell]) -> dict[Cell, Run]:
-        """The cells that can be run, ready to begin."""
-        runs: dict[Cell, Run] = {}
+    def check(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
+        """Those that can be made, ready to begin."""
+        runs: dict[Overrides, Run] = {}
         tunes = self.declared is not None and self.declared.kind == "tuned"
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         conditions, seen = self.declared.where if self.declared else [], []
-        for cell in cells:
+        for overrides in proposed:
             try:
-                config = self.compose(cell)
+                config = self.asked.configs(overrides)
                 seen.append(values_of(config))
                 if broken := [c for c in conditions if not holds(c, seen[-1])]:
                     reasons[f"not ({broken[0]})"].append("")
@@ -158,30 +158,30 @@ class _Drive:
                 run = prepare(config)
                 if tunes and not len(run.corpus.splits["test"].tokens):
                     raise ConfigError(NO_TEST)
-                runs[cell], self.asked[cell] = run, config
-            except (ConfigError, ConfigCompositionException) as error:
-                if self.declared is None or isinstance(error, MissingConfigException):
-                    raise  # a choice that nowhere is, is no cell but a mistake
-                own = isinstance(error, ConfigError)
-                why, name = str(error) if own else self.compose.explain(error, cell), _variant(cell, cells)
+                runs[overrides], self.configs[overrides] = run, config
+            except ConfigError as error:
+                if self.declared is None or (isinstance(error, NotComposed) and error.is_mistake):
+                    raise
+                why = error.of_variant if isinstance(error, NotComposed) else str(error)
+                name = _variant(overrides, proposed)
                 reasons[why].append(name)
-                self.left_out[name] = why
+                self.reasons[name] = why
         for condition in conditions if seen else []:
             check(condition, seen)  # a mistake in it leaves nothing out: it is one
-        whole = len(cells)
+        whole = len(proposed)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
             some = f" ({', '.join(variants[:3])}{', …' if len(variants) > 3 else ''})" if variants else ""
-            self.request.left_out.append(f"{len(names)} of {whole} cells left out: {why}{some}")
+            self.left_out.append(f"{len(names)} of {whole} cells left out: {why}{some}")
         return runs
 
-    def note(self, plan: Plan, runs: Mapping[Cell, Run]) -> dict[str, Any]:
-        """Write the study down before anything runs; returns what it keeps to on this machine."""
+    def note(self, plan: Plan, runs: Mapping[Overrides, Run]) -> Plan:
+        """Write the study down before anything runs, with what it keeps to on this machine."""
         with self.store.locked():
             before = self.store.read_study(plan["name"])
             kept = (before or {}).get("machine", {})
             asked = {run.config.train.linear for run in runs.values()} - {"auto"}
-            threads = _keep("hydra.launcher.threads", kept.get("threads"), _threads(self.launcher))
+            threads = _keep("hydra.launcher.threads", kept.get("threads"), self.asked.launcher.threads)
             linear = _keep("train.linear", kept.get("linear"), min(asked, default=None))
             plan["machine"] = {
                 "threads": threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
@@ -189,85 +189,71 @@ class _Drive:
             }
             plan = merge_plans(before, plan)
             self.store.write_study(plan)
-        self.request.study = plan["name"]
-        self.request.run_ids = sorted({*self.request.run_ids, *(run.run_id for run in runs.values())})
-        return plan["machine"]
+        return plan
 
-    def launch(self, runs: Mapping[Cell, Run], machine: Mapping[str, Any]) -> None:
-        """Make what is not there yet."""
-        todo = {cell: run for cell, run in _unique(runs).items() if settled(run) is None}
-        self.request.finished_before += len(_unique(runs)) - len(todo)
+    def make(self, runs: Mapping[Overrides, Run], machine: Mapping[str, Any]) -> None:
+        """What is not there yet."""
+        unique = _unique(runs)
+        todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
+        self.finished_before += len(unique) - len(todo)
         if not todo:
             return
-        threads, linear = machine["threads"], machine["linear"]
-        self.request.threads = threads
-        # As overrides, they reach the processes of any launcher.
-        kept = (f"++hydra.job.env_set.{THREADS}={threads}", f"train.linear={linear}")
-        composed = {
-            (*cell, *kept): replace(config, train=replace(config.train, linear=linear))
-            for cell, config in self.asked.items()
-            if cell in todo
-        }
-        self.request.composed = composed
-        try:
-            returns = self.launcher.launch([list(overrides) for overrides in composed], initial_job_idx=0)
-        except Exception as error:
-            library = type(error).__module__.partition(".")[0]
-            if library not in LAUNCHERS_LIBRARIES:
-                raise
-            self.request.refused.append(f"{library}: {str(error).strip().partition(chr(10))[0]}")
-            return
-        for overrides, done in zip(composed, returns, strict=True):
-            if done.status == JobStatus.FAILED:
-                cell = overrides[: -len(kept)]
-                self.request.refused.append(f"{' '.join(cell)}: {done._return_value}")
+        threads, linear, launcher = machine["threads"], machine["linear"], self.asked.launcher
+        if isinstance(launcher, Pool):
+            jobs = [_job(self.configs[overrides], run, linear) for overrides, run in todo.items()]
+            workers = launcher.at_once or side_by_side(threads)
+            with board(jobs, workers) as watcher:
+                refused = run_jobs(
+                    jobs, workers=workers, threads=threads, timeout_s=launcher.timeout_s, watcher=watcher
+                )
+        else:
+            task = partial(job, threads=threads, total=len({*self.ids.values()}))
+            try:
+                # As an override, it reaches the processes of any launcher.
+                refused = launcher.launch(
+                    task, [(*overrides, f"train.linear={linear}") for overrides in todo]
+                )
+            except Lost as error:
+                self.refused.append(str(error))
+                return
+        self.refused += [f"{' '.join([*todo][index])}: {why}" for index, why in refused.items()]
 
 
-def _overrides(
-    loader: ConfigLoader, config: DictConfig, declared: Declared | None, arguments: Iterable[str]
-) -> dict[str, Override]:
+def _job(config: RunConfig, run: Run, linear: str) -> Job:
+    config = replace(config, train=replace(config.train, linear=linear))
+    return Job(config, run.name, step_flops(run) * config.train.steps)
+
+
+def _levels(asked: Sweep, declared: Declared | None) -> dict[str, Levels]:
     """By key, what the study declares; over that its demonstration; over that the command line."""
     texts: list[str] = []
     if declared:
         texts += [f"{key}={','.join(levels)}" for key, levels in declared.factors.items()]
-        name = config.name or Path(config.hydra.runtime.choices.get("study") or "").name  # or of its file
-        if is_demonstration(config):
-            if "demo" not in config.study:
+        name = asked.name or Path(asked.chosen or "").name  # or of its file
+        if asked.is_demonstration:
+            assert asked.study is not None
+            if "demo" not in asked.study:
                 raise ConfigError(
                     "size=demo: this study declares no demo, as demo: {train.steps: 60}; leave size out"
                 )
             texts += [f"{key}={','.join(levels)}" for key, levels in declared.demo.items()]
             name = f"{name}-demo" if name else ""
-        texts += [f"name={as_value(name)}"] if name and name != config.name else []
-    elif is_demonstration(config):
+        texts += [f"name={as_value(name)}"] if name and name != asked.name else []
+    elif asked.is_demonstration:
         raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
-    parsed = OverridesParser.create(config_loader=loader).parse_overrides([*texts, *arguments])
-    return {override.get_key_element(): override for override in parsed}
+    return asked.configs.levels([*texts, *asked.arguments])
 
 
-def _levels(override: Override) -> list[str]:
-    """The values of one override, as they are written in an override."""
-    if not override.is_sweep_override():
-        return [override.get_value_element_as_str()]
-    if not override.is_discrete_sweep():
-        raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
-    yaml_words = {"True": "true", "False": "false"}
-    levels = [yaml_words.get(level, level) for level in override.sweep_string_iterator()]
-    if not levels:
-        raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
-    return levels
-
-
-def _unique(runs: Mapping[Cell, Run]) -> dict[Cell, Run]:
+def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     """Two ways to write one run are one run."""
-    first = {run.run_id: cell for cell, run in reversed(list(runs.items()))}
-    return {cell: run for cell, run in runs.items() if first[run.run_id] == cell}
+    first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
+    return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
 
 
-def _variant(cell: Cell, cells: Sequence[Cell]) -> str:
-    """The overrides that tell a cell from the others, the seed aside."""
-    shared = set(cells[0]).intersection(*cells) if len(cells) > 1 else set()
-    return " ".join(o for o in cell if o not in shared and not o.startswith("seed="))
+def _variant(overrides: Overrides, proposed: Sequence[Overrides]) -> str:
+    """The overrides that tell a run from the others, the seed aside."""
+    shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
+    return " ".join(o for o in overrides if o not in shared and not o.startswith("seed="))
 
 
 def _keep(key: str, kept: Any, asked: Any) -> Any:
@@ -279,18 +265,5 @@ def _keep(key: str, kept: Any, asked: Any) -> Any:
     return kept or asked
 
 
-def _linear(runs: Mapping[Cell, Run]) -> str:
+def _linear(runs: Mapping[Overrides, Run]) -> str:
     return fastest_product() if any(run.linear in PRODUCTS for run in runs.values()) else "auto"
-
-
-def _threads(launcher: Launcher) -> int | None:
-    """What the launcher was told; None where it may choose, or has no say."""
-    return getattr(launcher, "threads", None)
-
-
-def _side_by_side(launcher: Launcher) -> int | None:
-    """How many runs the launcher was told to make at once; None for as many as the cores serve."""
-    if isinstance(launcher, BasicLauncher):
-        return 1
-    told = getattr(launcher, "workers", None) or getattr(launcher, "joblib", {}).get("n_jobs")
-    return told if told and told > 0 else None  # joblib counts from below: -1 is every core

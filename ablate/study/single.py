@@ -1,26 +1,30 @@
 """One run, asked for by itself."""
 
+from collections.abc import Callable
+
 import torch
 
-from ablate.compose.hydra_app import Request
+from ablate.compose.asked import Single
 from ablate.compute.cores import threads_each
-from ablate.config.schema import RunConfig
-from ablate.execution.execute import Listener, execute, prepare, step_flops
+from ablate.execution.execute import execute, prepare, step_flops
+from ablate.live.progress import listener
 from ablate.store.store import Store
 from ablate.study.estimate import estimate
 from ablate.study.growth import merge_plans, single_plan
+from ablate.study.outcome import Outcome, keeping_results
 
 
-def run_single(config: RunConfig, request: Request, listener: Listener) -> None:
+def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
     """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
-    store, run = Store(), prepare(config)
-    plan = single_plan(config, run.run_id, request.config_dir)
+    store, run = Store(), prepare(asked.config)
+    plan = single_plan(asked.config, run.run_id, asked.config_dir)
     threads = threads_each(1, step_flops(run))
-    if request.dry_run:
-        request.estimate = estimate(plan, [run], workers=1, threads=threads)
-        return
+    if dry_run:
+        return Outcome(plan["name"], estimate=estimate(plan, [run], workers=1, threads=threads))
     with store.locked():
         store.write_study(merge_plans(store.read_study(plan["name"]), plan))
-    request.study, request.run_ids = plan["name"], [run.run_id]
+    begun()
     torch.set_num_threads(threads)
-    execute(run, listener)
+    with keeping_results(store, plan["name"]):
+        execute(run, listener(None))
+    return Outcome(plan["name"], [run.run_id])

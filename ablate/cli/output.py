@@ -1,0 +1,56 @@
+"""What commands print: tables on stdout, in the format asked for; remarks on stderr."""
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Format(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+    md = "md"
+
+
+class CompareFormat(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+    md = "md"
+    latex = "latex"
+
+
+# Formats that a person reads: rounded, and without the columns that only programs want.
+READ = (CompareFormat.table, CompareFormat.md, CompareFormat.latex)
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
+CompareFormatOption = Annotated[CompareFormat, typer.Option("--format", help="How to print the table.")]
+
+
+def print_table(frame: "pd.DataFrame", format: Format | CompareFormat) -> None:
+    from ablate.reporting.tables import render
+
+    typer.echo(render(frame, format.value, terminal=sys.stdout is not None and sys.stdout.isatty()), nl=False)
+
+
+def remark(text: str, format: CompareFormat) -> None:
+    """Beside a table: a paragraph in Markdown, a comment in LaTeX."""
+    if format is CompareFormat.latex:
+        text = "\n".join(f"% {line}" for line in text.splitlines())
+    typer.echo(f"{text}\n" if format is CompareFormat.md else text)
+
+
+def say(line: str) -> None:
+    """One line, whatever line ends somebody's text brought into it."""
+    print(" ".join(line.split("\n")), file=sys.stderr)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,147 @@
+"""`ablate run`: make runs, and say what became of them."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ablate.cli.output import Format, duration, print_table, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ablate.study.estimate import Estimate
+    from ablate.study.outcome import Outcome
+
+SINGLE_RUN_COLUMNS = [
+    *("fusion", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
+    *("test_loss", "tokens_per_s", "wall_s"),
+]
+INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
+
+
+def _complete(incomplete: str) -> list[str]:
+    from ablate.compose.hydra_app import complete
+
+    return complete(incomplete)
+
+
+def run(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Hydra overrides, as KEY=VALUE, and Hydra's own options: -m sweeps over values separated by"
+            " commas, --cfg job shows the configuration, --info what it is composed of,"
+            " -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
+            autocompletion=_complete,
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
+    ] = False,
+) -> None:
+    """Train one model, a grid of them with -m, or a study with study=NAME.
+
+    It ends with a table and the path of a CSV. What is finished is not run again (force=true does); what was
+    interrupted goes on where it was.
+    """
+    from ablate.compose.hydra_app import compose
+    from ablate.study.run import run as run_asked
+
+    begun = _end_at_once()
+    try:
+        asked = compose(overrides or [])
+        if asked is None:  # it asked to be shown something
+            return
+        outcome = run_asked(asked, dry_run=dry_run, begun=begun)
+    except (KeyboardInterrupt, SystemExit):
+        say(INTERRUPTED)
+        raise
+    if outcome.estimate is not None:
+        _show_estimate(outcome.estimate, outcome.left_out)
+    elif _show_results(outcome):
+        raise typer.Exit(1)
+
+
+def _show_results(outcome: "Outcome") -> int:
+    """Print what was asked for; returns how many runs failed."""
+    from ablate.analysis.compare import Incomparable, stale, unusable
+    from ablate.reporting.tables import render_row
+    from ablate.store.store import Store
+
+    rows, store = outcome.rows(), Store()
+    plan = store.read_study(outcome.study) or {}
+    lines = [*outcome.left_out, *outcome.refused, *stale(rows), *unusable(rows)]
+    if len(rows) == 1:
+        typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
+    elif len(rows):
+        try:
+            print_table(_summary(rows, plan), Format.table)
+        except Incomparable as error:
+            print_table(rows[SINGLE_RUN_COLUMNS], Format.table)
+            lines.append(str(error))
+    missing = len(outcome.run_ids) - len(rows)
+    if missing > len(outcome.refused):
+        lines.append(
+            f"{missing} of {len(outcome.run_ids)} runs have not begun; the same command goes on from there"
+        )
+    if outcome.finished_before:
+        lines.append(f"{outcome.finished_before} runs had finished before; force=true runs them again")
+    if plan.get("demonstration"):
+        lines.append("a demonstration: too few steps and seeds to conclude anything from")
+    for line in lines:
+        say(line)
+    typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {store.results_path(outcome.study)}")
+    return missing + int((~rows["status"].isin(["done", "stale", "diverged"])).sum())
+
+
+def _summary(rows: "pd.DataFrame", plan: Any) -> "pd.DataFrame":
+    """A row a variant; of a tuned study, those at their own value."""
+    from ablate.analysis.compare import for_reading, summarize
+    from ablate.analysis.roles import at_own_value
+
+    reports = at_own_value(rows[rows["phase"] == "report"])
+    return for_reading(summarize(rows) if reports.empty else summarize(reports, plan["metric"]))
+
+
+def _show_estimate(estimate: "Estimate", left_out: Sequence[str]) -> None:
+    """What a dry run found out."""
+    for line in left_out:
+        say(line)
+    for key, levels in estimate.plan["factors"].items():
+        typer.echo(f"{key}: {', '.join(levels)}")
+    typer.echo(f"seeds: {', '.join(map(str, estimate.plan['seeds']))}")
+    finished = f", {estimate.finished} of them finished" if estimate.finished else ""
+    size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
+    typer.echo(f"{estimate.runs} run{'s' * (estimate.runs != 1)}{finished}; {size}")
+    typer.echo(f"about {duration(estimate.seconds)} here, from timing a few steps")
+    if estimate.plan["kind"] == "tuned":
+        key = estimate.plan["tune"]
+        typer.echo(
+            f"these choose {key} for each arm, and may extend its grid by {estimate.plan['extend']} octaves"
+            " on either side; the runs that report follow from what they choose"
+        )
+
+
+def _end_at_once() -> Callable[[], None]:
+    """Let Ctrl-C end the process itself, until what is returned is called. Before a run is begun PyTorch,
+    NumPy and OmegaConf load, and swallow the exception or make others of it."""
+
+    def interrupted(*_: Any) -> None:
+        say(INTERRUPTED)
+        sys.stdout.flush()
+        os._exit(130)
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, as after `&`
+        return lambda: None
+    signal.signal(signal.SIGINT, interrupted)
+
+    def begun() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    return begun

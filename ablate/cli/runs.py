@@ -1,0 +1,38 @@
+"""`ablate runs: what there is."""
+
+from typing import Annotated
+
+import typer
+
+from ablate.cli.output import Format, FormatOption, print_table, say
+
+
+def runs(
+    target: Annotated[str | None, typer.Argument(help="A study by name; without one, every run.")] = None,
+    format: FormatOption = Format.table,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on showing what runs, and how far it is, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """List the runs and what became of them.
+
+    Each is done, failed, diverged, interrupted, running, or stale (made by other code or another torch).
+    """
+    import pandas as pd
+
+    from ablate.store.provenance import provenance
+    from ablate.store.store import Store
+
+    store = Store()
+    if watch:
+        from ablate.live.watch import watch as watch_store
+
+        return watch_store(store, target)
+    rows = store.rows(provenance()) if target is None else store.study_rows(target, provenance())
+    if not rows:
+        say("no runs yet; ablate run makes one")
+        if format in (Format.table, Format.md):
+            return
+    columns = ["run_id", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps"]
+    columns += ["val_loss", "wall_s", "error"]
+    print_table(pd.DataFrame(rows).reindex(columns=columns), format)

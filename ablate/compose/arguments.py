@@ -1,0 +1,109 @@
+"""The arguments of `ablate run`, before Hydra sees them: what it takes silently or explains badly."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+
+from ablate.compose.configs import configs_dir
+from ablate.config.rules import ConfigError
+
+
+def parse(args: Sequence[str]) -> argparse.Namespace:
+    """Hydra's options and the overrides, as Hydra's own parser reads them. Raises ConfigError."""
+    parser = get_args_parser()
+
+    def refuse(message: str) -> None:
+        raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
+
+    parser.error = refuse  # pyright: ignore[reportAttributeAccessIssue]
+    parsed = parser.parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
+    if parsed.experimental_rerun is not None:
+        raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
+    if parsed.shell_completion:
+        raise ConfigError("--shell-completion: ablate has its own; see ablate --install-completion")
+    if len(modes := _mode(parsed)) > 1:
+        raise ConfigError(f"{' '.join(modes)}: use one of them")
+    if parsed.resolve and not parsed.cfg:
+        raise ConfigError("--resolve: it goes with --cfg, as in --cfg job --resolve")
+    return parsed
+
+
+def chooses_a_study(overrides: Sequence[str]) -> bool:
+    chosen = [override for override in overrides if override.startswith("study=")]
+    return bool(chosen) and chosen[-1] != "study=null" and not sets_the_mode(overrides)
+
+
+def sets_the_mode(overrides: Sequence[str]) -> bool:
+    return any(override.startswith("hydra.mode=") for override in overrides)
+
+
+def _mode(parsed: argparse.Namespace) -> list[str]:
+    """What Hydra is told to do, of which it takes one."""
+    return [f"--{mode}" for mode in ("run", "multirun", "cfg", "info") if getattr(parsed, mode)]
+
+
+def check_overrides(parsed: argparse.Namespace) -> list[Override]:
+    """Each override, parsed. Raises ConfigError."""
+    sweeping = parsed.multirun or any(o.startswith(("hydra.mode=", "study=")) for o in parsed.overrides)
+    parser = OverridesParser.create()
+    groups = sorted(path.name for path in configs_dir().iterdir() if path.is_dir() and path.name != "hydra")
+    overrides = []
+    for argument in parsed.overrides:
+        try:
+            override = parser.parse_override(argument)
+        except HydraException as error:
+            raise ConfigError(_unreadable(argument)) from error
+        key = override.key_or_group
+        ours = not key.startswith(("hydra.", "hydra/"))
+        if not key:
+            raise ConfigError(f"{argument}: the key is missing; write KEY=VALUE, as in fusion=sum")
+        if override.is_add() or override.is_force_add():
+            if ours:
+                plain = argument.lstrip("+")
+                raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {plain}")
+        elif override.is_delete() and ours:
+            raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
+        if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
+            raise ConfigError(f"{argument}: name one of configs/{key}{_choices(key)}")
+        if key == "study" and override.is_sweep_override():
+            raise ConfigError(f"{argument}: one study at a time")
+        if override.is_sweep_override() and not sweeping:
+            raise ConfigError(
+                f"{argument}: several values make a sweep, so add -m; a list is written"
+                f" {key}=[{argument.partition('=')[2]}], a single value with commas {_quoted(argument)}"
+            )
+        if override.is_sweep_override() and Path(argument.partition("=")[2]).exists():
+            raise ConfigError(f"{argument}: a path with commas needs quotes: {_quoted(argument)}")
+        if override.is_sweep_override() and (parsed.cfg or parsed.info):
+            raise ConfigError(
+                f"{argument}: {' '.join(_mode(parsed))} shows the config of one run; give one value"
+            )
+        overrides.append(override)
+    return overrides
+
+
+def _choices(group: str) -> str:
+    names = sorted(path.stem for path in (configs_dir() / group).glob("*.yaml"))
+    return f": {', '.join(names)}"
+
+
+def _unreadable(argument: str) -> str:
+    if "=" not in argument:
+        return f"{argument}: not an override; write KEY=VALUE, as in fusion=sum"
+    if re.search(r"=\s*$", argument):
+        return f"{argument}: the value is missing"
+    return f"{argument}: a value with spaces or special characters needs quotes: {_quoted(argument)}"
+
+
+def _quoted(argument: str) -> str:
+    """The override as a shell and Hydra both read it: 'key="value"'."""
+    key, _, value = argument.partition("=")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return shlex.quote(f'{key}="{escaped}"')

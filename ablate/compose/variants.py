@@ -80,10 +80,10 @@ class Composer:
     def levels(self, overrides: Iterable[str]) -> dict[str, Levels]:
         """By key, the last override of each. Raises ConfigError."""
         try:
-            parsed = [self._parse(override) for override in overrides]
+            parsed = self._parser.parse_overrides([*overrides])
+            return {override.get_key_element(): _levels(override) for override in parsed}
         except HydraException as error:
             raise ConfigError(explain(error, [])) from error
-        return {override.get_key_element(): _levels(override) for override in parsed}
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """overrides: all of one run, as KEY=VALUE. Raises ConfigError, NotComposed."""

@@ -19,7 +19,9 @@ import torch
 
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
-from ablate.execution.execute import Listener, execute, prepare
+from ablate.execution.execute import execute
+from ablate.execution.listener import Listener
+from ablate.execution.prepare import prepare
 from ablate.model.lm import LM
 from ablate.training import optim
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ablate.compose.hydra_app import Request
-    from ablate.execution.execute import Listener
+    from ablate.execution.listener import Listener
 
 app = typer.Typer(
     name="ablate",

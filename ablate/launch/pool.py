@@ -20,7 +20,10 @@ from typing import Any, Protocol
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import Listener, Run, execute, prepare, record_failure, step_flops
+from ablate.execution.execute import execute, record_failure
+from ablate.execution.listener import Listener
+from ablate.execution.prepare import prepare
+from ablate.execution.run import Run, step_flops
 from ablate.launch import server
 from ablate.store.columns import Row
 from ablate.store.store import Busy

@@ -18,7 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from ablate.execution.execute import Listener, Run
+from ablate.execution.listener import Listener
+from ablate.execution.run import Run
 from ablate.launch.pool import Job, Watcher
 from ablate.store.columns import Row
 from ablate.training.train import Evaluation, Step

@@ -13,7 +13,8 @@ def job(config: RunConfig) -> str:
     import torch  # in a process of its own, nothing is loaded yet
 
     from ablate.compose.hydra_app import current
-    from ablate.execution.execute import execute, prepare
+    from ablate.execution.execute import execute
+    from ablate.execution.prepare import prepare
     from ablate.live.progress import listener
     from ablate.store.store import Busy
 

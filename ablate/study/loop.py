@@ -24,7 +24,9 @@ from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import Run, prepare, settled, step_flops
+from ablate.execution.execute import settled
+from ablate.execution.prepare import prepare
+from ablate.execution.run import Run, step_flops
 from ablate.store.columns import Row
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds

@@ -5,7 +5,10 @@ import torch
 from ablate.compose.hydra_app import Request
 from ablate.compute.cores import threads_each
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import Listener, execute, prepare, step_flops
+from ablate.execution.execute import execute
+from ablate.execution.listener import Listener
+from ablate.execution.prepare import prepare
+from ablate.execution.run import step_flops
 from ablate.store.store import Store
 from ablate.study.estimate import estimate
 from ablate.study.growth import merge_plans, single_plan

@@ -378,6 +378,7 @@ def _show_results(request: "Request") -> int:
     from ablate.analysis.roles import at_own_value
     from ablate.reporting.tables import render_row
     from ablate.store.provenance import provenance
+    from ablate.store.status import RESULTS
     from ablate.store.store import Store
 
     assert request.study is not None
@@ -408,7 +409,7 @@ def _show_results(request: "Request") -> int:
     if plan.get("demonstration"):
         _say("a demonstration: too few steps and seeds to conclude anything from")
     typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {path}")
-    return missing + int((~pd.Series(rows["status"]).isin(["done", "stale", "diverged"])).sum())
+    return missing + int((~pd.Series(rows["status"]).isin(RESULTS)).sum())
 
 
 def _show_estimate(request: "Request") -> None:

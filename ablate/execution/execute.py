@@ -13,9 +13,10 @@ from ablate.execution.listener import Listener
 from ablate.execution.recorder import Recorder, describe
 from ablate.execution.run import Run, build, training
 from ablate.files.atomic import StoreError
-from ablate.store.columns import Row, status_now
+from ablate.store.columns import Row
 from ablate.store.provenance import machine, provenance
 from ablate.store.run_files import Damaged, RunWriter
+from ablate.store.status import Status, status_now
 from ablate.store.store import Store
 from ablate.training.train import Diverged, Evaluation, Step
 
@@ -47,7 +48,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
             raise
         except Exception as error:
             writer.log(traceback.format_exc())
-            row |= {"status": "failed", "error": f"{type(error).__name__}: {error}".splitlines()[0]}
+            row |= {"status": Status.FAILED, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
         finally:
             listener.ended()
         store.finish(run.name, writer, row)
@@ -69,7 +70,7 @@ def record_failure(run: Run, reason: str, root: Path = Path("runs")) -> Row:
     had finished the run before it went, that is the row."""
     if row := settled(run, root):
         return row
-    store, row = Store(root), describe(run) | {"status": "failed", "error": reason}
+    store, row = Store(root), describe(run) | {"status": Status.FAILED, "error": reason}
     with _writing(store, run, Listener(), row, anew=True) as writer:
         writer.log(reason)
         store.finish(run.name, writer, row)
@@ -119,6 +120,6 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
 
 def _again(force: bool | str, finished: Row) -> bool:
     """Whether a finished run is to be trained once more."""
-    if finished["status"] == "failed" or force is True:
+    if finished["status"] == Status.FAILED or force is True:
         return True
-    return force == "stale" and status_now(finished, provenance()) == "stale"
+    return force == "stale" and status_now(finished, provenance()) == Status.STALE

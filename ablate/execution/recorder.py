@@ -9,6 +9,7 @@ from ablate.model.lm import LM
 from ablate.store.columns import Row
 from ablate.store.provenance import provenance
 from ablate.store.run_files import Checkpoint, RunWriter
+from ablate.store.status import Status
 from ablate.training.optim import Moments
 from ablate.training.train import Diverged, Evaluation, State, Step
 
@@ -17,7 +18,7 @@ def describe(run: Run) -> Row:
     """The row of a run as it begins: what is known of it, where it computes, and by which program."""
     return {
         **formulas.before_training(run),
-        "status": "running",
+        "status": Status.RUNNING,
         "device": device.describe(run.device),
         "engine": "plain",
         "linear": run.linear,
@@ -61,13 +62,13 @@ class Recorder:
         if self.run.config.train.save == "model":
             weights = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
             self.writer.write_weights(weights)
-        return {"status": "done", **row, "peak_memory_mb": peak_memory_mb}
+        return {"status": Status.DONE, **row, "peak_memory_mb": peak_memory_mb}
 
     def diverged(self, error: Diverged) -> Row:
         """The columns of a run whose loss was not finite."""
         self.writer.log(str(error))
         row = formulas.at_divergence(self.run, error, self.metrics)
-        return {"status": "diverged", "error": str(error), **row}
+        return {"status": Status.DIVERGED, "error": str(error), **row}
 
 
 def _to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:

@@ -22,6 +22,7 @@ from ablate.execution.listener import Listener
 from ablate.execution.run import Run
 from ablate.launch.pool import Job, Watcher
 from ablate.store.columns import Row
+from ablate.store.status import Status
 from ablate.training.train import Evaluation, Step
 
 REFRESH_S = 0.2  # looking at a loss waits for the device: not at every step
@@ -50,7 +51,7 @@ def board(jobs: Sequence[Job], workers: int) -> Iterator[Watcher]:
 
 def ending(name: str, row: Row) -> str:
     """How a run ended."""
-    figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == "done" else row["error"]
+    figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
     seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
     return f"{name}: {row['status']}, {figures}{seconds}"
 
@@ -58,7 +59,7 @@ def ending(name: str, row: Row) -> str:
 def skipping(row: Row) -> str:
     """Why a run was not made again."""
     name = f"{row['fusion']} heads={row['heads']} seed={row['seed']} ({row['run_id']})"
-    if row["status"] == "stale":
+    if row["status"] == Status.STALE:
         return f"{name}: made by other code or another torch; force=stale runs it again"
     return f"{name}: finished before; force=true runs it again"
 
@@ -202,7 +203,7 @@ class Board(Log):
             self.each.update(task, completed=step, figures=f"loss {loss:.3f}")
         elif event == "busy":
             self.each.reset(task, description="waiting for another process", total=None, figures="")
-        elif event == "noticed" or (event == "finished" and details[0]["status"] != "done"):
+        elif event == "noticed" or (event == "finished" and details[0]["status"] != Status.DONE):
             super().hear(worker, job, event, *details)
         elif event in ("finished", "skipped", "refused"):
             self.count += 1

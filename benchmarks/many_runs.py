@@ -20,7 +20,9 @@ import numpy as np
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.config.identity import digest
-from ablate.execution.execute import Run, describe, prepare
+from ablate.execution.prepare import prepare
+from ablate.execution.recorder import describe
+from ablate.execution.run import Run
 from ablate.store import run_files
 from ablate.store.store import Store
 

@@ -20,7 +20,8 @@ import torch
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.execution.events import unheard
-from ablate.execution.execute import execute, prepare
+from ablate.execution.execute import execute
+from ablate.execution.prepare import prepare
 from ablate.model.lm import LM
 from ablate.training import optim
 

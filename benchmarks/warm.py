@@ -20,9 +20,11 @@ import torch
 
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
-from ablate.execution import execute as execution
+from ablate.execution import formulas
+from ablate.execution import run as running
 from ablate.execution.events import unheard
-from ablate.execution.execute import execute, prepare
+from ablate.execution.execute import execute
+from ablate.execution.prepare import prepare
 
 inside = 0.0  # seconds in training and evaluation, of the run that goes on
 
@@ -60,8 +62,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120, help="with a checkpoint each 100")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    execution.train = timed_generator(execution.train)
-    execution.evaluate = timed(execution.evaluate)
+    running.train = timed_generator(running.train)
+    formulas.evaluate = timed(formulas.evaluate)
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         config = to_run_config(hydra.compose("config", overrides=[f"train.steps={arguments.steps}"]))
     outside = []

@@ -9,7 +9,8 @@ from ablate.config.identity import run_id, run_name
 from ablate.config.read import read_run
 from ablate.config.rules import ConfigError, IntroducedAt
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import Run, describe
+from ablate.execution.recorder import describe
+from ablate.execution.run import Run
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
 from tests.helpers import make_config

@@ -13,7 +13,9 @@ import pytest
 from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import load
 from ablate.execution.events import unheard
-from ablate.execution.execute import describe, execute, prepare
+from ablate.execution.execute import execute
+from ablate.execution.prepare import prepare
+from ablate.execution.recorder import describe
 from ablate.files.atomic import StoreError
 from ablate.store import claim, row_cache
 from ablate.store.columns import COLUMNS, csv_text
@@ -204,7 +206,8 @@ def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
 TAKE = """
 import sys, time
 from pathlib import Path
-from ablate.store import Store, StoreError
+from ablate.files.atomic import StoreError
+from ablate.store.store import Store
 start, root = float(sys.argv[1]), Path(sys.argv[2])
 time.sleep(max(0, start - time.time()))
 try:

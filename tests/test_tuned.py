@@ -18,7 +18,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.analysis.roles import AT_BASELINE, OCTAVE_AWAY, without_values
 from ablate.config.rules import ConfigError
-from ablate.execution.execute import prepare
+from ablate.execution.prepare import prepare
 from ablate.execution.timing import step_seconds
 from ablate.store.columns import MEASURED_COLUMNS, Row
 from ablate.study.declared import read_declared

@@ -12,6 +12,7 @@ import pandas as pd
 from ablate.config.rules import ConfigError
 from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, Row, csv_text
 from ablate.store.provenance import provenance
+from ablate.store.status import RESULTS, Status
 from ablate.store.store import Store
 
 # Words, whatever they look like: 12345678e012 is a hash, not a number.
@@ -84,11 +85,11 @@ def as_results(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     if lacking:
         raise ConfigError(f"{name}: not a table of results; it lacks {', '.join(sorted(lacking))}")
     if "status" in rows:  # what has no result and no seed is a damaged run, which its status says
-        rows = rows[rows["seed"].notna() | rows["status"].isin(["done", "stale", "diverged"])]
+        rows = rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]
     if rows["seed"].isna().any():
         raise ConfigError(f"{name}: a row has no seed; each row is one run, with its seed")
     if "status" not in rows:
-        rows = rows.assign(status="done")
+        rows = rows.assign(status=Status.DONE)
     return rows.reindex(columns=[*COLUMNS, *rows.columns.difference(list(COLUMNS))])
 
 

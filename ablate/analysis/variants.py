@@ -23,6 +23,7 @@ from ablate.store.columns import (
     METRIC_COLUMNS,
     SEED_COLUMNS,
 )
+from ablate.store.status import Status
 
 # A loss per token says nothing across these; nor do numbers that another program made.
 TEXT_COLUMNS = ("corpus_sha256", "tokenizer", "vocab", "splits")
@@ -30,7 +31,7 @@ CODE_COLUMNS = ("code", "torch")
 # The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
 FACTORS = ("fusion", "heads", "out_proj")
 WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors, by `auto` and `match`
-USABLE = ("done", "stale")
+USABLE = (Status.DONE, Status.STALE)
 CARRIED = ("params", "match_error", "role", "tuned", "run_id")
 
 
@@ -170,7 +171,7 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 def stale(rows: pd.DataFrame) -> list[str]:
     """A line if results of other code, or of another torch, are among the rows."""
-    count = int((rows["status"] == "stale").sum())
+    count = int((rows["status"] == Status.STALE).sum())
     return [f"{count} rows are stale: other code or another torch made them; force=stale runs them again"] * (
         count > 0
     )
@@ -180,7 +181,7 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
     """A line for each run that no mean contains, with its reason."""
     lines = []
     for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
-        unfinished = {"interrupted": "it was cut off", "running": "it is still going on"}
+        unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
         reason = (
             row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
         )
@@ -219,10 +220,10 @@ def missing_seeds(rows: pd.DataFrame) -> list[str]:
 def diverged(rows: pd.DataFrame, value: Array) -> Array:
     """Diverged, even if other code did it since (stale, without a result but with a reason); and an
     infinite result that another program calls done."""
-    gone = rows["status"].eq("stale") & np.isnan(value)
+    gone = rows["status"].eq(Status.STALE) & np.isnan(value)
     if "error" in rows:
         gone &= rows["error"].notna()
-    return (rows["status"].eq("diverged") | gone).to_numpy() | np.isinf(value)
+    return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
 
 
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:

@@ -72,6 +72,7 @@ def _show_results(outcome: "Outcome") -> int:
     """Print what was asked for; returns how many runs failed."""
     from ablate.analysis.compare import Incomparable, stale, unusable
     from ablate.reporting.tables import render_row
+    from ablate.store.status import RESULTS
     from ablate.store.store import Store
 
     rows, store = outcome.rows(), Store()
@@ -97,7 +98,7 @@ def _show_results(outcome: "Outcome") -> int:
     for line in lines:
         say(line)
     typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {store.results_path(outcome.study)}")
-    return missing + int((~rows["status"].isin(["done", "stale", "diverged"])).sum())
+    return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 
 def _summary(rows: "pd.DataFrame", plan: Any) -> "pd.DataFrame":

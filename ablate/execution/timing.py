@@ -19,7 +19,8 @@ import yaml
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import Run, build, prepare, training
+from ablate.execution.prepare import prepare
+from ablate.execution.run import Run, build, training
 from ablate.store.store import Store, StoreError
 from ablate.training.train import Step
 

@@ -21,7 +21,8 @@ from typing import Any
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution.events import Event, Finished, Listener, Refused, Skipped, Taken
-from ablate.execution.execute import prepare, record_failure
+from ablate.execution.execute import record_failure
+from ablate.execution.prepare import prepare
 from ablate.launch import server
 from ablate.launch.worker import work
 from ablate.store.store import Busy

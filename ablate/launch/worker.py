@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution.events import Listener, Refused, Taken
-from ablate.execution.execute import execute, prepare
+from ablate.execution.execute import execute
+from ablate.execution.prepare import prepare
 from ablate.store.store import Busy
 
 

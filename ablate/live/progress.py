@@ -32,6 +32,7 @@ from ablate.execution.events import (
 )
 from ablate.launch.pool import Job, Watcher
 from ablate.store.columns import Row
+from ablate.store.status import Status
 
 
 @functools.cache
@@ -57,7 +58,7 @@ def board(jobs: Sequence[Job], workers: int) -> Iterator[Watcher]:
 
 def ending(name: str, row: Row) -> str:
     """How a run ended."""
-    figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == "done" else row["error"]
+    figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
     seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
     return f"{name}: {row['status']}, {figures}{seconds}"
 
@@ -65,7 +66,7 @@ def ending(name: str, row: Row) -> str:
 def skipping(row: Row) -> str:
     """Why a run was not made again."""
     name = f"{row['fusion']} heads={row['heads']} seed={row['seed']} ({row['run_id']})"
-    if row["status"] == "stale":
+    if row["status"] == Status.STALE:
         return f"{name}: made by other code or another torch; force=stale runs it again"
     return f"{name}: finished before; force=true runs it again"
 
@@ -205,7 +206,7 @@ class Board(Log):
                 self.each.reset(task, description="waiting for another process", total=None, figures="")
             case Noticed():
                 super().hear(worker, job, event)
-            case Finished(row) if row["status"] != "done":
+            case Finished(row) if row["status"] != Status.DONE:
                 super().hear(worker, job, event)
             case Finished() | Skipped() | Refused():
                 self.count += 1

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ablate.store.columns import Row
 from ablate.store.provenance import provenance
+from ablate.store.status import Status
 from ablate.store.store import Store
 
 EVERY_S = 1.0
@@ -43,7 +44,7 @@ def summary(rows: list[Row]) -> str:
 def _table(store: Store, rows: list[Row], title: str) -> Table:
     table = Table("run", "step", "train_loss", "val_loss", title=title, title_justify="left", box=None)
     for row in rows:
-        if row["status"] == "running":
+        if row["status"] == Status.RUNNING:
             last = store.last_metrics(row["run_id"]) or {}
             name = f"{row['fusion']} heads={row['heads']} out_proj={row['out_proj']} seed={row['seed']}"
             losses = [f"{float(last[key]):.4f}" if key in last else "" for key in ("train_loss", "val_loss")]

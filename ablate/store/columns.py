@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 Row = dict[str, Any]
@@ -68,13 +68,6 @@ def cell(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, sort_keys=True)
     return repr(value) if isinstance(value, float) else str(value)
-
-
-def status_now(row: Mapping[str, Any], provenance: Mapping[str, str]) -> str:
-    """The row's status, or `stale` for a result that another code or torch than `provenance` made."""
-    is_result = row["status"] in ("done", "diverged")
-    changed = any(row.get(column) != provenance[column] for column in ("code", "torch"))
-    return "stale" if is_result and changed else row["status"]
 
 
 _AS_THEY_ARE = (str, int, float, type(None))

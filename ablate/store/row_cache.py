@@ -12,6 +12,7 @@ from pathlib import Path
 from ablate.files.atomic import StoreError, write_atomically
 from ablate.store.columns import Row
 from ablate.store.run_files import Damaged, read_finished
+from ablate.store.status import Status
 
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 
@@ -34,7 +35,7 @@ def read_rows(store: Path) -> list[Row]:
         try:
             seen[name] = (stamp, read_finished(store / name))
         except Damaged as error:
-            damaged.append({**error.row, "status": "failed", "error": str(error)})
+            damaged.append({**error.row, "status": Status.FAILED, "error": str(error)})
     if seen.keys() != known.keys() or any(seen[name][0] != known[name][0] for name in seen):
         with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
             write_atomically(cache, json.dumps(seen))

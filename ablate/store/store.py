@@ -25,7 +25,7 @@ from filelock import FileLock
 from ablate.config.rules import did_you_mean
 from ablate.files.atomic import StoreError, explained, write_atomically
 from ablate.store import claim
-from ablate.store.columns import PART_COLUMNS, Row, csv_text, status_now
+from ablate.store.columns import PART_COLUMNS, Row, csv_text
 from ablate.store.row_cache import read_rows
 from ablate.store.run_files import (
     Checkpoint,
@@ -37,6 +37,7 @@ from ablate.store.run_files import (
     read_json,
     read_started,
 )
+from ablate.store.status import Status, status_now
 
 STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
@@ -126,7 +127,7 @@ class Store:
         for row in read_rows(self.root / "store"):
             if provenance is not None:
                 row["status"] = status_now(row, provenance)
-            if rows.get(row["run_id"], row)["status"] != "running":
+            if rows.get(row["run_id"], row)["status"] != Status.RUNNING:
                 rows[row["run_id"]] = row
         for row in rows.values():
             parts = studies.get(row["run_id"], {})
@@ -136,7 +137,7 @@ class Store:
     def _unfinished_rows(self) -> Iterator[Row]:
         for path in (self.root / "store").glob(".*.part"):
             with contextlib.suppress(OSError, StoreError):  # not begun, or gone since
-                status = "running" if claim.is_live(path) else "interrupted"
+                status = Status.RUNNING if claim.is_live(path) else Status.INTERRUPTED
                 yield {**read_started(path), "status": status}
 
     def last_metrics(self, run_id: str) -> Row | None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from ablate.compute.cores import side_by_side, threads_each
-from ablate.execution.execute import Run, build, settled, step_flops, training
+from ablate.execution.execute import settled
+from ablate.execution.run import Run, build, step_flops, training
 from ablate.study.growth import Plan
 from ablate.training.train import Step, evaluate
 

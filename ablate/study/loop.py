@@ -16,7 +16,9 @@ from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import Run, prepare, settled, step_flops
+from ablate.execution.execute import settled
+from ablate.execution.prepare import prepare
+from ablate.execution.run import Run, step_flops
 from ablate.launch.pool import Job, run_jobs
 from ablate.live.progress import board
 from ablate.store.columns import Row

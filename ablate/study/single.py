@@ -6,7 +6,9 @@ import torch
 
 from ablate.compose.asked import Single
 from ablate.compute.cores import threads_each
-from ablate.execution.execute import execute, prepare, step_flops
+from ablate.execution.execute import execute
+from ablate.execution.prepare import prepare
+from ablate.execution.run import step_flops
 from ablate.live.progress import listener
 from ablate.store.store import Store
 from ablate.study.estimate import estimate

@@ -19,6 +19,7 @@ import numpy as np
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.store.columns import HIGHER_IS_BETTER, Row
+from ablate.store.status import RESULTS
 from ablate.study.declared import Declared
 from ablate.study.kinds.grid import Cell, cells
 
@@ -26,7 +27,7 @@ from ablate.study.kinds.grid import Cell, cells
 # learning rate than below it, so a wider fit is off by more than the noise that it averages away.
 WINDOW = 1
 DIGITS = 4  # of a chosen value: it becomes an override, the same one whichever machine computes it
-SETTLED = ("done", "stale", "diverged", "left out")
+SETTLED = (*RESULTS, "left out")
 
 
 @dataclass(frozen=True, kw_only=True)

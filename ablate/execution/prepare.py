@@ -1,0 +1,47 @@
+"""From a config to a run that can begin: whatever can be refused is refused here."""
+
+import dataclasses
+import functools
+
+import torch
+
+from ablate.compute import device
+from ablate.compute.fastest import fastest_product
+from ablate.compute.products import PRODUCTS, works
+from ablate.config.identity import run_id, run_name
+from ablate.config.rules import ConfigError
+from ablate.config.schema import CorpusConfig, RunConfig
+from ablate.data.corpora import Corpus, open_corpus, require_context
+from ablate.execution.run import Run
+from ablate.model.sizing import resolve_spec, resolved
+
+
+def prepare(config: RunConfig) -> Run:
+    """Everything that can be refused is refused here, before anything is trained. Raises ConfigError."""
+    place = device.pick(config.device)
+    # A wrong size should not wait for a large text to be read; only a match needs its vocabulary.
+    resolve_spec(dataclasses.replace(config, match="none"), vocab=1)
+    corpus = _corpus(config.corpus)
+    require_context(corpus, config.model.context)
+    spec = resolve_spec(config, corpus.tokenizer.vocab_size)
+    config = resolved(config, spec)
+    identity = run_id(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
+    linear = _linear(config, place)
+    return Run(config, spec, corpus, place, linear, identity, run_name(config, identity))
+
+
+def _linear(config: RunConfig, place: torch.device) -> str:
+    """There is a choice for float32 on the CPU only."""
+    if place.type != "cpu" or config.train.precision != "float32":
+        return "torch"
+    if config.train.linear == "onednn" and not works(PRODUCTS["onednn"]):
+        raise ConfigError(
+            "train.linear=onednn: this PyTorch lacks it, or it is not exact; use train.linear=mkl"
+        )
+    return fastest_product() if config.train.linear == "auto" else config.train.linear
+
+
+@functools.lru_cache(maxsize=4)
+def _corpus(config: CorpusConfig) -> Corpus:
+    """Opened once for all the runs of a process."""
+    return open_corpus(config)

@@ -1,0 +1,95 @@
+"""Between the events of training and the files of a run: rows, log lines, checkpoints, weights."""
+
+import torch
+
+from ablate.compute import device
+from ablate.execution import formulas
+from ablate.execution.run import Run
+from ablate.model.lm import LM
+from ablate.store.columns import Row
+from ablate.store.provenance import provenance
+from ablate.store.run_files import Checkpoint, RunWriter
+from ablate.store.status import Status
+from ablate.training.optim import Moments
+from ablate.training.train import Diverged, Evaluation, State, Step
+
+
+def describe(run: Run) -> Row:
+    """The row of a run as it begins: what is known of it, where it computes, and by which program."""
+    return {
+        **formulas.before_training(run),
+        "status": Status.RUNNING,
+        "device": device.describe(run.device),
+        "engine": "plain",
+        "linear": run.linear,
+        "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
+        **provenance(),
+    }
+
+
+class Recorder:
+    """Writes down what happens in one run, and ends with the columns that come of it.
+
+    start: the state that training goes on from; None at the beginning.
+    """
+
+    def __init__(self, run: Run, writer: RunWriter) -> None:
+        self.run = run
+        self.writer = writer
+        self.start = _to_state(writer.start) if writer.start else None
+        self.metrics = list(writer.start.metrics) if writer.start else []
+        self.last: Evaluation | None = None
+
+    def record(self, event: Step | Evaluation | State) -> None:
+        """Raises StoreError where the disk refuses."""
+        self.writer.heartbeat()
+        if isinstance(event, State):
+            self.writer.checkpoint(_to_checkpoint(event, self.metrics))
+        elif isinstance(event, Evaluation):
+            self.last = event
+            self.metrics.append(formulas.at_evaluation(event))
+            self.writer.metrics(self.metrics[-1])
+            self.writer.log(
+                f"step {event.step}/{self.run.config.train.steps} train_loss {event.train_loss:.4f}"
+                f" val_loss {event.validation.loss:.4f}"
+            )
+
+    def done(self, model: LM) -> Row:
+        """The columns of a run that came to its last step; keeps the weights if that was asked for."""
+        assert self.last is not None, "training ends with an evaluation"
+        row = formulas.at_end(self.run, model, self.last, self.metrics)
+        peak_memory_mb = device.peak_memory_mb(self.run.device)
+        if self.run.config.train.save == "model":
+            weights = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
+            self.writer.write_weights(weights)
+        return {"status": Status.DONE, **row, "peak_memory_mb": peak_memory_mb}
+
+    def diverged(self, error: Diverged) -> Row:
+        """The columns of a run whose loss was not finite."""
+        self.writer.log(str(error))
+        row = formulas.at_divergence(self.run, error, self.metrics)
+        return {"status": Status.DIVERGED, "error": str(error), **row}
+
+
+def _to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
+    parts = {"param": state.params, "first": state.moments.first, "second": state.moments.second}
+    arrays = {
+        f"{part}/{name}": tensor.detach().cpu().numpy()
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
+    return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
+
+
+def _to_state(checkpoint: Checkpoint) -> State:
+    parts: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}}
+    for key, array in checkpoint.arrays.items():
+        part, _, name = key.partition("/")
+        parts[part][name] = torch.from_numpy(array)
+    return State(
+        checkpoint.step,
+        parts["param"],
+        Moments(parts["first"], parts["second"]),
+        checkpoint.seconds,
+        checkpoint.evaluation_seconds,
+    )

@@ -1,0 +1,55 @@
+"""A run that can begin: its model, its text, its steps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from ablate.compute.products import PRODUCTS
+from ablate.config.schema import RunConfig, TrainConfig
+from ablate.data.corpora import Corpus
+from ablate.model.lm import LM, build_model
+from ablate.model.sizing import flops_per_token
+from ablate.model.spec import ModelSpec
+from ablate.training.train import Evaluation, State, Step, train
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that can begin: its corpus is open, its sizes are numbers, its identity is known."""
+
+    config: RunConfig
+    spec: ModelSpec
+    corpus: Corpus
+    device: torch.device
+    linear: str  # mkl or onednn; torch: what PyTorch takes elsewhere
+    run_id: str
+    name: str
+
+
+def step_flops(run: Run) -> float:
+    """Of a training step: the backward pass costs twice the forward pass."""
+    return 3.0 * flops_per_token(run.spec) * run.config.train.batch * run.spec.context
+
+
+def build(run: Run) -> LM:
+    """The model of a run before its first step, where it computes and with its linear layer."""
+    model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
+    if run.linear in PRODUCTS:
+        model.use(product=PRODUCTS[run.linear])
+    return model
+
+
+def training(
+    run: Run, model: LM, config: TrainConfig, start: State | None = None
+) -> Iterator[Step | Evaluation | State]:
+    """`train` on the text of a run and with its batches, by `config`, which may be shorter than the run's."""
+    return train(
+        model,
+        config,
+        train_tokens=run.corpus.splits["train"].tokens,
+        validation_tokens=run.corpus.splits["validation"].tokens,
+        context=run.spec.context,
+        data_seed=run.config.resolved_seeds()["data"],
+        start=start,
+    )

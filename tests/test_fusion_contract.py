@@ -11,10 +11,10 @@ import yaml
 from ablate.compose.configs import configs_dir
 from ablate.config.rules import ConfigError
 from ablate.config.schema import FusionConfig
-from ablate.model.fusion import HeadShape, method_of, methods
+from ablate.model.fusion import method_of, methods
 from ablate.model.lm import build_model
 from ablate.model.sizing import attention_params, total_params
-from ablate.model.spec import ModelSpec
+from ablate.model.spec import HeadShape, ModelSpec
 from tests.helpers import make_spec
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import FusionConfig
-from ablate.model.spec import ModelSpec
+from ablate.model.spec import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +32,6 @@ class Options:
     head's output, by a constant that is part of the method."""
 
     normalize: Literal["none", "variance"]
-
-
-@dataclass(frozen=True)
-class HeadShape:
-    heads: int
-    value_width: int
-    d_model: int
 
 
 class Fusion(nn.Module, ABC):
@@ -117,8 +110,3 @@ def method_of(config: FusionConfig) -> tuple[type[Fusion], Any]:
         raise ConfigError(f"fusion={config.name}: no such method{did_you_mean(str(config.name), known)}")
     method = known[config.name]
     return method, read(method.Options, config.options, "fusion")
-
-
-def build(spec: ModelSpec) -> Fusion:
-    method, options = method_of(spec.fusion)
-    return method(HeadShape(spec.heads, spec.value_width, spec.d_model), options)

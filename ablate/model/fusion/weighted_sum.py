@@ -4,7 +4,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Fusion, HeadShape, Options, register
+from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.spec import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ablate import rng
 from ablate.model.attention import Attention, attend
+from ablate.model.fusion import Fusion
+from ablate.model.layers import Linear
 from ablate.model.lm import LM, build_model, decayed, draw_weights
 from ablate.model.masks import CAUSAL, EVERYTHING, Mask
 from tests.helpers import PRIMES, make_spec
@@ -121,6 +124,31 @@ def test_a_mask_as_booleans_is_what_the_fast_path_computes():
 
     q, k, v = (torch.randn(2, 3, 13, width, dtype=torch.float64) for width in (7, 7, 5))
     torch.testing.assert_close(attend(q, k, v, Spelled()), attend(q, k, v, CAUSAL), rtol=0, atol=1e-14)
+
+
+def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
+    class Gated(Fusion):
+        stream = "gates"
+
+        def __init__(self, shape, options):
+            super().__init__(shape, options)
+            self.gate = Linear(shape.d_model, shape.heads, bias=False)
+
+        @classmethod
+        def slots(cls, heads, options):
+            return heads
+
+        def forward(self, z_BTHV, x_BTC):
+            return (z_BTHV * self.gate(x_BTC).sigmoid()[..., None]).flatten(-2)
+
+    spec = make_spec(*PRIMES)
+    model, seeds = LM(spec), {"backbone": 5, "gates": 7}
+    model.blocks[1].attention.fusion = Gated(spec.attention.shape, options=None)
+    draw_weights(model, seeds)
+    for name, stream in (("fusion.gate", "gates"), ("query", "backbone")):
+        weight = model.get_parameter(f"blocks.1.attention.{name}.weight")
+        draw = rng.normal(seeds[stream], stream, f"blocks.1.attention.{name}.weight", tuple(weight.shape))
+        torch.testing.assert_close(weight.detach(), 0.02 * torch.from_numpy(draw))
 
 
 def test_the_whole_model_is_causal():

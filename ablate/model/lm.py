@@ -18,6 +18,7 @@ from ablate import rng
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Embedding, Linear
 from ablate.model.masks import CAUSAL
+from ablate.model.parts import Part
 from ablate.model.spec import ModelSpec
 
 
@@ -95,13 +96,17 @@ def build_model(spec: ModelSpec, seeds: Mapping[str, int]) -> LM:
 
 
 def draw_weights(model: nn.Module, seeds: Mapping[str, int]) -> None:
-    """Give each weight its draw, from a stream of its own, named after it: variants that share a tensor's
-    name and shape start with the same draw. seeds: of the streams `backbone` and `fusion`, as
-    resolved_seeds gives.
+    """Give each weight its draw, from the stream of the part that holds it, else from `backbone`.
+
+    A draw is named after its weight: variants that share a tensor's name and shape start with the same one.
+    seeds: of each stream, as resolved_seeds gives.
     """
+    own = {
+        inner: part.stream for part in model.modules() if isinstance(part, Part) for inner in part.modules()
+    }
     for name, module in model.named_modules():
         if isinstance(module, Linear | Embedding):
-            stream = "fusion" if ".fusion." in name else "backbone"
+            stream = own.get(module, "backbone")
             shape = tuple(module.weight.shape)
             draw = torch.from_numpy(rng.normal(seeds[stream], stream, f"{name}.weight", shape))
             with torch.no_grad():

@@ -21,6 +21,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig, RunConfig, TrainConfig
 from ablate.data.corpora import Corpus, open_corpus, require_context
 from ablate.files.atomic import StoreError
+from ablate.model.attention import form
 from ablate.model.lm import LM, build_model
 from ablate.model.sizing import (
     attention_params,
@@ -207,6 +208,7 @@ def describe(run: Run) -> Row:
         "seed_backbone": config.seeds.backbone,
         "seed_fusion": config.seeds.fusion,
         "seed_data": config.seeds.data,
+        "form": form(spec.attention),
         "model": config.model.name,
         "params": total_params(spec),
         "params_attention": attention_params(spec),

@@ -25,6 +25,12 @@ def attend(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Mask, dropout: 
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, attn_mask=visible_TS, dropout_p=dropout)
 
 
+def form(spec: AttentionSpec) -> str:
+    """The function that attention is from the same start, as its parts declare it (Fusion.form)."""
+    method, options = fusion.method_of(spec.fusion)
+    return method.form(spec.heads, options)
+
+
 class Attention(nn.Module):
     """readout(fusion(heads)). The readout is out_proj, or nothing.
 

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 
 from ablate.config.rules import ConfigError
-from ablate.config.schema import FusionConfig, RunConfig
+from ablate.config.schema import STANDARD_FUSION, FusionConfig, RunConfig
 from ablate.model.fusion import method_of
 from ablate.model.spec import ModelSpec
 
@@ -71,9 +71,9 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
         return matched
     width = MATCHED_WIDTH[config.match_by]
     raise ConfigError(
-        f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of concat with"
-        f" out_proj is {error:+.1%}, at {width}={getattr(matched, width)}, and {TOLERANCE:.0%} is allowed;"
-        f" nearest that can be matched: {_nearest_match(config, vocab)}"
+        f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of"
+        f" {STANDARD_FUSION} with out_proj is {error:+.1%}, at {width}={getattr(matched, width)}, and"
+        f" {TOLERANCE:.0%} is allowed; nearest that can be matched: {_nearest_match(config, vocab)}"
     )
 
 
@@ -100,7 +100,7 @@ def reference(spec: ModelSpec) -> ModelSpec:
     """The standard model that a match is measured against: concat, narrow, out_proj on, MLP 4d."""
     return dataclasses.replace(
         spec,
-        fusion=FusionConfig(name="concat", options={"normalize": "none"}),
+        fusion=FusionConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
         key_width=spec.d_model // spec.heads,
         value_width=spec.d_model // spec.heads,
         out_proj=True,

@@ -8,7 +8,7 @@ output projection follows is not its business.
 
 To add a method: one file here with a registered subclass of Fusion, one YAML of the same name in
 configs/fusion. The tests over the registry then cover it. What a method can say of itself beside the
-contract (options, parameters, FLOPs) is in ablate/model/parts.py.
+contract (parameters, FLOPs) is in ablate/model/parts.py.
 """
 
 from abc import abstractmethod
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from ablate.config.overrides import as_value
 from ablate.model.parts import Part, Registry
 
 
@@ -41,6 +42,17 @@ class Fusion(Part):
 
         Raises ConfigError where the options do not fit the number of heads.
         """
+
+    @classmethod
+    def form(cls, heads: int, options: Any) -> str:
+        """The function that the method is from the same start, as NAME key=value …, where NAME is the method
+        whose form it is: a normalized mean is "sum normalize=variance". Two variants of equal form, and equal
+        in everything else, are one by construction, and are not compared.
+
+        By default a form of its own: its name and all its options.
+        """
+        given = {key: as_value(value) for key, value in vars(options).items()}
+        return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
     @abstractmethod
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...

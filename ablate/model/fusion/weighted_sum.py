@@ -41,6 +41,11 @@ class WeightedSum(Fusion):
         return 1
 
     @classmethod
+    def form(cls, heads: int, options: WeightedSumOptions) -> str:
+        """At one head the weight folds into W_V: it changes the optimization, not what can be learned."""
+        return "concat" if heads == 1 else super().form(heads, options)
+
+    @classmethod
     def count_params(cls, shape: HeadShape, options: WeightedSumOptions) -> int:
         return shape.heads * (shape.value_width if options.per == "channel" else 1)
 

@@ -307,6 +307,32 @@ def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
     assert any("6 variants are equal by construction" in note for note in result.notes)
 
 
+def test_forms_of_rows_say_what_is_equal_whatever_the_method_is_called():
+    rows = table(
+        *variant((2.0, 2.2, 2.1), **CONCAT, form="concat"),
+        *variant((2.1, 2.4, 2.25), **SUM, form="sum normalize=none"),
+        *variant((2.1, 2.4, 2.250001), **{**SUM, "fusion": "plus"}, form="sum normalize=none"),
+        *variant((2.01, 2.2, 2.1), **{**SUM, "fusion": "join"}, form="concat"),
+        *variant((2.3, 2.5, 2.6), **{**SUM, "fusion": "product"}, form="product normalize=none"),
+    )
+    known = compare(rows)
+    found = {name: (row["verdict"], row["why"]) for name, row in by_fusion(known).items()}
+    equal = "equal by construction"
+    assert found["plus"] == (equal, "the same function as fusion=sum heads=4 out_proj=true")
+    assert found["join"] == (equal, "the same function as fusion=concat heads=4 out_proj=true")
+    assert equal not in (found["sum"][0], found["product"][0])
+    assert not any("forms" in note for note in known.notes)
+
+    rows.loc[rows["fusion"] == "plus", "form"] = None
+    unknown = compare(rows)
+    assert by_fusion(unknown)["plus"]["verdict"] != equal
+    assert "equal forms are not known for fusion=plus (rows without the column form)" in unknown.notes
+    without = compare(rows.drop(columns="form"))
+    assert by_fusion(without)["join"]["verdict"] != equal
+    (line,) = [note for note in without.notes if "forms" in note]
+    assert line.startswith("equal forms are not known for fusion=plus, fusion=join, fusion=product (")
+
+
 def diverged(**columns) -> dict:
     return {"status": "diverged", "error": "the loss was not finite at step 7", "val_loss": None, **columns}
 

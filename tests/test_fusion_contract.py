@@ -8,13 +8,14 @@ import pytest
 import torch
 import yaml
 
+from ablate.analysis import forms
 from ablate.compose.configs import configs_dir
 from ablate.config.rules import ConfigError
 from ablate.config.schema import FusionConfig
-from ablate.model.fusion import HeadShape, method_of, methods
+from ablate.model.fusion import method_of, methods
 from ablate.model.lm import build_model
 from ablate.model.sizing import attention_params, total_params
-from ablate.model.spec import ModelSpec
+from ablate.model.spec import HeadShape, ModelSpec
 from tests.helpers import make_spec
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}
@@ -85,6 +86,47 @@ def test_shapes(variant):
     fusion = make_fusion(variant)
     fused = fusion(torch.randn(2, 3, 4, 5), torch.randn(2, 3, 7))
     assert fused.shape == (2, 3, fusion.slots(4, fusion.options) * 5)
+
+
+def every_form() -> list[tuple[str, int, FusionConfig]]:
+    """(form, heads, variant) at 1 to 8 heads, in as many groups as can be where a method has groups."""
+    found = []
+    for variant, heads in itertools.product(every_variant(), range(1, 9)):
+        groups = [g for g in range(1, heads + 1) if heads % g == 0] if "groups" in variant.options else [None]
+        for g in groups:
+            chosen = {**variant.options, "groups": g} if g else variant.options
+            config = FusionConfig(name=variant.name, options=chosen)
+            method, options = method_of(config)
+            found.append((method.form(heads, options), heads, config))
+    return found
+
+
+def test_methods_of_equal_form_start_as_one_function():
+    first: dict[tuple[str, int], torch.Tensor] = {}
+    for form, heads, variant in every_form():
+        z_BTHV = torch.randn(2, 3, heads, 5, generator=torch.Generator().manual_seed(heads))
+        fused = make_fusion(variant, heads)(z_BTHV, torch.zeros(2, 3, 7))
+        torch.testing.assert_close(fused, first.setdefault((form, heads), fused), msg=f"{variant}: {form}")
+
+
+def test_a_form_bears_the_name_of_a_method_and_its_options():
+    for form, _, variant in every_form():
+        name, *options = form.split(" ")
+        assert name in methods() and all(
+            key and value for key, _, value in (o.partition("=") for o in options)
+        )
+        if name == variant.name and options:
+            assert dict(option.split("=") for option in options) == {
+                key: str(value) for key, value in variant.options.items()
+            }
+
+
+def test_rows_without_a_form_get_what_the_first_methods_declare():
+    for form, heads, variant in every_form():
+        if variant.name in forms.METHODS:
+            options = {key: str(value) for key, value in variant.options.items()}
+            row = {"fusion": variant.name, "heads": str(heads), **options}
+            assert forms.form_of(row, sorted({*options} - {"normalize"})) == form, variant
 
 
 @VARIANTS

@@ -5,7 +5,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.lm import LM, build_model, decayed
+from ablate import rng
+from ablate.model.attention import Attention, attend
+from ablate.model.fusion import Fusion
+from ablate.model.layers import Linear
+from ablate.model.lm import LM, build_model, decayed, draw_weights
+from ablate.model.masks import CAUSAL, EVERYTHING, Mask
 from tests.helpers import PRIMES, make_spec
 
 SEEDS = {"backbone": 5, "fusion": 5, "data": 5}
@@ -59,25 +64,91 @@ def test_concat_with_out_proj_is_gpt2(heads):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
+def make_attention(mask: Mask, *overrides: str) -> Attention:
+    attention = Attention(make_spec(*PRIMES, *overrides).attention, mask)
+    draw_weights(attention, SEEDS)
+    return attention.double()
+
+
+MASKS = pytest.mark.parametrize(
+    "mask, T, S", [(CAUSAL, 13, 13), (EVERYTHING, 13, 17)], ids=["causal", "every"]
+)
+
+
+@MASKS
 @pytest.mark.parametrize("fusion", ["concat", "sum"])
-def test_attention_is_its_equation(fusion):
+def test_attention_is_its_equation(fusion, mask, T, S):
     """Against loops over batch, head and time, in float64."""
-    spec = make_spec(f"fusion={fusion}", *PRIMES)
-    attention = build_model(spec, SEEDS).double().blocks[0].attention
-    x_BTC = torch.randn(2, 13, 11, dtype=torch.float64)
+    attention = make_attention(mask, f"fusion={fusion}")
+    x_BTC = torch.randn(2, T, 11, dtype=torch.float64)
+    source_BSC = torch.randn(2, S, 11, dtype=torch.float64)
     weights = {name: param.detach() for name, param in attention.named_parameters()}
     expected = torch.zeros_like(x_BTC)
     for b in range(2):
-        for t in range(13):
+        for t in range(T):
+            seen = source_BSC[b, : t + 1] if mask == CAUSAL else source_BSC[b]
             heads = []
             for h in range(3):
                 q = weights["query.weight"][7 * h : 7 * (h + 1)] @ x_BTC[b, t]
-                keys = x_BTC[b, : t + 1] @ weights["key.weight"][7 * h : 7 * (h + 1)].T
-                values = x_BTC[b, : t + 1] @ weights["value.weight"][5 * h : 5 * (h + 1)].T
+                keys = seen @ weights["key.weight"][7 * h : 7 * (h + 1)].T
+                values = seen @ weights["value.weight"][5 * h : 5 * (h + 1)].T
                 heads.append(torch.softmax(keys @ q / 7**0.5, 0) @ values)
             fused = torch.cat(heads) if fusion == "concat" else torch.stack(heads).sum(0)
             expected[b, t] = weights["out_proj.weight"] @ fused
-    torch.testing.assert_close(attention(x_BTC, x_BTC), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(attention(x_BTC, source_BSC), expected, rtol=0, atol=1e-14)
+
+
+@MASKS
+def test_a_query_depends_on_what_its_mask_lets_it_see_and_on_nothing_else(mask, T, S):
+    attention = make_attention(mask)
+    x_BTC = torch.randn(2, T, 11, dtype=torch.float64)
+    source_BSC = torch.randn(2, S, 11, dtype=torch.float64, requires_grad=True)
+    seen_T = []
+    for t in range(T):
+        (grad_BSC,) = torch.autograd.grad(attention(x_BTC, source_BSC)[:, t].sum(), source_BSC)
+        seen_T.append(grad_BSC.abs().amax(dim=(0, 2)) > 0)
+    expected = [[mask == EVERYTHING or s <= t for s in range(S)] for t in range(T)]
+    assert torch.stack(seen_T).tolist() == expected
+
+
+def test_a_causal_mask_refuses_queries_and_keys_of_other_positions():
+    with pytest.raises(ValueError, match="not 13 and 17") as refusal:
+        make_attention(CAUSAL)(torch.randn(2, 13, 11).double(), torch.randn(2, 17, 11).double())
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_mask_as_booleans_is_what_the_fast_path_computes():
+    class Spelled(Mask):
+        def visible(self, queries, sources, device=None):
+            return torch.tensor([[s <= t for s in range(sources)] for t in range(queries)])
+
+    q, k, v = (torch.randn(2, 3, 13, width, dtype=torch.float64) for width in (7, 7, 5))
+    torch.testing.assert_close(attend(q, k, v, Spelled()), attend(q, k, v, CAUSAL), rtol=0, atol=1e-14)
+
+
+def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
+    class Gated(Fusion):
+        stream = "gates"
+
+        def __init__(self, shape, options):
+            super().__init__(shape, options)
+            self.gate = Linear(shape.d_model, shape.heads, bias=False)
+
+        @classmethod
+        def slots(cls, heads, options):
+            return heads
+
+        def forward(self, z_BTHV, x_BTC):
+            return (z_BTHV * self.gate(x_BTC).sigmoid()[..., None]).flatten(-2)
+
+    spec = make_spec(*PRIMES)
+    model, seeds = LM(spec), {"backbone": 5, "gates": 7}
+    model.blocks[1].attention.fusion = Gated(spec.attention.shape, options=None)
+    draw_weights(model, seeds)
+    for name, stream in (("fusion.gate", "gates"), ("query", "backbone")):
+        weight = model.get_parameter(f"blocks.1.attention.{name}.weight")
+        draw = rng.normal(seeds[stream], stream, f"blocks.1.attention.{name}.weight", tuple(weight.shape))
+        torch.testing.assert_close(weight.detach(), 0.02 * torch.from_numpy(draw))
 
 
 def test_the_whole_model_is_causal():
@@ -131,21 +202,14 @@ def test_products_and_attention_can_be_replaced():
         calls["product"] += 1
         return F.linear(x, weight, bias)
 
-    def attend(q, k, v, dropout=0.0):
+    def own_attend(q, k, v, mask, dropout=0.0):
         calls["attend"] += 1
-        mask = torch.ones(13, 13).tril().log()
-        return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + mask, -1) @ v
+        scores = q @ k.mT / q.shape[-1] ** 0.5 + mask.visible(13, 13).log()
+        return torch.softmax(scores, -1) @ v
 
-    model.use(product=product, attend=attend)
+    model.use(product=product, attend=own_attend)
     torch.testing.assert_close(model(tokens), before)
     assert calls == {"product": 2 * (4 + 2) + 1, "attend": 2}  # q, k, v, out; up, down; the output layer
-
-
-def test_queries_and_sources_may_differ():
-    attention = build_model(make_spec(*PRIMES), SEEDS).blocks[0].attention
-    x, source = torch.randn(2, 13, 11), torch.randn(2, 13, 11)
-    assert not torch.allclose(attention(x, source), attention(x, x))
-    assert not torch.allclose(attention(x, source), attention(source, source))
 
 
 def test_members_can_be_stacked_and_mapped():
@@ -154,7 +218,7 @@ def test_members_can_be_stacked_and_mapped():
     members = [build_model(spec, {**SEEDS, "backbone": seed}) for seed in (1, 2, 3)]
     stacked, _ = torch.func.stack_module_state(members)
     tokens = torch.randint(0, 59, (2, 13))
-    members[0].use(attend=lambda q, k, v, dropout=0.0: torch.softmax(q @ k.mT, -1) @ v)
+    members[0].use(attend=lambda q, k, v, mask, dropout: torch.softmax(q @ k.mT, -1) @ v)
 
     def logits(params):
         return torch.func.functional_call(members[0], params, (tokens,))

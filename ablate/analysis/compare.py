@@ -20,6 +20,7 @@ from ablate.analysis.contrasts import (
     named_after_form,
     pair_up,
     primary_pairs,
+    unknown_forms,
 )
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.roles import having, tuned_pairs, without_values
@@ -36,6 +37,7 @@ from ablate.analysis.variants import (
     variant_columns,
 )
 from ablate.config.rules import ConfigError
+from ablate.config.schema import STANDARD_FUSION
 from ablate.store.columns import COLUMNS, HIGHER_IS_BETTER, MEASURED_COLUMNS
 
 __all__ = [
@@ -117,12 +119,12 @@ def compare(
     entries = [entry for plan in plans for entry in plan.get("primary") or ()]
     if baseline is not None:  # an argument goes before what a study says
         entries = [entry for entry in entries if has_baseline(entry, baseline)]
-    if baseline is None and set(cells.table["fusion"]) > {"concat"}:
-        baseline = {"fusion": "concat"}
+    if baseline is None and set(cells.table["fusion"]) > {STANDARD_FUSION}:
+        baseline = {"fusion": STANDARD_FUSION}
     pairs, lines = (tuned_pairs if having(cells, "tuned") else _pairs)(cells, entries, baseline)
     if any(plan.get("metric") not in (None, metric) for plan in plans):  # nobody named these beforehand
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
-    lines += _about_foreign(rows, metric, by)
+    lines += [*unknown_forms(cells), *_about_foreign(rows, metric, by)]
     if metric in MEASURED_COLUMNS:
         lines.append(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
     alone = sorted(
@@ -136,7 +138,9 @@ def compare(
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
     if not any(pairs.values()) and baseline is None:
         table["verdict"] = None
-        lines.append("no verdicts: there is no fusion to compare with concat; --baseline K=V names another")
+        lines.append(
+            f"no verdicts: there is no fusion to compare with {STANDARD_FUSION}; --baseline K=V names another"
+        )
     lines += [line for plan in plans for line in _about_plan(plan)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
     interaction = projection_and_heads(cells, alpha=alpha) if asks else pd.DataFrame()

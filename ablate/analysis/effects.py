@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up
+from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up, unknown_forms
 from ablate.analysis.variants import Cells
+from ablate.config.schema import STANDARD_FUSION
 
 Block = tuple[tuple[int, ...], tuple[int, ...]]  # cells that count +1, cells that count −1
 
@@ -23,7 +24,7 @@ def effects(
     cells: Cells, references: Mapping[str, Any] | None = None, *, alpha: float = 0.05
 ) -> tuple[pd.DataFrame, list[str]]:
     """A row an effect: effect, widths, blocks, n (seeds), diff, low, high (simultaneous), low_marginal,
-    high_marginal, p, p_holm; and a line for each factor without cells of equal widths.
+    high_marginal, p, p_holm; and lines on unknown forms and on factors without cells of equal widths.
 
     references: the level of a factor from which its effects count; by default fusion=concat,
     out_proj=true, of others the lowest. heads × out_proj is also given at the widths as they are:
@@ -33,7 +34,7 @@ def effects(
     forms = equal_forms(cells)
     partner = {f: dict(pair_up(cells, {f: reference})) for f, reference in factors.items()}
     found: dict[tuple[str, str], list[Block]] = {}
-    lines = []
+    lines = unknown_forms(cells)
     for factor, pairs in partner.items():
         blocks = [((a,), (b,)) for a, b in pairs.items() if forms[a] != forms[b]]
         equal = [block for block in blocks if _equal_widths(cells, block)]
@@ -51,8 +52,8 @@ def effects(
             name = " × ".join(_level(cells, factor, factors, block[0][0]) for factor in (f, g))
             if _equal_widths(cells, block):
                 found.setdefault((name, "equal"), []).append(block)
-            elif {f, g} == {"heads", "out_proj"} and cells.table.at[block[0][0], "fusion"] == "concat":
-                found.setdefault((f"{name} (fusion=concat)", "as they are"), []).append(block)
+            elif {f, g} == {"heads", "out_proj"} and cells.table.at[block[0][0], "fusion"] == STANDARD_FUSION:
+                found.setdefault((f"{name} (fusion={STANDARD_FUSION})", "as they are"), []).append(block)
     return _table(cells, found, alpha), lines
 
 
@@ -68,7 +69,7 @@ def projection_and_heads(cells: Cells, *, alpha: float = 0.05) -> pd.DataFrame:
         partners = [dict(pair_up(cells, {f: level})) for f, level in (("heads", few), ("out_proj", "true"))]
         for block in _crossings(*partners):
             row = cells.table.iloc[block[0][0]]
-            if row["fusion"] == "concat":
+            if row["fusion"] == STANDARD_FUSION:
                 found.setdefault((f"heads={row['heads']} − heads={few}", "as they are"), []).append(block)
     return _table(cells, found, alpha)
 
@@ -100,7 +101,7 @@ def _factors(cells: Cells) -> list[str]:
 
 def _reference(cells: Cells, factor: str, references: Mapping[str, Any]) -> Any:
     levels = list(cells.table[factor].unique())
-    usual = references.get(factor, {"fusion": "concat", "out_proj": "true"}.get(factor))
+    usual = references.get(factor, {"fusion": STANDARD_FUSION, "out_proj": "true"}.get(factor))
     if usual in levels:
         return usual
     numbers = pd.to_numeric(pd.Series(levels), errors="coerce")

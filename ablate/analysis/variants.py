@@ -32,7 +32,7 @@ CODE_COLUMNS = ("code", "torch")
 FACTORS = ("fusion", "heads", "out_proj")
 WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors, by `auto` and `match`
 USABLE = (Status.DONE, Status.STALE)
-CARRIED = ("params", "match_error", "role", "tuned", "run_id")
+CARRIED = ("form", "params", "match_error", "role", "tuned", "run_id")
 
 
 class Incomparable(ConfigError):
@@ -124,8 +124,10 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     lost[cell, seed] = diverged(keyed, value)
     finished_first = np.argsort(~usable, kind="stable")
     first = pd.Series(finished_first).groupby(cell[finished_first]).first().to_numpy()
-    table = keyed.iloc[first].reindex(columns=[*columns, *CARRIED]).reset_index(drop=True)
-    table = table.assign(**{column: as_texts(table[column]) for column in ("role", "tuned")})
+    table = (
+        keyed.iloc[first].reindex(columns=list(dict.fromkeys([*columns, *CARRIED]))).reset_index(drop=True)
+    )
+    table = table.assign(**{column: as_texts(table[column]) for column in ("form", "role", "tuned")})
     kept = ~np.isnan(values).all(1) | lost.any(1)
     table = table[kept].reset_index(drop=True)
     if by:

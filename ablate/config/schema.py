@@ -19,6 +19,9 @@ from ablate.config.rules import (
     Size,
 )
 
+# The usual way to bring heads together: what models are matched to, and the baseline unless one is named.
+STANDARD_FUSION = "concat"
+
 
 @dataclass(frozen=True, kw_only=True)
 class FusionConfig:

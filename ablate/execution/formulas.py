@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from ablate.execution.run import Run
+from ablate.model.attention import form
 from ablate.model.lm import LM
 from ablate.model.sizing import attention_params, flops_per_token, match_error, total_params
 from ablate.store.columns import CONFIG_COLUMNS, Row
@@ -32,6 +33,7 @@ def before_training(run: Run) -> Row:
         "seed_fusion": config.seeds.fusion,
         "seed_data": config.seeds.data,
         "model": config.model.name,
+        "form": form(spec.attention),
         "params": total_params(spec),
         "params_attention": attention_params(spec),
         "flops_per_token": flops_per_token(spec),

@@ -7,7 +7,7 @@ github.com/karpathy/nanoGPT, model.py.
 legend: B batch, T time, C model width, N vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from ablate import rng
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Embedding, Linear
+from ablate.model.masks import CAUSAL
+from ablate.model.parts import Part
 from ablate.model.spec import ModelSpec
 
 
@@ -26,7 +28,7 @@ class MLP(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.up = Linear(spec.d_model, spec.mlp_hidden, bias=spec.bias)
-        self.down = Linear(spec.mlp_hidden, spec.d_model, bias=spec.bias, scale=(2 * spec.layers) ** -0.5)
+        self.down = Linear(spec.mlp_hidden, spec.d_model, bias=spec.bias, scale=spec.residual_scale)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         return self.down(F.gelu(self.up(x_BTC)))
@@ -38,7 +40,7 @@ class Block(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.norm_1 = nn.LayerNorm(spec.d_model, bias=spec.bias)
-        self.attention = Attention(spec)
+        self.attention = Attention(spec.attention, CAUSAL)
         self.norm_2 = nn.LayerNorm(spec.d_model, bias=spec.bias)
         self.mlp = MLP(spec)
         self.dropout = nn.Dropout(spec.dropout)
@@ -75,7 +77,10 @@ class LM(nn.Module):
         return F.cross_entropy(logits_BTN.flatten(0, 1), targets_BT.flatten(), reduction=reduction)
 
     def use(self, *, product: Callable[..., Tensor] | None = None, attend: Any = None) -> None:
-        """Replace how every matrix product, or every head's attention, is computed."""
+        """Replace how every matrix product, or every head's attention, is computed.
+
+        attend: a function of the arguments of ablate.model.attention.attend, the mask among them.
+        """
         for module in self.modules():
             if product is not None and isinstance(module, Linear | LM):
                 module.product = product
@@ -83,21 +88,29 @@ class LM(nn.Module):
                 module.attend = attend
 
 
-def build_model(spec: ModelSpec, seeds: dict[str, int]) -> LM:
-    """The model with its weights drawn, on the CPU, in float32.
-
-    Each weight has a stream of its own, named after it: variants that share a tensor's name and shape
-    start with the same draw. seeds: of the streams `backbone` and `fusion`, as resolved_seeds gives.
-    """
+def build_model(spec: ModelSpec, seeds: Mapping[str, int]) -> LM:
+    """The model with its weights drawn, on the CPU, in float32. seeds: as of `draw_weights`."""
     model = LM(spec)
+    draw_weights(model, seeds)
+    return model
+
+
+def draw_weights(model: nn.Module, seeds: Mapping[str, int]) -> None:
+    """Give each weight its draw, from the stream of the part that holds it, else from `backbone`.
+
+    A draw is named after its weight: variants that share a tensor's name and shape start with the same one.
+    seeds: of each stream, as resolved_seeds gives.
+    """
+    own = {
+        inner: part.stream for part in model.modules() if isinstance(part, Part) for inner in part.modules()
+    }
     for name, module in model.named_modules():
         if isinstance(module, Linear | Embedding):
-            stream = "fusion" if ".fusion." in name else "backbone"
+            stream = own.get(module, "backbone")
             shape = tuple(module.weight.shape)
             draw = torch.from_numpy(rng.normal(seeds[stream], stream, f"{name}.weight", shape))
             with torch.no_grad():
                 module.weight.copy_(draw * (STD * module.scale))
-    return model
 
 
 def decayed(model: LM) -> dict[str, bool]:

@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Callable
 
 from ablate.config.rules import ConfigError
-from ablate.config.schema import FusionConfig, RunConfig
-from ablate.model.fusion import HeadShape, method_of
+from ablate.config.schema import STANDARD_FUSION, FusionConfig, RunConfig
+from ablate.model.fusion import method_of
 from ablate.model.spec import ModelSpec
 
 TOLERANCE = 0.01  # how far, relatively, a matched model may cost more or less than its reference
@@ -23,7 +23,7 @@ def attention_params(spec: ModelSpec) -> int:
     fused = method.slots(h, options) * v
     weights = d * h * (2 * k + v) + (fused * d if spec.out_proj else 0)
     biases = h * (2 * k + v) + (d if spec.out_proj else 0) if spec.bias else 0
-    return spec.layers * (weights + biases + method.count_params(HeadShape(h, v, d), options))
+    return spec.layers * (weights + biases + method.count_params(spec.attention.shape, options))
 
 
 def total_params(spec: ModelSpec) -> int:
@@ -46,7 +46,7 @@ def flops_per_token(spec: ModelSpec) -> int:
     fused = method.slots(h, options) * v
     layer = 2 * d * h * (2 * k + v) + 2 * spec.context * h * (k + v) + 4 * d * spec.mlp_hidden
     layer += 2 * fused * d if spec.out_proj else 0
-    layer += method.count_flops(HeadShape(h, v, d), options)
+    layer += method.count_flops(spec.attention.shape, options)
     return spec.layers * layer + 2 * d * spec.vocab
 
 
@@ -71,9 +71,9 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
         return matched
     width = MATCHED_WIDTH[config.match_by]
     raise ConfigError(
-        f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of concat with"
-        f" out_proj is {error:+.1%}, at {width}={getattr(matched, width)}, and {TOLERANCE:.0%} is allowed;"
-        f" nearest that can be matched: {_nearest_match(config, vocab)}"
+        f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of"
+        f" {STANDARD_FUSION} with out_proj is {error:+.1%}, at {width}={getattr(matched, width)}, and"
+        f" {TOLERANCE:.0%} is allowed; nearest that can be matched: {_nearest_match(config, vocab)}"
     )
 
 
@@ -100,7 +100,7 @@ def reference(spec: ModelSpec) -> ModelSpec:
     """The standard model that a match is measured against: concat, narrow, out_proj on, MLP 4d."""
     return dataclasses.replace(
         spec,
-        fusion=FusionConfig(name="concat", options={"normalize": "none"}),
+        fusion=FusionConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
         key_width=spec.d_model // spec.heads,
         value_width=spec.d_model // spec.heads,
         out_proj=True,

@@ -9,6 +9,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.load import TEXT
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
+from ablate.config.schema import STANDARD_FUSION
 
 HYPERPARAMETERS = {
     "fusion": "fusion of heads",
@@ -17,7 +18,7 @@ HYPERPARAMETERS = {
     "out_proj": "output projection",
     "key_width": "query and key width per head",
     "value_width": "value width per head",
-    "match": "matched to concat in",
+    "match": f"matched to {STANDARD_FUSION} in",
     "d_model": "model width",
     "layers": "layers",
     "context": "context (tokens)",

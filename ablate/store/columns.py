@@ -20,6 +20,7 @@ CONFIG_COLUMNS = (
 )
 SEED_COLUMNS = ("seed", "seed_backbone", "seed_fusion", "seed_data")
 DERIVED_COLUMNS = (
+    "form",
     "model",
     "corpus",
     "match_error",

@@ -1,4 +1,4 @@
-"""The contract of a fusion method, and the registry that finds every method by itself.
+"""The contract of a fusion method.
 
 legend: B batch, T time, H heads, V value width of a head, C model width, F fused width.
 
@@ -7,23 +7,18 @@ input that also feeds queries, keys and values. A fusion method answers with fus
 output projection follows is not its business.
 
 To add a method: one file here with a registered subclass of Fusion, one YAML of the same name in
-configs/fusion. The tests over the registry then cover it.
+configs/fusion. The tests over the registry then cover it. What a method can say of itself beside the
+contract (parameters, FLOPs) is in ablate/model/parts.py.
 """
 
-import functools
-import importlib
-import pkgutil
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from ablate.config.read import read
-from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import FusionConfig
-from ablate.model.spec import ModelSpec
+from ablate.config.overrides import as_value
+from ablate.model.parts import Part, Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +29,11 @@ class Options:
     normalize: Literal["none", "variance"]
 
 
-@dataclass(frozen=True)
-class HeadShape:
-    heads: int
-    value_width: int
-    d_model: int
+class Fusion(Part):
+    """Brings the outputs of the heads together: z_BTHV -> fused_BTF."""
 
-
-class Fusion(nn.Module, ABC):
-    """Brings the outputs of the heads together: z_BTHV -> fused_BTF.
-
-    A fusion's own parameters are drawn from the stream `fusion`, or are constants; of these only
-    the weights of Linear layers decay.
-    """
-
+    stream = "fusion"
     Options: ClassVar[type[Any]] = Options
-
-    def __init__(self, shape: HeadShape, options: Any) -> None:
-        super().__init__()
-        self.shape = shape
-        self.options = options
 
     @classmethod
     @abstractmethod
@@ -64,14 +44,15 @@ class Fusion(nn.Module, ABC):
         """
 
     @classmethod
-    def count_params(cls, shape: HeadShape, options: Any) -> int:
-        """The parameters that the method itself adds to a layer."""
-        return 0
+    def form(cls, heads: int, options: Any) -> str:
+        """The function that the method is from the same start, as NAME key=value …, where NAME is the method
+        whose form it is: a normalized mean is "sum normalize=variance". Two variants of equal form, and equal
+        in everything else, are one by construction, and are not compared.
 
-    @classmethod
-    def count_flops(cls, shape: HeadShape, options: Any) -> int:
-        """The matrix-product FLOPs that the method itself adds, per token and layer, forward."""
-        return 0
+        By default a form of its own: its name and all its options.
+        """
+        given = {key: as_value(value) for key, value in vars(options).items()}
+        return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
     @abstractmethod
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...
@@ -81,44 +62,5 @@ class Fusion(nn.Module, ABC):
         return None
 
 
-Method = TypeVar("Method", bound=type[Fusion])
-_methods: dict[str, type[Fusion]] = {}
-
-
-def register(name: str) -> Callable[[Method], Method]:
-    """Class decorator: this Fusion answers to `fusion=<name>`."""
-
-    def add(method: Method) -> Method:
-        assert name not in _methods, f"two fusion methods are called {name}"
-        _methods[name] = method
-        return method
-
-    return add
-
-
-def methods() -> dict[str, type[Fusion]]:
-    """Every method of this package by name."""
-    _discover()
-    return dict(sorted(_methods.items()))
-
-
-@functools.cache
-def _discover() -> None:
-    """Importing a file of the package registers its method."""
-    package = importlib.import_module(__package__ or "ablate.model.fusion")
-    for module in pkgutil.iter_modules([str(path) for path in package.__path__]):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-
-
-def method_of(config: FusionConfig) -> tuple[type[Fusion], Any]:
-    """The method and its checked options. Raises ConfigError."""
-    known = methods()
-    if config.name not in known:
-        raise ConfigError(f"fusion={config.name}: no such method{did_you_mean(str(config.name), known)}")
-    method = known[config.name]
-    return method, read(method.Options, config.options, "fusion")
-
-
-def build(spec: ModelSpec) -> Fusion:
-    method, options = method_of(spec.fusion)
-    return method(HeadShape(spec.heads, spec.value_width, spec.d_model), options)
+_registry: Registry[Fusion] = Registry("fusion", package="ablate.model.fusion")
+register, methods, method_of = _registry.register, _registry.methods, _registry.method_of

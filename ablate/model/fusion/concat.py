@@ -17,5 +17,9 @@ class Concat(Fusion):
     def slots(cls, heads: int, options: Any) -> int:
         return heads
 
+    @classmethod
+    def form(cls, heads: int, options: Any) -> str:
+        return "concat"
+
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         return z_BTHV.flatten(-2)

@@ -32,6 +32,14 @@ class Grouped(Fusion):
             )
         return options.groups
 
+    @classmethod
+    def form(cls, heads: int, options: GroupedOptions) -> str:
+        if options.groups == heads:
+            return "concat"
+        if options.groups == 1:
+            return f"sum normalize={options.normalize}"
+        return super().form(heads, options)
+
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         in_group = self.shape.heads // self.options.groups
         scale = in_group**-0.5 if self.options.normalize == "variance" else 1.0

@@ -17,6 +17,10 @@ class Sum(Fusion):
     def slots(cls, heads: int, options: Any) -> int:
         return 1
 
+    @classmethod
+    def form(cls, heads: int, options: Any) -> str:
+        return "concat" if heads == 1 else super().form(heads, options)
+
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         scale = self.shape.heads**-0.5 if self.options.normalize == "variance" else 1.0
         return z_BTHV.sum(-2) * scale

@@ -4,7 +4,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Fusion, HeadShape, Options, register
+from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.spec import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,11 @@ class WeightedSum(Fusion):
     @classmethod
     def slots(cls, heads: int, options: WeightedSumOptions) -> int:
         return 1
+
+    @classmethod
+    def form(cls, heads: int, options: WeightedSumOptions) -> str:
+        """At one head the weight folds into W_V: it changes the optimization, not what can be learned."""
+        return "concat" if heads == 1 else super().form(heads, options)
 
     @classmethod
     def count_params(cls, shape: HeadShape, options: WeightedSumOptions) -> int:

@@ -24,7 +24,6 @@ def run(**keys: Any) -> pd.DataFrame:
     """
     from ablate.compose.hydra_app import Request, compose
     from ablate.live.progress import listener
-    from ablate.store.provenance import provenance
     from ablate.store.store import Store
     from ablate.study.job import job
     from ablate.study.single import run_single
@@ -36,7 +35,7 @@ def run(**keys: Any) -> pd.DataFrame:
             run_single(config, request, listener(None))
     finally:
         if request.study:
-            Store().write_results(request.study, provenance())
+            Store().write_results(request.study)
     if request.study is None:  # Hydra's own options, which no keyword gives
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
     for line in (*request.left_out, *request.refused):

@@ -305,7 +305,6 @@ def runs(
     """
     import pandas as pd
 
-    from ablate.store.provenance import provenance
     from ablate.store.store import Store
 
     store = Store()
@@ -313,7 +312,7 @@ def runs(
         from ablate.live.watch import watch as watch_store
 
         return watch_store(store, target)
-    rows = store.rows(provenance()) if target is None else store.study_rows(target, provenance())
+    rows = store.rows() if target is None else store.study_rows(target)
     if not rows:
         _say("no runs yet; ablate run makes one")
         if format in (Format.table, Format.md):
@@ -363,10 +362,9 @@ def _listener(total: int | None) -> "Listener":
 
 
 def _update_results(study: str) -> "Path":
-    from ablate.store.provenance import provenance
     from ablate.store.store import Store
 
-    return Store().write_results(study, provenance())
+    return Store().write_results(study)
 
 
 def _show_results(request: "Request") -> int:
@@ -377,13 +375,12 @@ def _show_results(request: "Request") -> int:
     from ablate.analysis.load import frame
     from ablate.analysis.roles import at_own_value
     from ablate.reporting.tables import render_row
-    from ablate.store.provenance import provenance
     from ablate.store.status import RESULTS
     from ablate.store.store import Store
 
     assert request.study is not None
     store, path = Store(), _update_results(request.study)
-    asked = [row for row in store.study_rows(request.study, provenance()) if row["run_id"] in request.run_ids]
+    asked = [row for row in store.study_rows(request.study) if row["run_id"] in request.run_ids]
     rows = frame(asked)
     plan = store.read_study(request.study) or {}
     lines = [*request.left_out, *request.refused, *stale(rows), *unusable(rows)]

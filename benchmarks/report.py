@@ -18,7 +18,7 @@ import numpy as np
 
 from ablate.config.identity import digest
 from ablate.store.columns import Row
-from ablate.store.provenance import provenance
+from ablate.store.provenance import parts_code, provenance
 from ablate.store.store import Store
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")
@@ -102,6 +102,7 @@ def _row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:
         **{"seed": seed, "seed_backbone": seed, "seed_fusion": seed, "seed_data": seed, "model": "tiny"},
         **{"corpus": "pydoc", "params": params, "flops_per_token": 2 * params, "tokens": 1_024_000},
         **{"device": "cpu", "engine": "plain", "linear": "mkl", "threads": 1, **provenance()},
+        **parts_code(f"model/fusion/{fusion}.py"),
     }
 
 

@@ -19,12 +19,14 @@ from ablate.execution.recorder import describe
 from ablate.files.atomic import StoreError
 from ablate.store import claim, row_cache
 from ablate.store.columns import COLUMNS, csv_text
+from ablate.store.provenance import core_code, parts_code, torch_version
 from ablate.store.run_files import Checkpoint, Damaged
 from ablate.store.store import Busy, Store
 from ablate.study.growth import grid_plan, merge_plans, single_plan
 from tests.helpers import make_config
 
-ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "fusion": "sum"}
+ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "code": core_code()}
+ROW |= {"torch": torch_version(), **parts_code("model/fusion/sum.py")}
 METRICS = {"step": 3, "tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0}
 
 
@@ -124,20 +126,12 @@ def test_replacing_a_run_keeps_the_old_one_until_the_new_is_whole(tmp_path):
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
-def test_results_of_other_code_are_stale(tmp_path):
-    store = Store(tmp_path)
-    finished(store)
-    assert [row["status"] for row in store.rows({"code": "c", "torch": "t"})] == ["done"]
-    assert [row["status"] for row in store.rows({"code": "new", "torch": "t"})] == ["stale"]
-    assert [row["status"] for row in store.rows({"code": "c", "torch": "new"})] == ["stale"]
-
-
 def test_results_are_derived_and_come_back(tmp_path):
     store = Store(tmp_path)
     finished(store, "b", run_id="b" * 16, val_loss=0.1 + 0.2, out_proj=True)
     finished(store, "a", run_id="a" * 16)
     store.write_study(single_plan(make_config("name=mine"), "b" * 16))
-    path = store.write_results("mine", {"code": "c", "torch": "t"})
+    path = store.write_results("mine")
     rows = pd.read_csv(path)
     assert list(rows.columns) == list(COLUMNS)
     assert rows["run_id"].tolist() == ["b" * 16] and rows["study"].tolist() == ["mine"]
@@ -145,7 +139,7 @@ def test_results_are_derived_and_come_back(tmp_path):
     everything = (tmp_path / "results.csv").read_bytes()
     assert pd.read_csv(tmp_path / "results.csv")["run_id"].tolist() == ["a" * 16, "b" * 16]
     (tmp_path / "results.csv").unlink()
-    store.write_results("mine", {"code": "c", "torch": "t"})
+    store.write_results("mine")
     assert (tmp_path / "results.csv").read_bytes() == everything
 
 
@@ -235,7 +229,7 @@ def test_a_damaged_run_is_shown_and_set_aside_never_trusted(tmp_path):
         (store.directory(name) / "result.json").write_text(content, errors="surrogateescape")
         with pytest.raises(Damaged, match=r"result\.json: missing or damaged"):
             store.read(name)
-        (row,) = store.rows({"code": "c", "torch": "t"})
+        (row,) = store.rows()
         assert (row["run_id"], row["status"]) == ("01234567", "failed") and "damaged" in row["error"]
         assert store.set_aside(store.directory(name)) == tmp_path / "damaged" / f"{name}-{count}"
         assert store.read(name) is None and store.rows() == []
@@ -292,7 +286,7 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(tmp_path):
     assert not list(store.directory("run").glob("checkpoint-*"))
 
 
-@pytest.mark.parametrize("column", ["code", "torch", "threads", "linear", "engine", "device"])
+@pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "engine", "device"])
 def test_a_run_of_other_bytes_begins_anew(tmp_path, column):
     store = Store(tmp_path)
     interrupted(store, 3)
@@ -401,11 +395,15 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
 def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     columns = {"fusion": "sum", "heads": 4, "out_proj": True, "seed": 0, "params": 7}
-    for name, more in (("a", {}), ("b", {"wall_s": 3.0}), ("c", {"code": "12345678e012", "val_loss": 2.5})):
+    for name, more in (
+        ("a", {}),
+        ("b", {"wall_s": 3.0}),
+        ("c", {"code": "12345678e012", "parts": "87654321e012", "val_loss": 2.5}),
+    ):
         row = {**ROW, **columns, "status": "done", "val_loss": 2.25, **more}
         (tmp_path / f"{name}.csv").write_text(csv_text([row]))
     assert len(load(["a.csv", "b.csv"])) == 1
-    assert load(["c.csv"])["code"].tolist() == ["12345678e012"]
+    assert load(["c.csv"])[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
     for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
         with pytest.raises(Incomparable, match="code"):
             summarize(load(order))

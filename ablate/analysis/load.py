@@ -11,12 +11,13 @@ import pandas as pd
 
 from ablate.config.rules import ConfigError
 from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, Row, csv_text
-from ablate.store.provenance import provenance
 from ablate.store.status import RESULTS, Status
 from ablate.store.store import Store
 
 # Words, whatever they look like: 12345678e012 is a hash, not a number.
-TEXT = dict.fromkeys(("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "git", "study"), str)
+TEXT = dict.fromkeys(
+    ("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "parts", "git", "study"), str
+)
 
 
 def load(targets: Sequence[str], store: Store | None = None) -> pd.DataFrame:
@@ -26,7 +27,7 @@ def load(targets: Sequence[str], store: Store | None = None) -> pd.DataFrame:
     the store. Raises ConfigError.
     """
     store = store or Store()
-    frames = [_load(target, store) for target in targets] or [frame(store.rows(provenance()))]
+    frames = [_load(target, store) for target in targets] or [frame(store.rows())]
     rows = pd.concat([part for part in frames if len(part)] or frames, ignore_index=True)
     if rows.empty:
         raise ConfigError("no runs yet; ablate run makes one")
@@ -104,7 +105,7 @@ def _load(target: str, store: Store) -> pd.DataFrame:
             ) from error
         return as_results(rows, target)
     if (path / "store").is_dir():
-        return frame(Store(path).rows(provenance()))
+        return frame(Store(path).rows())
     if (path / "study.json").is_file():
-        return frame(Store(path.resolve().parent.parent).study_rows(path.resolve().name, provenance()))
-    return frame(store.study_rows(target, provenance()))
+        return frame(Store(path.resolve().parent.parent).study_rows(path.resolve().name))
+    return frame(store.study_rows(target))

@@ -106,6 +106,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
     cell = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
+    if not mixed:
+        _refuse_mixed_parts(keyed, columns, differing)
     _refuse_duplicates(keyed, cell, seed, metric)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
@@ -255,6 +257,22 @@ def _refuse_mixed(rows: pd.DataFrame) -> None:
             raise Incomparable(
                 f"these rows come from {len(kinds)} {what}, so their numbers don't compare:"
                 f" {_differences(kinds)}; compare them apart, or allow it with --mixed"
+            )
+
+
+def _refuse_mixed_parts(keyed: pd.DataFrame, columns: Sequence[str], differing: Sequence[str]) -> None:
+    """Rows of a corrected method may stand beside those of others, not in one mean with its older ones."""
+    if "parts" not in keyed:
+        return
+    parts = keyed["parts"].astype(object).fillna("unknown")
+    versions = parts.groupby([keyed[column] for column in differing], sort=False).unique()
+    first = keyed.drop_duplicates(differing)
+    for row, values in enumerate(versions):
+        if len(values) > 1:
+            name = variant_names(first, distinguishing(first, columns))[row]
+            raise Incomparable(
+                f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
+                f" {' / '.join(_short(values))}; force=stale runs the older ones again, --mixed allows it"
             )
 
 

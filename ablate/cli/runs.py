@@ -20,7 +20,6 @@ def runs(
     """
     import pandas as pd
 
-    from ablate.store.provenance import provenance
     from ablate.store.store import Store
 
     store = Store()
@@ -28,7 +27,7 @@ def runs(
         from ablate.live.watch import watch as watch_store
 
         return watch_store(store, target)
-    rows = store.rows(provenance()) if target is None else store.study_rows(target, provenance())
+    rows = store.rows() if target is None else store.study_rows(target)
     if not rows:
         say("no runs yet; ablate run makes one")
         if format in (Format.table, Format.md):

@@ -25,7 +25,7 @@ from ablate.execution.recorder import Recorder, describe
 from ablate.execution.run import Run, build, training
 from ablate.files.atomic import StoreError
 from ablate.store.columns import Row
-from ablate.store.provenance import machine, provenance
+from ablate.store.provenance import machine
 from ablate.store.run_files import Damaged, RunWriter
 from ablate.store.status import Status, status_now
 from ablate.store.store import Store
@@ -42,7 +42,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
     store = Store(root)
     finished = _finished(store, run, listener)
     if finished and not _again(run.config.force, finished):
-        finished["status"] = status_now(finished, provenance())
+        finished["status"] = status_now(finished)
         listener(Skipped(finished))
         return finished
     row = describe(run)
@@ -148,4 +148,4 @@ def _again(force: bool | str, finished: Row) -> bool:
     """Whether a finished run is to be trained once more."""
     if finished["status"] == Status.FAILED or force is True:
         return True
-    return force == "stale" and status_now(finished, provenance()) == Status.STALE
+    return force == "stale" and status_now(finished) == Status.STALE

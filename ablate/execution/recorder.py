@@ -1,13 +1,16 @@
 """Between the events of training and the files of a run: rows, log lines, checkpoints, weights."""
 
+import inspect
+
 import torch
 
 from ablate.compute import device
 from ablate.execution import formulas
 from ablate.execution.run import Run
+from ablate.model.fusion import method_of
 from ablate.model.lm import LM
 from ablate.store.columns import Row
-from ablate.store.provenance import provenance
+from ablate.store.provenance import parts_code, provenance
 from ablate.store.run_files import Checkpoint, RunWriter
 from ablate.store.status import Status
 from ablate.training.optim import Moments
@@ -16,6 +19,7 @@ from ablate.training.train import Diverged, Evaluation, State, Step
 
 def describe(run: Run) -> Row:
     """The row of a run as it begins: what is known of it, where it computes, and by which program."""
+    fusion, _ = method_of(run.spec.fusion)
     return {
         **formulas.before_training(run),
         "status": Status.RUNNING,
@@ -24,6 +28,7 @@ def describe(run: Run) -> Row:
         "linear": run.linear,
         "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
         **provenance(),
+        **parts_code(inspect.getfile(fusion)),
     }
 
 

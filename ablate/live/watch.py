@@ -9,7 +9,6 @@ from rich.live import Live
 from rich.table import Table
 
 from ablate.store.columns import Row
-from ablate.store.provenance import provenance
 from ablate.store.status import Status
 from ablate.store.store import Store
 
@@ -25,7 +24,7 @@ def watch(store: Store, target: str | None) -> None:
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         live = stack.enter_context(Live(console=console, auto_refresh=False)) if console.is_terminal else None
         while True:
-            rows = store.rows(provenance()) if target is None else store.study_rows(target, provenance())
+            rows = store.rows() if target is None else store.study_rows(target)
             line = summary(rows)
             if live:
                 live.update(_table(store, rows, line), refresh=True)

@@ -1,30 +1,66 @@
-"""Where results come from: versions, code, machine. Loads no torch."""
+"""Where results come from: code, versions, machine. Loads no torch."""
 
 import functools
-import hashlib
 import importlib.metadata
 import os
 import platform
 import subprocess
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import ablate
+from ablate.store import source
 
-PACKAGE = Path(__file__).parent.parent
-# The source that decides what a run computes: a change here makes older results stale.
-DECIDES_RESULTS = ("model/**/*.py", "data/**/*.py", "training/**/*.py", "rng.py")
+# The source that decides the result of every run: a change in one of these files makes all of them stale.
+CORE = (
+    "training/train.py",
+    "training/optim.py",
+    "model/attention.py",
+    "model/layers.py",
+    "model/lm.py",
+    "model/masks.py",
+    "model/parts.py",
+    "model/sizing.py",
+    "model/spec.py",
+    "compute/products.py",
+    "rng.py",
+    "data/batches.py",
+    "data/tokenizers.py",
+    "data/tokenized.py",
+    "execution/run.py",
+    "execution/formulas.py",
+)
+# Where the files of parts lie: a change of one makes only the runs stale that it is a part of.
+PART_FOLDERS = ("model/fusion",)
 
 
 @functools.cache
-def code_hash() -> str:
-    """12 hex digits over the source that decides results."""
-    files = sorted({path for pattern in DECIDES_RESULTS for path in PACKAGE.glob(pattern)})
-    content = hashlib.sha256()
-    for path in files:
-        content.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0")
-        content.update(path.read_bytes().replace(b"\r\n", b"\n") + b"\0")
-    return content.hexdigest()[:12]
+def core_code() -> str:
+    """12 hex digits over the source that decides every result. Raises FileNotFoundError."""
+    return source.combined(source.source_digests(CORE))
+
+
+@functools.cache
+def parts_code(*files: str) -> Mapping[str, Any]:
+    """What a row says of the code of a run's own parts. files: their source files, by paths in the package or
+    absolute ones.
+
+    sources: a digest, by name, of each of these files and of what they import of other parts; parts: 12 hex
+    digits over all of it.
+    """
+    names = {name for file in files for name in source.with_imports(file, PART_FOLDERS)}
+    sources = source.source_digests(sorted(names))
+    return {"parts": source.combined(sources), "sources": sources}
+
+
+def is_of_now(row: Mapping[str, Any]) -> bool:
+    """Whether the code and the torch of now are those that made this row."""
+    sources = row.get("sources")  # rows of before there were any have none
+    return (
+        (row.get("code"), row.get("torch")) == (core_code(), torch_version())
+        and bool(sources)
+        and all(source.source_digest(name) == digest for name, digest in sources.items())
+    )
 
 
 @functools.cache
@@ -35,9 +71,10 @@ def torch_version() -> str:
 @functools.cache
 def git_state() -> str:
     """Commit of ablate's own checkout, `-dirty` if it was changed; empty if it is not one."""
-    if not (PACKAGE.parent / ".git").exists():
+    checkout = source.PACKAGE.parent
+    if not (checkout / ".git").exists():
         return ""
-    command = ["git", "-C", str(PACKAGE.parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -49,7 +86,7 @@ def provenance() -> dict[str, str]:
     return {
         "torch": torch_version(),
         "ablate": ablate.__version__,
-        "code": code_hash(),
+        "code": core_code(),
         "git": git_state(),
     }
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum, auto
 from typing import Any
 
+from ablate.store.provenance import is_of_now
+
 
 class Status(StrEnum):
     DONE = auto()
@@ -18,7 +20,6 @@ class Status(StrEnum):
 RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 
 
-def status_now(row: Mapping[str, Any], provenance: Mapping[str, str]) -> str:
-    """The row's status, or `stale` for a result that another code or torch than `provenance` made."""
-    changed = any(row.get(column) != provenance[column] for column in ("code", "torch"))
-    return Status.STALE if row["status"] in RESULTS and changed else row["status"]
+def status_now(row: Mapping[str, Any]) -> str:
+    """The row's status, or `stale` for a result that other code or another torch made."""
+    return Status.STALE if row["status"] in RESULTS and not is_of_now(row) else row["status"]

@@ -41,7 +41,7 @@ from ablate.store.status import Status, status_now
 
 STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
-RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code")
+RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code", "parts")
 
 
 class Busy(StoreError):
@@ -115,18 +115,17 @@ class Store:
             if not path.name.startswith(".") and _id_begins(path, run_id)
         }
 
-    def rows(self, provenance: Mapping[str, str] | None = None) -> list[Row]:
+    def rows(self) -> list[Row]:
         """Every run once, sorted by run_id; the study column names the studies that share it, and phase and
         role are empty where those differ in them.
 
         A run that is being trained again is `running`; a new attempt that was cut off leaves the old
-        result standing. provenance: of the program that asks; results of another are `stale`.
+        result standing. Results of other code or another torch are `stale`.
         """
         studies = self._studies_by_run()
         rows = {row["run_id"]: row for row in self._unfinished_rows()}
         for row in read_rows(self.root / "store"):
-            if provenance is not None:
-                row["status"] = status_now(row, provenance)
+            row["status"] = status_now(row)
             if rows.get(row["run_id"], row)["status"] != Status.RUNNING:
                 rows[row["run_id"]] = row
         for row in rows.values():
@@ -213,22 +212,22 @@ class Store:
     def study_names(self) -> list[str]:
         return [path.name for path in _listdir(self.root / "studies") if (path / "study.json").exists()]
 
-    def study_rows(self, name: str, provenance: Mapping[str, str] | None = None) -> list[Row]:
+    def study_rows(self, name: str) -> list[Row]:
         """The rows of one study, sorted by run_id. Runs that have not begun have none."""
         if self.read_study(name) is None:
             names = self.study_names()
             known = did_you_mean(name, names) if names else "; there are none yet"
             raise StoreError(f"{name}: no such study in {self.root / 'studies'}{known}")
-        return self._members(name, self.rows(provenance))
+        return self._members(name, self.rows())
 
     def results_path(self, study: str) -> Path:
         return self.root / "studies" / study / "results.csv"
 
-    def write_results(self, study: str, provenance: Mapping[str, str]) -> Path:
+    def write_results(self, study: str) -> Path:
         """Bring runs/results.csv and the study's own up to date; returns the path of the latter."""
         path = self.results_path(study)
         with self.locked():
-            rows = self.rows(provenance)
+            rows = self.rows()
             write_atomically(self.root / "results.csv", csv_text(rows))
             write_atomically(path, csv_text(self._members(study, rows)))
         return path

@@ -8,7 +8,6 @@ import pandas as pd
 
 from ablate.analysis.load import frame
 from ablate.config.rules import ConfigError
-from ablate.store.provenance import provenance
 from ablate.store.store import Store
 from ablate.study.estimate import Estimate
 
@@ -28,7 +27,7 @@ class Outcome:
 
     def rows(self) -> pd.DataFrame:
         """The runs that were asked for and have begun, a row each, as in results.csv."""
-        rows = Store().study_rows(self.study, provenance())
+        rows = Store().study_rows(self.study)
         return frame([row for row in rows if row["run_id"] in {*self.run_ids}])
 
 
@@ -39,6 +38,6 @@ def keeping_results(store: Store, study: str) -> Iterator[None]:
         yield
     except BaseException:
         with contextlib.suppress(ConfigError):  # what ended the runs is what has to be said
-            store.write_results(study, provenance())
+            store.write_results(study)
         raise
-    store.write_results(study, provenance())
+    store.write_results(study)

@@ -1,0 +1,107 @@
+"""What source files say, apart from their words: digests that comments, docstrings and layout don't change.
+
+A file of the package bears its path in it (model/fusion/sum.py), one from elsewhere its absolute path.
+Loads no torch.
+"""
+
+import ast
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parent.parent
+# Fields that say nothing of what is computed.
+UNSAID = ("ctx", "kind", "type_comment", "type_ignores")
+
+
+@functools.cache
+def source_digest(name: str) -> str | None:
+    """16 hex digits over the syntax tree of a file; None where there is no such file, or no Python in it.
+
+    Read once a process, which also reads its modules once.
+    """
+    try:
+        tree = ast.parse((PACKAGE / name).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return hashlib.sha256(canonical(tree).encode()).hexdigest()[:16]
+
+
+def source_digests(names: Iterable[str]) -> dict[str, str]:
+    """By name. Raises FileNotFoundError for a file that is not there."""
+    digests = {name: source_digest(name) for name in names}
+    for name, digest in digests.items():
+        if digest is None:
+            raise FileNotFoundError(f"{PACKAGE / name}: this source file of ablate is missing or damaged")
+    return {name: digest for name, digest in digests.items() if digest is not None}
+
+
+def combined(digests: Mapping[str, str]) -> str:
+    """12 hex digits over several files and their names."""
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def canonical(node: Any) -> str:
+    """A syntax tree as text, the same under every Python: without empty fields, of which some versions have
+    more, and without strings that stand alone, such as docstrings."""
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 has empty strings in it that others have not
+        node.values = [v for v in node.values if not (isinstance(v, ast.Constant) and v.value == "")]
+    if isinstance(node, ast.AST):
+        fields = [
+            f"{field}={canonical(value)}"
+            for field, value in ast.iter_fields(node)
+            if field not in UNSAID and value is not None and value != []
+        ]
+        return f"{type(node).__name__}({','.join(fields)})"
+    if isinstance(node, list):
+        return f"[{','.join(canonical(entry) for entry in node if not _stands_alone(entry))}]"
+    return f"{type(node).__name__} {node!a}"
+
+
+def with_imports(file: str, folders: Iterable[str]) -> list[str]:
+    """The names of a file and of all that it imports from its own folder and from `folders` of the package,
+    directly or by way of another, sorted.
+
+    file: a path in the package, or an absolute one. What a package's __init__ imports counts where that
+    package is imported; the __init__ itself does not.
+    """
+    start = PACKAGE / file
+    inside = {start.parent, *(PACKAGE / folder for folder in folders)}
+    found, waiting = set[Path](), [start]
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.parent in inside:
+            found.add(path)
+            waiting += _imported(path)
+    return sorted(_name(path) for path in found if path.name != "__init__.py")
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    """The files of this package, and beside `path`, that it imports."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            level, modules = 0, [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            level, modules = node.level, [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        roots = [path.parents[level - 1]] if level else [PACKAGE.parent, path.parent]
+        for at in (root.joinpath(*module.split(".")) for module in modules for root in roots):
+            yield from filter(Path.is_file, (at.with_suffix(".py"), at / "__init__.py"))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.as_posix()
+
+
+def _stands_alone(node: Any) -> bool:
+    """Whether it is a statement that is a string only."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )

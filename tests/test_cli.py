@@ -165,6 +165,10 @@ def test_a_sweep_ends_with_a_table_and_a_csv(swept):
     assert rows.groupby(["fusion", "out_proj"]).size().tolist() == [2, 2, 2, 2]
     widths = rows.set_index(["fusion", "out_proj"])["value_width"].to_dict()
     assert widths == {("concat", True): 16, ("concat", False): 16, ("sum", True): 16, ("sum", False): 64}
+    assert rows.groupby("fusion")["form"].unique().map(list).to_dict() == {
+        "concat": ["concat"],
+        "sum": ["sum normalize=none"],
+    }
     assert len(done.stderr.splitlines()) == 8  # a quiet line a run
     assert sorted(path.name for path in cwd.iterdir()) == ["runs"]  # Hydra leaves nothing of its own
     assert sorted(path.name for path in (cwd / "runs").iterdir()) == ["results.csv", "store", "studies"]

@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 import subprocess
@@ -26,6 +27,11 @@ def _seeded():
     torch.manual_seed(0)
 
 
+def pytest_collection_finish():
+    """statsmodels collects garbage at every correction of p: not in all that has been imported."""
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]):
     """Files with the most slow tests first, so that neither of two workers is left alone with one."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
@@ -37,11 +43,12 @@ def start():
     """`ablate …` in a process group of its own, as a shell starts it; ended with the test."""
     started: list[subprocess.Popen] = []
 
-    def start(*arguments: str, cwd: Path) -> subprocess.Popen:
+    def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen:
         started.append(
             subprocess.Popen(
                 [sys.executable, "-m", "ablate", *arguments],
                 cwd=cwd,
+                env={**os.environ, **env},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -2,8 +2,11 @@
 
 import atexit
 import functools
+import itertools
 import multiprocessing
+import multiprocessing.util
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,9 +43,7 @@ PRIMES = ("heads=3", "key_width=7", "value_width=5", "model.d_model=11", "model.
 
 # A start of Python with PyTorch takes seconds, and the suite makes more than a hundred.
 WARM = multiprocessing.get_context("forkserver")
-WARM.set_forkserver_preload(
-    ["ablate.cli.app", "ablate.compose.hydra_app", "ablate.launch.pool", "pandas", "rich.progress"]
-)
+WARM.set_forkserver_preload(["tests.warm"])
 
 
 def run_cli(
@@ -50,7 +51,7 @@ def run_cli(
 ) -> subprocess.CompletedProcess:
     """`ablate …` in a process of its own, forked from one that has loaded PyTorch.
 
-    piped: what it finds on standard input. The fixture `start` starts Python itself.
+    piped: what it finds on standard input. The fixture `start` starts Python itself, as does the pool then.
     """
     with tempfile.TemporaryDirectory() as directory:
         given, out, err = (Path(directory) / name for name in ("in", "out", "err"))
@@ -76,7 +77,22 @@ def _command(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stream
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["ablate", *arguments]
+    multiprocessing.util.spawnv_passfds = _forkv_passfds
     try:
         main()
     finally:
         atexit._run_exitfuncs()  # which multiprocessing leaves out
+
+
+def _forkv_passfds(path: bytes, arguments: Sequence[str], kept: Sequence[int]) -> int:
+    """How the server of a pool begins here: `python -c CODE`, but forked, with PyTorch loaded."""
+    if process := os.fork():
+        return process
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for low, high in itertools.pairwise([2, *sorted(kept), os.sysconf("SC_OPEN_MAX")]):
+            os.closerange(low + 1, high)
+        exec(arguments[-1], {})
+    finally:
+        os._exit(0)

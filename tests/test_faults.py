@@ -44,6 +44,15 @@ def run_directory(cwd: Path, seed: int = 0) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A directory with a finished sweep; only to be copied."""
+    cwd = tmp_path_factory.mktemp("made")
+    assert run_cli("run", "-m", *QUICK, "seed=0,1", cwd=cwd).returncode == 0
+    assert results(cwd)["status"].tolist() == ["done", "done"]
+    return cwd
+
+
 def test_a_full_disk(small_disk):
     assert run_cli("run", *QUICK, cwd=small_disk).returncode == 0
     alone = run_cli("run", *QUICK, "seed=1", cwd=small_disk)
@@ -70,8 +79,8 @@ def test_a_directory_that_can_only_be_read(small_disk):
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.csv", "model.safetensors"])
-def test_a_run_directory_edited_by_hand(tmp_path, file):
-    assert run_cli("run", *QUICK, cwd=tmp_path).returncode == 0
+def test_a_run_directory_edited_by_hand(tmp_path, file, made):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     before = results(tmp_path)
     path = run_directory(tmp_path) / file
     content = bytearray(path.read_bytes())
@@ -88,8 +97,8 @@ def test_a_run_directory_edited_by_hand(tmp_path, file):
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("run_id,stu")])
-def test_results_that_were_deleted_or_cut_off_come_back(tmp_path, damage):
-    assert run_cli("run", "-m", *QUICK, "seed=0,1", cwd=tmp_path).returncode == 0
+def test_results_that_were_deleted_or_cut_off_come_back(tmp_path, damage, made):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     tables = [tmp_path / "runs" / "results.csv", *(tmp_path / "runs" / "studies").glob("*/results.csv")]
     before = [path.read_bytes() for path in tables]
     for path in tables:

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import ROOT, run_cli
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from kills import finish, kill_again_and_again, state
+from kills import kill_again_and_again, state
 
 
 @pytest.mark.slow
@@ -18,7 +18,7 @@ def test_a_sweep_that_is_killed_comes_to_the_same_bytes(tmp_path):
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     calm.mkdir()
     killed.mkdir()
-    finish(calm, overrides)
+    assert run_cli("run", "-m", *overrides, cwd=calm).returncode == 0
     hits = kill_again_and_again(killed, overrides, kills=4, longest_s=1.0, seed=1)
     assert hits > 0
     tables, runs = state(killed)

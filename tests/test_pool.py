@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -22,7 +24,8 @@ from tests.helpers import ROOT, run_cli
 
 # A few hundredths of a second a run; LONG ones last until they are ended.
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
-LONG = (*QUICK[:2], "train.steps=1000000", "train.eval_every=1000000", "train.checkpoint_every=10")
+LONG = (*QUICK[:2], "train.batch=2", "train.steps=1000000", "train.eval_every=1000000")
+LONG += ("train.checkpoint_every=10",)
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +91,7 @@ def breaking(tmp_path):
     return lambda codes: {"PYTHONPATH": path, "BREAK": json.dumps(codes)}
 
 
-def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking):
+def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start):
     breaks = {
         1: ("raise ValueError('no luck')", "ValueError: no luck"),
         2: ("os.kill(os.getpid(), 11)", "SIGSEGV"),
@@ -98,12 +101,13 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking):
     }
     sweep = ("run", "-m", "seed=range(8)", *QUICK)
     codes = {seed: code for seed, (code, _) in breaks.items()}
-    done = run_cli(*sweep, "hydra.launcher.timeout=4", cwd=tmp_path, **breaking(codes))
-    assert done.returncode == 1 and "Traceback" not in done.stderr
+    process = start(*sweep, "hydra.launcher.timeout=4", cwd=tmp_path, **breaking(codes))
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and "Traceback" not in err
     rows = results(tmp_path).set_index("seed")
     assert rows["status"].to_dict() == {s: "failed" if s in breaks else "done" for s in range(8)}
     for seed, (_, reason) in breaks.items():
-        assert reason in str(rows.loc[seed, "error"]) and reason in done.stderr
+        assert reason in str(rows.loc[seed, "error"]) and reason in err
         (log,) = (tmp_path / "runs" / "store").glob(f"*-s{seed}-*/log.txt")
         assert "about to break" in log.read_text() and reason in log.read_text()
     again = run_cli(*sweep, cwd=tmp_path)
@@ -113,7 +117,7 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking):
 
 def test_the_server_of_the_workers_is_lost(tmp_path, start):
     """Its workers can't be told from dead ones; others go on with their runs, once they are gone."""
-    short = [key.replace("=1000000", "=600") for key in LONG]
+    short = [key.replace("=1000000", "=1200") for key in LONG]
     process = start("run", "-m", "seed=0,1,2", *short, cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 2)
     worker = json.loads((training(tmp_path)[0].parent / "claim.json").read_text())["pid"]
@@ -185,14 +189,14 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
     assert process.returncode == (143 if ending == signal.SIGTERM else -signal.SIGKILL)
 
 
-def test_two_commands_share_one_sweep(tmp_path, start):
+def test_two_commands_share_one_sweep(tmp_path):
     seeds = ",".join(map(str, range(8)))
     command = ("run", "-m", f"seed={seeds}", *QUICK[:2], "train.steps=150", "train.batch=4")
-    both = [start(*command, cwd=tmp_path) for _ in range(2)]
-    outputs = [process.communicate(timeout=180) for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
+    with ThreadPoolExecutor() as both:
+        done = list(both.map(lambda _: run_cli(*command, cwd=tmp_path, timeout_s=180), range(2)))
+    assert [one.returncode for one in done] == [0, 0], done
     assert set(results(tmp_path)["status"]) == {"done"} and len(results(tmp_path)) == 8
-    trained = [err.count(": done, ") for _, err in outputs]
+    trained = [one.stderr.count(": done, ") for one in done]
     assert sum(trained) == 8 and min(trained) > 0, trained
 
 
@@ -209,27 +213,36 @@ def test_a_study_keeps_the_threads_it_was_begun_with(tmp_path):
     assert (Store(tmp_path / "runs").read_study("mine") or {})["machine"]["threads"] == threads
 
 
+MINE = ("run", "-m", "fusion=sum,mean", *QUICK, "name=mine")
+
+
+@pytest.fixture(scope="module")
+def by_the_pool(tmp_path_factory) -> tuple[Path, Path]:
+    """A sweep that the pool has finished on three threads, and the same at its first seed only."""
+    both = (tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("begun"))
+    for cwd, seeds in zip(both, ("0,1", "0"), strict=True):
+        done = run_cli(*MINE, f"seed={seeds}", "hydra.launcher.threads=3", cwd=cwd)
+        assert done.returncode == 0, done.stderr
+    return both
+
+
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
-def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch, start):
+def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch, start, by_the_pool):
     """With the threads of the study, whatever PyTorch would take in their processes."""
 
-    def finished(*more: str, cwd: Path) -> str:
-        process = start("run", "-m", "fusion=sum,mean", *QUICK, "name=mine", *more, cwd=cwd)
-        _, err = process.communicate(timeout=200)
-        assert process.returncode == 0, err
-        return err
-
     monkeypatch.delenv("OMP_NUM_THREADS")
+    whole, begun = by_the_pool
     other = tmp_path / launcher
-    other.mkdir()
-    pool, theirs = "hydra.launcher.threads=3", f"hydra/launcher={launcher}"
-    finished("seed=0,1", pool, cwd=tmp_path)
-    finished("seed=0", pool, cwd=other)
-    assert "2 runs had finished before" in finished("seed=0,1", theirs, cwd=other)
+    shutil.copytree(begun, other)
+    command = (*MINE, "seed=0,1", f"hydra/launcher={launcher}")
+    process = start(*command, cwd=other)
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 0 and "2 runs had finished before" in err, err
     same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear", "threads"]
-    pd.testing.assert_frame_equal(results(tmp_path)[same], results(other)[same])
+    pd.testing.assert_frame_equal(results(whole)[same], results(other)[same])
     assert results(other)["threads"].tolist() == [3, 3, 3, 3]
-    assert "4 runs had finished before" in finished("seed=0,1", theirs, cwd=other)
+    again = run_cli(*command, cwd=other)
+    assert again.returncode == 0 and "4 runs had finished before" in again.stderr, again.stderr
 
 
 @pytest.mark.parametrize(

@@ -235,11 +235,11 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     assert "rates" in [figure.key for figure in figures(page)]
 
 
-def _tuned(tmp_path, column: str = "lr") -> Source:
-    """A tuned study of two arms: seeds 0 and 1 develop; sum at 0.008 diverged at seed 0, as a developing run.
-    column: what is tuned."""
+@pytest.fixture(scope="module")
+def at_three_rates(tmp_path_factory) -> Source:
+    """Two arms; sum at 0.008 diverged at seed 0."""
     store = synthetic_study(
-        tmp_path / "runs",
+        tmp_path_factory.mktemp("rates") / "runs",
         fusions=("concat", "sum"),
         heads=(4,),
         out_proj=(True,),
@@ -247,7 +247,11 @@ def _tuned(tmp_path, column: str = "lr") -> Source:
         seeds=4,
         diverging=(20,),
     )
-    source = find(store.root / "studies" / "synthetic")
+    return find(store.root / "studies" / "synthetic")
+
+
+def _tuned(source: Source, column: str = "lr") -> Source:
+    """The same as a tuned study: seeds 0 and 1 develop. column: what is tuned."""
     rows = source.rows
     develops = rows["seed"] < 2
     roles = rows["lr"].map({0.002: "octave_down", 0.004: "tuned baseline_rate", 0.008: "octave_up"})
@@ -263,8 +267,8 @@ def _tuned(tmp_path, column: str = "lr") -> Source:
 
 
 @pytest.mark.parametrize("column", ["lr", "weight_decay"])
-def test_a_tuned_study_says_how_values_were_chosen(tmp_path, column):
-    page = gather(_tuned(tmp_path, column))
+def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
+    page = gather(_tuned(at_three_rates, column))
     (line,) = page.failures
     assert line.startswith("diverged: fusion=sum") and f"{column}=0.008, a development run" in line
     (lost,) = page.rates[page.rates["mean"].isna()].to_dict("records")
@@ -285,15 +289,15 @@ def test_a_tuned_study_says_how_values_were_chosen(tmp_path, column):
     assert "seeds diverged there" in rates.about
 
 
-def test_names_of_charts_are_ids_and_files(tmp_path):
-    drawn = figures(gather(_tuned(tmp_path)))
+def test_names_of_charts_are_ids_and_files(at_three_rates):
+    drawn = figures(gather(_tuned(at_three_rates)))
     assert "intervals-at-the-baselines-value" in [figure.key for figure in drawn]
     for name in (name for figure in drawn for name in (figure.key, *figure.charts)):
         assert re.fullmatch(r"[\w-]+", name)
 
 
-def test_the_digest_of_what_was_declared_counts_the_seeds(tmp_path):
-    source = _tuned(tmp_path)
+def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
+    source = _tuned(at_three_rates)
     changes = ({}, {"seeds": [*range(8)]}, {"develop": ["0"]}, {"extend": 1})
     key = "declared beforehand (digest)"
     digests = {gather(replace(source, plan={**source.plan, **change})).facts[key] for change in changes}

@@ -1,5 +1,6 @@
 """Studies: what they declare, which cells they come to, and what they do without running anything."""
 
+import functools
 import itertools
 import json
 import random
@@ -19,7 +20,7 @@ from hydra._internal.utils import create_automatic_config_search_path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.configs import configs_dir
 from ablate.compose.launchers import HydraLauncher
@@ -54,10 +55,21 @@ hydra: {mode: MULTIRUN}
 """
 
 
-def declared(name: str):
+@functools.cache
+def _composed(name: str) -> DictConfig:
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
-        config = hydra.compose("config", overrides=[f"study={name}"])
-    return read_declared(OmegaConf.to_container(config.study))
+        return hydra.compose("config", overrides=[f"study={name}"]).study
+
+
+def as_written(name: str) -> dict:
+    """The study of this file, to be read or changed."""
+    study = OmegaConf.to_container(_composed(name))
+    assert isinstance(study, dict)
+    return study
+
+
+def declared(name: str):
+    return read_declared(as_written(name))
 
 
 # --- grids ------------------------------------------------------------------------------------------
@@ -179,9 +191,7 @@ NULL = object()  # a key that is there and empty; None: one that is not
     ],
 )
 def test_a_study_that_is_not_whole_is_refused(change, message):
-    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
-        study = OmegaConf.to_container(hydra.compose("config", overrides=["study=fusion"]).study)
-    assert isinstance(study, dict)
+    study = as_written("fusion")
     study |= change
     lacking = {key for key, value in change.items() if value is None}
     with pytest.raises(ConfigError, match=message):

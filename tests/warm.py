@@ -1,0 +1,25 @@
+"""What has been loaded in the process that run_cli forks: all of ablate, and what commands load late."""
+
+import gc
+import importlib
+import pkgutil
+
+import altair
+import platformdirs
+import pydantic.json_schema
+import pydantic.type_adapter
+import safetensors.numpy
+import scipy.stats
+import statsmodels.stats.multitest
+import vl_convert
+
+import ablate
+from tests.helpers import make_config
+
+__all__ = ["altair", "platformdirs", "pydantic", "safetensors", "scipy", "statsmodels", "vl_convert"]
+
+for module in pkgutil.walk_packages(ablate.__path__, "ablate."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+make_config()  # Hydra finds its plugins
+gc.freeze()  # no command looks for garbage in all this, or copies its pages

@@ -10,7 +10,7 @@ import pandas as pd
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.reporting import report
-from ablate.reporting.notebook import Comparison
+from ablate.reporting.notebook import ShownComparison
 
 __all__ = ["ConfigError", "compare", "load", "report", "run"]
 
@@ -66,7 +66,7 @@ def compare(
     where: Sequence[str] | str = (),
     margin: float | None = None,
     mixed: bool = False,
-) -> Comparison:
+) -> ShownComparison:
     """Variants against their baselines over paired seeds: `ablate compare`. A notebook shows it as tables;
     `.table` has every number.
 
@@ -90,7 +90,7 @@ def compare(
         mixed=mixed,
         plans=plans([target]) if target else [],
     )
-    return Comparison(**vars(result))
+    return ShownComparison(**vars(result))
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

@@ -12,17 +12,11 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from ablate.analysis.compare import (
-    Incomparable,
-    compare,
-    effects_of,
-    missing_seeds,
-    not_begun,
-    summarize,
-    unusable,
-)
+from ablate.analysis.compare import compare, effects_of
 from ablate.analysis.contrasts import parse_baseline
+from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.select import select
+from ablate.analysis.variants import Incomparable, summarize
 from ablate.config.rules import ConfigError
 from ablate.reporting.tables import render
 from ablate.reporting.words import caption, for_reading, sentences
@@ -571,7 +565,7 @@ def test_main_effects_need_equal_widths_and_many_heads_are_crossed_with_the_proj
         )
     )  # fmt: skip
     effects, notes = effects_of(rows)
-    assert [note for note in notes if note.startswith("heads: no two cells of equal key and value width")]
+    assert [note for note in notes if note.startswith("heads: no two variants of equal key and value width")]
     found = {row["effect"]: row for row in effects.to_dict("records")}
     crossed = found["heads: 8 − 1 × out_proj: false − true (fusion=concat)"]
     assert (crossed["widths"], crossed["diff"]) == ("as they are", pytest.approx((1.4 - 1.5) - (0.7 - 1.0)))

@@ -18,7 +18,7 @@ from ablate.reporting.commands import commands
 from ablate.reporting.html import comparison_html, comparison_table
 from ablate.reporting.limits import limits
 from ablate.reporting.page import gather
-from ablate.reporting.subject import Source, find
+from ablate.reporting.subject import Subject, find
 from ablate.reporting.words import more_seeds
 from ablate.store.store import Store
 from benchmarks.report import synthetic_study
@@ -190,15 +190,15 @@ def test_the_same_charts_as_files(tmp_path):
 
 def test_what_it_says(tmp_path):
     store = synthetic_study(tmp_path / "runs", seeds=3, diverging=(7,))
-    source = find(store.root / "studies" / "synthetic")
-    page = gather(source)
+    subject = find(store.root / "studies" / "synthetic")
+    page = gather(subject)
     assert page.question == "Does it matter how heads are brought together?"
     assert sum("than concat (heads=4, out_proj=true)" in answer for answer in page.answers) <= 3
     assert [line.partition(":")[0] for line in page.failures] == ["diverged"]
     assert page.failures[0] not in page.notes
     assert len(page.commands) == 1
     assert "heads=1,2,4,8 out_proj=true,false" in page.commands[0] and "seed=0,1,2" in page.commands[0]
-    assert page.facts["code"] == source.rows["code"][0]
+    assert page.facts["code"] == subject.rows["code"][0]
     assert "AdamW (β1 = 0.9" in page.methods and "3 are" not in page.methods
     values = page.hyperparameters.set_index("hyperparameter")["value"]
     assert values["heads"] == "1, 2, 4, 8" and values["peak learning rate"] == "0.003"
@@ -210,10 +210,10 @@ def test_curves_are_the_runs_own(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
     )
-    source = find(store.root / "studies" / "synthetic")
-    page = gather(source)
+    subject = find(store.root / "studies" / "synthetic")
+    page = gather(subject)
     last = page.curves[page.curves["step"] == 500].set_index("variant")
-    losses = source.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
+    losses = subject.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
     for fusion in ("concat", "sum"):
         drawn = last.loc[f"fusion={fusion} heads=4 out_proj=true"]
         assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(list(losses.loc[fusion]))
@@ -225,9 +225,9 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), rates=rates, seeds=4
     )
-    source = find(store.root / "studies" / "synthetic")
-    phase = ["development" if seed < 2 else "report" for seed in source.rows["seed"]]
-    page = gather(replace(source, rows=source.rows.assign(phase=phase)))
+    subject = find(store.root / "studies" / "synthetic")
+    phase = ["development" if seed < 2 else "report" for seed in subject.rows["seed"]]
+    page = gather(replace(subject, rows=subject.rows.assign(phase=phase)))
     assert page.comparison.table["n"].tolist() == [2, 2, 2, 2]
     assert page.curves["n"].max() == 2
     assert page.rates["n"].tolist() == [2] * 8  # variants × phases × rates
@@ -235,7 +235,7 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     assert "rates" in [figure.key for figure in figures(page)]
 
 
-def _tuned(tmp_path, column: str = "lr") -> Source:
+def _tuned(tmp_path, column: str = "lr") -> Subject:
     """A tuned study of two arms: seeds 0 and 1 develop; sum at 0.008 diverged at seed 0, as a developing run.
     column: what is tuned."""
     store = synthetic_study(
@@ -247,8 +247,8 @@ def _tuned(tmp_path, column: str = "lr") -> Source:
         seeds=4,
         diverging=(20,),
     )
-    source = find(store.root / "studies" / "synthetic")
-    rows = source.rows
+    subject = find(store.root / "studies" / "synthetic")
+    rows = subject.rows
     develops = rows["seed"] < 2
     roles = rows["lr"].map({0.002: "octave_down", 0.004: "tuned baseline_rate", 0.008: "octave_up"})
     rows = rows.assign(phase=develops.map({True: "develop", False: "report"}), role=roles.mask(develops, ""))
@@ -258,8 +258,8 @@ def _tuned(tmp_path, column: str = "lr") -> Source:
     declared = {"kind": "tuned", "tune": f"train.{column}", "develop": ["0", "1"], "metric": "test_loss"}
     chosen = {f"fusion={fusion}": {"value": "0.004", "doubt": ""} for fusion in ("concat", "sum")}
     primary = [{"vary": "fusion", "baseline": "concat"}]
-    plan = {**source.plan, **declared, "chosen": chosen, "primary": primary}
-    return replace(source, rows=rows, plan=plan)
+    plan = {**subject.plan, **declared, "chosen": chosen, "primary": primary}
+    return replace(subject, rows=rows, plan=plan)
 
 
 @pytest.mark.parametrize("column", ["lr", "weight_decay"])
@@ -293,10 +293,10 @@ def test_names_of_charts_are_ids_and_files(tmp_path):
 
 
 def test_the_digest_of_what_was_declared_counts_the_seeds(tmp_path):
-    source = _tuned(tmp_path)
+    subject = _tuned(tmp_path)
     changes = ({}, {"seeds": [*range(8)]}, {"develop": ["0"]}, {"extend": 1})
     key = "declared beforehand (digest)"
-    digests = {gather(replace(source, plan={**source.plan, **change})).facts[key] for change in changes}
+    digests = {gather(replace(subject, plan={**subject.plan, **change})).facts[key] for change in changes}
     assert len(digests) == len(changes)
 
 
@@ -307,8 +307,8 @@ def test_what_is_not_there_is_said(tmp_path):
     plan = store.read_study("synthetic") or {}
     store.write_study({**plan, "runs": [*plan["runs"], "f" * 16]})
     shutil.rmtree(next(iter(store.directories(plan["runs"][:1]).values())))
-    source = find(store.root / "studies" / "synthetic")
-    failures = gather(source).failures
+    subject = find(store.root / "studies" / "synthetic")
+    failures = gather(subject).failures
     assert [line.partition(":")[0] for line in failures] == ["missing", "not begun"]
     assert "2 of 7 runs" in failures[1]
 
@@ -317,10 +317,10 @@ def _limits(tmp_path, plan=None, epoch=10**7, **columns) -> str:
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2
     )
-    source = find(store.root / "studies" / "synthetic")
-    rows = source.rows.assign(**columns)
+    subject = find(store.root / "studies" / "synthetic")
+    rows = subject.rows.assign(**columns)
     tokens = {} if epoch is None else dict.fromkeys(rows["run_id"], epoch)
-    return "\n".join(limits(rows, compare(rows), source.plan if plan is None else plan, tokens))
+    return "\n".join(limits(rows, compare(rows), subject.plan if plan is None else plan, tokens))
 
 
 def test_limits_are_said(tmp_path):
@@ -454,14 +454,14 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
     elsewhere.mkdir()
     done = run_cli("run", *asked, *held, *small, cwd=here)
     assert done.returncode == 0, done.stderr
-    source = find(here / "runs" / "studies" / "mine")
-    (command,) = commands(source)
+    subject = find(here / "runs" / "studies" / "mine")
+    (command,) = commands(subject)
     for directory in (here, elsewhere):
         done = run_cli(*shlex.split(command)[1:], cwd=directory)
         assert done.returncode == 0, done.stderr
         assert ("16 runs had finished before" in done.stderr) == (directory == here)
     ours, theirs = (Store(d / "runs").read_study("mine") for d in (here, elsewhere))
-    assert ours == theirs == source.plan
+    assert ours == theirs == subject.plan
 
 
 def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
@@ -472,9 +472,9 @@ def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
         **{"seeds": list(range(8)), "where": where, "fixed": {"value_width": "auto"}},
     }
     store.write_study(plan)
-    source = find(store.root / "studies" / "synthetic")
-    varying = [16, *[20] * (len(source.rows) - 1)]  # as a match makes it
-    (command,) = commands(replace(source, rows=source.rows.assign(value_width=varying)))
+    subject = find(store.root / "studies" / "synthetic")
+    varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
+    (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))
     words = shlex.split(command)
     assert "seed=2,3,4,5,6,7" in words and "study.develop=[0,1]" in words and "value_width=auto" in words
     assert {"study.tune=train.lr", "study.extend=2", "study.margin=0.01"} <= {*words}

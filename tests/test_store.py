@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import load
+from ablate.analysis.variants import Incomparable, summarize
 from ablate.execution.execute import Listener, describe, execute, prepare
 from ablate.files.atomic import StoreError
 from ablate.store import claim, row_cache
@@ -203,7 +203,7 @@ def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
 TAKE = """
 import sys, time
 from pathlib import Path
-from ablate.store import Store, StoreError
+from ablate.store.store import Store, StoreError
 start, root = float(sys.argv[1]), Path(sys.argv[2])
 time.sleep(max(0, start - time.time()))
 try:

@@ -15,7 +15,7 @@ from ablate.config.rules import ConfigError
 SURE = 0.9  # of the interval of the noise itself
 
 
-def plan(
+def seeds_needed(
     rows: pd.DataFrame,
     *,
     difference: float,

@@ -196,9 +196,10 @@ def compare(
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of, not_begun
+    from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.contrasts import parse_baseline
     from ablate.analysis.load import load, plans, stores
+    from ablate.analysis.notes import not_begun
     from ablate.reporting import words
 
     if cost and effects:
@@ -278,14 +279,14 @@ def plan(
     """How many seeds a difference needs, by the noise of a pilot study."""
     from ablate.analysis.contrasts import parse_baseline
     from ablate.analysis.load import load, plans
-    from ablate.analysis.power import plan
+    from ablate.analysis.power import seeds_needed
     from ablate.compute.cores import available
 
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
     chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
     chosen |= {"plans": plans(targets), "cores": available()}
-    table, lines = plan(load(targets), difference=difference, **chosen)
+    table, lines = seeds_needed(load(targets), difference=difference, **chosen)
     _print(table, format)
     for line in lines:
         _say(line)
@@ -373,9 +374,10 @@ def _show_results(request: "Request") -> int:
     """Bring the CSV files up to date and print what was asked for; returns how many runs failed."""
     import pandas as pd
 
-    from ablate.analysis.compare import Incomparable, for_reading, stale, summarize, unusable
     from ablate.analysis.load import frame
+    from ablate.analysis.notes import stale, unusable
     from ablate.analysis.roles import at_own_value
+    from ablate.analysis.variants import Incomparable, for_reading, summarize
     from ablate.reporting.tables import render_row
     from ablate.store.provenance import provenance
     from ablate.store.store import Store

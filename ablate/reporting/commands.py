@@ -10,7 +10,7 @@ import yaml
 
 from ablate.analysis.select import as_texts
 from ablate.config.overrides import as_value, flatten
-from ablate.reporting.subject import Source
+from ablate.reporting.subject import Subject
 
 SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
 # Where a run stands or how it is kept; what it computes is the same.
@@ -19,9 +19,9 @@ NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoi
 HELD = ("tune", "extend", "where", "primary", "metric", "margin")
 
 
-def commands(source: Source) -> list[str]:
+def commands(subject: Subject) -> list[str]:
     """One command for a study; one a run for single runs. None for rows whose runs lie elsewhere."""
-    plan, found = source.plan, source.directories
+    plan, found = subject.plan, subject.directories
     if not plan or not found:
         return []
     own = ["-cd", plan["config_dir"]] if "config_dir" in plan else []
@@ -36,7 +36,7 @@ def commands(source: Source) -> list[str]:
         key: fixed.get(key, value)
         for key, value in _kept(config).items()
         if key not in factors
-        and (key in fixed or (key.partition(".")[0] not in factors and _same(key, value, source.rows)))
+        and (key in fixed or (key.partition(".")[0] not in factors and _same(key, value, subject.rows)))
     }
     swept = {key: ",".join(levels) for key, levels in factors.items()}
     develop = plan.get("develop", [])  # seeds that the study has beside those that it was asked for

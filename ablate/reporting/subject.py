@@ -13,7 +13,7 @@ from ablate.store.store import Store
 
 
 @dataclass(frozen=True)
-class Source:
+class Subject:
     """rows: one a run. plan: study.json, empty where there is none. store: where the runs lie, if anywhere.
     page: where the report goes unless told otherwise."""
 
@@ -29,24 +29,24 @@ class Source:
         return self.store.directories(self.rows["run_id"].dropna()) if self.store else {}
 
 
-def find(target: str | Path | pd.DataFrame) -> Source:
+def find(target: str | Path | pd.DataFrame) -> Subject:
     """target: a study by name or directory, a store, a CSV file, or rows that ablate.load or ablate.run
     gave. Raises ConfigError."""
     if isinstance(target, pd.DataFrame):
         origin = target.attrs.get("target")
         if origin is None:
-            return Source("results", target, {}, None, Path("report.html"))
+            return Subject("results", target, {}, None, Path("report.html"))
         return replace(find(origin), rows=target)
     rows, found = load([str(target)]), plans([str(target)])
     path = Path(target)
     if path.is_file():
         store = next((Store(p) for p in path.resolve().parents[:3] if (p / "store").is_dir()), None)
-        return Source(path.stem, rows, {}, store, path.with_name(f"{path.stem}-report.html"))
+        return Subject(path.stem, rows, {}, store, path.with_name(f"{path.stem}-report.html"))
     if (path / "store").is_dir():
-        return Source(path.resolve().name, rows, {}, Store(path), path / "report.html")
+        return Subject(path.resolve().name, rows, {}, Store(path), path / "report.html")
     if (path / "study.json").is_file():
         store, directory = Store(path.resolve().parent.parent), path
     else:
         store = Store()
         directory = store.root / "studies" / str(target)
-    return Source(found[0]["name"], rows, found[0], store, directory / "report.html")
+    return Subject(found[0]["name"], rows, found[0], store, directory / "report.html")

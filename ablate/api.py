@@ -76,7 +76,7 @@ def compare(
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import as_results, plans
+    from ablate.analysis.load import as_results, records
 
     rows = as_results(rows, "rows") if isinstance(rows, pd.DataFrame) else load(rows)
     target = rows.attrs.get("target")
@@ -88,7 +88,7 @@ def compare(
         where=[where] if isinstance(where, str) else where,
         margin=margin,
         mixed=mixed,
-        plans=plans([target]) if target else [],
+        records=records([target]) if target else [],
     )
     return ShownComparison(**vars(result))
 

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 
 from ablate.analysis.power import seeds_needed
 from ablate.config.rules import ConfigError
-from tests.helpers import run_cli
+from tests.helpers import make_record, run_cli
 from tests.test_compare import CONCAT, MEAN, SUM, table, variant
 
 
@@ -68,9 +68,9 @@ def test_what_a_budget_can_see():
 
 def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
     entry = {"vary": "fusion", "baseline": "concat", "variants": ["mean"]}
-    planned = {"primary": [entry], "metric": "test_loss", "margin": 0.01}
+    planned = make_record(primary=[entry], metric="test_loss", margin=0.01)
     rows = pilot(test_loss=0).assign(test_loss=lambda rows: 2 * rows["val_loss"])
-    table, lines = seeds_needed(rows, difference=0.1, plans=[planned])
+    table, lines = seeds_needed(rows, difference=0.1, records=[planned])
     sd = 2 * math.sqrt(0.001 / 3)  # of mean − concat, in test_loss
     assert table["sd"].iloc[0] == pytest.approx(sd) and "1 primary comparison, up to 4 seeds" in lines[0]
     assert (table["runs"] == 2 * table["seeds"]).all() and "at 0.05/1" in lines[2]

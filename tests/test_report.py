@@ -20,9 +20,10 @@ from ablate.reporting.limits import limits
 from ablate.reporting.page import gather
 from ablate.reporting.subject import Subject, find
 from ablate.reporting.words import more_seeds
+from ablate.store.record import Choice
 from ablate.store.store import Store
 from benchmarks.report import synthetic_study
-from tests.helpers import run_cli
+from tests.helpers import make_record, run_cli
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028"
 SIZES = (400, 1400)
@@ -255,11 +256,15 @@ def _tuned(tmp_path, column: str = "lr") -> Subject:
     rows = rows.assign(
         tuned=f"train.{column}", **({} if column == "lr" else {column: rows["lr"], "lr": 0.003})
     )
-    declared = {"kind": "tuned", "tune": f"train.{column}", "develop": ["0", "1"], "metric": "test_loss"}
-    chosen = {f"fusion={fusion}": {"value": "0.004", "doubt": ""} for fusion in ("concat", "sum")}
-    primary = [{"vary": "fusion", "baseline": "concat"}]
-    plan = {**subject.plan, **declared, "chosen": chosen, "primary": primary}
-    return replace(subject, rows=rows, plan=plan)
+    record = replace(
+        subject.record,
+        kind="tuned",
+        metric="test_loss",
+        primary=[{"vary": "fusion", "baseline": "concat"}],
+        declared={"tune": f"train.{column}", "develop": ["0", "1"]},
+        chosen={f"fusion={fusion}": Choice("0.004") for fusion in ("concat", "sum")},
+    )
+    return replace(subject, rows=rows, record=record)
 
 
 @pytest.mark.parametrize("column", ["lr", "weight_decay"])
@@ -294,33 +299,39 @@ def test_names_of_charts_are_ids_and_files(tmp_path):
 
 def test_the_digest_of_what_was_declared_counts_the_seeds(tmp_path):
     subject = _tuned(tmp_path)
-    changes = ({}, {"seeds": [*range(8)]}, {"develop": ["0"]}, {"extend": 1})
+    record, declared = subject.record, subject.record.declared
+    records = [
+        record,
+        replace(record, seeds=[*range(8)]),
+        *(replace(record, declared={**declared, **more}) for more in ({"develop": ["0"]}, {"extend": 1})),
+    ]
     key = "declared beforehand (digest)"
-    digests = {gather(replace(subject, plan={**subject.plan, **change})).facts[key] for change in changes}
-    assert len(digests) == len(changes)
+    digests = {gather(replace(subject, record=record)).facts[key] for record in records}
+    assert len(digests) == len(records)
 
 
 def test_what_is_not_there_is_said(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
     )
-    plan = store.read_study("synthetic") or {}
-    store.write_study({**plan, "runs": [*plan["runs"], "f" * 16]})
-    shutil.rmtree(next(iter(store.directories(plan["runs"][:1]).values())))
+    record = store.read_study("synthetic")
+    assert record is not None
+    store.write_study(replace(record, runs=[*record.runs, "f" * 16]))
+    shutil.rmtree(next(iter(store.directories(record.runs[:1]).values())))
     subject = find(store.root / "studies" / "synthetic")
     failures = gather(subject).failures
     assert [line.partition(":")[0] for line in failures] == ["missing", "not begun"]
     assert "2 of 7 runs" in failures[1]
 
 
-def _limits(tmp_path, plan=None, epoch=10**7, **columns) -> str:
+def _limits(tmp_path, record=None, epoch=10**7, **columns) -> str:
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2
     )
     subject = find(store.root / "studies" / "synthetic")
     rows = subject.rows.assign(**columns)
     tokens = {} if epoch is None else dict.fromkeys(rows["run_id"], epoch)
-    return "\n".join(limits(rows, compare(rows), subject.plan if plan is None else plan, tokens))
+    return "\n".join(limits(rows, compare(rows), record or subject.record, tokens))
 
 
 def test_limits_are_said(tmp_path):
@@ -335,7 +346,8 @@ def test_limits_are_said(tmp_path):
 
 
 def test_limits_of_other_studies(tmp_path):
-    said = _limits(tmp_path, {"kind": "tuned", "demonstration": True}, key_width=8, match="params")
+    record = make_record(kind="tuned", demonstration=True, declared={"tune": "train.lr"})
+    said = _limits(tmp_path, record, key_width=8, match="params")
     assert "A demonstration" in said and "below 16" in said and "No contrast was named beforehand" in said
     assert "One learning rate" not in said and "differ in size" not in said
 
@@ -461,17 +473,17 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
         assert done.returncode == 0, done.stderr
         assert ("16 runs had finished before" in done.stderr) == (directory == here)
     ours, theirs = (Store(d / "runs").read_study("mine") for d in (here, elsewhere))
-    assert ours == theirs == subject.plan
+    assert ours == theirs == subject.record
 
 
 def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     store = synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,))
     where = ["normalize == 'none'", "heads <= 4"]
-    plan = (store.read_study("synthetic") or {}) | {
-        **{"kind": "tuned", "study": "tuned", "tune": "train.lr", "develop": ["0", "1"], "extend": 2},
-        **{"seeds": list(range(8)), "where": where, "fixed": {"value_width": "auto"}},
-    }
-    store.write_study(plan)
+    record = store.read_study("synthetic")
+    assert record is not None
+    declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
+    record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
+    store.write_study(replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
     subject = find(store.root / "studies" / "synthetic")
     varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
     (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))

@@ -28,6 +28,7 @@ from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
 from ablate.store.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
+from ablate.store.record import StudyRecord
 
 MARGIN = 0.01
 POWER = 0.8
@@ -76,28 +77,28 @@ def compare(
     where: Sequence[str] = (),
     margin: float | None = None,
     alpha: float = 0.05,
-    plans: Sequence[Mapping[str, Any]] = (),
+    records: Sequence[StudyRecord] = (),
     mixed: bool = False,
 ) -> Comparison:
     """Compare each variant with the one that equals it save for the keys of `baseline`.
 
-    baseline: by default fusion=concat, the reference of every study. plans: study.json's, of which
+    baseline: by default fusion=concat, the reference of every study. records: of the studies, of which
     `primary`, `metric` and `margin` are used where the arguments leave them open. margin: in the
     metric's unit. Primary contrasts and all others are two families, each corrected by itself.
     Raises ConfigError, Incomparable.
     """
     rows, notes = report_rows(rows)
     rows = select(with_options(rows), where)
-    metric, why = _metric(rows, plans, metric)
-    margin = _margin(plans, margin)
+    metric, why = _metric(rows, records, metric)
+    margin = _margin(records, margin)
     variants = collect(rows, metric, by=by, mixed=mixed)
-    entries = [entry for plan in plans for entry in plan.get("primary") or ()]
+    entries = [entry for record in records for entry in record.primary]
     if baseline is not None:  # an argument goes before what a study says
         entries = [entry for entry in entries if has_baseline(entry, baseline)]
     if baseline is None and set(variants.table["fusion"]) > {"concat"}:
         baseline = {"fusion": "concat"}
     pairs, lines = (tuned_pairs if having(variants, "tuned") else _pairs)(variants, entries, baseline)
-    if any(plan.get("metric") not in (None, metric) for plan in plans):  # nobody named these beforehand
+    if any(record.metric not in (None, metric) for record in records):  # nobody named these beforehand
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
     lines += foreign_columns(rows, metric, by)
     if metric in MEASURED_COLUMNS:
@@ -114,7 +115,7 @@ def compare(
     if not any(pairs.values()) and baseline is None:
         table["verdict"] = None
         lines.append("no verdicts: there is no fusion to compare with concat; --baseline K=V names another")
-    lines += [line for plan in plans for line in doubts(plan)]
+    lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
     interaction = projection_and_heads(variants, alpha=alpha) if asks else pd.DataFrame()
     notes = [*why, *notes, *lines, *stale(rows), *weaknesses(table), *unusable(rows, metric)]
@@ -130,13 +131,13 @@ def effects_of(
     by: Sequence[str] = (),
     baseline: Mapping[str, Any] | None = None,
     where: Sequence[str] = (),
-    plans: Sequence[Mapping[str, Any]] = (),
+    records: Sequence[StudyRecord] = (),
     mixed: bool = False,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Main effects and two-way interactions of the factors in these rows (effects.py), and notes."""
     rows, notes = report_rows(rows)
     rows = without_values(select(with_options(rows), where))
-    metric, why = _metric(rows, plans, metric)
+    metric, why = _metric(rows, records, metric)
     table, lines = effects(collect(rows, metric, by=by, mixed=mixed), baseline)
     notes = [*why, *notes, *lines, *stale(rows), *unusable(rows, metric), *missing_seeds(rows)]
     return table.assign(metric=metric), notes
@@ -170,13 +171,11 @@ def _pairs(
     return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
 
 
-def _metric(
-    rows: pd.DataFrame, plans: Sequence[Mapping[str, Any]], metric: str | None
-) -> tuple[str, list[str]]:
+def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None) -> tuple[str, list[str]]:
     """The metric, and a line where the study chose it."""
     if metric is not None:
         return metric, []
-    planned = {plan.get("metric") for plan in plans}
+    planned = {record.metric for record in records}
     if len(planned) == 1 and (chosen := planned.pop()):
         return chosen, [f"metric: {chosen}, on which this study reports; --metric takes another"]
     if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
@@ -184,8 +183,8 @@ def _metric(
     return "val_loss", []
 
 
-def _margin(plans: Sequence[Mapping[str, Any]], margin: float | None) -> float:
-    planned = {float(plan["margin"]) for plan in plans if plan.get("margin") is not None}
+def _margin(records: Sequence[StudyRecord], margin: float | None) -> float:
+    planned = {record.margin for record in records if record.margin is not None}
     margin = margin if margin is not None else planned.pop() if len(planned) == 1 else MARGIN
     if not 0 < margin < float("inf"):
         raise ConfigError(f"--margin {margin}: has to be above 0, in the metric's unit, such as 0.01")

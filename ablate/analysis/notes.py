@@ -17,15 +17,16 @@ from ablate.analysis.variants import (
     variant_names,
 )
 from ablate.store.columns import COLUMNS
+from ablate.store.record import StudyRecord
 
 
 def not_begun(
     rows: pd.DataFrame,
-    plan: Mapping[str, Any],
+    record: StudyRecord,
     words: str = "missing: {} of {} runs have not begun; the command of the study goes on from there",
 ) -> list[str]:
     """A line if runs of the study have no row; rows: all of it."""
-    planned = {*plan.get("runs", ())}
+    planned = {*record.runs}
     count = len(planned - {*rows["run_id"]})
     return [words.format(count, len(planned))] * (count > 0)
 
@@ -69,16 +70,16 @@ def missing_seeds(rows: pd.DataFrame) -> list[str]:
     return lines
 
 
-def doubts(plan: Mapping[str, Any]) -> list[str]:
+def doubts(record: StudyRecord) -> list[str]:
     """Lines on what a study could not build, and on values of which it is in doubt."""
     reasons: dict[str, list[str]] = {}
-    for variant, reason in plan.get("left_out", {}).items():
+    for variant, reason in record.left_out.items():
         reasons.setdefault(reason, []).append(variant)
     lines = [f"can't be built: {', '.join(variants)}: {reason}" for reason, variants in reasons.items()]
-    for arm, choice in plan.get("chosen", {}).items():
-        if choice["doubt"]:
-            value = f" {plan['tune']}={choice['value']}:" if choice["value"] else ""
-            lines.append(f"{arm}:{value} {choice['doubt']}")
+    for arm, choice in record.chosen.items():
+        if choice.doubt:
+            value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
+            lines.append(f"{arm}:{value} {choice.doubt}")
     return lines
 
 

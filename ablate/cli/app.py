@@ -198,7 +198,7 @@ def compare(
 
     from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, plans, stores
+    from ablate.analysis.load import load, records, stores
     from ablate.analysis.notes import not_begun
     from ablate.reporting import words
 
@@ -209,7 +209,7 @@ def compare(
     rows = load(targets or [])
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "by": by.split(",") if by else (), "baseline": reference}
-    chosen |= {"where": where or (), "plans": plans(targets or []), "mixed": mixed}
+    chosen |= {"where": where or (), "records": records(targets or []), "mixed": mixed}
     if effects:
         table, notes = effects_of(rows, **chosen)
         _print(words.effects_for_reading(table) if format in READ else table, format)
@@ -230,7 +230,7 @@ def compare(
                 typer.echo()
             for sentence in words.sentences(result):
                 _remark(sentence, format)
-    for line in (*notes, *(line for plan in chosen["plans"] for line in not_begun(rows, plan))):
+    for line in (*notes, *(line for record in chosen["records"] for line in not_begun(rows, record))):
         _say(line)
 
 
@@ -278,14 +278,14 @@ def plan(
 ) -> None:
     """How many seeds a difference needs, by the noise of a pilot study."""
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, plans
+    from ablate.analysis.load import load, records
     from ablate.analysis.power import seeds_needed
     from ablate.compute.cores import available
 
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
     chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
-    chosen |= {"plans": plans(targets), "cores": available()}
+    chosen |= {"records": records(targets), "cores": available()}
     table, lines = seeds_needed(load(targets), difference=difference, **chosen)
     _print(table, format)
     for line in lines:
@@ -386,7 +386,8 @@ def _show_results(request: "Request") -> int:
     store, path = Store(), _update_results(request.study)
     asked = [row for row in store.study_rows(request.study, provenance()) if row["run_id"] in request.run_ids]
     rows = frame(asked)
-    plan = store.read_study(request.study) or {}
+    record = store.read_study(request.study)
+    assert record is not None
     lines = [*request.left_out, *request.refused, *stale(rows), *unusable(rows)]
     try:
         if rows.empty:
@@ -395,7 +396,7 @@ def _show_results(request: "Request") -> int:
             typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
         else:
             reports = at_own_value(rows[rows["phase"] == "report"])  # of a tuned study
-            shown = summarize(rows) if reports.empty else summarize(reports, plan["metric"])
+            shown = summarize(rows) if reports.empty else summarize(reports, record.metric or "val_loss")
             _print(for_reading(shown), Format.table)
     except Incomparable as error:
         _print(rows[SINGLE_RUN_COLUMNS], Format.table)
@@ -407,7 +408,7 @@ def _show_results(request: "Request") -> int:
         _say(f"{missing} of {len(request.run_ids)} runs have not begun; the same command goes on from there")
     if request.finished_before:
         _say(f"{request.finished_before} runs had finished before; force=true runs them again")
-    if plan.get("demonstration"):
+    if record.demonstration:
         _say("a demonstration: too few steps and seeds to conclude anything from")
     typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {path}")
     return missing + int((~pd.Series(rows["status"]).isin(["done", "stale", "diverged"])).sum())
@@ -418,19 +419,15 @@ def _show_estimate(request: "Request") -> None:
     estimate = request.estimate
     for line in request.left_out:
         _say(line)
-    for key, levels in estimate.plan["factors"].items():
+    for key, levels in estimate.record.factors.items():
         typer.echo(f"{key}: {', '.join(levels)}")
-    typer.echo(f"seeds: {', '.join(map(str, estimate.plan['seeds']))}")
+    typer.echo(f"seeds: {', '.join(map(str, estimate.record.seeds))}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
     typer.echo(f"{estimate.runs} run{'s' * (estimate.runs != 1)}{finished}; {size}")
     typer.echo(f"about {_duration(estimate.seconds)} here, from timing a few steps")
-    if estimate.plan["kind"] == "tuned":
-        key = estimate.plan["tune"]
-        typer.echo(
-            f"these choose {key} for each arm, and may extend its grid by {estimate.plan['extend']} octaves"
-            " on either side; the runs that report follow from what they choose"
-        )
+    for line in estimate.forecast:
+        typer.echo(line)
 
 
 def _duration(seconds: float) -> str:

@@ -21,7 +21,6 @@ from ablate.reporting.limits import limits
 from ablate.reporting.methods import hyperparameters, paragraph
 from ablate.reporting.subject import Subject
 
-DECLARED = ("question", "primary", "metric", "margin", "where", "seeds", "tune", "develop", "extend")
 VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "threads")
 
 
@@ -59,13 +58,11 @@ def gather(
     margin: float | None = None,
 ) -> Page:
     """Everything that the page says of these rows. Raises ConfigError, Incomparable."""
-    plan = subject.plan
-    comparison = compare(
-        subject.rows, baseline=baseline, metric=metric, margin=margin, plans=[plan] if plan else []
-    )
+    record = subject.record
+    comparison = compare(subject.rows, baseline=baseline, metric=metric, margin=margin, records=[record])
     rows, _ = report_rows(subject.rows)
     own, shown = at_own_value(rows), comparison.shown
-    tuned = str(plan.get("tune", "")).rpartition(".")[2]
+    tuned = record.tuned_key.rpartition(".")[2]
     # Of the test split nothing is shown but the results: it is the validation split that chooses.
     rate_metric = comparison.metric.replace("test_", "val_", 1)
     development = _development(subject.rows)
@@ -78,9 +75,9 @@ def gather(
     environment = _environment(subject)
     return Page(
         name=subject.name,
-        question=str(plan.get("question", "")),
+        question=record.question,
         answers=words.sentences(comparison) + _tally(comparison),
-        limits=limits(rows, comparison, plan, environment.pop("train_tokens")),
+        limits=limits(rows, comparison, record, environment.pop("train_tokens")),
         comparison=comparison,
         notes=[line for line in comparison.notes if line not in failures],
         curves=series.curves(own, metrics(subject.directories), shown),
@@ -92,7 +89,7 @@ def gather(
         failures=failures,
         commands=commands(subject),
         facts=_facts(subject, environment),
-        methods=paragraph(rows, comparison, plan, development),
+        methods=paragraph(rows, comparison, record, development),
         hyperparameters=hyperparameters(own),
     )
 
@@ -135,7 +132,7 @@ def _not_begun(subject: Subject) -> list[str]:
     if subject.rows.attrs.get("target") is not None:  # a reader's choice of rows is no failure
         return []
     line = "not begun: {} of {} runs; the study's command goes on from there"
-    return not_begun(subject.rows, subject.plan, line)
+    return not_begun(subject.rows, subject.record, line)
 
 
 def _environment(subject: Subject) -> dict[str, Any]:
@@ -152,7 +149,7 @@ def _environment(subject: Subject) -> dict[str, Any]:
 
 
 def _facts(subject: Subject, environment: Mapping[str, list[str]]) -> dict[str, str]:
-    rows, plan = subject.rows, subject.plan
+    rows, record = subject.rows, subject.record
     facts = {
         "runs": f"{len(rows)}",
         "text": _all(rows, "corpus"),
@@ -160,10 +157,10 @@ def _facts(subject: Subject, environment: Mapping[str, list[str]]) -> dict[str, 
         **{column: _all(rows, column) for column in VERSIONS},
         **{key: ", ".join(sorted(set(values))) for key, values in environment.items()},
     }
-    if plan.get("question"):
-        named = {key: plan[key] for key in DECLARED if key in plan}
+    if record.question:
+        named = {"question": record.question, "seeds": record.seeds, **record.declaration}
         facts["declared beforehand (digest)"] = digest(named)[:16]
-    if plan.get("kind") == "single" and len(rows) > SINGLE_RUNS:
+    if record.is_one_by_one and len(rows) > SINGLE_RUNS:
         facts["commands"] = f"the first {SINGLE_RUNS} of {len(rows)} runs"
     return {key: value for key, value in facts.items() if value}
 

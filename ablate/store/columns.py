@@ -8,9 +8,9 @@ from typing import Any
 
 Row = dict[str, Any]
 
-# What a run is to a study that gives its runs different parts, as a tuned one does.
-PART_COLUMNS = ("phase", "role", "tuned")
-IDENTITY_COLUMNS = ("run_id", "study", "status", "error", *PART_COLUMNS)
+# What a run is to a study that gives its runs different roles, as a tuned one does.
+ROLE_COLUMNS = ("phase", "role", "tuned")
+IDENTITY_COLUMNS = ("run_id", "study", "status", "error", *ROLE_COLUMNS)
 # What a variant is made of; the seeds beside it tell its replicates apart.
 CONFIG_COLUMNS = (
     *("fusion", "fusion_options", "normalize", "heads", "out_proj", "value_width", "key_width"),

@@ -182,4 +182,9 @@ def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
         raise FileNotFoundError(path) from None
     except (OSError, ValueError) as error:
         reason = str(error)
-    raise StoreError(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")
+    raise unreadable(path, reason)
+
+
+def unreadable(path: Path, reason: str) -> StoreError:
+    """What a user hears of a file of ours that is damaged, or that somebody edited."""
+    return StoreError(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")

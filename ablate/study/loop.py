@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +25,22 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution.execute import Run, prepare, settled, step_flops
 from ablate.store.columns import Row
+from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
-from ablate.study.declared import Declared, read_declared
+from ablate.study.declared import Declared
+from ablate.study.design import Design, Overrides
 from ablate.study.estimate import estimate
-from ablate.study.growth import Plan, grid_plan, merge_plans, values_of
+from ablate.study.growth import grown, record_of_sweep, values_of
 from ablate.study.job import THREADS
-from ablate.study.kinds import grid, tuned
-from ablate.study.kinds.grid import Cell
+from ablate.study.kinds import read_declared
+from ablate.study.kinds.grid import EveryCombination
 
 LEFT_OUT: Row = {"status": "left out"}  # the row of a cell that can't or shall not be run
 MISSING: Row = {"status": "missing"}  # of one that could not begin
 # Whose errors are of a launcher as a whole: a process of it died, or it could not begin.
 LAUNCHERS_LIBRARIES = ("joblib", "submitit", "ray")
-NO_TEST = "corpus.splits: a tuned study reports on the test split, which is empty; use [0.8,0.1,0.1]"
+NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, arguments: Iterable[str]) -> None:
@@ -58,42 +59,23 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, argument
     declared = read_declared(study) if study else None
     overrides = _overrides(loader, config, declared, arguments)
     levels = {key: _levels(override) for key, override in overrides.items()}
-    factors = declared.factors if declared else ()  # also where they have one level: they may grow
-    swept = {key: levels[key] for key, o in overrides.items() if o.is_sweep_override() or key in factors}
-    if declared and declared.kind == "tuned":
-        tuning = tuned.tuning(declared, levels)
-        swept[tuning.key] = tuning.grid
-        kind = _Kind(
-            partial(tuned.propose, tuning), partial(tuned.about, tuning), partial(tuned.closing, tuning)
-        )
-    else:
-        kind = _Kind(partial(grid.propose, grid.cells(levels)))
-    drive = _Drive(
-        current.get(),
-        Cells(config, loader),
-        launcher,
-        declared,
-        partial(
-            grid_plan,
-            swept,
-            given=[key for key in overrides if key not in swept],
-            declared=declared,
-            chosen=chosen,
+    design = declared.design(levels) if declared else EveryCombination(levels)
+    factors = declared.levels if declared else ()  # also where they have one level: they may grow
+    swept = [key for key, override in overrides.items() if override.is_sweep_override() or key in factors]
+
+    def record(configs: Sequence[RunConfig], runs: Sequence[str]) -> StudyRecord:
+        return record_of_sweep(
+            {key: design.levels[key] for key in swept},
+            [key for key in overrides if key not in swept],
+            configs,
+            runs,
+            declared,
+            study=chosen,
             demonstration=is_demonstration(config),
             config_dir=current.get().config_dir,
-        ),
-    )
-    drive(kind)
+        )
 
-
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of study, as functions of the rows so far. propose: what to run next. about: what study.json
-    says besides the plan, from the run_id of each cell. closing: lines for the end."""
-
-    propose: Callable[[Mapping[Cell, Row]], list[Cell]]
-    about: Callable[[Mapping[Cell, Row], Mapping[Cell, str]], Plan] = lambda rows, ids: {}
-    closing: Callable[[Mapping[Cell, Row]], list[str]] = lambda rows: []
+    _Drive(current.get(), Cells(config, loader), launcher, declared, record)(design)
 
 
 class _Drive:
@@ -105,22 +87,22 @@ class _Drive:
         compose: Cells,
         launcher: Launcher,
         declared: Declared | None,
-        plan: Callable[..., Plan],
+        record: Callable[[Sequence[RunConfig], Sequence[str]], StudyRecord],
     ) -> None:
         self.request = request
         self.compose = compose
         self.launcher = launcher
         self.declared = declared
-        self.plan = plan
+        self.record = record
         self.store = Store()
-        self.asked: dict[Cell, RunConfig] = {}
-        self.ids: dict[Cell, str] = {}
+        self.asked: dict[Overrides, RunConfig] = {}
+        self.ids: dict[Overrides, str] = {}
         self.left_out: dict[str, str] = {}
 
-    def __call__(self, kind: _Kind) -> None:
-        rows: dict[Cell, Row] = {}
-        while proposed := kind.propose(rows):
-            runs = self.check(proposed)
+    def __call__(self, design: Design) -> None:
+        rows: dict[Overrides, Row] = {}
+        while proposed := design.propose(rows):
+            runs = self.check(proposed, design.needs_test_split)
             rows |= {cell: LEFT_OUT for cell in proposed if cell not in runs}
             if not runs and self.ids:
                 continue
@@ -128,24 +110,22 @@ class _Drive:
                 raise ConfigError(f"nothing to run: {'; '.join(self.request.left_out)}")
             self.ids |= {cell: run.run_id for cell, run in runs.items()}
             asked, ids = [self.asked[cell] for cell in runs], [run.run_id for run in runs.values()]
-            plan = self.plan(configs=asked, runs=ids)
-            plan |= kind.about(rows, self.ids)
-            if self.left_out:
-                plan["left_out"] = self.left_out
+            roles, chosen = design.roles(rows, self.ids)
+            record = replace(self.record(asked, ids), roles=roles, chosen=chosen, left_out=self.left_out)
             if self.request.dry_run:
-                merge_plans(self.store.read_study(plan["name"]), plan)  # refuses what a run would
+                grown(self.store.read_study(record.name), record)  # refuses what a run would
                 workers, threads = _side_by_side(self.launcher), _threads(self.launcher)
-                self.request.estimate = estimate(plan, list(_unique(runs).values()), workers, threads)
+                unique = list(_unique(runs).values())
+                self.request.estimate = estimate(record, unique, workers, threads, design.forecast())
                 return
-            machine = self.note(plan, runs)
+            machine = self.note(record, runs)
             self.launch(runs, machine)
             rows |= {cell: self.store.read(run.name) or MISSING for cell, run in runs.items()}
-        self.request.left_out += kind.closing(rows)
+        self.request.left_out += design.closing(rows)
 
-    def check(self, cells: list[Cell]) -> dict[Cell, Run]:
+    def check(self, cells: list[Overrides], needs_test_split: bool) -> dict[Overrides, Run]:
         """The cells that can be run, ready to begin."""
-        runs: dict[Cell, Run] = {}
-        tunes = self.declared is not None and self.declared.kind == "tuned"
+        runs: dict[Overrides, Run] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         conditions, seen = self.declared.where if self.declared else [], []
         for cell in cells:
@@ -156,7 +136,7 @@ class _Drive:
                     reasons[f"not ({broken[0]})"].append("")
                     continue
                 run = prepare(config)
-                if tunes and not len(run.corpus.splits["test"].tokens):
+                if needs_test_split and not len(run.corpus.splits["test"].tokens):
                     raise ConfigError(NO_TEST)
                 runs[cell], self.asked[cell] = run, config
             except (ConfigError, ConfigCompositionException) as error:
@@ -175,31 +155,30 @@ class _Drive:
             self.request.left_out.append(f"{len(names)} of {whole} cells left out: {why}{some}")
         return runs
 
-    def note(self, plan: Plan, runs: Mapping[Cell, Run]) -> dict[str, Any]:
+    def note(self, record: StudyRecord, runs: Mapping[Overrides, Run]) -> Machine:
         """Write the study down before anything runs; returns what it keeps to on this machine."""
         with self.store.locked():
-            before = self.store.read_study(plan["name"])
-            kept = (before or {}).get("machine", {})
+            before = self.store.read_study(record.name)
+            kept = before.machine if before else None
             asked = {run.config.train.linear for run in runs.values()} - {"auto"}
-            threads = _keep("hydra.launcher.threads", kept.get("threads"), _threads(self.launcher))
-            linear = _keep("train.linear", kept.get("linear"), min(asked, default=None))
-            plan["machine"] = {
-                "threads": threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
-                "linear": linear or _linear(runs),
-            }
-            plan = merge_plans(before, plan)
-            self.store.write_study(plan)
-        self.request.study = plan["name"]
+            threads = _keep("hydra.launcher.threads", kept and kept.threads, _threads(self.launcher))
+            linear = _keep("train.linear", kept and kept.linear, min(asked, default=None))
+            machine = Machine(
+                threads=threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
+                linear=linear or _linear(runs),
+            )
+            self.store.write_study(grown(before, replace(record, machine=machine)))
+        self.request.study = record.name
         self.request.run_ids = sorted({*self.request.run_ids, *(run.run_id for run in runs.values())})
-        return plan["machine"]
+        return machine
 
-    def launch(self, runs: Mapping[Cell, Run], machine: Mapping[str, Any]) -> None:
+    def launch(self, runs: Mapping[Overrides, Run], machine: Machine) -> None:
         """Make what is not there yet."""
         todo = {cell: run for cell, run in _unique(runs).items() if settled(run) is None}
         self.request.finished_before += len(_unique(runs)) - len(todo)
         if not todo:
             return
-        threads, linear = machine["threads"], machine["linear"]
+        threads, linear = machine.threads, machine.linear
         self.request.threads = threads
         # As overrides, they reach the processes of any launcher.
         kept = (f"++hydra.job.env_set.{THREADS}={threads}", f"train.linear={linear}")
@@ -258,13 +237,13 @@ def _levels(override: Override) -> list[str]:
     return levels
 
 
-def _unique(runs: Mapping[Cell, Run]) -> dict[Cell, Run]:
+def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     """Two ways to write one run are one run."""
     first = {run.run_id: cell for cell, run in reversed(list(runs.items()))}
     return {cell: run for cell, run in runs.items() if first[run.run_id] == cell}
 
 
-def _variant(cell: Cell, cells: Sequence[Cell]) -> str:
+def _variant(cell: Overrides, cells: Sequence[Overrides]) -> str:
     """The overrides that tell a cell from the others, the seed aside."""
     shared = set(cells[0]).intersection(*cells) if len(cells) > 1 else set()
     return " ".join(o for o in cell if o not in shared and not o.startswith("seed="))
@@ -279,7 +258,7 @@ def _keep(key: str, kept: Any, asked: Any) -> Any:
     return kept or asked
 
 
-def _linear(runs: Mapping[Cell, Run]) -> str:
+def _linear(runs: Mapping[Overrides, Run]) -> str:
     return fastest_product() if any(run.linear in PRODUCTS for run in runs.values()) else "auto"
 
 

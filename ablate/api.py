@@ -10,7 +10,7 @@ import pandas as pd
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.reporting import report
-from ablate.reporting.notebook import Comparison
+from ablate.reporting.notebook import ShownComparison
 
 __all__ = ["ConfigError", "compare", "load", "report", "run"]
 
@@ -57,7 +57,7 @@ def compare(
     where: Sequence[str] | str = (),
     margin: float | None = None,
     mixed: bool = False,
-) -> Comparison:
+) -> ShownComparison:
     """Variants against their baselines over paired seeds: `ablate compare`. A notebook shows it as tables;
     `.table` has every number.
 
@@ -67,7 +67,7 @@ def compare(
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import as_results, plans
+    from ablate.analysis.load import as_results, records
 
     rows = as_results(rows, "rows") if isinstance(rows, pd.DataFrame) else load(rows)
     target = rows.attrs.get("target")
@@ -79,9 +79,9 @@ def compare(
         where=[where] if isinstance(where, str) else where,
         margin=margin,
         mixed=mixed,
-        plans=plans([target]) if target else [],
+        records=records([target]) if target else [],
     )
-    return Comparison(**vars(result))
+    return ShownComparison(**vars(result))
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.select import select, with_options
 from ablate.store.columns import COLUMNS
+from ablate.study.design import Overrides
 from ablate.study.kinds import tuned
 
 ALPHA, VARIANTS = 0.05, ("concat", "sum", "mean", "weighted_sum")
@@ -188,31 +189,33 @@ def check_against_study(
     develop_NAGS: np.ndarray, at_NA: np.ndarray, loss_NAS: np.ndarray, verdict_NK: np.ndarray, margin: float
 ) -> None:
     """The same studies through propose, as `ablate run` drives it, and through compare."""
-    study = tuned.Tuning(
-        key="train.lr",
-        grid=[f"{2.0**x:.4g}" for x in GRID[EXTEND : len(GRID) - EXTEND]],
-        arms=[(f"fusion={fusion}",) for fusion in VARIANTS],
-        baselines=[{"fusion": VARIANTS[0]}],
+    grid = [f"{2.0**x:.4g}" for x in GRID[EXTEND : len(GRID) - EXTEND]]
+    declared = tuned.Tuned(
+        question="Are equal arms told apart?",
+        tune="train.lr",
+        factors={"fusion": [*VARIANTS], "train.lr": grid},
         develop=[str(seed) for seed in range(develop_NAGS.shape[-1])],
-        report=[str(100 + seed) for seed in range(REPORT)],
         extend=EXTEND,
-        metric="val_loss",
+        seeds=[str(100 + seed) for seed in range(REPORT)],
+        primary=[{"vary": "fusion", "baseline": VARIANTS[0]}],
+        metric="test_loss",
     )
+    study = declared.design(declared.levels)
     for develop_AGS, at_A, loss_AS, verdict_K in zip(develop_NAGS, at_NA, loss_NAS, verdict_NK, strict=True):
-        rows: dict[tuned.Cell, dict] = {}
-        while proposed := tuned.propose(study, rows):
-            parts = tuned.parts(study, rows)
-            for cell in proposed:
-                fusion, rate, seed = (override.partition("=")[2] for override in cell)
+        rows: dict[Overrides, dict] = {}
+        while proposed := study.propose(rows):
+            members = tuned.members(study, rows)
+            for overrides in proposed:
+                fusion, rate, seed = (override.partition("=")[2] for override in overrides)
                 arm, number = VARIANTS.index(fusion), int(seed) % 100
-                if parts[cell].phase == "develop":
+                if members[overrides].phase == "develop":
                     loss = develop_AGS[arm, int(np.abs(GRID - np.log2(float(rate))).argmin()), number]
                 else:
                     loss = loss_AS[arm, number]  # what is an octave away plays no part here
-                rows[cell] = {
+                rows[overrides] = {
                     **{"fusion": fusion, "lr": float(rate), "seed": int(seed), "status": "done"},
-                    **{"val_loss": loss, "test_loss": loss, "phase": parts[cell].phase, "tuned": study.key},
-                    "role": " ".join(parts[cell].roles),
+                    **{"val_loss": loss, "test_loss": loss, "tuned": study.key},
+                    **{"phase": members[overrides].phase, "role": " ".join(members[overrides].roles)},
                 }
         chosen = tuned.progress(study, rows).choices.values()
         assert np.allclose([np.log2(float(choice.value or "nan")) for choice in chosen], at_A, atol=1e-3)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ import numpy as np
 from ablate.config.identity import digest
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
+from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")
 HEADS = (1, 2, 4, 8)
 STEPS = (100, 200, 300, 400, 500)
 WIDTH = 64
-PRIMARY = [{"vary": "fusion", "baseline": "concat", "where": {"heads": 4, "out_proj": True}}]
+PRIMARY: list[Mapping[str, Any]] = [
+    {"vary": "fusion", "baseline": "concat", "where": {"heads": 4, "out_proj": True}}
+]
 
 
 def synthetic_study(
@@ -77,12 +80,18 @@ def synthetic_study(
             store.finish(label, writer, row | end)
     levels = {"fusion": fusions, "heads": heads, "out_proj": out_proj, "train.lr": rates}
     store.write_study(
-        {
-            **{"name": name, "kind": "grid", "question": question, "seeds": list(range(seeds))},
-            **{"factors": {key: [str(v).lower() for v in values] for key, values in levels.items()}},
-            **{"fixed": {}, "runs": sorted(ids), "metric": "val_loss", "margin": 0.01},
-            **{"primary": PRIMARY if 4 in heads else [], "where": [], "demonstration": False},
-        }
+        StudyRecord(
+            name=name,
+            kind="grid",
+            question=question,
+            factors={key: [str(v).lower() for v in values] for key, values in levels.items()},
+            fixed={},
+            seeds=list(range(seeds)),
+            runs=sorted(ids),
+            primary=PRIMARY if 4 in heads else [],
+            metric="val_loss",
+            margin=0.01,
+        )
     )
     return store
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import hydra
 
@@ -21,6 +22,7 @@ from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
+from ablate.store.record import StudyRecord
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -35,6 +37,12 @@ def make_config(*overrides: str) -> RunConfig:
 
 def make_spec(*overrides: str, vocab: int = VOCAB) -> ModelSpec:
     return resolve_spec(make_config(*overrides), vocab)
+
+
+def make_record(**given: Any) -> StudyRecord:
+    """A record that says little more than what is given."""
+    little = {"name": "s", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [], "runs": []}
+    return StudyRecord(**{**little, **given})
 
 
 # Sizes of which no two are equal and no one divides another, save where heads have to.

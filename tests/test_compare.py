@@ -12,22 +12,16 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from ablate.analysis.compare import (
-    Incomparable,
-    compare,
-    effects_of,
-    missing_seeds,
-    not_begun,
-    summarize,
-    unusable,
-)
+from ablate.analysis.compare import compare, effects_of
 from ablate.analysis.contrasts import parse_baseline
+from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.select import select
+from ablate.analysis.variants import Incomparable, summarize
 from ablate.config.rules import ConfigError
 from ablate.reporting.tables import render
 from ablate.reporting.words import caption, for_reading, sentences
 from ablate.store.columns import COLUMNS
-from tests.helpers import run_cli
+from tests.helpers import make_record, run_cli
 
 ROW = {
     **dict.fromkeys(COLUMNS),
@@ -185,7 +179,7 @@ def test_sentences_by_hand():
         " [−0.038, 0.038], n = 4 paired seeds, Holm TOST p = 0.012 (exploratory)."
     ]
     primary = [{"vary": "fusion", "baseline": "concat"}]
-    result = compare(table(*hand_worked()), plans=[{"primary": primary}])
+    result = compare(table(*hand_worked()), records=[make_record(primary=primary)])
     mean, worse = sentences(result)
     assert worse == (
         "sum is worse than concat (heads=4, out_proj=true) by 0.250 nats [0.129, 0.371], n = 4 paired seeds,"
@@ -417,7 +411,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
     rows = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
     entry = {"vary": "fusion", "baseline": "concat", "variants": ["sum"]}
     entry |= {"where": {"heads": 4, "out_proj": True}}
-    result = compare(rows, plans=[{"primary": [entry], "margin": 0.05}])
+    result = compare(rows, records=[make_record(primary=[entry], margin=0.05)])
     assert result.families == ["primary", "exploratory"] and result.margin == 0.05
     primary, others = result.family("primary"), result.family("exploratory")
     assert primary["variant"].tolist() == [
@@ -433,24 +427,26 @@ def test_primary_contrasts_are_a_family_of_their_own():
     assert [len(for_reading(result, family)) for family in result.families] == [2, 5]
 
     mapped = {"baseline": {"fusion": "concat", "heads": 4}, "variants": [{"fusion": "sum", "heads": 8}]}
-    (across,) = compare(rows, plans=[{"primary": [mapped]}]).family("primary")["variant"].tolist()[1:]
+    (across,) = (
+        compare(rows, records=[make_record(primary=[mapped])]).family("primary")["variant"].tolist()[1:]
+    )
     assert across == "fusion=sum heads=8 out_proj=true"
     absent = compare(
-        rows, plans=[{"primary": [{"vary": "fusion", "baseline": "gated", "where": {"heads": 4}}]}]
+        rows, records=[make_record(primary=[{"vary": "fusion", "baseline": "gated", "where": {"heads": 4}}])]
     )
     assert absent.notes[0] == (
         "missing: the primary contrast with fusion=gated where heads=4 has no finished runs"
     )
     with pytest.raises(ConfigError, match=r"fuson: .* did you mean fusion\?"):
-        compare(rows, plans=[{"primary": [{"vary": "fuson", "baseline": "concat"}]}])
+        compare(rows, records=[make_record(primary=[{"vary": "fuson", "baseline": "concat"}])])
     with pytest.raises(ConfigError, match="an entry has baseline, vary"):
-        compare(rows, plans=[{"primary": [{"key": "fusion"}]}])
+        compare(rows, records=[make_record(primary=[{"key": "fusion"}])])
 
 
 def test_the_metric_is_the_one_that_the_study_reports_on():
     rows = table(*hand_worked()).assign(test_loss=lambda rows: rows["val_loss"] + 1)
     assert compare(rows).metric == "val_loss"
-    planned = compare(rows, plans=[{"metric": "test_loss"}])
+    planned = compare(rows, records=[make_record(metric="test_loss")])
     assert planned.metric == "test_loss" and "test_loss" in planned.notes[0]
     phased = pd.concat([rows.assign(phase="report"), rows.assign(phase="develop", seed=99, run_id="x")])
     result = compare(phased)
@@ -597,7 +593,7 @@ def test_main_effects_need_equal_widths_and_many_heads_are_crossed_with_the_proj
         )
     )  # fmt: skip
     effects, notes = effects_of(rows)
-    assert [note for note in notes if note.startswith("heads: no two cells of equal key and value width")]
+    assert [note for note in notes if note.startswith("heads: no two variants of equal key and value width")]
     found = {row["effect"]: row for row in effects.to_dict("records")}
     crossed = found["heads: 8 − 1 × out_proj: false − true (fusion=concat)"]
     assert (crossed["widths"], crossed["diff"]) == ("as they are", pytest.approx((1.4 - 1.5) - (0.7 - 1.0)))
@@ -618,7 +614,7 @@ def test_the_words_for_widths_stand_for_their_numbers():
         for name in ("narrow", "wide")
     ]
     for entry, width in zip(entries, ("16", "64"), strict=True):
-        result = compare(rows, plans=[{"primary": [entry]}])
+        result = compare(rows, records=[make_record(primary=[entry])])
         assert set(result.family("primary")["value_width"]) == {width}
         assert not any(note.startswith("missing") for note in result.notes)
     wide = compare(rows, baseline={"value_width": "wide"}).table
@@ -639,7 +635,7 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
         )
     )
     entry = {"vary": "out_proj", "baseline": True, "where": {"heads": 1}}
-    result = compare(rows, plans=[{"primary": [entry], "metric": "val_loss"}])
+    result = compare(rows, records=[make_record(primary=[entry], metric="val_loss")])
     (row,) = result.interaction.to_dict("records")
     t = 0.5 / (0.1 / math.sqrt(3))
     assert row["diff"] == pytest.approx(0.5) and row["p"] == pytest.approx(2 * student.sf(t, 2))
@@ -653,15 +649,15 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
 def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
     rows = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads, key_width=64 // heads)))
     rows = rows.assign(val_bpb=rows["val_loss"], wall_s=rows["val_loss"])
-    study = {"primary": [{"vary": "fusion", "baseline": "concat"}], "metric": "val_loss"}
-    assert compare(rows, plans=[study]).families == ["primary"]
-    assert compare(rows, plans=[study], baseline={"fusion": "concat"}).families == ["primary"]
-    other = compare(rows, plans=[study], baseline={"heads": 8})
+    study = make_record(primary=[{"vary": "fusion", "baseline": "concat"}], metric="val_loss")
+    assert compare(rows, records=[study]).families == ["primary"]
+    assert compare(rows, records=[study], baseline={"fusion": "concat"}).families == ["primary"]
+    other = compare(rows, records=[study], baseline={"heads": 8})
     assert other.families == ["exploratory"] and set(other.table["baseline"].dropna()) == {
         f"fusion={fusion} heads=8 out_proj=true" for fusion in ("concat", "sum", "mean")
     }
-    assert compare(rows, plans=[study], metric="val_bpb").families == ["exploratory"]
-    measured = compare(rows, plans=[study], metric="wall_s")
+    assert compare(rows, records=[study], metric="val_bpb").families == ["exploratory"]
+    measured = compare(rows, records=[study], metric="wall_s")
     assert any("whatever else ran" in note for note in measured.notes)
 
 
@@ -682,8 +678,8 @@ def test_a_run_that_stands_for_its_variant_is_a_finished_one():
 
 def test_runs_that_have_not_begun_are_counted():
     rows = table({"val_loss": 1.0}, {"val_loss": 2.0, "seed": 1})
-    assert not_begun(rows, {"runs": rows["run_id"].tolist()}) == not_begun(rows, {}) == []
-    (line,) = not_begun(rows, {"runs": [*rows["run_id"], "x", "y"]})
+    assert not_begun(rows, make_record(runs=rows["run_id"].tolist())) == not_begun(rows, make_record()) == []
+    (line,) = not_begun(rows, make_record(runs=[*rows["run_id"], "x", "y"]))
     assert line.startswith("missing: 2 of 4 runs have not begun")
 
 

@@ -62,6 +62,8 @@ PRESETS = ("tiny", "nano", "small")
         ("train.lr=inf", ("train.lr=inf", "a finite number")),
         ("train.weight_decay=-1", ("train.weight_decay=-1", "at least 0")),
         ("train.min_lr_ratio=2", ("train.min_lr_ratio=2", "0 to 1")),
+        ("train.min_lr_ratio=-1", ("train.min_lr_ratio=-1", "0 to 1")),
+        ("train.warmup=1", ("train.warmup=1", "below 1")),
         ("train.precision=float16", ("train.precision=float16", "bfloat16")),
         ("model.dropout=1", ("model.dropout=1", "below 1")),
         ("value_width=0", ("value_width=0", "at least 1")),
@@ -90,7 +92,7 @@ def test_wrong_values_are_refused_in_one_line(override, parts):
 
 def test_unknown_and_missing_keys():
     plain = as_read(make_config())
-    with pytest.raises(ConfigError, match=r"train\.stpes: no such key; did you mean steps\?"):
+    with pytest.raises(ConfigError, match=r"train\.stpes: no such key; did you mean train\.steps\?"):
         read_run({**plain, "train": {**plain["train"], "stpes": 3}})
     with pytest.raises(ConfigError, match=r"model\.bias: this key is missing"):
         read_run({**plain, "model": {k: v for k, v in plain["model"].items() if k != "bias"}})

@@ -429,8 +429,8 @@ def test_text_that_changes_while_it_is_read(texts: Path, root: Path, monkeypatch
     put(texts / "book.txt", "0123456789" * 10)
     scan = tokenized.scan
 
-    def scan_then_change(source):
-        found = scan(source)
+    def scan_then_change(text):
+        found = scan(text)
         put(texts / "book.txt", "9876543210" * 12)
         return found
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2
 
-from ablate.analysis.power import plan
+from ablate.analysis.power import seeds_needed
 from ablate.config.rules import ConfigError
-from tests.helpers import run_cli
+from tests.helpers import make_record, run_cli
 from tests.test_compare import CONCAT, MEAN, SUM, table, variant
 
 
@@ -28,7 +28,7 @@ SD = math.sqrt((0.01 / 3 + 0.001 / 3) / 2)  # variances 0.01/3 and 0.001/3, pool
 
 def planned(rows: pd.DataFrame, **options) -> list[dict]:
     """The three rows: at the noise as measured, and at the ends of its interval."""
-    return plan(rows, **options)[0].to_dict("records")
+    return seeds_needed(rows, **options)[0].to_dict("records")
 
 
 def test_seeds_runs_and_minutes_by_hand():
@@ -47,7 +47,7 @@ def test_seeds_runs_and_minutes_by_hand():
 
 
 def test_the_noise_has_an_interval_of_its_own():
-    table, lines = plan(pilot(), difference=SD, contrasts=1)
+    table, lines = seeds_needed(pilot(), difference=SD, contrasts=1)
     low, high = (SD * math.sqrt(3 / chi2.ppf(p, 3)) for p in (0.95, 0.05))
     assert table["sd"].tolist() == pytest.approx([SD, low, high])
     measured, fewer, more = table["seeds"].tolist()
@@ -63,14 +63,14 @@ def test_what_a_budget_can_see():
     assert 0.95 * SD < measured["sees"] <= SD
     assert noisier["sees"] == pytest.approx(measured["sees"] * noisier["sd"] / SD)
     with pytest.raises(ConfigError, match="two seeds of 2 variants take 2 minutes"):
-        plan(pilot(), difference=SD, contrasts=1, budget_min=1.9)
+        seeds_needed(pilot(), difference=SD, contrasts=1, budget_min=1.9)
 
 
 def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
     entry = {"vary": "fusion", "baseline": "concat", "variants": ["mean"]}
-    planned = {"primary": [entry], "metric": "test_loss", "margin": 0.01}
+    planned = make_record(primary=[entry], metric="test_loss", margin=0.01)
     rows = pilot(test_loss=0).assign(test_loss=lambda rows: 2 * rows["val_loss"])
-    table, lines = plan(rows, difference=0.1, plans=[planned])
+    table, lines = seeds_needed(rows, difference=0.1, records=[planned])
     sd = 2 * math.sqrt(0.001 / 3)  # of mean − concat, in test_loss
     assert table["sd"].iloc[0] == pytest.approx(sd) and "1 primary comparison, up to 4 seeds" in lines[0]
     assert (table["runs"] == 2 * table["seeds"]).all() and "at 0.05/1" in lines[2]
@@ -86,7 +86,7 @@ def test_minutes_are_of_the_rows_in_question_on_the_cores_there_are():
 
 
 def test_one_variant_alone_is_taken_as_unpaired():
-    table, lines = plan(pilot().query("fusion == 'concat'"), difference=0.3)
+    table, lines = seeds_needed(pilot().query("fusion == 'concat'"), difference=0.3)
     assert table["sd"].tolist()[0] == pytest.approx(math.sqrt(2) * math.sqrt(0.05 / 3))
     assert "no two variants to pair" in lines[0]
 
@@ -103,15 +103,15 @@ def test_one_variant_alone_is_taken_as_unpaired():
 )
 def test_what_can_not_be_planned(rows, options, reason):
     with pytest.raises(ConfigError, match=reason):
-        plan(rows, **{"difference": 0.1, **options})
+        seeds_needed(rows, **{"difference": 0.1, **options})
 
 
 def test_without_times_the_seeds_still_stand():
-    table, lines = plan(pilot(wall_s=None), difference=SD, contrasts=1)
+    table, lines = seeds_needed(pilot(wall_s=None), difference=SD, contrasts=1)
     assert table["seeds"].tolist()[0] == 10 and table["minutes"].isna().all()
     assert any("no times" in line for line in lines)
     with pytest.raises(ConfigError, match="no wall_s"):
-        plan(pilot(wall_s=None), difference=SD, budget_min=3)
+        seeds_needed(pilot(wall_s=None), difference=SD, budget_min=3)
 
 
 def test_the_command_plans(tmp_path):

@@ -210,7 +210,8 @@ def test_a_study_keeps_the_threads_it_was_begun_with(tmp_path):
     assert other.returncode == 2 and f"this study was begun with {threads}" in other.stderr
     assert run_cli("run", "-m", "seed=0,1,2,3,4", *QUICK, "name=mine", cwd=tmp_path).returncode == 0
     assert set(results(tmp_path)["threads"]) == {threads}
-    assert (Store(tmp_path / "runs").read_study("mine") or {})["machine"]["threads"] == threads
+    record = Store(tmp_path / "runs").read_study("mine")
+    assert record and record.machine and record.machine.threads == threads
 
 
 MINE = ("run", "-m", "fusion=sum,mean", *QUICK, "name=mine")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import frame
+from ablate.analysis.variants import Incomparable, summarize
 from ablate.execution.prepare import prepare
 from ablate.execution.recorder import describe
 from ablate.store import provenance, source

@@ -18,11 +18,12 @@ from ablate.reporting.commands import commands
 from ablate.reporting.html import comparison_html, comparison_table
 from ablate.reporting.limits import limits
 from ablate.reporting.page import gather
-from ablate.reporting.subject import Source, find
+from ablate.reporting.subject import Subject, find
 from ablate.reporting.words import more_seeds
+from ablate.store.record import Choice
 from ablate.store.store import Store
 from benchmarks.report import synthetic_study
-from tests.helpers import run_cli
+from tests.helpers import make_record, run_cli
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028"
 SIZES = (400, 1400)
@@ -190,15 +191,15 @@ def test_the_same_charts_as_files(tmp_path):
 
 def test_what_it_says(tmp_path):
     store = synthetic_study(tmp_path / "runs", seeds=3, diverging=(7,))
-    source = find(store.root / "studies" / "synthetic")
-    page = gather(source)
+    subject = find(store.root / "studies" / "synthetic")
+    page = gather(subject)
     assert page.question == "Does it matter how heads are brought together?"
     assert sum("than concat (heads=4, out_proj=true)" in answer for answer in page.answers) <= 3
     assert [line.partition(":")[0] for line in page.failures] == ["diverged"]
     assert page.failures[0] not in page.notes
     assert len(page.commands) == 1
     assert "heads=1,2,4,8 out_proj=true,false" in page.commands[0] and "seed=0,1,2" in page.commands[0]
-    assert page.facts["code"] == source.rows["code"][0]
+    assert page.facts["code"] == subject.rows["code"][0]
     assert "AdamW (β1 = 0.9" in page.methods and "3 are" not in page.methods
     values = page.hyperparameters.set_index("hyperparameter")["value"]
     assert values["heads"] == "1, 2, 4, 8" and values["peak learning rate"] == "0.003"
@@ -210,10 +211,10 @@ def test_curves_are_the_runs_own(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
     )
-    source = find(store.root / "studies" / "synthetic")
-    page = gather(source)
+    subject = find(store.root / "studies" / "synthetic")
+    page = gather(subject)
     last = page.curves[page.curves["step"] == 500].set_index("variant")
-    losses = source.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
+    losses = subject.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
     for fusion in ("concat", "sum"):
         drawn = last.loc[f"fusion={fusion} heads=4 out_proj=true"]
         assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(list(losses.loc[fusion]))
@@ -225,9 +226,9 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), rates=rates, seeds=4
     )
-    source = find(store.root / "studies" / "synthetic")
-    phase = ["development" if seed < 2 else "report" for seed in source.rows["seed"]]
-    page = gather(replace(source, rows=source.rows.assign(phase=phase)))
+    subject = find(store.root / "studies" / "synthetic")
+    phase = ["development" if seed < 2 else "report" for seed in subject.rows["seed"]]
+    page = gather(replace(subject, rows=subject.rows.assign(phase=phase)))
     assert page.comparison.table["n"].tolist() == [2, 2, 2, 2]
     assert page.curves["n"].max() == 2
     assert page.rates["n"].tolist() == [2] * 8  # variants × phases × rates
@@ -236,7 +237,7 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def at_three_rates(tmp_path_factory) -> Source:
+def at_three_rates(tmp_path_factory) -> Subject:
     """Two arms; sum at 0.008 diverged at seed 0."""
     store = synthetic_study(
         tmp_path_factory.mktemp("rates") / "runs",
@@ -250,20 +251,24 @@ def at_three_rates(tmp_path_factory) -> Source:
     return find(store.root / "studies" / "synthetic")
 
 
-def _tuned(source: Source, column: str = "lr") -> Source:
+def _tuned(subject: Subject, column: str = "lr") -> Subject:
     """The same as a tuned study: seeds 0 and 1 develop. column: what is tuned."""
-    rows = source.rows
+    rows = subject.rows
     develops = rows["seed"] < 2
     roles = rows["lr"].map({0.002: "octave_down", 0.004: "tuned baseline_rate", 0.008: "octave_up"})
     rows = rows.assign(phase=develops.map({True: "develop", False: "report"}), role=roles.mask(develops, ""))
     rows = rows.assign(
         tuned=f"train.{column}", **({} if column == "lr" else {column: rows["lr"], "lr": 0.003})
     )
-    declared = {"kind": "tuned", "tune": f"train.{column}", "develop": ["0", "1"], "metric": "test_loss"}
-    chosen = {f"fusion={fusion}": {"value": "0.004", "doubt": ""} for fusion in ("concat", "sum")}
-    primary = [{"vary": "fusion", "baseline": "concat"}]
-    plan = {**source.plan, **declared, "chosen": chosen, "primary": primary}
-    return replace(source, rows=rows, plan=plan)
+    record = replace(
+        subject.record,
+        kind="tuned",
+        metric="test_loss",
+        primary=[{"vary": "fusion", "baseline": "concat"}],
+        declared={"tune": f"train.{column}", "develop": ["0", "1"]},
+        chosen={f"fusion={fusion}": Choice("0.004") for fusion in ("concat", "sum")},
+    )
+    return replace(subject, rows=rows, record=record)
 
 
 @pytest.mark.parametrize("column", ["lr", "weight_decay"])
@@ -297,34 +302,40 @@ def test_names_of_charts_are_ids_and_files(at_three_rates):
 
 
 def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
-    source = _tuned(at_three_rates)
-    changes = ({}, {"seeds": [*range(8)]}, {"develop": ["0"]}, {"extend": 1})
+    subject = _tuned(at_three_rates)
+    record, declared = subject.record, subject.record.declared
+    records = [
+        record,
+        replace(record, seeds=[*range(8)]),
+        *(replace(record, declared={**declared, **more}) for more in ({"develop": ["0"]}, {"extend": 1})),
+    ]
     key = "declared beforehand (digest)"
-    digests = {gather(replace(source, plan={**source.plan, **change})).facts[key] for change in changes}
-    assert len(digests) == len(changes)
+    digests = {gather(replace(subject, record=record)).facts[key] for record in records}
+    assert len(digests) == len(records)
 
 
 def test_what_is_not_there_is_said(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
     )
-    plan = store.read_study("synthetic") or {}
-    store.write_study({**plan, "runs": [*plan["runs"], "f" * 16]})
-    shutil.rmtree(next(iter(store.directories(plan["runs"][:1]).values())))
-    source = find(store.root / "studies" / "synthetic")
-    failures = gather(source).failures
+    record = store.read_study("synthetic")
+    assert record is not None
+    store.write_study(replace(record, runs=[*record.runs, "f" * 16]))
+    shutil.rmtree(next(iter(store.directories(record.runs[:1]).values())))
+    subject = find(store.root / "studies" / "synthetic")
+    failures = gather(subject).failures
     assert [line.partition(":")[0] for line in failures] == ["missing", "not begun"]
     assert "2 of 7 runs" in failures[1]
 
 
-def _limits(tmp_path, plan=None, epoch=10**7, **columns) -> str:
+def _limits(tmp_path, record=None, epoch=10**7, **columns) -> str:
     store = synthetic_study(
         tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2
     )
-    source = find(store.root / "studies" / "synthetic")
-    rows = source.rows.assign(**columns)
+    subject = find(store.root / "studies" / "synthetic")
+    rows = subject.rows.assign(**columns)
     tokens = {} if epoch is None else dict.fromkeys(rows["run_id"], epoch)
-    return "\n".join(limits(rows, compare(rows), source.plan if plan is None else plan, tokens))
+    return "\n".join(limits(rows, compare(rows), record or subject.record, tokens))
 
 
 def test_limits_are_said(tmp_path):
@@ -339,7 +350,8 @@ def test_limits_are_said(tmp_path):
 
 
 def test_limits_of_other_studies(tmp_path):
-    said = _limits(tmp_path, {"kind": "tuned", "demonstration": True}, key_width=8, match="params")
+    record = make_record(kind="tuned", demonstration=True, declared={"tune": "train.lr"})
+    said = _limits(tmp_path, record, key_width=8, match="params")
     assert "A demonstration" in said and "below 16" in said and "No contrast was named beforehand" in said
     assert "One learning rate" not in said and "differ in size" not in said
 
@@ -458,27 +470,27 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
     elsewhere.mkdir()
     done = run_cli("run", *asked, *held, *small, cwd=here)
     assert done.returncode == 0, done.stderr
-    source = find(here / "runs" / "studies" / "mine")
-    (command,) = commands(source)
+    subject = find(here / "runs" / "studies" / "mine")
+    (command,) = commands(subject)
     for directory in (here, elsewhere):
         done = run_cli(*shlex.split(command)[1:], cwd=directory)
         assert done.returncode == 0, done.stderr
         assert ("16 runs had finished before" in done.stderr) == (directory == here)
     ours, theirs = (Store(d / "runs").read_study("mine") for d in (here, elsewhere))
-    assert ours == theirs == source.plan
+    assert ours == theirs == subject.record
 
 
 def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     store = synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,))
     where = ["normalize == 'none'", "heads <= 4"]
-    plan = (store.read_study("synthetic") or {}) | {
-        **{"kind": "tuned", "study": "tuned", "tune": "train.lr", "develop": ["0", "1"], "extend": 2},
-        **{"seeds": list(range(8)), "where": where, "fixed": {"value_width": "auto"}},
-    }
-    store.write_study(plan)
-    source = find(store.root / "studies" / "synthetic")
-    varying = [16, *[20] * (len(source.rows) - 1)]  # as a match makes it
-    (command,) = commands(replace(source, rows=source.rows.assign(value_width=varying)))
+    record = store.read_study("synthetic")
+    assert record is not None
+    declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
+    record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
+    store.write_study(replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
+    subject = find(store.root / "studies" / "synthetic")
+    varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
+    (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))
     words = shlex.split(command)
     assert "seed=2,3,4,5,6,7" in words and "study.develop=[0,1]" in words and "value_width=auto" in words
     assert {"study.tune=train.lr", "study.extend=2", "study.margin=0.01"} <= {*words}

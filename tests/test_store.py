@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.analysis.compare import Incomparable, summarize
 from ablate.analysis.load import load
+from ablate.analysis.variants import Incomparable, summarize
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
@@ -20,10 +21,11 @@ from ablate.files.atomic import StoreError
 from ablate.store import claim, row_cache
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import core_code, parts_code, torch_version
+from ablate.store.record import as_plain
 from ablate.store.run_files import Checkpoint, Damaged
 from ablate.store.store import Busy, Store
-from ablate.study.growth import grid_plan, merge_plans, single_plan
-from tests.helpers import make_config
+from ablate.study.growth import grown, record_of_run, record_of_sweep
+from tests.helpers import make_config, make_record
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "code": core_code()}
 ROW |= {"torch": torch_version(), **parts_code("model/fusion/sum.py")}
@@ -130,7 +132,7 @@ def test_results_are_derived_and_come_back(tmp_path):
     store = Store(tmp_path)
     finished(store, "b", run_id="b" * 16, val_loss=0.1 + 0.2, out_proj=True)
     finished(store, "a", run_id="a" * 16)
-    store.write_study(single_plan(make_config("name=mine"), "b" * 16))
+    store.write_study(record_of_run(make_config("name=mine"), "b" * 16))
     path = store.write_results("mine")
     rows = pd.read_csv(path)
     assert list(rows.columns) == list(COLUMNS)
@@ -154,36 +156,37 @@ def test_cells_by_hand():
     assert ",false," in line and ",1e-05," in line and ",4," in line
 
 
-def plan(levels: dict[str, list[str]], *overrides: str, given: tuple[str, ...] = (), runs: str = "ab"):
+def record(levels: dict[str, list[str]], *overrides: str, given: tuple[str, ...] = (), runs: str = "ab"):
     configs = [make_config("name=mine", *overrides, f"seed={seed}") for seed in (0, 1)]
-    return grid_plan(levels, given, configs, list(runs))
+    return record_of_sweep(levels, given, configs, list(runs))
 
 
 def test_a_study_grows_by_levels_and_seeds():
-    old = plan({"heads": ["1", "2"]})
-    grown = merge_plans(old, {**plan({"heads": ["2", "4"]}, runs="bc"), "seeds": [1, 2]})
-    assert grown["factors"] == {"heads": ["1", "2", "4"]}
-    assert grown["seeds"] == [0, 1, 2] and grown["runs"] == ["a", "b", "c"]
+    old = record({"heads": ["1", "2"]})
+    both = grown(old, replace(record({"heads": ["2", "4"]}, runs="bc"), seeds=[1, 2]))
+    assert both.factors == {"heads": ["1", "2", "4"]}
+    assert both.seeds == [0, 1, 2] and both.runs == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
     "other, parts",
     [
-        (lambda: plan({"fusion": ["sum"]}), ("fusion", "factor")),
-        (lambda: plan({"heads": ["1"]}, "train.lr=0.5", given=("train.lr",)), ("train.lr", "0.5", "0.003")),
-        (lambda: single_plan(make_config("name=mine"), "a"), ("single", "grid")),
+        (lambda: record({"fusion": ["sum"]}), ("fusion", "factor")),
+        (lambda: record({"heads": ["1"]}, "train.lr=0.5", given=("train.lr",)), ("train.lr", "0.5", "0.003")),
+        (lambda: record_of_run(make_config("name=mine"), "a"), ("single", "grid")),
     ],
 )
 def test_any_other_change_of_a_named_study_is_refused(other, parts):
     with pytest.raises(StoreError) as refusal:
-        merge_plans(plan({"heads": ["1", "2"]}), other())
+        grown(record({"heads": ["1", "2"]}), other())
     assert all(part in str(refusal.value) for part in (*parts, "name=NAME")), refusal.value
 
 
 def test_a_sweep_is_named_by_what_it_runs():
     unnamed = [make_config("seed=0")]
-    assert grid_plan({}, [], unnamed, ["b", "a"])["name"] == grid_plan({}, [], unnamed, ["a", "b"])["name"]
-    assert grid_plan({}, [], unnamed, ["a"])["name"].startswith("sweep-")
+    names = {record_of_sweep({}, [], unnamed, runs).name for runs in (["b", "a"], ["a", "b"])}
+    assert len(names) == 1 and names.pop().startswith("sweep-")
+    assert record_of_sweep({}, [], unnamed, ["a"]).name not in names
 
 
 def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
@@ -200,8 +203,7 @@ def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
 TAKE = """
 import sys, time
 from pathlib import Path
-from ablate.files.atomic import StoreError
-from ablate.store.store import Store
+from ablate.store.store import Store, StoreError
 start, root = float(sys.argv[1]), Path(sys.argv[2])
 time.sleep(max(0, start - time.time()))
 try:
@@ -363,7 +365,9 @@ def test_rows_are_read_again_only_where_a_run_changed(tmp_path, monkeypatch):
 
 def test_a_damaged_study_is_never_overwritten(tmp_path):
     store = Store(tmp_path)
-    for content in ("", "{}", "[1]"):
+    whole = as_plain(make_record(name="mine"))
+    edited = (json.dumps(whole | change) for change in ({"seeds": "one"}, {"margn": 0.1}, {"machine": 8}))
+    for content in ("", "{}", "[1]", *edited):
         (tmp_path / "studies" / "mine").mkdir(parents=True, exist_ok=True)
         (tmp_path / "studies" / "mine" / "study.json").write_text(content)
         with pytest.raises(StoreError, match=r"mine.study\.json: can't be read"):
@@ -387,7 +391,7 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
     (tmp_path / "runs").write_text("a file")
     store = Store(tmp_path / "runs")
     with pytest.raises(StoreError, match=r"runs.*can't be written"):
-        store.write_study({**single_plan(make_config(), "a"), "name": "mine"})
+        store.write_study(record_of_run(make_config("name=mine"), "a"))
     with pytest.raises(StoreError, match=r"runs.*can't be written"):
         finished(store)
 

@@ -1,13 +1,12 @@
 """Studies: what they declare, which cells they come to, and what they do without running anything."""
 
-import functools
-import itertools
 import json
 import random
 import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,11 +28,12 @@ from ablate.config.rules import ConfigError
 from ablate.live.watch import summary
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
-from ablate.study.declared import read_declared
-from ablate.study.growth import merge_plans, values_of
-from ablate.study.kinds import grid
+from ablate.study.design import combinations
+from ablate.study.growth import grown, values_of
+from ablate.study.kinds import read_declared
+from ablate.study.kinds.grid import EveryCombination
 from hydra_plugins.ablate.launcher import PoolLauncher
-from tests.helpers import ROOT, make_config, run_cli
+from tests.helpers import ROOT, make_config, make_record, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
 STUDIES = sorted(path.stem for path in (configs_dir() / "study").glob("*.yaml"))
@@ -75,20 +75,18 @@ def declared(name: str):
 # --- grids ------------------------------------------------------------------------------------------
 
 
-def test_cells_and_proposals_by_hand():
-    cells = grid.cells({"fusion": ["sum", "mean"], "seed": ["0", "1"]})
-    assert cells == [
+def test_combinations_and_proposals_by_hand():
+    levels = {"fusion": ["sum", "mean"], "seed": ["0", "1"]}
+    runs, design = combinations(levels), EveryCombination(levels)
+    assert runs == [
         ("fusion=sum", "seed=0"),
         ("fusion=sum", "seed=1"),
         ("fusion=mean", "seed=0"),
         ("fusion=mean", "seed=1"),
     ]
-    assert grid.propose(cells, {}) == cells
-    assert grid.propose(cells, {cells[0]: {"status": "failed"}, cells[2]: {"status": "done"}}) == [
-        cells[1],
-        cells[3],
-    ]
-    assert grid.propose(cells, {cell: {} for cell in cells}) == []
+    assert design.propose({}) == runs
+    assert design.propose({runs[0]: {"status": "failed"}, runs[2]: {"status": "done"}}) == [runs[1], runs[3]]
+    assert design.propose({run: {} for run in runs}) == []
 
 
 def test_cells_composed_fast_are_as_hydra_composes_them():
@@ -141,8 +139,8 @@ def test_what_is_of_the_study_alone_costs_no_composition(monkeypatch):
 def test_every_study_declares_what_it_will_be_judged_by(name):
     study = declared(name)
     assert study.question.endswith("?") and study.primary and study.margin > 0
-    sizes = [len(levels) for levels in study.factors.values()]
-    assert len(study.factors["seed"]) >= 8 and min(sizes) >= 1
+    sizes = [len(levels) for levels in study.levels.values()]
+    assert len(study.seeds) >= 8 and min(sizes) >= 1
     assert set(study.demo) <= {"train.steps", "train.eval_every", "seed", *study.factors}
     for contrast in study.primary:
         levels = study.factors[contrast["vary"]]
@@ -153,7 +151,7 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
 
 
 def test_the_study_of_the_main_question_is_the_whole_grid():
-    assert {key: len(levels) for key, levels in declared("fusion").factors.items()} == {
+    assert {key: len(levels) for key, levels in declared("fusion").levels.items()} == {
         "fusion": 4,
         "heads": 4,
         "out_proj": 2,
@@ -372,7 +370,7 @@ def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_
 def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
     done = run_cli("run", "study=out_proj", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
     assert done.returncode == 0 and "a demonstration" in done.stderr
-    assert (Store(tmp_path / "runs").read_study("out_proj-demo") or {})["demonstration"] is True
+    assert (made := Store(tmp_path / "runs").read_study("out_proj-demo")) and made.demonstration
     for command in (("size=demo",), ("-m", "size=demo", "seed=0,1")):
         alone = run_cli("run", *command, cwd=tmp_path)
         assert alone.returncode == 2 and "size=demo: only a study has a demonstration" in alone.stderr
@@ -421,10 +419,15 @@ def test_a_summary_by_hand():
 
 
 def test_what_was_decided_beforehand_cannot_change():
-    plan = {"name": "s", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [0], "runs": ["a"]}
-    first = plan | {"primary": [{"vary": "fusion"}], "metric": "val_loss", "margin": 0.01, "where": []}
-    grown = merge_plans(first, first | {"seeds": [1], "runs": ["b"]})
-    assert grown["seeds"] == [0, 1] and grown["runs"] == ["a", "b"] and grown["margin"] == 0.01
-    for key, other in itertools.product(["primary", "metric", "margin"], ["else"]):
+    said = {"primary": [{"vary": "fusion"}], "metric": "val_loss", "margin": 0.01, "declared": {"extend": 1}}
+    first = make_record(seeds=[0], runs=["a"], **said)
+    both = grown(first, replace(first, seeds=[1], runs=["b"]))
+    assert both.seeds == [0, 1] and both.runs == ["a", "b"] and both.margin == 0.01
+    others = {"primary": [], "metric": "val_acc", "margin": 0.02, "where": ["heads < 4"]}
+    for key, other in others.items():
         with pytest.raises(StoreError, match=f"{key} was .* when the study began"):
-            merge_plans(first, first | {key: other})
+            grown(first, replace(first, **{key: other}))
+    with pytest.raises(StoreError, match="extend was 1 when the study began"):
+        grown(first, replace(first, declared={"extend": 2}))
+    with pytest.raises(StoreError, match=r"primary was .* when the study began"):
+        grown(first, make_record())

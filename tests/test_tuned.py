@@ -21,11 +21,12 @@ from ablate.config.rules import ConfigError
 from ablate.execution.prepare import prepare
 from ablate.execution.timing import step_seconds
 from ablate.store.columns import MEASURED_COLUMNS, Row
-from ablate.study.declared import read_declared
-from ablate.study.growth import merge_plans
-from ablate.study.kinds import tuned
-from ablate.study.kinds.grid import Cell
-from tests.helpers import make_config, run_cli
+from ablate.store.record import Choice, StudyRecord
+from ablate.study.design import Overrides
+from ablate.study.growth import grown
+from ablate.study.kinds import read_declared, tuned
+from ablate.study.kinds.parabola import minimum
+from tests.helpers import make_config, make_record, run_cli
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -39,19 +40,21 @@ DECLARED = {
 
 def study(**changes) -> tuned.Tuning:
     declared = read_declared({**DECLARED, **changes})
-    return tuned.tuning(declared, declared.factors)
+    design = declared.design(declared.levels)
+    assert isinstance(design, tuned.Tuning)
+    return design
 
 
-def at(cell: Cell) -> dict[str, str]:
-    return dict(override.split("=") for override in cell)
+def at(one: Overrides) -> dict[str, str]:
+    return dict(override.split("=") for override in one)
 
 
-def parabolas(**optimum: float) -> Callable[[Cell], Row]:
+def parabolas(**optimum: float) -> Callable[[Overrides], Row]:
     """Losses with their minimum at this value of the rate, for each fusion (and number of heads, where
     there are several: sum4); a seed adds a constant."""
 
-    def row(cell: Cell) -> Row:
-        c = at(cell)
+    def row(one: Overrides) -> Row:
+        c = at(one)
         best = optimum[c["fusion"] + c.get("heads", "")]
         loss = 2 + 0.1 * math.log2(float(c["train.lr"]) / best) ** 2 + 0.01 * int(c["seed"])
         return {"status": "done", "val_loss": loss, "test_loss": loss + 0.5}
@@ -60,39 +63,39 @@ def parabolas(**optimum: float) -> Callable[[Cell], Row]:
 
 
 def run(
-    study: tuned.Tuning, row: Callable[[Cell], Row], rows: dict[Cell, Row] | None = None
-) -> dict[Cell, Row]:
+    study: tuned.Tuning, row: Callable[[Overrides], Row], rows: dict[Overrides, Row] | None = None
+) -> dict[Overrides, Row]:
     """The rows of a whole study, begun from `rows`."""
     rows = dict(rows or {})
-    while proposed := tuned.propose(study, rows):
+    while proposed := study.propose(rows):
         assert not set(proposed) & set(rows)
-        rows |= {cell: row(cell) for cell in proposed}
+        rows |= {one: row(one) for one in proposed}
     return rows
 
 
-def values(study: tuned.Tuning, rows: dict[Cell, Row]) -> dict[str, str | None]:
+def values(study: tuned.Tuning, rows: dict[Overrides, Row]) -> dict[str, str | None]:
     choices = tuned.progress(study, rows).choices
     return {at(arm)["fusion"]: choice.value for arm, choice in choices.items()}
 
 
 def test_the_minimum_of_a_parabola_by_hand():
     """Through (−1, 3), (0, 1), (1, 2): 1.5x² − 0.5x + 1, whose minimum is at 1/6."""
-    assert tuned.minimum(np.array([-1.0, 0, 1]), np.array([3.0, 1, 2])) == (pytest.approx(1 / 6), "")
+    assert minimum(np.array([-1.0, 0, 1]), np.array([3.0, 1, 2])) == (pytest.approx(1 / 6), "")
     choice = tuned.choose(study(), ["0.001", "0.002", "0.004"], [3.0, 1.0, 2.0])
-    assert choice == tuned.Choice("0.002245", "")  # 0.002·2^(1/6)
+    assert choice == Choice("0.002245", "")  # 0.002·2^(1/6)
 
 
 def test_only_the_points_around_the_best_decide():
     x = np.arange(-3.0, 3)
-    assert tuned.minimum(x, np.array([9.0, 1e3, 3, 1, 2, 50]))[0] == pytest.approx(1 / 6)
+    assert minimum(x, np.array([9.0, 1e3, 3, 1, 2, 50]))[0] == pytest.approx(1 / 6)
 
 
 def test_diverged_points_bracket_and_are_left_out_of_the_fit():
     """Through (−2, 4), (−1, 1), (0, 0): x² falling to 0 at 0, the last finite point."""
-    value, doubt = tuned.minimum(np.array([-2.0, -1, 0, 1]), np.array([4.0, 1, 0, np.inf]))
+    value, doubt = minimum(np.array([-2.0, -1, 0, 1]), np.array([4.0, 1, 0, np.inf]))
     assert value == pytest.approx(0, abs=1e-9) and doubt == ""
     one = tuned.choose(study(), ["0.001", "0.002", "0.004", "0.008"], [4.0, 1.0, 0.0, math.inf])
-    assert one == tuned.Choice("0.004", "")
+    assert one == Choice("0.004", "")
     two = tuned.choose(study(), ["0.001", "0.002", "0.004"], [math.inf, 1.0, math.inf])
     assert two.value == "0.002" and "three finite points" in two.doubt
     none = tuned.choose(study(), ["0.001", "0.002"], [math.inf, math.inf])
@@ -100,7 +103,7 @@ def test_diverged_points_bracket_and_are_left_out_of_the_fit():
 
 
 def test_a_curve_that_is_not_convex_falls_back_to_its_best_point():
-    assert tuned.minimum(np.array([0.0, 1, 2]), np.array([1.0, 3, 4])) == (
+    assert minimum(np.array([0.0, 1, 2]), np.array([1.0, 3, 4])) == (
         0.0,
         "the best of the grid: the curve around it is not convex",
     )
@@ -109,12 +112,12 @@ def test_a_curve_that_is_not_convex_falls_back_to_its_best_point():
 def test_develop_then_report_at_four_values():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.0025))
-    develop = [cell for cell in rows if int(at(cell)["seed"]) < 100]
+    develop = [one for one in rows if int(at(one)["seed"]) < 100]
     assert len(develop) == 2 * 3 * 2 and list(rows)[: len(develop)] == develop
     assert values(s, rows) == {"concat": "0.002", "sum": "0.0025"}
     found = {
-        (at(cell)["fusion"], at(cell)["train.lr"]): tuple(part.roles)
-        for cell, part in tuned.parts(s, rows).items()
+        (at(one)["fusion"], at(one)["train.lr"]): tuple(part.roles)
+        for one, part in tuned.members(s, rows).items()
         if part.phase == "report"
     }
     assert found == {
@@ -126,22 +129,20 @@ def test_develop_then_report_at_four_values():
         ("sum", "0.00125"): ("octave_down",),
         ("sum", "0.005"): ("octave_up",),
     }
-    assert {at(cell)["seed"] for cell in set(rows) - set(develop)} == {"100", "101"}
+    assert {at(one)["seed"] for one in set(rows) - set(develop)} == {"100", "101"}
 
 
 def test_an_edge_extends_the_grid_for_every_arm_up_to_a_limit():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.008))
     assert tuned.progress(s, rows).grid == ["0.001", "0.002", "0.004", "0.008", "0.016"]
-    grid = {
-        at(cell)["train.lr"] for cell in rows if at(cell)["fusion"] == "concat" and at(cell)["seed"] == "0"
-    }
+    grid = {at(one)["train.lr"] for one in rows if at(one)["fusion"] == "concat" and at(one)["seed"] == "0"}
     assert {"0.008", "0.016"} < grid and values(s, rows)["sum"] == "0.008"
     far = run(s, parabolas(concat=0.002, sum=1.0))
     now = tuned.progress(s, far)
     assert now.grid == ["0.001", "0.002", "0.004", "0.008", "0.016"]
     assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed: train.lr=0.016")
-    assert any("fusion=sum" in line and "not bracketed" in line for line in tuned.closing(s, far))
+    assert any("fusion=sum" in line and "not bracketed" in line for line in s.closing(far))
 
 
 def test_any_rows_lead_to_the_same_study_in_any_order():
@@ -151,18 +152,18 @@ def test_any_rows_lead_to_the_same_study_in_any_order():
     rng = random.Random(0)
     for _ in range(30):
         some = rng.sample(sorted(whole), rng.randrange(len(whole)))
-        again = run(s, row, {cell: whole[cell] for cell in some})
-        assert again == whole and tuned.parts(s, again) == tuned.parts(s, whole)
-        shuffled = {cell: whole[cell] for cell in rng.sample(sorted(whole), len(whole))}
+        again = run(s, row, {one: whole[one] for one in some})
+        assert again == whole and tuned.members(s, again) == tuned.members(s, whole)
+        shuffled = {one: whole[one] for one in rng.sample(sorted(whole), len(whole))}
         assert values(s, shuffled) == values(s, whole)
 
 
 def test_what_cannot_be_built_is_left_out_and_nothing_extends_there():
     s = study()
     usual = parabolas(concat=0.002, sum=0.008)
-    no_sum = run(s, lambda cell: LEFT_OUT if at(cell)["fusion"] == "sum" else usual(cell))
+    no_sum = run(s, lambda one: LEFT_OUT if at(one)["fusion"] == "sum" else usual(one))
     assert values(s, no_sum) == {"concat": "0.002"}
-    below = run(s, lambda cell: LEFT_OUT if float(at(cell)["train.lr"]) > 0.005 else usual(cell))
+    below = run(s, lambda one: LEFT_OUT if float(at(one)["train.lr"]) > 0.005 else usual(one))
     now = tuned.progress(s, below)
     assert now.grid == ["0.001", "0.002", "0.004", "0.008"]
     assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed")
@@ -172,14 +173,14 @@ def test_a_failed_development_run_is_waited_for():
     s = study()
     failed = run(
         s,
-        lambda cell: (
+        lambda one: (
             {"status": "failed"}
-            if at(cell)["train.lr"] == "0.002"
-            else parabolas(concat=0.002, sum=0.002)(cell)
+            if at(one)["train.lr"] == "0.002"
+            else parabolas(concat=0.002, sum=0.002)(one)
         ),
     )
-    assert len(failed) == 12 and "4 development runs have no result" in tuned.closing(s, failed)[0]
-    healed = {cell: row for cell, row in failed.items() if row["status"] == "done"}
+    assert len(failed) == 12 and "4 development runs have no result" in s.closing(failed)[0]
+    healed = {one: row for one, row in failed.items() if row["status"] == "done"}
     assert values(s, run(s, parabolas(concat=0.002, sum=0.002), healed))["sum"] == "0.002"
 
 
@@ -211,65 +212,66 @@ def test_wrong_studies_are_one_line(changes, words):
 def test_a_grown_study_keeps_runs_at_old_values_without_a_role():
     """More rates move the choice of two arms; the third, which was not asked for again, keeps its own."""
 
-    def plan(prefix: str, **values: str) -> dict:
-        grown = study(factors={**DECLARED["factors"], "fusion": list(values)})
-        rows = run(grown, parabolas(**{fusion: float(value) for fusion, value in values.items()}))
-        about = tuned.about(grown, rows, {cell: prefix + " ".join(cell) for cell in rows})
-        runs = list(about["parts"])
-        return {"name": "n", "kind": "tuned", "factors": {}, "fixed": {}, "seeds": [], "runs": runs} | about
+    def record(prefix: str, **values: str) -> StudyRecord:
+        asked = study(factors={**DECLARED["factors"], "fusion": list(values)})
+        rows = run(asked, parabolas(**{fusion: float(value) for fusion, value in values.items()}))
+        roles, chosen = asked.roles(rows, {one: prefix + " ".join(one) for one in rows})
+        return make_record(kind="tuned", runs=[*roles], roles=roles, chosen=chosen)
 
-    def roles(plan: dict, fusion: str) -> set[tuple[str, str]]:
+    def roles(record: StudyRecord, fusion: str) -> set[tuple[str, str]]:
         """With what their run_id begins with."""
         return {
-            (run_id[:3], part["role"])
-            for run_id, part in plan["parts"].items()
-            if f"fusion={fusion} " in run_id and part["phase"] == "report"
+            (run_id[:3], role.role)
+            for run_id, role in record.roles.items()
+            if f"fusion={fusion} " in run_id and role.phase == "report"
         }
 
     three = {"concat": "0.002", "sum": "0.0025", "mean": "0.003"}
-    old = plan("old", **three)
+    old = record("old", **three)
     mean = {("old", role) for role in ("tuned", "baseline_rate", "octave_down", "octave_up")}
     assert roles(old, "mean") == mean
-    same = merge_plans(old, plan("new", **three))
+    same = grown(old, record("new", **three))
     assert roles(same, "sum") == {(when, role) for when in ("old", "new") for _, role in mean}
-    moved = merge_plans(old, plan("new", concat="0.002", sum="0.0035"))
+    moved = grown(old, record("new", concat="0.002", sum="0.0035"))
     assert roles(moved, "mean") == mean
     assert roles(moved, "sum") == {
         *{("old", ""), ("old", "baseline_rate")},
         *{("new", role) for _, role in mean},
     }
-    base = merge_plans(old, plan("new", concat="0.0022", sum="0.0025"))
+    base = grown(old, record("new", concat="0.0022", sum="0.0025"))
     assert roles(base, "mean") == {("old", role) for role in ("tuned", "", "octave_down", "octave_up")}
 
 
 # --- what compare makes of it -----------------------------------------------------------------------
 
 
-def results(s: tuned.Tuning, rows: dict[Cell, Row]) -> pd.DataFrame:
+def results(s: tuned.Tuning, rows: dict[Overrides, Row]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **ROW,
-            **{"run_id": f"{i:016x}", "fusion": at(cell)["fusion"], "lr": float(at(cell)["train.lr"])},
-            **{"heads": int(at(cell).get("heads", str(ROW["heads"])))},
-            **{"seed": int(at(cell)["seed"]), "phase": part.phase, "role": " ".join(part.roles)},
+            **{"run_id": f"{i:016x}", "fusion": at(one)["fusion"], "lr": float(at(one)["train.lr"])},
+            **{"heads": int(at(one).get("heads", str(ROW["heads"])))},
+            **{"seed": int(at(one)["seed"]), "phase": part.phase, "role": " ".join(part.roles)},
             **{"tuned": "train.lr"},
-            **rows[cell],
+            **rows[one],
         }
-        for i, (cell, part) in enumerate(tuned.parts(s, rows).items())
+        for i, (one, part) in enumerate(tuned.members(s, rows).items())
     )
 
 
-def noisy(cell: Cell) -> Row:
-    row = parabolas(concat=0.002, sum=0.0028)(cell)
-    jitter = {"100": 0.001, "101": -0.002, "102": 0.0005}.get(at(cell)["seed"], 0)
-    return row | {"test_loss": row["test_loss"] + (jitter if at(cell)["fusion"] == "sum" else 0)}
+def noisy(one: Overrides) -> Row:
+    row = parabolas(concat=0.002, sum=0.0028)(one)
+    jitter = {"100": 0.001, "101": -0.002, "102": 0.0005}.get(at(one)["seed"], 0)
+    return row | {"test_loss": row["test_loss"] + (jitter if at(one)["fusion"] == "sum" else 0)}
 
 
 def test_each_arm_at_its_own_value_is_the_primary_contrast():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
-    plan = {"primary": DECLARED["primary"], "metric": "test_loss", "kind": "tuned", "tune": "train.lr"}
-    result = compare(rows, plans=[plan])
+    record = make_record(
+        kind="tuned", primary=DECLARED["primary"], metric="test_loss", declared={"tune": "train.lr"}
+    )
+    result = compare(rows, records=[record])
     assert result.metric == "test_loss" and result.families == ["primary", AT_BASELINE, OCTAVE_AWAY]
     own = result.family("primary").set_index("fusion")
     assert own["lr"].to_dict() == {"sum": "0.0028", "concat": "0.002"}
@@ -294,13 +296,13 @@ def test_each_of_two_baselines_is_met_at_its_own_value():
     optimum = {"concat1": 0.0012, "concat4": 0.002, "sum1": 0.0015, "sum4": 0.0028}
     rows = run(s, parabolas(**optimum))
     sums = {
-        at(cell)["train.lr"]
-        for cell, part in tuned.parts(s, rows).items()
-        if "baseline_rate" in part.roles and at(cell)["fusion"] == "sum" and at(cell)["heads"] == "4"
+        at(one)["train.lr"]
+        for one, part in tuned.members(s, rows).items()
+        if "baseline_rate" in part.roles and at(one)["fusion"] == "sum" and at(one)["heads"] == "4"
     }
     assert sums == {"0.002", "0.0015"}
-    plan = {"primary": entries, "metric": "test_loss", "kind": "tuned", "tune": "train.lr"}
-    table = compare(results(s, rows), plans=[plan]).family(AT_BASELINE)
+    record = make_record(kind="tuned", primary=entries, metric="test_loss", declared={"tune": "train.lr"})
+    table = compare(results(s, rows), records=[record]).family(AT_BASELINE)
     pairs = table[table["baseline"].notna()]
     assert sorted(zip(pairs["variant"], pairs["baseline"], strict=True)) == [
         (f"fusion={one} heads={h} out_proj=true lr={lr}", f"fusion={other} heads={g} out_proj=true lr={lr}")
@@ -317,8 +319,10 @@ def test_what_was_not_run_at_the_baselines_value_is_missing():
     s = study(seeds=[100, 101, 102])
     rows = results(s, run(s, noisy))
     rows["role"] = rows["role"].str.replace("baseline_rate", "").str.strip()
-    plan = {"primary": DECLARED["primary"], "metric": "test_loss", "kind": "tuned", "tune": "train.lr"}
-    notes = compare(rows[rows["role"] != ""], plans=[plan]).notes
+    record = make_record(
+        kind="tuned", primary=DECLARED["primary"], metric="test_loss", declared={"tune": "train.lr"}
+    )
+    notes = compare(rows[rows["role"] != ""], records=[record]).notes
     assert f"missing: the primary contrast with fusion=concat has no finished runs {AT_BASELINE}" in notes
 
 
@@ -337,12 +341,15 @@ def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
 
 def test_doubts_and_what_cannot_be_built_are_said():
     s = study(seeds=[100, 101, 102])
-    plan = {
-        **{"primary": DECLARED["primary"], "metric": "test_loss", "kind": "tuned", "tune": "train.lr"},
-        **{"chosen": {"fusion=sum": {"value": "0.0028", "doubt": "not bracketed: …"}}},
-        **{"left_out": {"fusion=mean": "too wide", "fusion=grouped": "too wide"}},
-    }
-    notes = compare(results(s, run(s, noisy)), plans=[plan]).notes
+    record = make_record(
+        kind="tuned",
+        primary=DECLARED["primary"],
+        metric="test_loss",
+        declared={"tune": "train.lr"},
+        chosen={"fusion=sum": Choice("0.0028", "not bracketed: …")},
+        left_out={"fusion=mean": "too wide", "fusion=grouped": "too wide"},
+    )
+    notes = compare(results(s, run(s, noisy)), records=[record]).notes
     assert "fusion=sum: train.lr=0.0028: not bracketed: …" in notes
     assert "can't be built: fusion=mean, fusion=grouped: too wide" in notes
 

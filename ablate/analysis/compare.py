@@ -12,7 +12,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import (
-    WIDTHS,
+    EQUAL,
     Pair,
     differing,
     equal_forms,
@@ -23,40 +23,18 @@ from ablate.analysis.contrasts import (
     unknown_forms,
 )
 from ablate.analysis.effects import effects, projection_and_heads
+from ablate.analysis.notes import doubts, foreign_columns, missing_seeds, stale, unusable, weaknesses
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.select import as_texts, select, with_options
-from ablate.analysis.variants import (
-    Cells,
-    Incomparable,
-    collect,
-    for_reading,
-    missing_seeds,
-    stale,
-    summarize,
-    unusable,
-    variant_columns,
-)
+from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.store.columns import COLUMNS, HIGHER_IS_BETTER, MEASURED_COLUMNS
-
-__all__ = [
-    "Comparison",
-    "Incomparable",
-    "compare",
-    "effects_of",
-    "for_reading",
-    "missing_seeds",
-    "not_begun",
-    "report_rows",
-    "stale",
-    "summarize",
-    "unusable",
-]
+from ablate.store.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
+from ablate.store.record import StudyRecord
 
 MARGIN = 0.01
 POWER = 0.8
-EQUAL, BASELINE, NO_BASELINE = "equal by construction", "baseline", "no baseline"
+BASELINE, NO_BASELINE = "baseline", "no baseline"
 # What only a result without so many divergences may be called.
 CLAIMS_FOR = (stats.BETTER, stats.BETTER_WITHIN, stats.EQUIVALENT, stats.WORSE_WITHIN)
 NUMBERS = (
@@ -101,53 +79,53 @@ def compare(
     where: Sequence[str] = (),
     margin: float | None = None,
     alpha: float = 0.05,
-    plans: Sequence[Mapping[str, Any]] = (),
+    records: Sequence[StudyRecord] = (),
     mixed: bool = False,
 ) -> Comparison:
     """Compare each variant with the one that equals it save for the keys of `baseline`.
 
-    baseline: by default fusion=concat, the reference cell of every study. plans: study.json's, of which
+    baseline: by default fusion=concat, the reference of every study. records: of the studies, of which
     `primary`, `metric` and `margin` are used where the arguments leave them open. margin: in the
     metric's unit. Primary contrasts and all others are two families, each corrected by itself.
     Raises ConfigError, Incomparable.
     """
     rows, notes = report_rows(rows)
     rows = select(with_options(rows), where)
-    metric, why = _metric(rows, plans, metric)
-    margin = _margin(plans, margin)
-    cells = collect(rows, metric, by=by, mixed=mixed)
-    entries = [entry for plan in plans for entry in plan.get("primary") or ()]
+    metric, why = _metric(rows, records, metric)
+    margin = _margin(records, margin)
+    variants = collect(rows, metric, by=by, mixed=mixed)
+    entries = [entry for record in records for entry in record.primary]
     if baseline is not None:  # an argument goes before what a study says
         entries = [entry for entry in entries if has_baseline(entry, baseline)]
-    if baseline is None and set(cells.table["fusion"]) > {STANDARD_FUSION}:
+    if baseline is None and set(variants.table["fusion"]) > {STANDARD_FUSION}:
         baseline = {"fusion": STANDARD_FUSION}
-    pairs, lines = (tuned_pairs if having(cells, "tuned") else _pairs)(cells, entries, baseline)
-    if any(plan.get("metric") not in (None, metric) for plan in plans):  # nobody named these beforehand
+    pairs, lines = (tuned_pairs if having(variants, "tuned") else _pairs)(variants, entries, baseline)
+    if any(record.metric not in (None, metric) for record in records):  # nobody named these beforehand
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
-    lines += [*unknown_forms(cells), *_about_foreign(rows, metric, by)]
+    lines += [*unknown_forms(variants), *foreign_columns(rows, metric, by)]
     if metric in MEASURED_COLUMNS:
         lines.append(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
     alone = sorted(
-        {*range(len(cells.table))} - {c for those in pairs.values() for pair in those for c in pair}
+        {*range(len(variants.table))} - {c for those in pairs.values() for pair in those for c in pair}
     )
     families = []
     for name, those in pairs.items():
         rest = alone if name == "exploratory" else []
         if those or rest:
-            families.append(_family(cells, those, rest, name, margin, alpha))
+            families.append(_family(variants, those, rest, name, margin, alpha))
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
     if not any(pairs.values()) and baseline is None:
         table["verdict"] = None
         lines.append(
             f"no verdicts: there is no fusion to compare with {STANDARD_FUSION}; --baseline K=V names another"
         )
-    lines += [line for plan in plans for line in _about_plan(plan)]
+    lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
-    interaction = projection_and_heads(cells, alpha=alpha) if asks else pd.DataFrame()
-    notes = [*why, *notes, *lines, *stale(rows), *_about(table), *unusable(rows, metric)]
-    runs = dict(zip(cells.names, cells.table["run_id"], strict=True))
+    interaction = projection_and_heads(variants, alpha=alpha) if asks else pd.DataFrame()
+    notes = [*why, *notes, *lines, *stale(rows), *weaknesses(table), *unusable(rows, metric)]
+    runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     notes += missing_seeds(rows)
-    return Comparison(table, cells.shown, metric, margin, alpha, runs, notes, interaction)
+    return Comparison(table, variants.shown, metric, margin, alpha, runs, notes, interaction)
 
 
 def effects_of(
@@ -157,13 +135,13 @@ def effects_of(
     by: Sequence[str] = (),
     baseline: Mapping[str, Any] | None = None,
     where: Sequence[str] = (),
-    plans: Sequence[Mapping[str, Any]] = (),
+    records: Sequence[StudyRecord] = (),
     mixed: bool = False,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Main effects and two-way interactions of the factors in these rows (effects.py), and notes."""
     rows, notes = report_rows(rows)
     rows = without_values(select(with_options(rows), where))
-    metric, why = _metric(rows, plans, metric)
+    metric, why = _metric(rows, records, metric)
     table, lines = effects(collect(rows, metric, by=by, mixed=mixed), baseline)
     notes = [*why, *notes, *lines, *stale(rows), *unusable(rows, metric), *missing_seeds(rows)]
     return table.assign(metric=metric), notes
@@ -189,45 +167,19 @@ def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _pairs(
-    cells: Cells, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
+    variants: Variants, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
 ) -> tuple[dict[str, list[Pair]], list[str]]:
     """The primary and the exploratory pairs, and a line for each entry that finds none."""
-    primary, lines = primary_pairs(cells, entries)
-    others = pair_up(cells, baseline) if baseline else []
+    primary, lines = primary_pairs(variants, entries)
+    others = pair_up(variants, baseline) if baseline else []
     return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
 
 
-def not_begun(
-    rows: pd.DataFrame,
-    plan: Mapping[str, Any],
-    words: str = "missing: {} of {} runs have not begun; the command of the study goes on from there",
-) -> list[str]:
-    """A line if runs of the study have no row; rows: all of it."""
-    planned = {*plan.get("runs", ())}
-    count = len(planned - {*rows["run_id"]})
-    return [words.format(count, len(planned))] * (count > 0)
-
-
-def _about_plan(plan: Mapping[str, Any]) -> list[str]:
-    """Lines on what a study could not build, and on values of which it is in doubt."""
-    reasons: dict[str, list[str]] = {}
-    for variant, reason in plan.get("left_out", {}).items():
-        reasons.setdefault(reason, []).append(variant)
-    lines = [f"can't be built: {', '.join(variants)}: {reason}" for reason, variants in reasons.items()]
-    for arm, choice in plan.get("chosen", {}).items():
-        if choice["doubt"]:
-            value = f" {plan['tune']}={choice['value']}:" if choice["value"] else ""
-            lines.append(f"{arm}:{value} {choice['doubt']}")
-    return lines
-
-
-def _metric(
-    rows: pd.DataFrame, plans: Sequence[Mapping[str, Any]], metric: str | None
-) -> tuple[str, list[str]]:
+def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None) -> tuple[str, list[str]]:
     """The metric, and a line where the study chose it."""
     if metric is not None:
         return metric, []
-    planned = {plan.get("metric") for plan in plans}
+    planned = {record.metric for record in records}
     if len(planned) == 1 and (chosen := planned.pop()):
         return chosen, [f"metric: {chosen}, on which this study reports; --metric takes another"]
     if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
@@ -235,8 +187,8 @@ def _metric(
     return "val_loss", []
 
 
-def _margin(plans: Sequence[Mapping[str, Any]], margin: float | None) -> float:
-    planned = {float(plan["margin"]) for plan in plans if plan.get("margin") is not None}
+def _margin(records: Sequence[StudyRecord], margin: float | None) -> float:
+    planned = {record.margin for record in records if record.margin is not None}
     margin = margin if margin is not None else planned.pop() if len(planned) == 1 else MARGIN
     if not 0 < margin < float("inf"):
         raise ConfigError(f"--margin {margin}: has to be above 0, in the metric's unit, such as 0.01")
@@ -244,15 +196,15 @@ def _margin(plans: Sequence[Mapping[str, Any]], margin: float | None) -> float:
 
 
 def _family(
-    cells: Cells, pairs: Sequence[Pair], alone: Sequence[int], name: str, margin: float, alpha: float
+    variants: Variants, pairs: Sequence[Pair], alone: Sequence[int], name: str, margin: float, alpha: float
 ) -> pd.DataFrame:
-    """The rows of one family, the best variant first: baselines, compared variants, and cells without one."""
+    """The rows of one family, the best variant first: baselines, compared variants, and those without one."""
     bases = sorted({base for _, base in pairs})
-    rest = [cell for cell in alone if cell not in bases]
-    at = [*bases, *rest, *(cell for cell, _ in pairs)]
-    summary = cells.summary()
+    rest = [variant for variant in alone if variant not in bases]
+    at = [*bases, *rest, *(variant for variant, _ in pairs)]
+    summary = variants.summary()
     table = summary.iloc[at].reset_index(drop=True)
-    compared = _paired(cells, pairs, margin, alpha)
+    compared = _paired(variants, pairs, margin, alpha)
     compared.index += len(bases) + len(rest)
     table = table.join(compared).assign(family=name)
     table["baseline"], table["why"] = (
@@ -262,24 +214,24 @@ def _family(
     table["verdict"] = [
         *([BASELINE] * len(bases)), *([NO_BASELINE] * len(rest)), *compared["verdict"]
     ]  # fmt: skip
-    ascending = cells.metric not in HIGHER_IS_BETTER
+    ascending = variants.metric not in HIGHER_IS_BETTER
     table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
     front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs"]
     return table[front]
 
 
-def _paired(cells: Cells, pairs: Sequence[Pair], margin: float, alpha: float) -> pd.DataFrame:
+def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: float) -> pd.DataFrame:
     """A row a pair: NUMBERS, verdict, why, baseline, differs."""
     index = np.array(pairs, int).reshape(-1, 2)
-    variant, baseline = cells.values[index[:, 0]], cells.values[index[:, 1]]
-    same = _same_as(cells, pairs, variant - baseline)
+    variant, baseline = variants.values[index[:, 0]], variants.values[index[:, 1]]
+    same = _same_as(variants, pairs, variant - baseline)
     out_of = np.array([one is None for one in same], bool)
     result = stats.paired(
         variant,
         baseline,
         margin=margin,
         alpha=alpha,
-        higher_is_better=cells.metric in HIGHER_IS_BETTER,
+        higher_is_better=variants.metric in HIGHER_IS_BETTER,
         in_family=out_of,
     )
     k = max(int(result["family"].sum()), 1)
@@ -287,11 +239,11 @@ def _paired(cells: Cells, pairs: Sequence[Pair], margin: float, alpha: float) ->
     table["p_sign"], table["p_sign_floor"] = stats.sign_flip(
         np.where(result["family"][:, None], variant - baseline, np.nan)
     )
-    table["ratio"] = np.exp(table["diff"]) if cells.metric.endswith("_loss") else np.nan
+    table["ratio"] = np.exp(table["diff"]) if variants.metric.endswith("_loss") else np.nan
     table["level"] = np.where(result["family"], 1 - alpha / k, np.nan)
-    table["baseline"] = [cells.names[base] for _, base in pairs]
-    table["differs"] = differing(cells, pairs)
-    more_diverged = cells.diverged[index[:, 0]].sum(1) - cells.diverged[index[:, 1]].sum(1)
+    table["baseline"] = [variants.names[base] for _, base in pairs]
+    table["differs"] = differing(variants, pairs)
+    more_diverged = variants.diverged[index[:, 0]].sum(1) - variants.diverged[index[:, 1]].sum(1)
     lost = (more_diverged > 0) & table["verdict"].isin(CLAIMS_FOR)
     table["verdict"] = table["verdict"].mask(lost, stats.UNDECIDED)
     table["verdict"] = table["verdict"].mask(~out_of, EQUAL)
@@ -312,23 +264,23 @@ def _paired(cells: Cells, pairs: Sequence[Pair], margin: float, alpha: float) ->
     return table
 
 
-def _same_as(cells: Cells, pairs: Sequence[Pair], difference: stats.Array) -> list[str | None]:
+def _same_as(variants: Variants, pairs: Sequence[Pair], difference: stats.Array) -> list[str | None]:
     """What a variant equals by construction, its baseline or another of this family; None for most."""
-    forms = equal_forms(cells)
+    forms = equal_forms(variants)
     same: list[str | None] = [None] * len(pairs)
     seen: dict[tuple[Any, int], int] = {}
     # Of two that are one, the one whose name says so stays: sum, not the normalized mean.
     order = sorted(
-        range(len(pairs)), key=lambda i: not named_after_form(cells, pairs[i][0], forms[pairs[i][0]])
+        range(len(pairs)), key=lambda i: not named_after_form(variants, pairs[i][0], forms[pairs[i][0]])
     )
     for i in order:
-        cell, base = pairs[i]
+        variant, base = pairs[i]
         values = difference[i][~np.isnan(difference[i])]
-        first = seen.setdefault((forms[cell], base), cell)
-        if forms[cell] == forms[base] or (len(values) and not values.any()):
-            same[i] = cells.names[base]
-        elif first != cell:
-            same[i] = cells.names[first]
+        first = seen.setdefault((forms[variant], base), variant)
+        if forms[variant] == forms[base] or (len(values) and not values.any()):
+            same[i] = variants.names[base]
+        elif first != variant:
+            same[i] = variants.names[first]
     return same
 
 
@@ -349,53 +301,3 @@ def _why(
     if row["p_holm"] < alpha:
         return "Holm's p alone would decide; the simultaneous interval holds 0"
     return None
-
-
-def _about_foreign(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[str]:
-    """Lines on columns that somebody else's table brings, of which nothing is known here."""
-    lines = []
-    if metric not in COLUMNS:
-        lines.append(f"{metric} is no column of ablate's: the lower, the better, is how it is read")
-    known = {*COLUMNS, *variant_columns(rows), *by, metric}
-    for column in rows.columns.difference([*known], sort=False):
-        kinds = rows[column].dropna().unique()
-        if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
-            some = ", ".join(map(str, kinds[:3])) + ", …" * (len(kinds) > 3)
-            lines.append(f"{column} ({some}) makes no variant here; --by fusion,{column} tells them apart")
-    return lines
-
-
-def _about(table: pd.DataFrame) -> list[str]:
-    """Lines on what weakens the comparisons printed."""
-    lines = []
-    tested = table[table["p"].notna()]
-    widths = tested[[bool({*text.split()} & {*WIDTHS}) for text in tested["differs"]]]
-    if len(widths):
-        lines.append(
-            f"{len(widths)} of {len(tested)} comparisons change a width too, which follows from the factor:"
-            f" {widths['variant'].iloc[0]}{', …' if len(widths) > 1 else ''} (column differs)"
-        )
-    skewed = tested[tested["skew"].abs() > 1]
-    if len(skewed):
-        lines.append(
-            f"{len(skewed)} of {len(tested)} comparisons have skewed differences (|skew| > 1), where 95 %"
-            f" intervals may cover about 90 %: {skewed['variant'].iloc[0]}{', …' if len(skewed) > 1 else ''}"
-        )
-    apart = tested[tested["correlation"] < stats.UNCORRELATED]
-    if len(apart):
-        some = [
-            f"{row['variant']} {row['p_welch']:.2g} (r = {row['correlation']:.2f})"
-            for row in apart.head(3).to_dict("records")
-        ]
-        lines.append(
-            f"in {len(apart)} of {len(tested)} comparisons seeds hardly correlate, so pairing gains nothing;"
-            f" Welch's p, uncorrected: {', '.join(some)}{', …' if len(apart) > 3 else ''}"
-        )
-    equal = table[(table["verdict"] == EQUAL)]
-    if len(equal):
-        row = equal.iloc[-1]
-        lines.append(
-            f"{len(equal)} variant{'s are' if len(equal) > 1 else ' is'} equal by construction, and in no"
-            f" family: {row['variant']} is {row['why']}{', …' if len(equal) > 1 else ''}"
-        )
-    return lines

@@ -8,14 +8,15 @@ import pandas as pd
 
 from ablate.analysis.forms import METHODS, form_of
 from ablate.analysis.select import as_text
-from ablate.analysis.variants import WIDTHS, Cells
+from ablate.analysis.variants import WIDTHS, Variants
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION
 
-Pair = tuple[int, int]  # cells: variant, baseline
+EQUAL = "equal by construction"  # a verdict, of two variants that are one function
+Pair = tuple[int, int]  # of variants: one and its baseline
 
 MATCH = ("match", "match_by")
-# What `auto` and `match` make of a factor: it may change along, where no cell keeps it.
+# What `auto` and `match` make of a factor: it may change along, where no variant keeps it.
 FOLLOWS = {
     "fusion": ("normalize",),
     "heads": ("groups",),
@@ -38,21 +39,21 @@ def parse_baseline(text: str) -> dict[str, str]:
 
 
 def pair_up(
-    cells: Cells,
+    variants: Variants,
     baseline: Mapping[str, Any],
     among: Sequence[int] | None = None,
     *,
     free: Sequence[str] = (),
 ) -> list[Pair]:
-    """Each cell with the baseline cell that equals it in all but the keys of `baseline`.
+    """Each variant with the baseline variant that equals it in all but the keys of `baseline`.
 
     Where none equals it fully, columns that follow from those keys (value_width from fusion, say) may
     differ, as few as can be; a tie gives no pair. A matched model is compared with its reference, if no
-    baseline is matched likewise. among: only these cells. free: columns that may differ too, as a learning
-    rate of which each cell has its own. Raises ConfigError.
+    baseline is matched likewise. among: only these variants. free: columns that may differ too, as a learning
+    rate of which each variant has its own. Raises ConfigError.
     """
-    table = cells.table if among is None else cells.table.iloc[list(among)]
-    wanted = {column_in(cells, key): as_text(value) for key, value in baseline.items()}
+    table = variants.table if among is None else variants.table.iloc[list(among)]
+    wanted = {column_in(variants, key): as_text(value) for key, value in baseline.items()}
     is_baseline = pd.Series(True, index=table.index)
     for column, value in wanted.items():
         is_baseline &= _has(table, column, value)
@@ -61,31 +62,31 @@ def pair_up(
     following = {*WIDTHS, *free, *(column for key in wanted for column in FOLLOWS.get(key, ()))}
     following -= wanted.keys()
     if "fusion" in wanted:
-        following |= {option for option in cells.options if option not in wanted}
-    varying = [column for column in cells.columns if table[column].nunique() > 1 and column not in wanted]
+        following |= {option for option in variants.options if option not in wanted}
+    varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     fixed = [column for column in varying if column not in following]
     loose = [column for column in varying if column in following]
     place: dict[tuple[str, ...], list[int]] = {}
     keys = list(zip(*(table[column] for column in fixed), strict=True)) if fixed else [()] * len(table)
     unmatched = [tuple("" if c in MATCH else v for c, v in zip(fixed, key, strict=True)) for key in keys]
     references: dict[tuple[str, ...], list[int]] = {}
-    for cell, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
+    for variant, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
         if base:
-            place.setdefault(key, []).append(cell)
-            if _is_reference(cells.table.loc[cell]):
-                references.setdefault(rest, []).append(cell)
+            place.setdefault(key, []).append(variant)
+            if _is_reference(variants.table.loc[variant]):
+                references.setdefault(rest, []).append(variant)
     records = dict(zip(table.index, table[[*loose, "heads"]].to_dict("records"), strict=True))
     pairs = []
-    for cell, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
+    for variant, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
         if not base:
             bases = place.get(key) or references.get(rest, [])
-            near = _nearest(records[cell], {b: records[b] for b in bases}, loose)
-            pairs += [(cell, b) for b in near]
+            near = _nearest(records[variant], {b: records[b] for b in bases}, loose)
+            pairs += [(variant, b) for b in near]
     return pairs
 
 
 def primary_pairs(
-    cells: Cells,
+    variants: Variants,
     entries: Sequence[Mapping[str, Any]],
     among: Sequence[int] | None = None,
     *,
@@ -106,16 +107,16 @@ def primary_pairs(
                 f"primary: {dict(entry)}: an entry has baseline, vary, and if need be variants and where"
             )
         baseline = _mapping(entry, entry["baseline"])
-        everywhere = list(range(len(cells.table))) if among is None else among
-        chosen = _meeting(cells, entry.get("where", {}), everywhere)
-        table = cells.table.iloc[chosen]
-        there = all(_has(table, column_in(cells, key), value).any() for key, value in baseline.items())
-        found = pair_up(cells, baseline, chosen, free=free) if there else []
+        everywhere = list(range(len(variants.table))) if among is None else among
+        chosen = _meeting(variants, entry.get("where", {}), everywhere)
+        table = variants.table.iloc[chosen]
+        there = all(_has(table, column_in(variants, key), value).any() for key, value in baseline.items())
+        found = pair_up(variants, baseline, chosen, free=free) if there else []
         if entry.get("variants"):
             kept = {
-                cell
-                for variant in entry["variants"]
-                for cell in _meeting(cells, _mapping(entry, variant), chosen)
+                variant
+                for values in entry["variants"]
+                for variant in _meeting(variants, _mapping(entry, values), chosen)
             }
             found = [pair for pair in found if pair[0] in kept]
         if not found:
@@ -131,43 +132,43 @@ def has_baseline(entry: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
     return {k: as_text(v) for k, v in own.items()} == {k: as_text(v) for k, v in baseline.items()}
 
 
-def column_in(cells: Cells, key: str) -> str:
+def column_in(variants: Variants, key: str) -> str:
     """The column of a config key that makes variants: train.lr stands in lr. Raises ConfigError."""
     for column in (key, key.rpartition(".")[2]):
-        if column in cells.columns:
+        if column in variants.columns:
             return column
-    raise ConfigError(f"{key}: no column makes variants by it{did_you_mean(key, cells.columns)}")
+    raise ConfigError(f"{key}: no column makes variants by it{did_you_mean(key, variants.columns)}")
 
 
-def equal_forms(cells: Cells) -> list[tuple[str, ...]]:
+def equal_forms(variants: Variants) -> list[tuple[str, ...]]:
     """(C,) keys, equal where two variants are one function by construction: of one form, and equal in every
     column but those that the form speaks for. A match is the width that it came to: matched by the MLP, as
     many parameters are as many FLOPs.
     """
-    apart = ("fusion", "normalize", *MATCH, *cells.options)
-    rest = [column for column in cells.columns if column not in apart]
+    apart = ("fusion", "normalize", *MATCH, *variants.options)
+    rest = [column for column in variants.columns if column not in apart]
     return [
-        (row["form"] or form_of(row, cells.options), *(row[column] for column in rest))
-        for row in cells.table.to_dict("records")
+        (row["form"] or form_of(row, variants.options), *(row[column] for column in rest))
+        for row in variants.table.to_dict("records")
     ]
 
 
-def unknown_forms(cells: Cells) -> list[str]:
+def unknown_forms(variants: Variants) -> list[str]:
     """A line if there are variants whose form neither their rows nor this program know."""
-    unknown = cells.table["form"].eq("") & ~cells.table["fusion"].isin(METHODS)
-    names = ", ".join(f"fusion={name}" for name in cells.table.loc[unknown, "fusion"].unique())
+    unknown = variants.table["form"].eq("") & ~variants.table["fusion"].isin(METHODS)
+    names = ", ".join(f"fusion={name}" for name in variants.table.loc[unknown, "fusion"].unique())
     return [f"equal forms are not known for {names} (rows without the column form)"] * bool(names)
 
 
-def named_after_form(cells: Cells, cell: int, form: tuple[str, ...]) -> bool:
+def named_after_form(variants: Variants, variant: int, form: tuple[str, ...]) -> bool:
     """Whether the variant bears the name of its form: sum does, a normalized mean does not."""
-    return str(cells.table.at[cell, "fusion"]) == form[0].split()[0]
+    return str(variants.table.at[variant, "fusion"]) == form[0].split()[0]
 
 
-def differing(cells: Cells, pairs: Sequence[Pair]) -> list[str]:
-    """For each pair, the columns in which its cells differ, by spaces."""
-    varying = [column for column in cells.columns if cells.table[column].nunique() > 1]
-    rows = list(cells.table[varying].itertuples(index=False, name=None))
+def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
+    """For each pair, the columns in which its variants differ, by spaces."""
+    varying = [column for column in variants.columns if variants.table[column].nunique() > 1]
+    rows = list(variants.table[varying].itertuples(index=False, name=None))
     return [
         " ".join(c for c, a, b in zip(varying, rows[v], rows[base], strict=True) if a != b)
         for v, base in pairs
@@ -190,14 +191,16 @@ def _is_reference(row: "pd.Series[Any]") -> bool:
     return row["fusion"] == STANDARD_FUSION and row["out_proj"] == "true" and narrow and m == 4 * d
 
 
-def _nearest(cell: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]], loose: list[str]) -> list[int]:
+def _nearest(
+    variant: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]], loose: list[str]
+) -> list[int]:
     """The base that shares the most loose columns; none if two do. A width per head that changes with the
     number of heads counts by half if the total is kept."""
     scores = {}
     for base, row in bases.items():
-        equal = sum(cell[column] == row[column] for column in loose)
+        equal = sum(variant[column] == row[column] for column in loose)
         widths = [column for column in loose if column in ("key_width", "value_width")]
-        total = sum(_total(cell, column) == _total(row, column) for column in widths)
+        total = sum(_total(variant, column) == _total(row, column) for column in widths)
         scores[base] = equal + total / 2
     best = [base for base, score in scores.items() if score == max(scores.values())]
     return best if len(best) == 1 else []
@@ -210,16 +213,16 @@ def _total(row: Mapping[Any, str], column: str) -> float | str:
         return row[column]
 
 
-def _meeting(cells: Cells, where: Mapping[str, Any], among: Sequence[int]) -> list[int]:
-    table = cells.table.iloc[list(among)]
+def _meeting(variants: Variants, where: Mapping[str, Any], among: Sequence[int]) -> list[int]:
+    table = variants.table.iloc[list(among)]
     for key, value in where.items():
-        column, values = column_in(cells, key), value if isinstance(value, list) else [value]
+        column, values = column_in(variants, key), value if isinstance(value, list) else [value]
         table = table[np.any([_has(table, column, one) for one in values], axis=0)]
-    return [int(cell) for cell in table.index]
+    return [int(variant) for variant in table.index]
 
 
 def _has(table: pd.DataFrame, column: str, value: Any) -> pd.Series:
-    """Whether each cell has this value. Rows hold numbers where a config says narrow or wide."""
+    """Whether each variant has this value. Rows hold numbers where a config says narrow or wide."""
     named = (column, as_text(value))
     if named not in NARROW | WIDE or not {"d_model", "heads"} <= {*table.columns}:
         return table[column] == as_text(value)

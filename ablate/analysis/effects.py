@@ -1,6 +1,6 @@
-"""Effects of factors and their interactions: weighted sums of cells, tested over seeds.
+"""Effects of factors and their interactions: weighted sums of variants, tested over seeds.
 
-A main effect is the mean difference between two levels over all blocks: pairs of cells that differ in
+A main effect is the mean difference between two levels over all blocks: pairs of variants that differ in
 that factor only, and have equal key and value widths. An interaction is the mean difference of such
 differences. Each is one number a seed, and its interval a t-interval over seeds.
 """
@@ -14,76 +14,81 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up, unknown_forms
-from ablate.analysis.variants import Cells
+from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION
 
-Block = tuple[tuple[int, ...], tuple[int, ...]]  # cells that count +1, cells that count −1
+Block = tuple[tuple[int, ...], tuple[int, ...]]  # variants that count +1, and −1
 
 
 def effects(
-    cells: Cells, references: Mapping[str, Any] | None = None, *, alpha: float = 0.05
+    variants: Variants, references: Mapping[str, Any] | None = None, *, alpha: float = 0.05
 ) -> tuple[pd.DataFrame, list[str]]:
     """A row an effect: effect, widths, blocks, n (seeds), diff, low, high (simultaneous), low_marginal,
-    high_marginal, p, p_holm; and lines on unknown forms and on factors without cells of equal widths.
+    high_marginal, p, p_holm; and lines on unknown forms and on factors without variants of equal widths.
 
     references: the level of a factor from which its effects count; by default fusion=concat,
     out_proj=true, of others the lowest. heads × out_proj is also given at the widths as they are:
     (L_h − L_1)_off − (L_h − L_1)_on, whether many heads need the projection.
     """
-    factors = {column: _reference(cells, column, references or {}) for column in _factors(cells)}
-    forms = equal_forms(cells)
-    partner = {f: dict(pair_up(cells, {f: reference})) for f, reference in factors.items()}
+    factors = {column: _reference(variants, column, references or {}) for column in _factors(variants)}
+    forms = equal_forms(variants)
+    partner = {f: dict(pair_up(variants, {f: reference})) for f, reference in factors.items()}
     found: dict[tuple[str, str], list[Block]] = {}
-    lines = unknown_forms(cells)
+    lines = unknown_forms(variants)
     for factor, pairs in partner.items():
         blocks = [((a,), (b,)) for a, b in pairs.items() if forms[a] != forms[b]]
-        equal = [block for block in blocks if _equal_widths(cells, block)]
+        equal = [block for block in blocks if _equal_widths(variants, block)]
         for block in equal:
-            found.setdefault((_level(cells, factor, factors, block[0][0]), "equal"), []).append(block)
+            found.setdefault((_level(variants, factor, factors, block[0][0]), "equal"), []).append(block)
         if blocks and not equal:
             lines.append(
-                f"{factor}: no two cells of equal key and value width, so it has no main effect here;"
+                f"{factor}: no two variants of equal key and value width, so it has no main effect here;"
                 " set key_width and value_width, or read the single contrasts"
             )
     for f, g in combinations(factors, 2):
         for block in _crossings(partner[f], partner[g]):
-            if len({forms[cell] for side in block for cell in side}) < 4:
+            if len({forms[variant] for side in block for variant in side}) < 4:
                 continue  # some of them are one function: nothing to cross
-            name = " × ".join(_level(cells, factor, factors, block[0][0]) for factor in (f, g))
-            if _equal_widths(cells, block):
+            name = " × ".join(_level(variants, factor, factors, block[0][0]) for factor in (f, g))
+            if _equal_widths(variants, block):
                 found.setdefault((name, "equal"), []).append(block)
-            elif {f, g} == {"heads", "out_proj"} and cells.table.at[block[0][0], "fusion"] == STANDARD_FUSION:
+            elif {f, g} == {"heads", "out_proj"} and variants.table.at[
+                block[0][0], "fusion"
+            ] == STANDARD_FUSION:
                 found.setdefault((f"{name} (fusion={STANDARD_FUSION})", "as they are"), []).append(block)
-    return _table(cells, found, alpha), lines
+    return _table(variants, found, alpha), lines
 
 
-def projection_and_heads(cells: Cells, *, alpha: float = 0.05) -> pd.DataFrame:
+def projection_and_heads(variants: Variants, *, alpha: float = 0.05) -> pd.DataFrame:
     """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on of concat, for each h.
 
     The fewest heads there are stand for 1. A row each, as of `effects`, and a family of their own.
     """
-    there = {"heads", "out_proj"} <= {*_factors(cells)}
+    there = {"heads", "out_proj"} <= {*_factors(variants)}
     found: dict[tuple[str, str], list[Block]] = {}
-    if there and "true" in set(cells.table["out_proj"]):
-        few = _reference(cells, "heads", {})
-        partners = [dict(pair_up(cells, {f: level})) for f, level in (("heads", few), ("out_proj", "true"))]
+    if there and "true" in set(variants.table["out_proj"]):
+        few = _reference(variants, "heads", {})
+        partners = [
+            dict(pair_up(variants, {f: level})) for f, level in (("heads", few), ("out_proj", "true"))
+        ]
         for block in _crossings(*partners):
-            row = cells.table.iloc[block[0][0]]
+            row = variants.table.iloc[block[0][0]]
             if row["fusion"] == STANDARD_FUSION:
                 found.setdefault((f"heads={row['heads']} − heads={few}", "as they are"), []).append(block)
-    return _table(cells, found, alpha)
+    return _table(variants, found, alpha)
 
 
-def per_seed(cells: Cells, blocks: Sequence[Block]) -> stats.Array:
-    """(S,) the mean over blocks of Σ plus − Σ minus; NaN at a seed that lacks a cell."""
+def per_seed(variants: Variants, blocks: Sequence[Block]) -> stats.Array:
+    """(S,) the mean over blocks of Σ plus − Σ minus; NaN at a seed that lacks a variant."""
     return np.mean(
-        [cells.values[list(plus)].sum(0) - cells.values[list(minus)].sum(0) for plus, minus in blocks], axis=0
+        [variants.values[list(plus)].sum(0) - variants.values[list(minus)].sum(0) for plus, minus in blocks],
+        axis=0,
     )
 
 
-def _table(cells: Cells, found: Mapping[tuple[str, str], list[Block]], alpha: float) -> pd.DataFrame:
-    values = np.array([per_seed(cells, blocks) for blocks in found.values()])
-    values = values.reshape(len(found), cells.values.shape[1])
+def _table(variants: Variants, found: Mapping[tuple[str, str], list[Block]], alpha: float) -> pd.DataFrame:
+    values = np.array([per_seed(variants, blocks) for blocks in found.values()])
+    values = values.reshape(len(found), variants.values.shape[1])
     result = stats.paired(values, np.zeros_like(values), margin=np.inf, alpha=alpha)
     kept = ("n", "diff", "low", "high", "low_marginal", "high_marginal", "p", "p_holm")
     table = pd.DataFrame({key: result[key] for key in kept})
@@ -93,14 +98,14 @@ def _table(cells: Cells, found: Mapping[tuple[str, str], list[Block]], alpha: fl
     return table
 
 
-def _factors(cells: Cells) -> list[str]:
+def _factors(variants: Variants) -> list[str]:
     """The columns that vary by themselves: no widths, no options of a fusion."""
-    follows = {*WIDTHS, *FOLLOWS["fusion"], *cells.options}
-    return [c for c in cells.shown if cells.table[c].nunique() > 1 and c not in follows]
+    follows = {*WIDTHS, *FOLLOWS["fusion"], *variants.options}
+    return [c for c in variants.shown if variants.table[c].nunique() > 1 and c not in follows]
 
 
-def _reference(cells: Cells, factor: str, references: Mapping[str, Any]) -> Any:
-    levels = list(cells.table[factor].unique())
+def _reference(variants: Variants, factor: str, references: Mapping[str, Any]) -> Any:
+    levels = list(variants.table[factor].unique())
     usual = references.get(factor, {"fusion": STANDARD_FUSION, "out_proj": "true"}.get(factor))
     if usual in levels:
         return usual
@@ -108,22 +113,22 @@ def _reference(cells: Cells, factor: str, references: Mapping[str, Any]) -> Any:
     return levels[int(numbers.argmin())] if numbers.notna().all() else min(levels)
 
 
-def _level(cells: Cells, factor: str, references: Mapping[str, Any], cell: int) -> str:
+def _level(variants: Variants, factor: str, references: Mapping[str, Any], variant: int) -> str:
     """fusion: sum normalize=variance − concat; the options of a fusion belong to its level."""
-    row = cells.table.iloc[cell]
-    options = [c for c in (*FOLLOWS["fusion"], *cells.options) if c in cells.columns]
-    chosen = [f"{c}={row[c]}" for c in options if row[c] and len({*cells.table[c]} - {""}) > 1]
+    row = variants.table.iloc[variant]
+    options = [c for c in (*FOLLOWS["fusion"], *variants.options) if c in variants.columns]
+    chosen = [f"{c}={row[c]}" for c in options if row[c] and len({*variants.table[c]} - {""}) > 1]
     level = " ".join([row[factor], *(chosen if factor == "fusion" else [])])
     return f"{factor}: {level} − {references[factor]}"
 
 
-def _equal_widths(cells: Cells, block: Block) -> bool:
-    widths = [column for column in ("value_width", "key_width") if column in cells.columns]
-    return bool((cells.table.iloc[[*block[0], *block[1]]][widths].nunique() == 1).all())
+def _equal_widths(variants: Variants, block: Block) -> bool:
+    widths = [column for column in ("value_width", "key_width") if column in variants.columns]
+    return bool((variants.table.iloc[[*block[0], *block[1]]][widths].nunique() == 1).all())
 
 
 def _crossings(f: Mapping[int, int], g: Mapping[int, int]) -> list[Block]:
-    """Squares of cells: (a − f(a)) − (g(a) − f(g(a))), where both ways round meet in one cell."""
+    """Squares of variants: (a − f(a)) − (g(a) − f(g(a))), where both ways round meet in one."""
     return [
         ((a, g[f[a]]), (f[a], g[a])) for a in f if a in g and f[a] in g and g[a] in f and f[g[a]] == g[f[a]]
     ]

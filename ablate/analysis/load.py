@@ -5,12 +5,12 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from ablate.config.rules import ConfigError
 from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, Row, csv_text
+from ablate.store.record import StudyRecord
 from ablate.store.status import RESULTS, Status
 from ablate.store.store import Store
 
@@ -36,8 +36,8 @@ def load(targets: Sequence[str], store: Store | None = None) -> pd.DataFrame:
     return rows.loc[~rows[same].astype(str).duplicated()].reset_index(drop=True)
 
 
-def plans(targets: Sequence[str], store: Store | None = None) -> list[dict[str, Any]]:
-    """What study.json holds of those targets that are studies."""
+def records(targets: Sequence[str], store: Store | None = None) -> list[StudyRecord]:
+    """The records of those targets that are studies."""
     found = []
     for target in targets:
         path = Path(target)
@@ -47,7 +47,7 @@ def plans(targets: Sequence[str], store: Store | None = None) -> list[dict[str, 
             found.append(Store(path.resolve().parent.parent).read_study(path.resolve().name))
         else:
             found.append((store or Store()).read_study(target))
-    return [plan for plan in found if plan is not None]
+    return [record for record in found if record is not None]
 
 
 def stores(targets: Sequence[str]) -> list[Store]:

@@ -11,11 +11,12 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare, report_rows
 from ablate.analysis.select import select, with_options
 from ablate.config.rules import ConfigError
+from ablate.store.record import StudyRecord
 
 SURE = 0.9  # of the interval of the noise itself
 
 
-def plan(
+def seeds_needed(
     rows: pd.DataFrame,
     *,
     difference: float,
@@ -26,7 +27,7 @@ def plan(
     metric: str | None = None,
     where: Sequence[str] = (),
     baseline: Mapping[str, Any] | None = None,
-    plans: Sequence[Mapping[str, Any]] = (),
+    records: Sequence[StudyRecord] = (),
     cores: int = 1,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Seeds per variant with which `compare` sees a true difference (metric's unit) with this power.
@@ -34,7 +35,7 @@ def plan(
     A row for the noise as measured and one for each end of its interval: noise, sd, difference, seeds, runs,
     minutes (by the pilot's wall_s, on so many cores), and with a budget budget_seeds and sees, the smallest
     difference those see. contrasts: the size of the family, by default that of the primary contrasts in
-    plans (study.json's), else of all; the power is that of each comparison at α/contrasts. metric, where,
+    records, else of all; the power is that of each comparison at α/contrasts. metric, where,
     baseline: as of `compare`. Returns the table and lines that explain it. Raises ConfigError.
     """
     for name, value, right, words in (
@@ -45,7 +46,7 @@ def plan(
     ):
         if not right:
             raise ConfigError(f"--{name} {value}: it has to be {words}")
-    result = compare(rows, metric=metric, where=where, baseline=baseline, alpha=alpha, plans=plans)
+    result = compare(rows, metric=metric, where=where, baseline=baseline, alpha=alpha, records=records)
     family = _family(result)
     sd, df, told = _noise(result, family)
     k = contrasts or max(len(family), 1)

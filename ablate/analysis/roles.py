@@ -7,20 +7,20 @@ import pandas as pd
 
 from ablate.analysis.contrasts import Pair, column_in, pair_up, primary_pairs
 from ablate.analysis.select import as_texts
-from ablate.analysis.variants import Cells, is_own_value
+from ablate.analysis.variants import Variants, is_own_value
 
 OCTAVES = ("octave_down", "octave_up")
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
 
 
-def having(cells: Cells, *roles: str) -> list[int]:
-    """The cells that have one of the roles."""
-    found = [set(text.split()) & set(roles) for text in cells.table["role"]]
-    return [cell for cell, those in enumerate(found) if those]
+def having(variants: Variants, *roles: str) -> list[int]:
+    """The variants that have one of the roles."""
+    found = [set(text.split()) & set(roles) for text in variants.table["role"]]
+    return [variant for variant, those in enumerate(found) if those]
 
 
 def tuned_pairs(
-    cells: Cells, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
+    variants: Variants, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
 ) -> tuple[dict[str, list[Pair]], list[str]]:
     """The pairs of each family of a tuned study, and a line for each primary entry that finds none.
 
@@ -28,26 +28,28 @@ def tuned_pairs(
     at its own. At the baseline's value: both at that one, which with several baselines is another for each
     entry. An octave away: each arm at half and at twice its own value against itself. Raises ConfigError.
     """
-    own = having(cells, "tuned")
-    free = sorted({column_in(cells, key) for key in cells.table["tuned"] if key})
-    primary, lines = primary_pairs(cells, entries, own, free=free)
-    others = pair_up(cells, baseline, own, free=free) if baseline else []
+    own = having(variants, "tuned")
+    free = sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
+    primary, lines = primary_pairs(variants, entries, own, free=free)
+    others = pair_up(variants, baseline, own, free=free) if baseline else []
     references = [*entries] or ([{"baseline": baseline}] if baseline else [])
-    at_baseline, missing = _at_baseline(cells, references, own)
+    at_baseline, missing = _at_baseline(variants, references, own)
     lines += [f"{line} {AT_BASELINE}" for line in missing] if entries else []
-    rest = [column for column in cells.columns if column not in free]
-    arms = [tuple(row) for row in cells.table[rest].itertuples(index=False)]
-    mine = {arms[cell]: cell for cell in own}
+    rest = [column for column in variants.columns if column not in free]
+    arms = [tuple(row) for row in variants.table[rest].itertuples(index=False)]
+    mine = {arms[variant]: variant for variant in own}
     return {
         "primary": primary,
         "exploratory": [pair for pair in others if pair not in primary],
         AT_BASELINE: at_baseline,
-        OCTAVE_AWAY: [(cell, mine[arms[cell]]) for cell in having(cells, *OCTAVES) if arms[cell] in mine],
+        OCTAVE_AWAY: [
+            (variant, mine[arms[variant]]) for variant in having(variants, *OCTAVES) if arms[variant] in mine
+        ],
     }, lines
 
 
 def _at_baseline(
-    cells: Cells, entries: Sequence[Mapping[str, Any]], own: Sequence[int]
+    variants: Variants, entries: Sequence[Mapping[str, Any]], own: Sequence[int]
 ) -> tuple[list[Pair], list[str]]:
     """As primary_pairs, of arms at the value of their baseline.
 
@@ -56,7 +58,7 @@ def _at_baseline(
     pairs: list[Pair] = []
     lines = []
     for entry in entries:
-        found, missing = primary_pairs(cells, [entry], having(cells, "baseline_rate"))
+        found, missing = primary_pairs(variants, [entry], having(variants, "baseline_rate"))
         pairs += [pair for pair in found if pair[1] in own and pair not in pairs]
         lines += missing
     return pairs, lines

@@ -1,17 +1,16 @@
-"""Rows as cells: what each variant came to at each seed, and which rows may stand in one table.
+"""Rows as variants: what each came to at each seed, and which rows may stand in one table.
 
 Numbers only: it reads no files, prints nothing, and loads no torch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.select import as_text, as_texts, column_of, option_names, with_options
+from ablate.analysis.select import as_texts, column_of, option_names, with_options
 from ablate.analysis.stats import Array, moments
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.store.columns import (
@@ -40,8 +39,8 @@ class Incomparable(ConfigError):
 
 
 @dataclass(frozen=True)
-class Cells:
-    """One cell a variant: C variants, S seeds.
+class Variants:
+    """C variants, S seeds.
 
     table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
     variants apart, and `options` are of a fusion; CARRIED are columns beside them, run_id that of one of the
@@ -62,7 +61,7 @@ class Cells:
         return variant_names(self.table, self.shown)
 
     def summary(self) -> pd.DataFrame:
-        """A row a cell, in their order: variant, the shown columns, params, match_error where something is
+        """A row a variant, in their order: variant, the shown columns, params, match_error where something is
         matched, n, diverged, mean, sd, best."""
         n, mean, sd = moments(self.values)
         # Of a tuned study, only what stands at its own value is a result.
@@ -86,8 +85,8 @@ def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
     return [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in rows]
 
 
-def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Cells:
-    """The cells of these rows, save those of which no run finished or diverged.
+def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Variants:
+    """The variants of these rows, save those of which no run finished or diverged.
 
     by: columns that make a variant beside the config's; shown instead of those that differ. mixed: allow
     rows of several corpora, codes or torch versions. Raises Incomparable, and ConfigError for a column
@@ -104,11 +103,9 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     seeds = [column for column in SEED_COLUMNS if column in rows.columns]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds]})
     differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
-    cell = keyed.groupby(differing, sort=False).ngroup().to_numpy()
+    variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
-    if not mixed:
-        _refuse_mixed_parts(keyed, columns, differing)
-    _refuse_duplicates(keyed, cell, seed, metric)
+    _refuse_duplicates(keyed, variant, seed, metric)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     if len(words := keyed[np.isnan(value) & keyed[metric].notna().to_numpy()]):
@@ -120,22 +117,20 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
         raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
-    shape = (cell.max() + 1, seed.max() + 1)
+    shape = (variant.max() + 1, seed.max() + 1)
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
-    values[cell[usable], seed[usable]] = value[usable]
-    lost[cell, seed] = diverged(keyed, value)
+    values[variant[usable], seed[usable]] = value[usable]
+    lost[variant, seed] = diverged(keyed, value)
     finished_first = np.argsort(~usable, kind="stable")
-    first = pd.Series(finished_first).groupby(cell[finished_first]).first().to_numpy()
-    table = (
-        keyed.iloc[first].reindex(columns=list(dict.fromkeys([*columns, *CARRIED]))).reset_index(drop=True)
-    )
+    first = pd.Series(finished_first).groupby(variant[finished_first]).first().to_numpy()
+    table = keyed.iloc[first].reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).reset_index(drop=True)
     table = table.assign(**{column: as_texts(table[column]) for column in ("form", "role", "tuned")})
     kept = ~np.isnan(values).all(1) | lost.any(1)
     table = table[kept].reset_index(drop=True)
     if by:
         _refuse_pooling(table, by, differing)
     shown = by or distinguishing(table, columns)
-    return Cells(metric, columns, shown, option_names(rows), table, values[kept], lost[kept])
+    return Variants(metric, columns, shown, option_names(rows), table, values[kept], lost[kept])
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
@@ -173,52 +168,9 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     return kept
 
 
-def stale(rows: pd.DataFrame) -> list[str]:
-    """A line if results of other code, or of another torch, are among the rows."""
-    count = int((rows["status"] == Status.STALE).sum())
-    return [f"{count} rows are stale: other code or another torch made them; force=stale runs them again"] * (
-        count > 0
-    )
-
-
-def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
-    """A line for each run that no mean contains, with its reason."""
-    lines = []
-    for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
-        unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
-        reason = (
-            row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
-        )
-        what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
-        known = f"{what} seed={row['seed']} ({row['run_id']})" if _is_known(row) else row["run_id"]
-        lines.append(f"{row['status']}: {known}: {reason}")
-    return lines
-
-
 def known(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that say what was run: of a damaged run, all that may be left is its id."""
     return rows[rows["fusion"].notna() & rows["seed"].notna()]
-
-
-def _is_known(row: Mapping[Any, Any]) -> bool:
-    return not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))
-
-
-def missing_seeds(rows: pd.DataFrame) -> list[str]:
-    """A line for each variant that lacks a seed that another variant has."""
-    rows = with_options(known(rows))
-    columns = variant_columns(rows)
-    keyed = rows.assign(**{column: as_texts(rows[column]) for column in columns})
-    differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
-    everything = set(keyed["seed"])
-    there = keyed.groupby(differing, sort=False)["seed"].agg(set)
-    first = keyed.drop_duplicates(differing)
-    shown = distinguishing(first, columns)
-    lines = []
-    for seeds, what in zip(there, variant_names(first, shown), strict=True):
-        if lacking := sorted(everything - seeds):
-            lines.append(f"missing: {what}: no run of seed {', '.join(map(str, lacking))}")
-    return lines
 
 
 def diverged(rows: pd.DataFrame, value: Array) -> Array:
@@ -285,8 +237,8 @@ def _short(values: Iterable[str]) -> list[str]:
     return [value[:12] for value in values]
 
 
-def _refuse_duplicates(keyed: pd.DataFrame, cell: Array, seed: Array, metric: str) -> None:
-    key = pd.Series(cell * (seed.max() + 1) + seed)
+def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric: str) -> None:
+    key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
     if len(twice):
         same = keyed[(key == twice.iloc[0]).to_numpy()]

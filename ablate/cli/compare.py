@@ -56,9 +56,10 @@ def compare(
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of, not_begun
+    from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, plans, stores
+    from ablate.analysis.load import load, records, stores
+    from ablate.analysis.notes import not_begun
     from ablate.reporting import words
 
     if cost and effects:
@@ -68,7 +69,7 @@ def compare(
     rows = load(targets or [])
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "by": by.split(",") if by else (), "baseline": reference}
-    chosen |= {"where": where or (), "plans": plans(targets or []), "mixed": mixed}
+    chosen |= {"where": where or (), "records": records(targets or []), "mixed": mixed}
     if effects:
         table, notes = effects_of(rows, **chosen)
         print_table(words.effects_for_reading(table) if format in READ else table, format)
@@ -89,5 +90,5 @@ def compare(
                 typer.echo()
             for sentence in words.sentences(result):
                 remark(sentence, format)
-    for line in (*notes, *(line for plan in chosen["plans"] for line in not_begun(rows, plan))):
+    for line in (*notes, *(line for record in chosen["records"] for line in not_begun(rows, record))):
         say(line)

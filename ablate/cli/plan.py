@@ -30,15 +30,15 @@ def plan(
 ) -> None:
     """How many seeds a difference needs, by the noise of a pilot study."""
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, plans
-    from ablate.analysis.power import plan
+    from ablate.analysis.load import load, records
+    from ablate.analysis.power import seeds_needed
     from ablate.compute.cores import available
 
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
     chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
-    chosen |= {"plans": plans(targets), "cores": available()}
-    table, lines = plan(load(targets), difference=difference, **chosen)
+    chosen |= {"records": records(targets), "cores": available()}
+    table, lines = seeds_needed(load(targets), difference=difference, **chosen)
     print_table(table, format)
     for line in lines:
         say(line)

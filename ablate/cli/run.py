@@ -70,19 +70,21 @@ def run(
 
 def _show_results(outcome: "Outcome") -> int:
     """Print what was asked for; returns how many runs failed."""
-    from ablate.analysis.compare import Incomparable, stale, unusable
+    from ablate.analysis.notes import stale, unusable
+    from ablate.analysis.variants import Incomparable
     from ablate.reporting.tables import render_row
     from ablate.store.status import RESULTS
     from ablate.store.store import Store
 
     rows, store = outcome.rows(), Store()
-    plan = store.read_study(outcome.study) or {}
+    record = store.read_study(outcome.study)
+    assert record is not None, "it is written before a run begins"
     lines = [*outcome.left_out, *outcome.refused, *stale(rows), *unusable(rows)]
     if len(rows) == 1:
         typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
     elif len(rows):
         try:
-            print_table(_summary(rows, plan), Format.table)
+            print_table(_summary(rows, record.metric), Format.table)
         except Incomparable as error:
             print_table(rows[SINGLE_RUN_COLUMNS], Format.table)
             lines.append(str(error))
@@ -93,7 +95,7 @@ def _show_results(outcome: "Outcome") -> int:
         )
     if outcome.finished_before:
         lines.append(f"{outcome.finished_before} runs had finished before; force=true runs them again")
-    if plan.get("demonstration"):
+    if record.demonstration:
         lines.append("a demonstration: too few steps and seeds to conclude anything from")
     for line in lines:
         say(line)
@@ -101,32 +103,28 @@ def _show_results(outcome: "Outcome") -> int:
     return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 
-def _summary(rows: "pd.DataFrame", plan: Any) -> "pd.DataFrame":
+def _summary(rows: "pd.DataFrame", metric: str | None) -> "pd.DataFrame":
     """A row a variant; of a tuned study, those at their own value."""
-    from ablate.analysis.compare import for_reading, summarize
     from ablate.analysis.roles import at_own_value
+    from ablate.analysis.variants import for_reading, summarize
 
     reports = at_own_value(rows[rows["phase"] == "report"])
-    return for_reading(summarize(rows) if reports.empty else summarize(reports, plan["metric"]))
+    return for_reading(summarize(rows) if reports.empty else summarize(reports, metric or "val_loss"))
 
 
 def _show_estimate(estimate: "Estimate", left_out: Sequence[str]) -> None:
     """What a dry run found out."""
     for line in left_out:
         say(line)
-    for key, levels in estimate.plan["factors"].items():
+    for key, levels in estimate.record.factors.items():
         typer.echo(f"{key}: {', '.join(levels)}")
-    typer.echo(f"seeds: {', '.join(map(str, estimate.plan['seeds']))}")
+    typer.echo(f"seeds: {', '.join(map(str, estimate.record.seeds))}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
     typer.echo(f"{estimate.runs} run{'s' * (estimate.runs != 1)}{finished}; {size}")
     typer.echo(f"about {duration(estimate.seconds)} here, from timing a few steps")
-    if estimate.plan["kind"] == "tuned":
-        key = estimate.plan["tune"]
-        typer.echo(
-            f"these choose {key} for each arm, and may extend its grid by {estimate.plan['extend']} octaves"
-            " on either side; the runs that report follow from what they choose"
-        )
+    for line in estimate.forecast:
+        typer.echo(line)
 
 
 def _end_at_once() -> Callable[[], None]:

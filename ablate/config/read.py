@@ -7,10 +7,11 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import Above, AtLeast, AtMost, Below, ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, Meaning, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
 
 T = TypeVar("T")
+OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"
 
 
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:
@@ -24,34 +25,39 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
     return read(RunConfig, {**mapping, "fusion": {"name": fusion.get("name"), "options": options}})
 
 
-def read(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
+def read(cls: type[T], mapping: Mapping[str, Any], where: str = "", *, missing: str = OF_A_RUN) -> T:
     """`cls` from plain values, every one converted and checked. Raises ConfigError.
 
-    where: the dotted path of the mapping, for messages.
+    A key may be left out where its field has a default. where: the dotted path of the mapping; missing: the
+    way out for a key that is; both for messages.
     """
     known = hints(cls)
     for key in mapping:
         if key not in known:
-            raise ConfigError(f"{_path(where, key)}: no such key{did_you_mean(str(key), known)}")
-    require_keys(cls, mapping, where)
-    return cls(**{key: _convert(known[key], mapping[key], _path(where, key)) for key in known})
+            near = did_you_mean(_path(where, key), [_path(where, name) for name in known])
+            raise ConfigError(f"{_path(where, key)}: no such key{near}")
+    require_keys(cls, mapping, where, missing=missing)
+    return cls(**{key: _convert(known[key], value, _path(where, key)) for key, value in mapping.items()})
 
 
 @functools.cache
 def hints(cls: type) -> dict[str, Any]:
     """The type of each key of `cls`, with its rules."""
-    return get_type_hints(cls, include_extras=True)
+    types = get_type_hints(cls, include_extras=True)
+    return {field.name: types[field.name] for field in _fields(cls)}
 
 
-def require_keys(cls: type, keys: Iterable[str], where: str = "") -> None:
-    """Raises ConfigError for a key of `cls` that is not among `keys`."""
+def require_keys(cls: type, keys: Iterable[str], where: str = "", *, missing: str = OF_A_RUN) -> None:
+    """Raises ConfigError for a key of `cls` that is not among `keys` and has no default."""
     present = set(keys)
-    for key in hints(cls):
-        if key not in present:
-            raise ConfigError(
-                f"{_path(where, key)}: this key is missing; a config of your own has to begin with ablate's,"
-                " as defaults: [config, _self_]"
-            )
+    for field in _fields(cls):
+        has_default = field.default is not field.default_factory  # MISSING both, if it has none
+        if field.name not in present and not has_default:
+            raise ConfigError(f"{_path(where, field.name)}: this key is missing; {missing}")
+
+
+def _fields(cls: Any) -> tuple[dataclasses.Field, ...]:
+    return dataclasses.fields(cls)
 
 
 def _path(where: str, key: object) -> str:
@@ -60,28 +66,47 @@ def _path(where: str, key: object) -> str:
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
     if get_origin(hint) is Annotated:
-        base, *rules = get_args(hint)
-        converted = _convert(base, value, path)
-        for rule in rules:
-            _check(rule, converted, path)
-        return converted
+        return _convert_ruled(*get_args(hint), value=value, path=path)
+    if hint is Any:
+        return value
     if get_origin(hint) in (Union, types.UnionType):
         return _convert_union(get_args(hint), value, path)
     if get_origin(hint) is Literal:
         if value in get_args(hint) and type(value) is type(get_args(hint)[0]):
             return value
         raise ConfigError(
-            f"{path}={_show(value)}: not a choice{did_you_mean(str(value), map(str, get_args(hint)))}"
+            f"{path}={typed(value)}: not a choice{did_you_mean(str(value), map(str, get_args(hint)))}"
         )
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple) or len(value) != len(get_args(hint)):
-            raise ConfigError(f"{path}={_show(value)}: expected a list of {len(get_args(hint))} numbers")
+            raise ConfigError(f"{path}={typed(value)}: expected a list of {len(get_args(hint))} numbers")
         return tuple(_convert(part, item, path) for part, item in zip(get_args(hint), value, strict=True))
+    if get_origin(hint) is list and isinstance(value, list):
+        return [_convert(get_args(hint)[0], item, path) for item in value]
+    if get_origin(hint) is Mapping and isinstance(value, Mapping):
+        of = get_args(hint)[1]
+        return {str(key): _convert(of, item, _path(path, key)) for key, item in value.items()}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}={_show(value)}: this is a group of keys; set one, as {path}.KEY=VALUE")
+            raise ConfigError(f"{path}={typed(value)}: this is a group of keys; set one, as {path}.KEY=VALUE")
         return read(hint, value, path)  # pyright: ignore[reportArgumentType]
     return _convert_scalar(hint, value, path)
+
+
+def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
+    own = [rule for rule in rules if isinstance(rule, Rule)]
+    try:
+        for rule in own:
+            value = rule.read(value, path)
+        converted = _convert(hint, value, path)
+        for rule in own:
+            rule.check(converted, path)
+        return converted
+    except ConfigError as error:
+        meanings = [rule.words for rule in own if isinstance(rule, Meaning)]
+        if meanings and str(error).startswith(f"{path}="):  # not of a key within
+            raise ConfigError(f"{path}={typed(value)}: {meanings[0]}") from error
+        raise
 
 
 def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
@@ -98,7 +123,7 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     base = _expected(hints[0])
     if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:
         raise reasons[0]  # a number of the wrong size: say so, rather than list the words
-    raise ConfigError(f"{path}={_show(value)}: expected {' or '.join(_expected(hint) for hint in hints)}")
+    raise ConfigError(f"{path}={typed(value)}: expected {' or '.join(_expected(hint) for hint in hints)}")
 
 
 def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
@@ -111,23 +136,10 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
         return value
     if hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)  # `corpus.path=1984` is a path
-    if get_origin(hint) is Mapping and isinstance(value, Mapping):
-        return dict(value)
     way_out = ""
     if hint is int and isinstance(value, float) and value.is_integer():
         way_out = f"; write {int(value)}"
-    raise ConfigError(f"{path}={_show(value)}: expected {_expected(hint)}{way_out}")
-
-
-def _check(rule: Any, value: Any, path: str) -> None:
-    if isinstance(rule, AtLeast) and value < rule.minimum:
-        raise ConfigError(f"{path}={_show(value)}: must be at least {rule.minimum:g}")
-    if isinstance(rule, AtMost) and value > rule.maximum:
-        raise ConfigError(f"{path}={_show(value)}: must be at most {rule.maximum:,.0f}")
-    if isinstance(rule, Above) and value <= rule.bound:
-        raise ConfigError(f"{path}={_show(value)}: must be above {rule.bound:g}")
-    if isinstance(rule, Below) and value >= rule.bound:
-        raise ConfigError(f"{path}={_show(value)}: must be below {rule.bound:g}")
+    raise ConfigError(f"{path}={typed(value)}: expected {_expected(hint)}{way_out}")
 
 
 def _expected(hint: Any) -> str:
@@ -135,14 +147,9 @@ def _expected(hint: Any) -> str:
         return _expected(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return " or ".join(map(str, get_args(hint)))
+    if get_origin(hint) is list:
+        return "a list"
+    if get_origin(hint) is Mapping or dataclasses.is_dataclass(hint):
+        return "keys with values"
     names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a word"}
     return "null" if hint is type(None) else names[hint]
-
-
-def _show(value: Any) -> str:
-    """The value as one would type it on the command line."""
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(_show(item) for item in value) + "]"
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -18,33 +18,77 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"{hint} choices: {', '.join(names)}"
 
 
+def typed(value: Any) -> str:
+    """The value as one would type it on the command line."""
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(typed(item) for item in value) + "]"
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Rule:
+    """What holds of a key beyond its type. By itself it accepts everything."""
+
+    def read(self, value: Any, path: str) -> Any:
+        """What is to be converted, from the plain value. Raises ConfigError."""
+        return value
+
+    def check(self, value: Any, path: str) -> None:
+        """Raises ConfigError for a converted value that will not do."""
+
+
 @dataclass(frozen=True)
-class AtLeast:
+class AtLeast(Rule):
     minimum: float
 
+    def check(self, value: Any, path: str) -> None:
+        if value < self.minimum:
+            raise ConfigError(f"{path}={typed(value)}: must be at least {self.minimum:g}")
+
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(Rule):
     maximum: float
 
+    def check(self, value: Any, path: str) -> None:
+        if value > self.maximum:
+            raise ConfigError(f"{path}={typed(value)}: must be at most {self.maximum:,.0f}")
+
 
 @dataclass(frozen=True)
-class Above:
+class Above(Rule):
     bound: float
 
+    def check(self, value: Any, path: str) -> None:
+        if value <= self.bound:
+            raise ConfigError(f"{path}={typed(value)}: must be above {self.bound:g}")
+
 
 @dataclass(frozen=True)
-class Below:
+class Below(Rule):
     bound: float
 
+    def check(self, value: Any, path: str) -> None:
+        if value >= self.bound:
+            raise ConfigError(f"{path}={typed(value)}: must be below {self.bound:g}")
+
 
 @dataclass(frozen=True)
-class OutsideIdentity:
+class Meaning(Rule):
+    """What the value is, and how it is written: said of every value that will not do, in the place of what
+    the type and the other rules would say."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class OutsideIdentity(Rule):
     """The key does not change what a run computes, so it stays out of the run's identity."""
 
 
 @dataclass(frozen=True)
-class IntroducedAt:
+class IntroducedAt(Rule):
     """A key added after the first release: at this value it stays out of the identity, so that
     runs made before the key existed keep theirs."""
 

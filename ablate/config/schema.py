@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from ablate.config.rules import (
     AtLeast,
-    Below,
+    AtMost,
     ConfigError,
     Count,
+    Meaning,
     NonNegative,
     OutsideIdentity,
     Positive,
@@ -47,8 +48,13 @@ class TrainConfig:
     steps: Count
     batch: Count
     lr: Positive
-    warmup: Annotated[float, AtLeast(0), Below(1)]  # share of the steps
-    min_lr_ratio: Annotated[float, AtLeast(0)]
+    warmup: Share  # of the steps
+    min_lr_ratio: Annotated[
+        float,
+        AtLeast(0),
+        AtMost(1),
+        Meaning("the rate decays to this share of train.lr; use a number from 0 to 1"),
+    ]
     weight_decay: NonNegative
     beta1: Share
     beta2: Share
@@ -59,13 +65,6 @@ class TrainConfig:
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
     linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
-
-    def __post_init__(self) -> None:
-        if self.min_lr_ratio > 1:
-            raise ConfigError(
-                f"train.min_lr_ratio={self.min_lr_ratio:g}: the rate decays to this share of train.lr;"
-                " use a number from 0 to 1"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

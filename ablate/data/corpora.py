@@ -1,6 +1,6 @@
 """The texts one can train on, opened as splits of token ids.
 
-A corpus is a function from its configuration to a Source of text. To add one, write the function,
+A corpus is a function from its configuration to a Text. To add one, write the function,
 name it in CORPORA, and add configs/corpus/NAME.yaml.
 """
 
@@ -18,7 +18,7 @@ from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import CorpusConfig
 from ablate.data import grammar, stdin, text, tokenized
-from ablate.data.text import CorpusError, Source
+from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Tokenizer, load
 from ablate.files import cache
 
@@ -54,8 +54,7 @@ def open_corpus(config: CorpusConfig) -> Corpus:
         if value is not None and config.name != "grammar":
             raise CorpusError(f"corpus.{key}={value}: only corpus=grammar has it; remove it here")
     try:
-        source = CORPORA[config.name](config)
-        sha256, directory, about = _tokens(source, config)
+        sha256, directory, about = _tokens(CORPORA[config.name](config), config)
     except OSError as error:
         raise CorpusError(
             f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
@@ -81,22 +80,22 @@ def require_context(corpus: Corpus, context: int) -> None:
             )
 
 
-def _tokens(source: Source, config: CorpusConfig) -> tuple[str, Path, dict]:
+def _tokens(whole: Text, config: CorpusConfig) -> tuple[str, Path, dict]:
     """(fingerprint, directory of the cache, what tokenized.write returned)."""
-    sha256 = cache.recall(source.stamp)
+    sha256 = cache.recall(whole.stamp)
     if isinstance(sha256, str) and (entry := cache.find(_key(sha256, config))):
         return sha256, *entry
     try:
-        scanned = tokenized.scan(source)
+        scanned = tokenized.scan(whole)
     except CorpusError:
         raise
     except ConfigError as error:
         raise CorpusError(f"corpus.encoding={config.encoding}: {error}") from None
     if not scanned.characters:
         raise CorpusError(f"corpus={config.name}: {config.path or 'it'} is empty; give text to train on")
-    cache.remember(source.stamp, scanned.sha256)
+    cache.remember(whole.stamp, scanned.sha256)
     key = _key(scanned.sha256, config)
-    entry = cache.find(key) or cache.publish(key, lambda part: tokenized.write(part, source, scanned, config))
+    entry = cache.find(key) or cache.publish(key, lambda part: tokenized.write(part, whole, scanned, config))
     return scanned.sha256, *entry
 
 
@@ -108,7 +107,7 @@ def _key(sha256: str, config: CorpusConfig) -> str:
 # --- the corpora ------------------------------------------------------------------------------
 
 
-def _pydoc(config: CorpusConfig) -> Source:
+def _pydoc(config: CorpusConfig) -> Text:
     """The reference that CPython carries for its help(): topics in an order shuffled once and for all."""
     try:
         from pydoc_data.topics import topics
@@ -120,39 +119,39 @@ def _pydoc(config: CorpusConfig) -> Source:
     names = sorted(topics)
     random.Random(0).shuffle(names)
     whole = "\n\n".join(topics[name].strip("\n") for name in names) + "\n"
-    return Source(lambda: iter([whole]))
+    return Text(lambda: iter([whole]))
 
 
-def _grammar(config: CorpusConfig) -> Source:
+def _grammar(config: CorpusConfig) -> Text:
     """Sentences of known entropy, see ablate.data.grammar."""
     seed, characters = config.seed, config.characters
     assert seed is not None and characters is not None
-    return Source(lambda: grammar.text(seed, characters), ["grammar", grammar.VERSION, seed, characters])
+    return Text(lambda: grammar.text(seed, characters), ["grammar", grammar.VERSION, seed, characters])
 
 
-def _stdlib(config: CorpusConfig) -> Source:
+def _stdlib(config: CorpusConfig) -> Text:
     """The Python source of the interpreter's standard library, without its tests and installed packages."""
     root = Path(sysconfig.get_path("stdlib"))
     apart = re.compile(r"tests?|idle_test|__pycache__|(site|dist)-packages|config-.*").fullmatch
     with text.readable(root):
         files = text.below(root, ".py", lambda name: apart(name) is not None)
-    sources = [file for file in files if not file.name.startswith("_sysconfigdata")]  # paths of this machine
-    if not sources:
+    files = [file for file in files if not file.name.startswith("_sysconfigdata")]  # paths of this machine
+    if not files:
         raise CorpusError(
             f"corpus=stdlib: {root} holds no Python source for {sys.executable};"
             " take corpus=pydoc, corpus=grammar or corpus=file"
         )
-    return text.source(sources, config.encoding, config.errors)
+    return text.of_files(files, config.encoding, config.errors)
 
 
-def _file(config: CorpusConfig) -> Source:
+def _file(config: CorpusConfig) -> Text:
     """The user's own text: a file, a directory, a glob, or - for standard input."""
     assert config.path is not None
     files = [stdin.spool()] if config.path == "-" else text.find(config.path)
-    return text.source(files, config.encoding, config.errors)
+    return text.of_files(files, config.encoding, config.errors)
 
 
-CORPORA: dict[str, Callable[[CorpusConfig], Source]] = {
+CORPORA: dict[str, Callable[[CorpusConfig], Text]] = {
     "file": _file,
     "grammar": _grammar,
     "pydoc": _pydoc,

@@ -1,6 +1,6 @@
 """Text as a stream: which files a path names, and their bytes as characters.
 
-Nothing here holds a whole text: a source yields chunks of about a million characters.
+Nothing here holds a whole text: it comes in chunks of about a million characters.
 """
 
 import codecs
@@ -26,7 +26,7 @@ class CorpusError(ConfigError):
 
 
 @dataclass(frozen=True)
-class Source:
+class Text:
     """A text that can be read again and again, in chunks whose borders mean nothing.
 
     stamp: plain data that changes whenever the text does; None if only reading the text can tell.
@@ -36,7 +36,7 @@ class Source:
     stamp: Any = None
 
 
-def source(files: list[Path], encoding: str, errors: str) -> Source:
+def of_files(files: list[Path], encoding: str, errors: str) -> Text:
     """The files one after the other, as `cat` would give them. Raises CorpusError."""
     check_encoding(encoding)
 
@@ -44,7 +44,7 @@ def source(files: list[Path], encoding: str, errors: str) -> Source:
         for file in files:
             yield from read(file, encoding, errors)
 
-    return Source(chunks, _stamp(files, encoding, errors))
+    return Text(chunks, _stamp(files, encoding, errors))
 
 
 def read(file: Path, encoding: str, errors: str) -> Iterator[str]:

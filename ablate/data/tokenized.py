@@ -1,4 +1,4 @@
-"""A source of text, split and written to disk as token ids, in passes that hold little of it at a time."""
+"""A text, split and written to disk as token ids, in passes that hold little of it at a time."""
 
 import hashlib
 import itertools
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ablate.config.schema import CorpusConfig
-from ablate.data.text import CorpusError, Source
+from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, utf8
 
 FORMAT = 1  # of what `write` writes: raise it when the files, or the ids in them, change
@@ -29,26 +29,26 @@ class Scan:
     alphabet: str
 
 
-def scan(source: Source) -> Scan:
+def scan(text: Text) -> Scan:
     digest, characters, seen = hashlib.sha256(), 0, np.zeros(sys.maxunicode + 1, bool)
-    for chunk in source.chunks():
+    for chunk in text.chunks():
         digest.update(utf8(chunk))
         characters += len(chunk)
         seen[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
     return Scan(digest.hexdigest(), characters, "".join(map(chr, np.flatnonzero(seen))))
 
 
-def write(directory: Path, source: Source, scanned: Scan, config: CorpusConfig) -> dict[str, Any]:
+def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> dict[str, Any]:
     """Fill `directory`: tokenizer.json and, for each split that is not empty, its ids.
 
     Returns {split: {"tokens", "predicted_bytes"}}. Raises CorpusError if the text is not the scanned one.
     """
     lengths = split_lengths(scanned.characters, config.splits)
-    tokenizer = _tokenizer(source, scanned, config, lengths)
+    tokenizer = _tokenizer(text, scanned, config, lengths)
     tokenizer.save(directory / "tokenizer.json")
     digest = hashlib.sha256()
     about = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
-    for split, parts in _by_split(_hashed(source.chunks(), digest), lengths):
+    for split, parts in _by_split(_hashed(text.chunks(), digest), lengths):
         tokens, size, first = 0, 0, 0  # size and first: UTF-8 bytes of all tokens, and of the first
         with (directory / f"{split}.bin").open("wb") as file:
             for piece in pieces(parts):
@@ -130,13 +130,13 @@ def _hashed(chunks: Iterable[str], digest: Any) -> Iterator[str]:
         yield chunk
 
 
-def _tokenizer(source: Source, scanned: Scan, config: CorpusConfig, lengths: list[int]) -> Tokenizer:
+def _tokenizer(text: Text, scanned: Scan, config: CorpusConfig, lengths: list[int]) -> Tokenizer:
     match config.tokenizer:
         case "char":
             return Char(scanned.alphabet)
         case "byte":
             return Byte()
         case "bpe":
-            splits = _by_split(source.chunks(), lengths)
+            splits = _by_split(text.chunks(), lengths)
             train = next((parts for split, parts in splits if split == "train"), iter(()))
             return Bpe.train(pieces(train), config.bpe_vocab)

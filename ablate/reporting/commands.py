@@ -10,42 +10,44 @@ import yaml
 
 from ablate.analysis.select import as_texts
 from ablate.config.overrides import as_value, flatten
-from ablate.reporting.subject import Source
+from ablate.reporting.subject import Subject
 
 SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
 # Where a run stands or how it is kept; what it computes is the same.
 NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoint_every")
-# What a study holds to once it has begun. Its YAML may say otherwise: keys of it may have been overridden.
-HELD = ("tune", "extend", "where", "primary", "metric", "margin")
 
 
-def commands(source: Source) -> list[str]:
+def commands(subject: Subject) -> list[str]:
     """One command for a study; one a run for single runs. None for rows whose runs lie elsewhere."""
-    plan, found = source.plan, source.directories
-    if not plan or not found:
+    record, found = subject.record, subject.directories
+    if not record.runs or not found:
         return []
-    own = ["-cd", plan["config_dir"]] if "config_dir" in plan else []
-    if plan["kind"] == "single":
+    own = ["-cd", record.config_dir] if record.config_dir else []
+    if record.is_one_by_one:
         configs = [_config(path) for path in list(found.values())[:SINGLE_RUNS]]
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
-    factors, fixed = plan["factors"], plan["fixed"]
+    factors, fixed = record.factors, record.fixed
     # As it was asked for, where the study knows: `auto` is another number in each cell. What a factor chooses
     # has its own defaults, to which the study would not let one hold it now.
     kept = {
         key: fixed.get(key, value)
         for key, value in _kept(config).items()
         if key not in factors
-        and (key in fixed or (key.partition(".")[0] not in factors and _same(key, value, source.rows)))
+        and (key in fixed or (key.partition(".")[0] not in factors and _same(key, value, subject.rows)))
     }
     swept = {key: ",".join(levels) for key, levels in factors.items()}
-    develop = plan.get("develop", [])  # seeds that the study has beside those that it was asked for
-    swept["seed"] = ",".join(seed for seed in map(str, plan["seeds"]) if seed not in develop)
-    start = [f"name={as_value(plan['name'])}"]
-    if plan.get("study"):  # it leaves out cells that -m would refuse
-        start = [f"study={plan['study']}", *["size=demo"] * plan["demonstration"], *start]
-        start += [f"study.{key}={_nested(plan[key])}" for key in HELD if key in plan]
-        start += [f"study.develop=[{','.join(develop)}]"] * bool(develop)
+    # Seeds that develop are the study's own, beside those that it was asked for.
+    report = [seed for seed in map(str, record.seeds) if seed not in record.development_seeds]
+    swept["seed"] = ",".join(report)
+    start = [f"name={as_value(record.name)}"]
+    if record.study:  # it leaves out cells that -m would refuse
+        start = [f"study={record.study}", *["size=demo"] * record.demonstration, *start]
+        # What it holds to. Its YAML may say otherwise: keys of it may have been overridden.
+        held = {key: _nested(value) for key, value in record.declaration.items()}
+        levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
+        held |= {key: f"[{','.join(values)}]" for key, values in levels.items()}  # as overrides write them
+        start += [f"study.{key}={value}" for key, value in held.items()]
     else:
         start = ["-m", *start]
     return [_command([*own, *start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]

@@ -62,8 +62,8 @@ def write_report(
     """
     from ablate.reporting.charts import figures, save  # altair takes a while
 
-    source = find(target)
-    page = gather(source, baseline=baseline, metric=metric, margin=margin)
+    subject = find(target)
+    page = gather(subject, baseline=baseline, metric=metric, margin=margin)
     drawn = figures(page)
     bundle, script = _bundle() if drawn else "", (HERE / "script.js").read_text(encoding="utf-8")
     content = _template("page.html.j2").render(
@@ -78,7 +78,7 @@ def write_report(
         scripts=[Markup(text) for text in (bundle, script) if text],
         digests=[_digest(text) for text in (bundle, script) if text],
     )
-    path = Path(out) if out is not None else source.page
+    path = Path(out) if out is not None else subject.page
     write_atomically(path, content)
     if charts is not None:
         save(drawn, Path(charts))

@@ -1,12 +1,12 @@
 """The limits of a comparison, in words: a part of the answer. Loads no torch."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import USABLE
+from ablate.store.record import StudyRecord
 
 FEW_SEEDS = 5
 FEW_DIMENSIONS = 16  # of one head's queries and keys
@@ -14,23 +14,29 @@ WELL_BEFORE = 0.9  # of the steps
 
 
 def limits(
-    rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any], train_tokens: Mapping[str, int]
+    rows: pd.DataFrame, comparison: Comparison, record: StudyRecord, train_tokens: Mapping[str, int]
 ) -> list[str]:
     """A sentence a limit. train_tokens: the length of the training split by run_id, where it is known."""
     rows = rows[rows["status"].isin(USABLE)]
-    lines = [*_size(rows, comparison, plan), *_text(rows), *_heads(rows), *_rate(rows, plan), *_cost(rows)]
+    lines = [
+        *_size(rows, comparison, record),
+        *_text(rows),
+        *_heads(rows),
+        *_rate(rows, record),
+        *_cost(rows),
+    ]
     return [*lines, *_overfit(rows, comparison, train_tokens)]
 
 
-def _size(rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any]) -> list[str]:
+def _size(rows: pd.DataFrame, comparison: Comparison, record: StudyRecord) -> list[str]:
     lines = []
-    if plan.get("demonstration"):
+    if record.demonstration:
         lines.append("A demonstration: too few steps and seeds to conclude anything from.")
     low, high = int(comparison.table["n"].min()), int(comparison.table["n"].max())
     seeds = f"{low}" if low == high else f"{low} to {high}"
     few = ": few, so intervals are wide and only large differences show" if low < FEW_SEEDS else ""
     lines.append(f"{seeds} seed{'s' * (high != 1)} a variant{few}.")
-    if not plan.get("primary"):
+    if not record.primary:
         lines.append("No contrast was named beforehand: every difference is a lead to test, not a result.")
     sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
     levels = {words: _levels(rows[column]) for column, words in sizes.items()}
@@ -60,8 +66,8 @@ def _heads(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def _rate(rows: pd.DataFrame, plan: Mapping[str, Any]) -> list[str]:
-    if plan.get("kind") == "tuned" or rows["lr"].nunique() != 1:
+def _rate(rows: pd.DataFrame, record: StudyRecord) -> list[str]:
+    if record.tuned_key or rows["lr"].nunique() != 1:
         return []
     return [
         f"One learning rate for all variants, {_levels(rows['lr'])}, tuned for none of them: a difference"

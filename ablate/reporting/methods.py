@@ -1,8 +1,5 @@
 """A methods paragraph and a table of hyper-parameters, for a paper. Loads no torch."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
@@ -10,6 +7,7 @@ from ablate.analysis.load import TEXT
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
 from ablate.config.schema import STANDARD_FUSION
+from ablate.store.record import StudyRecord
 
 HYPERPARAMETERS = {
     "fusion": "fusion of heads",
@@ -57,13 +55,13 @@ def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def paragraph(
-    rows: pd.DataFrame, comparison: Comparison, plan: Mapping[str, Any], development: pd.DataFrame
+    rows: pd.DataFrame, comparison: Comparison, record: StudyRecord, development: pd.DataFrame
 ) -> str:
     """What was done, for the methods section. rows: that are reported; development: that chose values."""
     rows = rows[rows["status"].isin(USABLE)]
     of = {str(column): _levels(rows[column]) for column in rows.columns}
     table = comparison.table
-    key = str(plan.get("tune", ""))
+    key = record.tuned_key
     tuned = key.rpartition(".")[2]
     if tuned:
         of[tuned] = "each variant's own (below)"
@@ -86,7 +84,7 @@ def paragraph(
             " the same values in every tensor of equal name and shape.",
         ]
     if tuned:
-        sentences += _tuning(key, comparison.metric.replace("test_", "val_", 1), plan, development)
+        sentences += _tuning(key, comparison.metric.replace("test_", "val_", 1), record, development)
     sentences.append(
         f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
         " seeds."
@@ -98,7 +96,7 @@ def paragraph(
             f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between better,"
             f" worse, equivalent within {comparison.margin:g}, and undecided."
         )
-        named = "The primary contrasts were named beforehand, all others" if plan.get("primary") else "All"
+        named = "The primary contrasts were named beforehand, all others" if record.primary else "All"
         sentences.append(f"{named} are exploratory.")
     if int(table["diverged"].sum()):
         sentences.append("Diverged runs are in no mean; they are counted beside it.")
@@ -107,17 +105,17 @@ def paragraph(
     return " ".join(sentences)
 
 
-def _tuning(key: str, metric: str, plan: Mapping[str, Any], development: pd.DataFrame) -> list[str]:
+def _tuning(key: str, metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
     """How each arm came to its own value, and at what others it is shown."""
     column = key.rpartition(".")[2]
     grid = f" ({_levels(development[column])})" if column in development else ""
-    values = {arm: choice["value"] for arm, choice in plan.get("chosen", {}).items() if choice["value"]}
+    values = {arm: choice.value for arm, choice in record.chosen.items() if choice.value}
     came = (
         f" (it came to {', '.join(f'{value} for {arm}' for arm, value in values.items())})" if values else ""
     )
     return [
         f"Each variant has its own {key}, chosen on the validation split and on development seeds"
-        f" ({', '.join(plan.get('develop', []))}), which report nothing: of the mean {metric} at each"
+        f" ({', '.join(record.development_seeds)}), which report nothing: of the mean {metric} at each"
         f" point of a grid of powers of two{grid}, the same for all variants, the minimum of a parabola in"
         f" log2 {column} through the best point and its neighbours; a point at which a seed diverged counts"
         f" as infinite{came}.",

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from ablate.analysis import compare
+from ablate.analysis.compare import Comparison
 
 
 @dataclass(frozen=True)
-class Comparison(compare.Comparison):
+class ShownComparison(Comparison):
     """A comparison that shows itself as tables."""
 
     def __repr__(self) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from ablate.analysis import series
-from ablate.analysis.compare import Comparison, compare, missing_seeds, not_begun, report_rows, unusable
+from ablate.analysis.compare import Comparison, compare, report_rows
 from ablate.analysis.load import metrics
+from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.roles import at_own_value
 from ablate.analysis.select import as_text, as_texts
 from ablate.config.identity import digest
@@ -18,9 +19,8 @@ from ablate.reporting import words
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.limits import limits
 from ablate.reporting.methods import hyperparameters, paragraph
-from ablate.reporting.subject import Source
+from ablate.reporting.subject import Subject
 
-DECLARED = ("question", "primary", "metric", "margin", "where", "seeds", "tune", "develop", "extend")
 VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "threads")
 
 
@@ -51,47 +51,45 @@ class Page:
 
 
 def gather(
-    source: Source,
+    subject: Subject,
     *,
     baseline: Mapping[str, Any] | None = None,
     metric: str | None = None,
     margin: float | None = None,
 ) -> Page:
     """Everything that the page says of these rows. Raises ConfigError, Incomparable."""
-    plan = source.plan
-    comparison = compare(
-        source.rows, baseline=baseline, metric=metric, margin=margin, plans=[plan] if plan else []
-    )
-    rows, _ = report_rows(source.rows)
+    record = subject.record
+    comparison = compare(subject.rows, baseline=baseline, metric=metric, margin=margin, records=[record])
+    rows, _ = report_rows(subject.rows)
     own, shown = at_own_value(rows), comparison.shown
-    tuned = str(plan.get("tune", "")).rpartition(".")[2]
+    tuned = record.tuned_key.rpartition(".")[2]
     # Of the test split nothing is shown but the results: it is the validation split that chooses.
     rate_metric = comparison.metric.replace("test_", "val_", 1)
-    development = _development(source.rows)
+    development = _development(subject.rows)
     failures = [
         *unusable(rows, comparison.metric),
         *_undeveloped(development, rate_metric, tuned),
         *missing_seeds(rows),
-        *_not_begun(source),
+        *_not_begun(subject),
     ]
-    environment = _environment(source)
+    environment = _environment(subject)
     return Page(
-        name=source.name,
-        question=str(plan.get("question", "")),
+        name=subject.name,
+        question=record.question,
         answers=words.sentences(comparison) + _tally(comparison),
-        limits=limits(rows, comparison, plan, environment.pop("train_tokens")),
+        limits=limits(rows, comparison, record, environment.pop("train_tokens")),
         comparison=comparison,
         notes=[line for line in comparison.notes if line not in failures],
-        curves=series.curves(own, metrics(source.directories), shown),
+        curves=series.curves(own, metrics(subject.directories), shown),
         tuned=tuned,
         rate_metric=rate_metric,
-        rates=series.by_value(source.rows, rate_metric, shown, tuned or "lr"),
+        rates=series.by_value(subject.rows, rate_metric, shown, tuned or "lr"),
         weights=series.weights(own, shown),
         costs=series.costs(own, shown),
         failures=failures,
-        commands=commands(source),
-        facts=_facts(source, environment),
-        methods=paragraph(rows, comparison, plan, development),
+        commands=commands(subject),
+        facts=_facts(subject, environment),
+        methods=paragraph(rows, comparison, record, development),
         hyperparameters=hyperparameters(own),
     )
 
@@ -129,18 +127,18 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[st
     ]
 
 
-def _not_begun(source: Source) -> list[str]:
+def _not_begun(subject: Subject) -> list[str]:
     """A line if runs of the study have no row yet."""
-    if source.rows.attrs.get("target") is not None:  # a reader's choice of rows is no failure
+    if subject.rows.attrs.get("target") is not None:  # a reader's choice of rows is no failure
         return []
     line = "not begun: {} of {} runs; the study's command goes on from there"
-    return not_begun(source.rows, source.plan, line)
+    return not_begun(subject.rows, subject.record, line)
 
 
-def _environment(source: Source) -> dict[str, Any]:
+def _environment(subject: Subject) -> dict[str, Any]:
     """train_tokens by run_id; python, platform and processor of the runs, where they are known."""
     known: dict[str, Any] = {"train_tokens": {}}
-    for run_id, directory in source.directories.items():
+    for run_id, directory in subject.directories.items():
         with contextlib.suppress(OSError, ValueError):
             about = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
             if "train_tokens" in about:
@@ -150,8 +148,8 @@ def _environment(source: Source) -> dict[str, Any]:
     return known
 
 
-def _facts(source: Source, environment: Mapping[str, list[str]]) -> dict[str, str]:
-    rows, plan = source.rows, source.plan
+def _facts(subject: Subject, environment: Mapping[str, list[str]]) -> dict[str, str]:
+    rows, record = subject.rows, subject.record
     facts = {
         "runs": f"{len(rows)}",
         "text": _all(rows, "corpus"),
@@ -159,10 +157,10 @@ def _facts(source: Source, environment: Mapping[str, list[str]]) -> dict[str, st
         **{column: _all(rows, column) for column in VERSIONS},
         **{key: ", ".join(sorted(set(values))) for key, values in environment.items()},
     }
-    if plan.get("question"):
-        named = {key: plan[key] for key in DECLARED if key in plan}
+    if record.question:
+        named = {"question": record.question, "seeds": record.seeds, **record.declaration}
         facts["declared beforehand (digest)"] = digest(named)[:16]
-    if plan.get("kind") == "single" and len(rows) > SINGLE_RUNS:
+    if record.is_one_by_one and len(rows) > SINGLE_RUNS:
         facts["commands"] = f"the first {SINGLE_RUNS} of {len(rows)} runs"
     return {key: value for key, value in facts.items() if value}
 

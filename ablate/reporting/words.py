@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import EQUAL, POWER, Comparison
+from ablate.analysis.compare import POWER, Comparison
+from ablate.analysis.contrasts import EQUAL
 
 _UNITS = {"val_bpb": "bits per byte"}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 Row = dict[str, Any]
 
-# What a run is to a study that gives its runs different parts, as a tuned one does.
-PART_COLUMNS = ("phase", "role", "tuned")
-IDENTITY_COLUMNS = ("run_id", "study", "status", "error", *PART_COLUMNS)
+# What a run is to a study that gives its runs different roles, as a tuned one does.
+ROLE_COLUMNS = ("phase", "role", "tuned")
+IDENTITY_COLUMNS = ("run_id", "study", "status", "error", *ROLE_COLUMNS)
 # What a variant is made of; the seeds beside it tell its replicates apart.
 CONFIG_COLUMNS = (
     *("fusion", "fusion_options", "normalize", "heads", "out_proj", "value_width", "key_width"),
@@ -56,12 +56,12 @@ def csv_text(rows: Iterable[Row]) -> str:
     table.writerow(COLUMNS)
     for row in rows:
         values = map(row.get, COLUMNS)
-        # Most cells the csv module writes as `cell` does, at a fraction of the time.
-        table.writerow([v if type(v) in _AS_THEY_ARE else cell(_for_table(v)) for v in values])
+        # Most values the csv module writes as `csv_value` does, at a fraction of the time.
+        table.writerow([v if type(v) in _AS_THEY_ARE else csv_value(_for_table(v)) for v in values])
     return text.getvalue()
 
 
-def cell(value: Any) -> str:
+def csv_value(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

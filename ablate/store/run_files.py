@@ -21,7 +21,7 @@ from typing import Any
 from ablate.config.identity import digest
 from ablate.files.atomic import StoreError, explained, file_digest, sync, write_atomically
 from ablate.store import claim
-from ablate.store.columns import METRICS_COLUMNS, Row, cell
+from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
 
 HEARTBEAT_S = 5
 ROW_KEYS = {"run_id", "status", "code", "torch"}
@@ -101,7 +101,7 @@ class RunWriter:
             table = csv.writer(file, lineterminator="\n")
             if mode == "w":
                 table.writerow(METRICS_COLUMNS)
-            table.writerows([cell(row[column]) for column in METRICS_COLUMNS] for row in rows)
+            table.writerows([csv_value(row[column]) for column in METRICS_COLUMNS] for row in rows)
 
     def seal(self, row: Row) -> None:
         """The run is over, with this row."""
@@ -182,4 +182,9 @@ def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
         raise FileNotFoundError(path) from None
     except (OSError, ValueError) as error:
         reason = str(error)
-    raise StoreError(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")
+    raise unreadable(path, reason)
+
+
+def unreadable(path: Path, reason: str) -> StoreError:
+    """What a user hears of a file of ours that is damaged, or that somebody edited."""
+    return StoreError(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")

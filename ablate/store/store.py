@@ -22,10 +22,11 @@ from typing import Any
 import yaml
 from filelock import FileLock
 
-from ablate.config.rules import did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.files.atomic import StoreError, explained, write_atomically
 from ablate.store import claim
-from ablate.store.columns import PART_COLUMNS, Row, csv_text
+from ablate.store.columns import ROLE_COLUMNS, Row, csv_text
+from ablate.store.record import Role, StudyRecord, as_plain, read_record
 from ablate.store.row_cache import read_rows
 from ablate.store.run_files import (
     Checkpoint,
@@ -36,10 +37,10 @@ from ablate.store.run_files import (
     read_finished,
     read_json,
     read_started,
+    unreadable,
 )
 from ablate.store.status import Status, status_now
 
-STUDY_KEYS = {"name", "kind", "factors", "fixed", "seeds", "runs"}
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
 RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code", "parts")
 
@@ -129,8 +130,8 @@ class Store:
             if rows.get(row["run_id"], row)["status"] != Status.RUNNING:
                 rows[row["run_id"]] = row
         for row in rows.values():
-            parts = studies.get(row["run_id"], {})
-            row |= _agreed(list(parts.values())) | {"study": " ".join(parts)}
+            roles = studies.get(row["run_id"], {})
+            row |= _agreed(list(roles.values())) | {"study": " ".join(roles)}
         return sorted(rows.values(), key=lambda row: row["run_id"])
 
     def _unfinished_rows(self) -> Iterator[Row]:
@@ -198,16 +199,21 @@ class Store:
 
     # --- studies ----------------------------------------------------------------------------
 
-    def read_study(self, name: str) -> dict[str, Any] | None:
+    def read_study(self, name: str) -> StudyRecord | None:
         """What study.json holds; None where there is none. Raises StoreError if it can't be read."""
+        path = self.root / "studies" / name / "study.json"
         try:
-            return read_json(self.root / "studies" / name / "study.json", STUDY_KEYS)
+            plain = read_json(path, set())
         except FileNotFoundError:
             return None
+        try:
+            return read_record(plain)
+        except ConfigError as error:
+            raise unreadable(path, str(error)) from error
 
-    def write_study(self, study: Mapping[str, Any]) -> None:
-        path = self.root / "studies" / study["name"] / "study.json"
-        write_atomically(path, json.dumps(study, indent=2, sort_keys=True) + "\n")
+    def write_study(self, record: StudyRecord) -> None:
+        path = self.root / "studies" / record.name / "study.json"
+        write_atomically(path, json.dumps(as_plain(record), indent=2, sort_keys=True) + "\n")
 
     def study_names(self) -> list[str]:
         return [path.name for path in _listdir(self.root / "studies") if (path / "study.json").exists()]
@@ -233,31 +239,30 @@ class Store:
         return path
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
-        parts = self._parts(study)
-        return [{**row, **parts[row["run_id"]], "study": study} for row in rows if row["run_id"] in parts]
+        roles = self._roles(study)
+        return [{**row, **roles[row["run_id"]], "study": study} for row in rows if row["run_id"] in roles]
 
-    def _parts(self, study: str) -> dict[str, Row]:
+    def _roles(self, study: str) -> dict[str, Row]:
         """What each run of a study is to it, by run_id."""
-        plan = self.read_study(study) or {"runs": []}
-        known = plan.get("parts", {})
-        return {run_id: _columns(known.get(run_id, {})) for run_id in plan["runs"]}
+        record = self.read_study(study)
+        return {run_id: _columns(record.roles.get(run_id)) for run_id in record.runs} if record else {}
 
     def _studies_by_run(self) -> dict[str, dict[str, Row]]:
         members: dict[str, dict[str, Row]] = {}
         for name in sorted(self.study_names()):
-            for run_id, part in self._parts(name).items():
-                members.setdefault(run_id, {})[name] = part
+            for run_id, role in self._roles(name).items():
+                members.setdefault(run_id, {})[name] = role
         return members
 
 
-def _agreed(parts: list[Row]) -> Row:
-    """The part of a run in all of its studies; a run that also stands in a grid is a result like any."""
-    return parts[0] if parts and all(part == parts[0] for part in parts) else _columns({})
+def _agreed(roles: list[Row]) -> Row:
+    """The role of a run in all of its studies; a run that also stands in a grid is a result like any."""
+    return roles[0] if roles and all(role == roles[0] for role in roles) else _columns(None)
 
 
-def _columns(part: Mapping[str, Any]) -> Row:
-    """What results.csv says of a part."""
-    return {column: part.get(column) for column in PART_COLUMNS}
+def _columns(role: Role | None) -> Row:
+    """What results.csv says of a role."""
+    return {column: getattr(role, column, None) for column in ROLE_COLUMNS}
 
 
 def _id_begins(path: Path, run: str) -> bool:

@@ -1,4 +1,4 @@
-"""Conditions on the cells of a grid, as a study's `where:` lists them: `heads <= d_model // 16`.
+"""Conditions on the runs of a study, as a study's `where:` lists them: `heads <= d_model // 16`.
 
 An expression is parsed and then walked: only what is named here is ever computed, nothing is called.
 """
@@ -32,18 +32,18 @@ CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
-    """Whether the condition is true of a cell. values: the config's keys, dotted. Raises ConfigError."""
+    """Whether the condition is true of a run. values: the keys of its config, dotted. Raises ConfigError."""
     try:
         return bool(_compute(_parse(condition), values, condition))
     except (TypeError, ZeroDivisionError, OverflowError) as error:
         raise _refusal(condition, f"can't be computed ({error})") from error
 
 
-def check(condition: str, cells: Sequence[Mapping[str, Any]]) -> None:
-    """Raises ConfigError if the condition can't be read, or names a key that none of the cells has."""
+def check(condition: str, configs: Sequence[Mapping[str, Any]]) -> None:
+    """Raises ConfigError if the condition can't be read, or names a key that none of the configs has."""
     for name in _names(_parse(condition)):
-        if name not in CONSTANTS and not any(_keys(name, values) for values in cells):
-            raise _refusal(condition, f"{name} is no key{did_you_mean(name, cells[0])}")
+        if name not in CONSTANTS and not any(_keys(name, values) for values in configs):
+            raise _refusal(condition, f"{name} is no key{did_you_mean(name, configs[0])}")
 
 
 def _parse(condition: str) -> ast.expr:
@@ -60,14 +60,14 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def _compute(node: ast.expr, values: Mapping[str, Any], condition: str) -> Any:
-    def compute(part: ast.expr) -> Any:
-        return _compute(part, values, condition)
+    def compute(within: ast.expr) -> Any:
+        return _compute(within, values, condition)
 
     match node:
-        case ast.BoolOp(op=ast.And(), values=parts):
-            return all(compute(part) for part in parts)
-        case ast.BoolOp(op=ast.Or(), values=parts):
-            return any(compute(part) for part in parts)
+        case ast.BoolOp(op=ast.And(), values=operands):
+            return all(compute(operand) for operand in operands)
+        case ast.BoolOp(op=ast.Or(), values=operands):
+            return any(compute(operand) for operand in operands)
         case ast.Compare(left=left, ops=comparisons, comparators=rights) if OPERATORS.keys() >= set(
             map(type, comparisons)
         ):
@@ -78,8 +78,8 @@ def _compute(node: ast.expr, values: Mapping[str, Any], condition: str) -> Any:
             return OPERATORS[type(op)](_number(compute(left)), _number(compute(right)))
         case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATORS:
             return OPERATORS[type(op)](compute(operand))
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return [compute(part) for part in parts]
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [compute(item) for item in items]
         case ast.Constant(value=value) if isinstance(value, int | float | str | None):
             return value
         case ast.Name() | ast.Attribute():

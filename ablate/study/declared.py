@@ -1,103 +1,108 @@
 """What a study's YAML declares beforehand: its question, its grid, and what it will be judged by."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 from ablate.config.overrides import as_value
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import Above, ConfigError, Meaning, Rule, did_you_mean
 from ablate.store.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
+from ablate.study.design import Design
 
-KEYS = {"kind", "question", "factors", "seeds", "where", "primary", "metric", "margin", "demo"}
-TUNED_KEYS = {"tune", "develop", "extend"}
-MAY_LACK = {"where": [], "demo": {}, "margin": 0.01}  # and what they are then
 # Of these, all that are one number a run.
 METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {"fusion_weights", "model", "corpus"}
-KINDS = {"grid": KEYS, "tuned": KEYS | TUNED_KEYS}
+CONTRAST = "{vary: fusion, baseline: concat}"  # an example
+
+
+class InTurn(Rule):
+    """Values that a key takes one after the other, or one alone; kept as an override writes them."""
+
+    def read(self, value: Any, path: str) -> list[str]:
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise ConfigError(f"{path}: the sweep is empty; list values")
+        return [as_value(one) for one in values]
+
+
+class OneNumberARun(Rule):
+    """A column of results that a study can be judged by."""
+
+    def check(self, value: Any, path: str) -> None:
+        if value not in METRICS:
+            raise ConfigError(f"{path}={value}: no column of results{did_you_mean(value, METRICS)}")
+
+
+Levels = Annotated[list[str], InTurn()]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
-    """One study. kind: grid or tuned. factors: override key -> levels, as an override writes them.
+class Declared(ABC):
+    """What every kind of study declares. factors: override key -> levels.
 
-    where: conditions that every cell fulfils. primary: the contrasts that were decided on beforehand, each
+    where: conditions that every run fulfils. primary: the contrasts that were decided on beforehand, each
     a mapping with `vary`, `baseline` and, for the factors that stay, `where`. metric, margin: what they are
-    judged by. demo: the overrides of its demonstration. Of a tuned study alone, tune: the key of which each
-    arm gets its own value; develop: the seeds that choose it; extend: octaves that the grid may grow by.
+    judged by. demo: the overrides of its demonstration.
     """
 
-    kind: str
+    kind: ClassVar[str]
+    example: ClassVar[str]  # a study that shows all keys of the kind
+
     question: str
-    factors: Mapping[str, list[str]]
-    where: list[str]
-    primary: list[Mapping[str, Any]]
-    metric: str
-    margin: float
-    demo: Mapping[str, list[str]]
-    tune: str
-    develop: list[str]
-    extend: int
-
-
-def read_declared(study: Any) -> Declared:
-    """The `study` block of a config. Raises ConfigError."""
-    if not isinstance(study, Mapping):
-        raise ConfigError(f"study={study}: name one of configs/study")
-    kind = study.get("kind")
-    if kind not in KINDS:
-        raise ConfigError(f"study.kind={kind}: no such kind of study{did_you_mean(str(kind), KINDS)}")
-    for key in study:
-        if key not in KINDS[kind]:
-            near = did_you_mean(f"study.{key}", [f"study.{known}" for known in KINDS[kind]])
-            raise ConfigError(f"study.{key}: no such key{near}")
-    study = {**MAY_LACK, **study}
-    for key in sorted(KINDS[kind]):
-        if key not in study:
-            example = "tuned" if kind == "tuned" else "fusion"
-            raise ConfigError(
-                f"study.{key}: this key is missing; study={example} --cfg job shows a whole one"
-            )
-    given = _mapping("study.factors", study["factors"], "each key with its levels, as {heads: [1, 4]}")
-    factors = {key: _levels(f"study.factors.{key}", levels) for key, levels in given.items()}
-    demo = _mapping("study.demo", study["demo"], "overrides, as {train.steps: 60}; {} changes nothing")
-    extend = study.get("extend", 0)
-    if not isinstance(extend, int) or isinstance(extend, bool) or extend < 0:
-        raise ConfigError(f"study.extend={extend}: how many octaves the grid may grow by; use 0, 1, 2, …")
-    return Declared(
-        kind=kind,
-        question=str(study["question"]),
-        factors=factors | {"seed": _levels("study.seeds", study["seeds"])},
-        where=[str(condition) for condition in _list("study.where", study["where"], "heads <= 4")],
-        primary=_primary(study["primary"], factors),
-        metric=_metric(study["metric"]),
-        margin=_margin(study["margin"]),
-        demo={key: _levels(f"study.demo.{key}", value) for key, value in demo.items()},
-        tune=str(study.get("tune", "")),
-        develop=_levels("study.develop", study["develop"]) if kind == "tuned" else [],
-        extend=extend,
+    factors: Annotated[Mapping[str, Levels], Meaning("write each key with its levels, as {heads: [1, 4]}")]
+    seeds: Levels
+    where: Annotated[list[str], Meaning("write a list, as [heads <= 4]; [] for none")] = field(
+        default_factory=list
     )
+    primary: Annotated[list[Any], Meaning(f"write a list, as [{CONTRAST}]; [] for none")]
+    metric: Annotated[str, OneNumberARun()]
+    margin: Annotated[
+        float,
+        Above(0),
+        Meaning("what makes no difference, in the metric's unit; use a number above 0"),
+    ] = 0.01
+    demo: Annotated[
+        Mapping[str, Levels], Meaning("write overrides, as {train.steps: 60}; {} changes nothing")
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = {*CONFIG_COLUMNS, *(factor.rpartition(".")[2] for factor in self.factors)}
+        for entry in self.primary:
+            _check_contrast(entry, known)
+
+    @property
+    def levels(self) -> dict[str, list[str]]:
+        """Of the factors and of the seed."""
+        return {**self.factors, "seed": self.seeds}
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What only its kind declares."""
+        of_all = {key.name for key in dataclasses.fields(Declared)}
+        return {key: value for key, value in vars(self).items() if key not in of_all}
+
+    @abstractmethod
+    def design(self, levels: Mapping[str, Sequence[str]]) -> Design:
+        """What to run. levels: those of the study, or of the command line in their place, and of all other
+        keys that were given. Raises ConfigError."""
 
 
-def _primary(entries: Any, factors: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The contrasts, each with keys that compare will find. Raises ConfigError."""
-    example = "{vary: fusion, baseline: concat}"
-    known = {*CONFIG_COLUMNS, *(factor.rpartition(".")[2] for factor in factors)}
-    for entry in _list("study.primary", entries, example):
-        if not _is_entry(entry):
-            raise ConfigError(
-                f"study.primary: {entry}: write an entry as {example}, if need be with where: {{KEY: VALUE}}"
-            )
-        if "vary" not in entry and not isinstance(entry["baseline"], Mapping):
-            raise ConfigError(f"study.primary: {entry}: add vary, the key that the baseline is a value of")
-        for key in _keys(entry):
-            if key.rpartition(".")[2] not in known and not key.startswith("fusion."):
-                near = did_you_mean(key, known)
-                raise ConfigError(f"study.primary: {key}: no key that makes variants{near}")
-    return list(entries)
+def _check_contrast(entry: Any, known: set[str]) -> None:
+    """Raises ConfigError unless compare will find the contrast. known: keys that make variants."""
+    if not _is_contrast(entry):
+        raise ConfigError(
+            f"study.primary: {entry}: write an entry as {CONTRAST}, if need be with where: {{KEY: VALUE}}"
+        )
+    if "vary" not in entry and not isinstance(entry["baseline"], Mapping):
+        raise ConfigError(f"study.primary: {entry}: add vary, the key that the baseline is a value of")
+    for key in _keys(entry):
+        if key.rpartition(".")[2] not in known and not key.startswith("fusion."):
+            near = did_you_mean(key, known)
+            raise ConfigError(f"study.primary: {key}: no key that makes variants{near}")
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_contrast(entry: Any) -> bool:
     return (
         isinstance(entry, Mapping)
         and "baseline" in entry
@@ -108,42 +113,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _keys(entry: Mapping[str, Any]) -> list[str]:
-    """Every key that an entry of `primary` names."""
+    """Every key that a contrast names."""
     values = [entry["baseline"], entry.get("where", {}), *entry.get("variants", [])]
     named = [key for value in values if isinstance(value, Mapping) for key in value]
     return [str(key) for key in ([entry["vary"], *named] if "vary" in entry else named)]
-
-
-def _metric(metric: Any) -> str:
-    if metric not in METRICS:
-        raise ConfigError(f"study.metric={metric}: no column of results{did_you_mean(str(metric), METRICS)}")
-    return metric
-
-
-def _margin(margin: Any) -> float:
-    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 < margin < math.inf:
-        raise ConfigError(
-            f"study.margin={margin}: what makes no difference, in the metric's unit; use a number above 0"
-        )
-    return float(margin)
-
-
-def _mapping(key: str, value: Any, expected: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{key}={'null' if value is None else value}: write {expected}")
-    return value
-
-
-def _list(key: str, value: Any, example: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ConfigError(
-            f"{key}={'null' if value is None else value}: write a list, as [{example}]; [] for none"
-        )
-    return value
-
-
-def _levels(key: str, levels: Any) -> list[str]:
-    levels = levels if isinstance(levels, list) else [levels]
-    if not levels:
-        raise ConfigError(f"{key}: the sweep is empty; list values")
-    return [as_value(level) for level in levels]

@@ -11,7 +11,7 @@ import torch
 from ablate.compute.cores import side_by_side, threads_each
 from ablate.execution.execute import settled
 from ablate.execution.run import Run, build, step_flops, training
-from ablate.study.growth import Plan
+from ablate.store.record import StudyRecord
 from ablate.training.train import Step, evaluate
 
 STEPS, WARM_UP = 8, 2  # timed, and of these left out
@@ -21,23 +21,31 @@ WINDOWS = 64  # evaluated
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: of all runs that are left, with `workers` side by side."""
+    """What a command would do. seconds: of all runs that are left, with `workers` side by side. forecast:
+    lines on what follows from them."""
 
-    plan: Plan
+    record: StudyRecord
     runs: int
     finished: int
     workers: int
     threads: int
     seconds: float
+    forecast: Sequence[str] = ()
 
 
-def estimate(plan: Plan, runs: Sequence[Run], workers: int | None, threads: int | None) -> Estimate:
+def estimate(
+    record: StudyRecord,
+    runs: Sequence[Run],
+    workers: int | None,
+    threads: int | None,
+    forecast: Sequence[str] = (),
+) -> Estimate:
     """workers, threads: as the launcher was told; None for its own choice."""
     todo = [run for run in runs if settled(run) is None]
     threads = threads or threads_each(len(runs), max(map(step_flops, runs)))
     workers = min(workers or side_by_side(threads), max(1, len(todo)))
     seconds = _total(todo, threads) / workers if todo else 0.0
-    return Estimate(plan, len(runs), len(runs) - len(todo), workers, threads, seconds)
+    return Estimate(record, len(runs), len(runs) - len(todo), workers, threads, seconds, forecast)
 
 
 def _total(runs: Sequence[Run], threads: int) -> float:

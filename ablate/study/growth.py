@@ -1,38 +1,44 @@
-"""What a study asked for, as study.json holds it, and how it may grow."""
+"""How the record of a study comes to be, and how a study may grow."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ablate.config.identity import digest, identity_keys
 from ablate.config.overrides import flatten
 from ablate.config.schema import RunConfig
+from ablate.store.record import ONE_BY_ONE, Role, StudyRecord
 from ablate.store.store import StoreError
 from ablate.study.declared import Declared
-
-Plan = dict[str, Any]
-SINGLE = "single"
+from ablate.study.kinds.grid import Grid
 
 
-def single_plan(config: RunConfig, run_id: str, config_dir: str | None = None) -> Plan:
+def record_of_run(config: RunConfig, run_id: str, config_dir: str | None = None) -> StudyRecord:
     """A list of runs that were asked for one by one. config_dir: as given by -cd."""
-    return _plan(config.name or SINGLE, "single", {}, {}, [config.seed], [run_id], config_dir)
+    return StudyRecord(
+        name=config.name or ONE_BY_ONE,
+        kind=ONE_BY_ONE,
+        factors={},
+        fixed={},
+        seeds=[config.seed],
+        runs=[run_id],
+        config_dir=config_dir,
+    )
 
 
-def grid_plan(
+def record_of_sweep(
     factors: Mapping[str, Sequence[str]],
     given: Iterable[str],
     configs: Sequence[RunConfig],
     runs: Sequence[str],
     declared: Declared | None = None,
-    chosen: str | None = None,
-    demonstration: bool = False,
-    config_dir: str | None = None,
-) -> Plan:
+    **asked: Any,
+) -> StudyRecord:
     """A sweep, or what a study declares: its factors with their levels, and everything that they leave alone.
 
     factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
-    chosen: as study=CHOSEN. config_dir: as given by -cd.
+    asked: study, demonstration and config_dir of the record.
     """
     factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
     free = [key for key in factors if key not in given]
@@ -42,71 +48,82 @@ def grid_plan(
         if key in given or not any(key == f or key.startswith(f"{f}.") for f in free)
     }
     fixed.pop("seed")
-    name = configs[0].name or f"sweep-{digest(sorted(runs))[:8]}"
-    kind = declared.kind if declared else "grid"
-    plan = _plan(name, kind, factors, fixed, [config.seed for config in configs], runs, config_dir)
-    if declared:
-        keys = ["question", "primary", "metric", "margin", "where"]
-        keys += ["tune", "develop", "extend"] if kind == "tuned" else []
-        plan |= {key: getattr(declared, key) for key in keys}
-        plan |= {"study": chosen, "demonstration": demonstration}
-    return plan
+    record = StudyRecord(
+        name=configs[0].name or f"sweep-{digest(sorted(runs))[:8]}",
+        kind=declared.kind if declared else Grid.kind,
+        factors=factors,
+        fixed=fixed,
+        seeds=sorted({config.seed for config in configs}),
+        runs=sorted({*runs}),
+        **asked,
+    )
+    if declared is None:
+        return record
+    return replace(
+        record,
+        question=declared.question,
+        primary=declared.primary,
+        metric=declared.metric,
+        margin=declared.margin,
+        where=declared.where,
+        declared=declared.own,
+    )
 
 
-def merge_plans(old: Plan | None, new: Plan) -> Plan:
+def grown(old: StudyRecord | None, new: StudyRecord) -> StudyRecord:
     """The study after `new` joins what is there: a grid may grow by levels and seeds, a list of single
     runs by runs. Raises StoreError for any other change."""
     if old is None:
         return new
-    name, way_out = new["name"], "a study may only grow by levels and seeds; give another name, as name=NAME"
-    if old["kind"] != new["kind"]:
+    name, way_out = new.name, "a study may only grow by levels and seeds; give another name, as name=NAME"
+    if old.kind != new.kind:
         raise StoreError(
-            f"name={name}: a study of that name holds a {old['kind']}, this is a {new['kind']}; {way_out}"
+            f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
         )
-    for key in sorted({*old["factors"]} ^ {*new["factors"]}):
+    for key in sorted({*old.factors} ^ {*new.factors}):
         where = (
             "is a factor in the study of that name, not here"
-            if key in old["factors"]
+            if key in old.factors
             else "is a factor here, not in the study of that name"
         )
         raise StoreError(f"name={name}: {key} {where}; {way_out}")
-    for key in sorted({*old["fixed"], *new["fixed"]}):
-        before, after = old["fixed"].get(key), new["fixed"].get(key)
+    for key in sorted({*old.fixed, *new.fixed}):
+        before, after = old.fixed.get(key), new.fixed.get(key)
         if before != after:
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
-    for key in ("primary", "metric", "margin", "where", "tune", "develop", "extend"):
-        if key in old and old[key] != new.get(key):
-            raise StoreError(f"name={name}: {key} was {old[key]} when the study began; {way_out}")
-    factors = {
-        key: list(dict.fromkeys([*old["factors"][key], *new["factors"][key]])) for key in new["factors"]
-    }
-    seeds, runs = [*old["seeds"], *new["seeds"]], [*old["runs"], *new["runs"]]
-    plan = old | new | _plan(name, new["kind"], factors, new["fixed"], seeds, runs)
-    if "parts" in new:
-        plan |= {"parts": _merge_parts(old, new), "chosen": old["chosen"] | new["chosen"]}
-    if left_out := old.get("left_out", {}) | new.get("left_out", {}):
-        plan["left_out"] = left_out
-    return plan
+    for key, before in old.declaration.items():
+        if before != new.declaration.get(key):
+            raise StoreError(f"name={name}: {key} was {before} when the study began; {way_out}")
+    return replace(
+        new,
+        factors={
+            key: list(dict.fromkeys([*old.factors[key], *levels])) for key, levels in new.factors.items()
+        },
+        seeds=sorted({*old.seeds, *new.seeds}),
+        runs=sorted({*old.runs, *new.runs}),
+        config_dir=new.config_dir or old.config_dir,
+        machine=new.machine or old.machine,
+        left_out={**old.left_out, **new.left_out},
+        roles=_grown_roles(old, new),
+        chosen={**old.chosen, **new.chosen},
+    )
 
 
-def _merge_parts(old: Plan, new: Plan) -> dict[str, Any]:
+def _grown_roles(old: StudyRecord, new: StudyRecord) -> dict[str, Role]:
     """What each run is to a tuned study. Where a grown study chooses another value for an arm, the runs at
     the old one stay, without the roles that they had by it."""
-    chosen = new["chosen"]
-    moved = {arm for arm, was in old["chosen"].items() if chosen.get(arm, was)["value"] != was["value"]}
-    parts = {run_id: _without(moved, part) if moved else part for run_id, part in old["parts"].items()}
-    return parts | new["parts"]
+    moved = {arm for arm, was in old.chosen.items() if new.chosen.get(arm, was).value != was.value}
+    kept = {run_id: _without(moved, role) if moved else role for run_id, role in old.roles.items()}
+    return {**kept, **new.roles}
 
 
-def _without(moved: set[str], part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part without the roles that it has by the values of these arms alone."""
-    values = {
-        role: [arm for arm in arms if arm not in moved] for role, arms in part.get("values", {}).items()
-    }
-    values = {role: arms for role, arms in values.items() if arms}
-    return {**part, "role": " ".join(values), "values": values}
+def _without(moved: set[str], role: Role) -> Role:
+    """What a run is without the roles that it has by the values of these arms alone."""
+    values = {name: [arm for arm in arms if arm not in moved] for name, arms in role.values.items()}
+    values = {name: arms for name, arms in values.items() if arms}
+    return replace(role, role=" ".join(values), values=values)
 
 
 def values_of(config: RunConfig) -> dict[str, Any]:
@@ -117,23 +134,3 @@ def values_of(config: RunConfig) -> dict[str, Any]:
 def _plain(nested: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys, with values as JSON gives them back."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in flatten(nested).items()}
-
-
-def _plan(
-    name: str,
-    kind: str,
-    factors: Mapping[str, list[str]],
-    fixed: Mapping[str, Any],
-    seeds: Iterable[int],
-    runs: Iterable[str],
-    config_dir: str | None = None,
-) -> Plan:
-    plan = {
-        "name": name,
-        "kind": kind,
-        "factors": dict(factors),
-        "fixed": dict(fixed),
-        "seeds": sorted(set(seeds)),
-        "runs": sorted(set(runs)),
-    }
-    return plan | {"config_dir": config_dir} if config_dir else plan

@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ablate.compose.asked import Sweep
 from ablate.compose.launchers import Lost, Pool
-from ablate.compose.variants import Levels, NotComposed, Overrides
+from ablate.compose.variants import Levels, NotComposed
 from ablate.compute.cores import side_by_side, threads_each
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS
@@ -22,18 +22,21 @@ from ablate.execution.run import Run, step_flops
 from ablate.launch.pool import Job, run_jobs
 from ablate.live.progress import board
 from ablate.store.columns import Row
+from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
-from ablate.study.declared import Declared, read_declared
+from ablate.study.declared import Declared
+from ablate.study.design import Design, Overrides
 from ablate.study.estimate import estimate
-from ablate.study.growth import Plan, grid_plan, merge_plans, values_of
+from ablate.study.growth import grown, record_of_sweep, values_of
 from ablate.study.job import job
-from ablate.study.kinds import grid, tuned
+from ablate.study.kinds import read_declared
+from ablate.study.kinds.grid import EveryCombination
 from ablate.study.outcome import Outcome, keeping_results
 
 LEFT_OUT: Row = {"status": "left out"}  # the row of a run that can't or shall not be made
 MISSING: Row = {"status": "missing"}  # of one that could not begin
-NO_TEST = "corpus.splits: a tuned study reports on the test split, which is empty; use [0.8,0.1,0.1]"
+NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
 
 def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
@@ -45,37 +48,24 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
     declared = read_declared(asked.study) if asked.study else None
     given = _levels(asked, declared)
     levels = {key: of.values for key, of in given.items()}
-    factors = declared.factors if declared else ()  # also where they have one level: they may grow
-    swept = {key: of.values for key, of in given.items() if of.swept or key in factors}
-    if declared and declared.kind == "tuned":
-        tuning = tuned.tuning(declared, levels)
-        swept[tuning.key] = tuning.grid
-        kind = _Kind(
-            partial(tuned.propose, tuning), partial(tuned.about, tuning), partial(tuned.closing, tuning)
+    design = declared.design(levels) if declared else EveryCombination(levels)
+    factors = declared.levels if declared else ()  # also where they have one level: they may grow
+    swept = [key for key, of in given.items() if of.swept or key in factors]
+
+    def record(configs: Sequence[RunConfig], runs: Sequence[str]) -> StudyRecord:
+        return record_of_sweep(
+            {key: design.levels[key] for key in swept},
+            [key for key in given if key not in swept],
+            configs,
+            runs,
+            declared,
+            study=asked.chosen,
+            demonstration=asked.is_demonstration,
+            config_dir=asked.config_dir,
         )
-    else:
-        kind = _Kind(partial(grid.propose, grid.cells(levels)))
-    plan = partial(
-        grid_plan,
-        swept,
-        given=[key for key in given if key not in swept],
-        declared=declared,
-        chosen=asked.chosen,
-        demonstration=asked.is_demonstration,
-        config_dir=asked.config_dir,
-    )
-    drive = _Drive(asked, declared, plan, begun)
-    return drive.dry_run(kind) if dry_run else drive.run(kind)
 
-
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of study, as functions of the rows so far. propose: what to run next. about: what study.json
-    says besides the plan, from the run_id of each run. closing: lines for the end."""
-
-    propose: Callable[[Mapping[Overrides, Row]], list[Overrides]]
-    about: Callable[[Mapping[Overrides, Row], Mapping[Overrides, str]], Plan] = lambda rows, ids: {}
-    closing: Callable[[Mapping[Overrides, Row]], list[str]] = lambda rows: []
+    drive = _Drive(asked, declared, design, record)
+    return drive.dry_run() if dry_run else drive.run(begun)
 
 
 class _Drive:
@@ -85,13 +75,13 @@ class _Drive:
         self,
         asked: Sweep,
         declared: Declared | None,
-        plan: Callable[..., Plan],
-        begun: Callable[[], None],
+        design: Design,
+        record: Callable[[Sequence[RunConfig], Sequence[str]], StudyRecord],
     ) -> None:
         self.asked = asked
         self.declared = declared
-        self.plan = plan
-        self.begun = begun
+        self.design = design
+        self.record = record
         self.store = Store()
         self.rows: dict[Overrides, Row] = {}
         self.configs: dict[Overrides, RunConfig] = {}
@@ -101,53 +91,54 @@ class _Drive:
         self.refused: list[str] = []
         self.finished_before = 0
 
-    def run(self, kind: _Kind) -> Outcome:
+    def run(self, begun: Callable[[], None]) -> Outcome:
         name = ""
-        while planned := self.next(kind):
-            runs, plan = planned
-            plan = self.note(plan, runs)
-            name = plan["name"]
-            self.begun()
+        while runs := self.next():
+            record = self.note(runs)
+            name = record.name
+            begun()
             with keeping_results(self.store, name):
-                self.make(runs, plan["machine"])
+                self.make(runs, record.machine)
             self.rows |= {overrides: self.store.read(run.name) or MISSING for overrides, run in runs.items()}
         return Outcome(
             study=name,
             run_ids=sorted({*self.ids.values()}),
             finished_before=self.finished_before,
-            left_out=[*self.left_out, *kind.closing(self.rows)],
+            left_out=[*self.left_out, *self.design.closing(self.rows)],
             refused=self.refused,
         )
 
-    def dry_run(self, kind: _Kind) -> Outcome:
+    def dry_run(self) -> Outcome:
         """What would be run first."""
-        planned = self.next(kind)
-        assert planned is not None, "a sweep without runs is refused"
-        runs, plan = planned
-        merge_plans(self.store.read_study(plan["name"]), plan)  # refuses what a run would
-        launcher = self.asked.launcher
-        expected = estimate(plan, list(_unique(runs).values()), launcher.at_once, launcher.threads)
-        return Outcome(plan["name"], left_out=self.left_out, estimate=expected)
+        runs, launcher = self.next(), self.asked.launcher
+        record = self.said(runs)
+        grown(self.store.read_study(record.name), record)  # refuses what a run would
+        expected = estimate(
+            record, [*_unique(runs).values()], launcher.at_once, launcher.threads, self.design.forecast()
+        )
+        return Outcome(record.name, left_out=self.left_out, estimate=expected)
 
-    def next(self, kind: _Kind) -> tuple[dict[Overrides, Run], Plan] | None:
-        """The runs that are due, ready to begin, and what study.json says of the study with them; None at the
-        end."""
-        while proposed := kind.propose(self.rows):
+    def next(self) -> dict[Overrides, Run]:
+        """The runs that are due, ready to begin; none at the end. Raises ConfigError if there never are."""
+        while proposed := self.design.propose(self.rows):
             runs = self.check(proposed)
             self.rows |= {overrides: LEFT_OUT for overrides in proposed if overrides not in runs}
+            self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             if runs:
-                self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
-                configs, ids = [self.configs[o] for o in runs], [run.run_id for run in runs.values()]
-                plan = self.plan(configs=configs, runs=ids) | kind.about(self.rows, self.ids)
-                return runs, plan | ({"left_out": self.reasons} if self.reasons else {})
+                return runs
             if not self.ids:
                 raise ConfigError(f"nothing to run: {'; '.join(self.left_out)}")
-        return None
+        return {}
+
+    def said(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
+        """What study.json says of the study with these runs."""
+        record = self.record([self.configs[o] for o in runs], [run.run_id for run in runs.values()])
+        roles, chosen = self.design.roles(self.rows, self.ids)
+        return replace(record, roles=roles, chosen=chosen, left_out=self.reasons)
 
     def check(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
         """Those that can be made, ready to begin."""
         runs: dict[Overrides, Run] = {}
-        tunes = self.declared is not None and self.declared.kind == "tuned"
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         conditions, seen = self.declared.where if self.declared else [], []
         for overrides in proposed:
@@ -158,7 +149,7 @@ class _Drive:
                     reasons[f"not ({broken[0]})"].append("")
                     continue
                 run = prepare(config)
-                if tunes and not len(run.corpus.splits["test"].tokens):
+                if self.design.needs_test_split and not len(run.corpus.splits["test"].tokens):
                     raise ConfigError(NO_TEST)
                 runs[overrides], self.configs[overrides] = run, config
             except ConfigError as error:
@@ -177,30 +168,32 @@ class _Drive:
             self.left_out.append(f"{len(names)} of {whole} cells left out: {why}{some}")
         return runs
 
-    def note(self, plan: Plan, runs: Mapping[Overrides, Run]) -> Plan:
+    def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """Write the study down before anything runs, with what it keeps to on this machine."""
+        record = self.said(runs)
         with self.store.locked():
-            before = self.store.read_study(plan["name"])
-            kept = (before or {}).get("machine", {})
+            before = self.store.read_study(record.name)
+            kept = before.machine if before else None
             asked = {run.config.train.linear for run in runs.values()} - {"auto"}
-            threads = _keep("hydra.launcher.threads", kept.get("threads"), self.asked.launcher.threads)
-            linear = _keep("train.linear", kept.get("linear"), min(asked, default=None))
-            plan["machine"] = {
-                "threads": threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
-                "linear": linear or _linear(runs),
-            }
-            plan = merge_plans(before, plan)
-            self.store.write_study(plan)
-        return plan
+            threads = _keep("hydra.launcher.threads", kept and kept.threads, self.asked.launcher.threads)
+            linear = _keep("train.linear", kept and kept.linear, min(asked, default=None))
+            machine = Machine(
+                threads=threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
+                linear=linear or _linear(runs),
+            )
+            record = grown(before, replace(record, machine=machine))
+            self.store.write_study(record)
+        return record
 
-    def make(self, runs: Mapping[Overrides, Run], machine: Mapping[str, Any]) -> None:
+    def make(self, runs: Mapping[Overrides, Run], machine: Machine | None) -> None:
         """What is not there yet."""
         unique = _unique(runs)
         todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
         self.finished_before += len(unique) - len(todo)
         if not todo:
             return
-        threads, linear, launcher = machine["threads"], machine["linear"], self.asked.launcher
+        assert machine is not None, "note has chosen"
+        threads, linear, launcher = machine.threads, machine.linear, self.asked.launcher
         if isinstance(launcher, Pool):
             jobs = [_job(self.configs[overrides], run, linear) for overrides, run in todo.items()]
             workers = launcher.at_once or side_by_side(threads)

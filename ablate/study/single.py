@@ -12,21 +12,21 @@ from ablate.execution.run import step_flops
 from ablate.live.progress import listener
 from ablate.store.store import Store
 from ablate.study.estimate import estimate
-from ablate.study.growth import merge_plans, single_plan
+from ablate.study.growth import grown, record_of_run
 from ablate.study.outcome import Outcome, keeping_results
 
 
 def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
     """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
     store, run = Store(), prepare(asked.config)
-    plan = single_plan(asked.config, run.run_id, asked.config_dir)
+    record = record_of_run(asked.config, run.run_id, asked.config_dir)
     threads = threads_each(1, step_flops(run))
     if dry_run:
-        return Outcome(plan["name"], estimate=estimate(plan, [run], workers=1, threads=threads))
+        return Outcome(record.name, estimate=estimate(record, [run], workers=1, threads=threads))
     with store.locked():
-        store.write_study(merge_plans(store.read_study(plan["name"]), plan))
+        store.write_study(grown(store.read_study(record.name), record))
     begun()
     torch.set_num_threads(threads)
-    with keeping_results(store, plan["name"]):
+    with keeping_results(store, record.name):
         execute(run, listener(None))
-    return Outcome(plan["name"], [run.run_id])
+    return Outcome(record.name, [run.run_id])

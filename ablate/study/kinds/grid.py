@@ -1,21 +1,41 @@
 """A grid: every combination of the levels of its factors."""
 
-import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from ablate.store.columns import Row
-
-Cell = tuple[str, ...]  # the Hydra overrides of one run, as KEY=VALUE
-
-
-def cells(levels: Mapping[str, Sequence[str]]) -> list[Cell]:
-    """levels: override key -> values, as an override writes them."""
-    return [
-        tuple(f"{key}={value}" for key, value in zip(levels, values, strict=True))
-        for values in itertools.product(*levels.values())
-    ]
+from ablate.store.record import Choice, Role
+from ablate.study.declared import Declared
+from ablate.study.design import Overrides, Rows, combinations
 
 
-def propose(grid: Sequence[Cell], rows: Mapping[Cell, Row]) -> list[Cell]:
-    """What to run next, from what is known alone: here, whatever has no row yet."""
-    return [cell for cell in grid if cell not in rows]
+@dataclass(frozen=True, kw_only=True)
+class Grid(Declared):
+    """A study that declares no more than every study does."""
+
+    kind: ClassVar[str] = "grid"
+    example: ClassVar[str] = "fusion"
+
+    def design(self, levels: Mapping[str, Sequence[str]]) -> "EveryCombination":
+        return EveryCombination(levels)
+
+
+@dataclass(frozen=True)
+class EveryCombination:
+    """The design of a grid, and of any sweep."""
+
+    levels: Mapping[str, Sequence[str]]
+    needs_test_split = False
+
+    def propose(self, rows: Rows) -> list[Overrides]:
+        """Whatever has no row yet."""
+        return [overrides for overrides in combinations(self.levels) if overrides not in rows]
+
+    def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
+        return {}, {}
+
+    def closing(self, rows: Rows) -> list[str]:
+        return []
+
+    def forecast(self) -> list[str]:
+        return []

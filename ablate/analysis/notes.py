@@ -1,0 +1,138 @@
+"""What a reader must know beside a table of results, a line each: what is missing, stale or in doubt."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.select import as_text, as_texts, with_options
+from ablate.analysis.variants import (
+    USABLE,
+    WIDTHS,
+    distinguishing,
+    known,
+    variant_columns,
+    variant_names,
+)
+from ablate.store.columns import COLUMNS
+from ablate.store.record import StudyRecord
+from ablate.store.status import Status
+
+
+def not_begun(
+    rows: pd.DataFrame,
+    record: StudyRecord,
+    words: str = "missing: {} of {} runs have not begun; the command of the study goes on from there",
+) -> list[str]:
+    """A line if runs of the study have no row; rows: all of it."""
+    planned = {*record.runs}
+    count = len(planned - {*rows["run_id"]})
+    return [words.format(count, len(planned))] * (count > 0)
+
+
+def stale(rows: pd.DataFrame) -> list[str]:
+    """A line if results of other code, or of another torch, are among the rows."""
+    count = int((rows["status"] == Status.STALE).sum())
+    return [f"{count} rows are stale: other code or another torch made them; force=stale runs them again"] * (
+        count > 0
+    )
+
+
+def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
+    """A line for each run that no mean contains, with its reason."""
+    lines = []
+    for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
+        unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
+        reason = (
+            row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
+        )
+        what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
+        known = f"{what} seed={row['seed']} ({row['run_id']})" if _is_known(row) else row["run_id"]
+        lines.append(f"{row['status']}: {known}: {reason}")
+    return lines
+
+
+def missing_seeds(rows: pd.DataFrame) -> list[str]:
+    """A line for each variant that lacks a seed that another variant has."""
+    rows = with_options(known(rows))
+    columns = variant_columns(rows)
+    keyed = rows.assign(**{column: as_texts(rows[column]) for column in columns})
+    differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
+    everything = set(keyed["seed"])
+    there = keyed.groupby(differing, sort=False)["seed"].agg(set)
+    first = keyed.drop_duplicates(differing)
+    shown = distinguishing(first, columns)
+    lines = []
+    for seeds, what in zip(there, variant_names(first, shown), strict=True):
+        if lacking := sorted(everything - seeds):
+            lines.append(f"missing: {what}: no run of seed {', '.join(map(str, lacking))}")
+    return lines
+
+
+def doubts(record: StudyRecord) -> list[str]:
+    """Lines on what a study could not build, and on values of which it is in doubt."""
+    reasons: dict[str, list[str]] = {}
+    for variant, reason in record.left_out.items():
+        reasons.setdefault(reason, []).append(variant)
+    lines = [f"can't be built: {', '.join(variants)}: {reason}" for reason, variants in reasons.items()]
+    for arm, choice in record.chosen.items():
+        if choice.doubt:
+            value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
+            lines.append(f"{arm}:{value} {choice.doubt}")
+    return lines
+
+
+def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[str]:
+    """Lines on columns that somebody else's table brings, of which nothing is known here."""
+    lines = []
+    if metric not in COLUMNS:
+        lines.append(f"{metric} is no column of ablate's: the lower, the better, is how it is read")
+    known = {*COLUMNS, *variant_columns(rows), *by, metric}
+    for column in rows.columns.difference([*known], sort=False):
+        kinds = rows[column].dropna().unique()
+        if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
+            some = ", ".join(map(str, kinds[:3])) + ", …" * (len(kinds) > 3)
+            lines.append(f"{column} ({some}) makes no variant here; --by fusion,{column} tells them apart")
+    return lines
+
+
+def weaknesses(table: pd.DataFrame) -> list[str]:
+    """Lines on what weakens the comparisons printed."""
+    lines = []
+    tested = table[table["p"].notna()]
+    widths = tested[[bool({*text.split()} & {*WIDTHS}) for text in tested["differs"]]]
+    if len(widths):
+        lines.append(
+            f"{len(widths)} of {len(tested)} comparisons change a width too, which follows from the factor:"
+            f" {widths['variant'].iloc[0]}{', …' if len(widths) > 1 else ''} (column differs)"
+        )
+    skewed = tested[tested["skew"].abs() > 1]
+    if len(skewed):
+        lines.append(
+            f"{len(skewed)} of {len(tested)} comparisons have skewed differences (|skew| > 1), where 95 %"
+            f" intervals may cover about 90 %: {skewed['variant'].iloc[0]}{', …' if len(skewed) > 1 else ''}"
+        )
+    apart = tested[tested["correlation"] < stats.UNCORRELATED]
+    if len(apart):
+        some = [
+            f"{row['variant']} {row['p_welch']:.2g} (r = {row['correlation']:.2f})"
+            for row in apart.head(3).to_dict("records")
+        ]
+        lines.append(
+            f"in {len(apart)} of {len(tested)} comparisons seeds hardly correlate, so pairing gains nothing;"
+            f" Welch's p, uncorrected: {', '.join(some)}{', …' if len(apart) > 3 else ''}"
+        )
+    equal = table[(table["verdict"] == EQUAL)]
+    if len(equal):
+        row = equal.iloc[-1]
+        lines.append(
+            f"{len(equal)} variant{'s are' if len(equal) > 1 else ' is'} equal by construction, and in no"
+            f" family: {row['variant']} is {row['why']}{', …' if len(equal) > 1 else ''}"
+        )
+    return lines
+
+
+def _is_known(row: Mapping[Any, Any]) -> bool:
+    return not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))

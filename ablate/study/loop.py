@@ -208,7 +208,7 @@ def _overrides(
     """By key, what the study declares; over that its demonstration; over that the command line."""
     texts: list[str] = []
     if declared:
-        texts += [f"{key}={','.join(levels)}" for key, levels in declared.factors.items()]
+        texts += [f"{key}={','.join(levels)}" for key, levels in declared.levels.items()]
         name = config.name or Path(config.hydra.runtime.choices.get("study") or "").name  # or of its file
         if is_demonstration(config):
             if "demo" not in config.study:

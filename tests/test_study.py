@@ -1,6 +1,5 @@
 """Studies: what they declare, which cells they come to, and what they do without running anything."""
 
-import json
 import random
 import re
 import signal
@@ -283,8 +282,8 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     assert done.stderr.count("cells left out: heads=3: does not divide") == 2
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv")
     assert sorted(zip(rows["heads"], rows["key_width"], strict=True)) == [(1, 16), (1, 64), (4, 16)]
-    study = json.loads((tmp_path / "runs" / "studies" / "mine" / "study.json").read_text())
-    assert study["question"] == "Do many heads beat one?" and study["demonstration"] is False
+    record = Store(tmp_path / "runs").read_study("mine")
+    assert record and record.question == "Do many heads beat one?" and not record.demonstration
     nothing = run_cli("run", "study=heads", "heads=3", "seed=0", *QUICK, "name=none", cwd=tmp_path)
     assert nothing.returncode == 2 and "nothing to run" in nothing.stderr
     assert nothing.stderr.count("\n") == 1 and not (tmp_path / "runs" / "studies" / "none").exists()

@@ -223,7 +223,7 @@ def _levels(asked: Sweep, declared: Declared | None) -> dict[str, Levels]:
     """By key, what the study declares; over that its demonstration; over that the command line."""
     texts: list[str] = []
     if declared:
-        texts += [f"{key}={','.join(levels)}" for key, levels in declared.factors.items()]
+        texts += [f"{key}={','.join(levels)}" for key, levels in declared.levels.items()]
         name = asked.name or Path(asked.chosen or "").name  # or of its file
         if asked.is_demonstration:
             assert asked.study is not None

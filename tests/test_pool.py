@@ -117,7 +117,7 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start)
 
 def test_the_server_of_the_workers_is_lost(tmp_path, start):
     """Its workers can't be told from dead ones; others go on with their runs, once they are gone."""
-    short = [key.replace("=1000000", "=1200") for key in LONG]
+    short = [key.replace("=1000000", "=500") for key in LONG]
     process = start("run", "-m", "seed=0,1,2", *short, cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 2)
     worker = json.loads((training(tmp_path)[0].parent / "claim.json").read_text())["pid"]

@@ -1,5 +1,6 @@
 """Studies: what they declare, which cells they come to, and what they do without running anything."""
 
+import functools
 import random
 import re
 import signal

@@ -111,7 +111,7 @@ def _row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:
         **{"seed": seed, "seed_backbone": seed, "seed_fusion": seed, "seed_data": seed, "model": "tiny"},
         **{"corpus": "pydoc", "params": params, "flops_per_token": 2 * params, "tokens": 1_024_000},
         **{"device": "cpu", "engine": "plain", "linear": "mkl", "threads": 1, **provenance()},
-        **parts_code(f"model/fusion/{fusion}.py"),
+        **parts_code("model/fusion/sum.py"),
     }
 
 

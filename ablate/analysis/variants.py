@@ -106,6 +106,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
     _refuse_duplicates(keyed, variant, seed, metric)
+    if not mixed:
+        _refuse_mixed_parts(keyed, columns, differing)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     if len(words := keyed[np.isnan(value) & keyed[metric].notna().to_numpy()]):

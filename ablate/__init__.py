@@ -6,9 +6,8 @@ In Python and notebooks: run, load, compare, report (docs/notebook.md).
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ablate.api import compare, load, run
+    from ablate.api import compare, load, report, run
     from ablate.config.rules import ConfigError
-    from ablate.reporting import report
 
 __version__ = "0.1.0"
 __all__ = ["ConfigError", "__version__", "compare", "load", "report", "run"]
@@ -18,8 +17,6 @@ def __getattr__(name: str) -> Any:
     """The public functions, loaded when they are first asked for: `ablate --help` is to be quick."""
     import importlib
 
-    if name == "report":  # the package, which can be called
-        return importlib.import_module("ablate.reporting")
     if name in __all__:
         return getattr(importlib.import_module("ablate.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,6 @@ import pandas as pd
 
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
-from ablate.reporting import report
 from ablate.reporting.notebook import ShownComparison
 
 __all__ = ["ConfigError", "compare", "load", "report", "run"]
@@ -66,14 +65,13 @@ def compare(
     margin: what is too small to matter, in the metric's unit. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
-    from ablate.analysis.contrasts import parse_baseline
     from ablate.analysis.load import as_results, records
 
     rows = as_results(rows, "rows") if isinstance(rows, pd.DataFrame) else load(rows)
     target = rows.attrs.get("target")
     result = compare_rows(
         rows,
-        baseline=parse_baseline(baseline) if isinstance(baseline, str) else baseline,
+        baseline=_reference(baseline),
         metric=metric,
         by=[by] if isinstance(by, str) else by,
         where=[where] if isinstance(where, str) else where,
@@ -82,6 +80,33 @@ def compare(
         records=records([target]) if target else [],
     )
     return ShownComparison(**vars(result))
+
+
+def report(
+    target: str | Path | pd.DataFrame,
+    *,
+    out: str | Path | None = None,
+    charts: str | Path | None = None,
+    baseline: Mapping[str, Any] | str | None = None,
+    metric: str | None = None,
+    margin: float | None = None,
+) -> Path:
+    """Write one HTML file about a study, a CSV file of results, or rows; returns its path: `ablate report`.
+
+    out: by default beside the results. charts: a directory for the charts as PNG, SVG and PDF. baseline:
+    {"heads": 1} or "heads=1"; by default fusion=concat. margin: in the metric's unit. Raises ConfigError.
+    """
+    from ablate.reporting.html import write_report
+
+    return write_report(
+        target, out=out, charts=charts, baseline=_reference(baseline), metric=metric, margin=margin
+    )
+
+
+def _reference(baseline: Mapping[str, Any] | str | None) -> Mapping[str, Any] | None:
+    from ablate.analysis.contrasts import parse_baseline
+
+    return parse_baseline(baseline) if isinstance(baseline, str) else baseline
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ from ablate.store.store import Store
 METHODS = ("concat", "sum", "weighted_sum", "mean")
 
 
-def cell(method: str, heads: int) -> Run:
+def run_of(method: str, heads: int) -> Run:
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         return prepare(
             to_run_config(hydra.compose("config", overrides=[f"fusion={method}", f"heads={heads}"]))
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     run_files.sync = lambda directory: None  # it is not the disk that is timed
-    rows = [describe(cell(method, heads)) for method in METHODS for heads in (1, 2, 4, 8)]
+    rows = [describe(run_of(method, heads)) for method in METHODS for heads in (1, 2, 4, 8)]
     losses = np.random.default_rng(0).normal(2.0, 0.01, arguments.runs)
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)

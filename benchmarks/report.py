@@ -48,9 +48,9 @@ def synthetic_study(
     row, over what stands here."""
     store, generator = Store(root), np.random.default_rng(0)
     luck = generator.normal(0, 0.008, seeds)  # that all variants share, as seeds are paired
-    cells = list(product(fusions, heads, out_proj, rates, range(seeds)))
+    runs = list(product(fusions, heads, out_proj, rates, range(seeds)))
     ids = []
-    for index, (fusion, h, projected, rate, seed) in enumerate(cells):
+    for index, (fusion, h, projected, rate, seed) in enumerate(runs):
         effect = 0.03 * fusions.index(fusion) * (h > 1) + 0.15 * (not projected) + 0.02 * abs(h - 4)
         effect += 0.1 * np.log2(rate / 0.004) ** 2
         loss = float(2.0 + effect + luck[seed] + generator.normal(0, 0.004))

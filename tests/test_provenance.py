@@ -10,7 +10,7 @@ from ablate.analysis.load import frame
 from ablate.analysis.variants import Incomparable, summarize
 from ablate.execution.prepare import prepare
 from ablate.execution.recorder import describe
-from ablate.store import provenance, source
+from ablate.store import code, provenance
 from ablate.store.store import Store
 from tests.helpers import ROOT, make_config
 
@@ -49,14 +49,14 @@ class Program:
 
 def begin_anew() -> None:
     """A process reads its source once; another one would read it now."""
-    for cached in (source.source_digest, provenance.core_code, provenance.parts_code):
+    for cached in (code.digest, provenance.core_code, provenance.parts_code):
         cached.cache_clear()
 
 
 @pytest.fixture
 def program(tmp_path, monkeypatch) -> Iterator[Program]:
     copy = Program(tmp_path)
-    monkeypatch.setattr(source, "PACKAGE", copy.package)
+    monkeypatch.setattr(code, "PACKAGE", copy.package)
     begin_anew()
     yield copy
     begin_anew()
@@ -103,9 +103,9 @@ def test_a_change_makes_those_results_stale_that_it_decides(program, file, old, 
     [
         {"code": "0" * 12},
         {"torch": "2.0.0"},
-        {"sources": {}},
-        {"sources": None},
-        {"sources": {"model/fusion/gone.py": "0" * 16}},
+        {"part_files": {}},
+        {"part_files": None},
+        {"part_files": {"model/fusion/gone.py": "0" * 16}},
     ],
 )
 def test_a_result_of_another_program_is_stale(program, columns):
@@ -136,7 +136,7 @@ def test_the_core_is_there_whole(program):
 def test_a_run_records_the_files_of_its_own_parts(fusion):
     row = describe(prepare(make_config("corpus=grammar", "corpus.characters=5000", f"fusion={fusion}")))
     files = {"model/fusion/base.py", f"model/fusion/{fusion}.py"}
-    assert row["sources"] == {name: source.source_digest(name) for name in files}
+    assert row["part_files"] == {name: code.digest(name) for name in files}
     assert row["parts"] == provenance.parts_code(f"model/fusion/{fusion}.py")["parts"]
     assert row["code"] == provenance.core_code() and len(row["code"]) == len(row["parts"]) == 12
 
@@ -146,9 +146,9 @@ def test_what_the_core_computes_with_is_core_as_well():
     computing = ("model/", "training/", "data/", "compute/", "execution/", "rng.py")
     by_fingerprint = {"data/corpora.py", "data/text.py"}  # of the text
     imported = {
-        source._name(path)
+        code._name(path)
         for name in provenance.CORE
-        for path in source._imported(source.PACKAGE / name)
+        for path in code._imported(code.PACKAGE / name)
         if path.name != "__init__.py"
     }
     needed = {name for name in imported if name.startswith(computing)}
@@ -177,13 +177,13 @@ def test_what_a_part_imports_of_other_parts_is_followed(program, imported):
     path = program.package / "model" / "fusion" / "trimmed.py"
     path.write_text(f"import math\nfrom ablate.model.layers import STD\n{imported}\n", encoding="utf-8")
     files = [f"model/fusion/{name}.py" for name in ("base", "mean", "trimmed")]
-    assert list(provenance.parts_code("model/fusion/trimmed.py")["sources"]) == files
+    assert list(provenance.parts_code("model/fusion/trimmed.py")["part_files"]) == files
 
 
 def test_what_a_package_exports_is_of_the_file_that_it_comes_from(program):
     path = program.package / "model" / "fusion" / "other.py"
     path.write_text("from ablate.model.fusion import Fusion, register\n", encoding="utf-8")
-    names = list(provenance.parts_code("model/fusion/other.py")["sources"])
+    names = list(provenance.parts_code("model/fusion/other.py")["part_files"])
     assert names == ["model/fusion/base.py", "model/fusion/other.py"]
 
 
@@ -193,9 +193,9 @@ def test_a_file_from_elsewhere_is_recorded_by_its_absolute_path(program, tmp_pat
     own.write_text("import helper\nfrom ablate.model.fusion.sum import Sum\n")
     helper.write_text("N = 7\n")
     parts = [f"model/fusion/{name}.py" for name in ("base", "sum")]
-    recorded = provenance.parts_code(str(own))["sources"]
+    recorded = provenance.parts_code(str(own))["part_files"]
     assert set(recorded) == {own.as_posix(), helper.as_posix(), *parts}
-    program.train("sum", 0, sources=recorded)
+    program.train("sum", 0, part_files=recorded)
     assert program.stale() == set()
     helper.write_text("N = 11\n")
     begin_anew()
@@ -248,9 +248,9 @@ class A:
 
 
 def digest(tmp_path: Path, text: str) -> str | None:
-    source.source_digest.cache_clear()
+    code.digest.cache_clear()
     (tmp_path / "file.py").write_text(text, encoding="utf-8")
-    return source.source_digest(str(tmp_path / "file.py"))
+    return code.digest(str(tmp_path / "file.py"))
 
 
 @pytest.mark.parametrize(
@@ -285,4 +285,4 @@ def test_a_digest_is_the_same_under_every_python(tmp_path):
 
 def test_a_file_that_can_not_be_read_has_no_digest(tmp_path):
     assert digest(tmp_path, "def") is None and digest(tmp_path, "\0") is None
-    assert source.source_digest(str(tmp_path / "none.py")) is None
+    assert code.digest(str(tmp_path / "none.py")) is None

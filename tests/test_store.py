@@ -51,7 +51,7 @@ def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
 
 def test_a_run_that_stops_half_way_is_interrupted_and_not_finished(tmp_path):
     store = Store(tmp_path)
-    part = store.part("run")
+    part = store.attempt("run")
     with pytest.raises(KeyboardInterrupt), store.writing("run", {}, ROW):
         assert [row["status"] for row in store.rows()] == ["running"]
         raise KeyboardInterrupt
@@ -67,7 +67,7 @@ def test_a_run_that_stops_half_way_is_interrupted_and_not_finished(tmp_path):
 
 def test_a_run_that_another_process_is_at_is_left_alone(tmp_path):
     store = Store(tmp_path)
-    part = store.part("run")
+    part = store.attempt("run")
     part.mkdir(parents=True)
     claim.claim(part)
     content = json.loads((part / "claim.json").read_text())
@@ -145,7 +145,7 @@ def test_results_are_derived_and_come_back(tmp_path):
     assert (tmp_path / "results.csv").read_bytes() == everything
 
 
-def test_cells_by_hand():
+def test_values_in_a_csv_by_hand():
     row = {
         "fusion_options": '{"per": "head"}',
         "splits": [0.8, 0.1, 0.1],
@@ -277,7 +277,7 @@ def interrupted(store: Store, *steps: int, row: dict = ROW) -> None:
 def test_an_interrupted_run_goes_on_from_its_last_checkpoint(tmp_path):
     store = Store(tmp_path)
     interrupted(store, 3, 6)
-    assert len(list(store.part("run").glob("checkpoint-*"))) == 1
+    assert len(list(store.attempt("run").glob("checkpoint-*"))) == 1
     with store.writing("run", {}, ROW) as writer:
         assert writer.start is not None
         assert vars(writer.start) | {"arrays": None} == vars(checkpoint(6)) | {"arrays": None}
@@ -299,13 +299,13 @@ def test_a_run_of_other_bytes_begins_anew(tmp_path, column):
 def test_a_damaged_checkpoint_is_never_trusted(tmp_path):
     store = Store(tmp_path)
     interrupted(store, 3)
-    (path,) = store.part("run").glob("checkpoint-*")
+    (path,) = store.attempt("run").glob("checkpoint-*")
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
     with pytest.raises(Damaged, match=r"checkpoint-.*damaged"), store.writing("run", {}, ROW):
         pass
-    aside = store.set_aside(store.part("run"))
+    aside = store.set_aside(store.attempt("run"))
     assert aside and (aside / path.name).read_bytes() == content
     with store.writing("run", {}, ROW) as writer:
         assert writer.start is None
@@ -320,7 +320,7 @@ def test_of_two_that_find_a_damaged_run_the_second_moves_nothing(tmp_path):
         writer.checkpoint(checkpoint(3))
         (path,) = writer.path.glob("checkpoint-*")
         path.write_bytes(b"half of it")
-        assert store.set_aside(store.part("run")) is None
+        assert store.set_aside(store.attempt("run")) is None
         store.finish("run", writer, {**ROW, "status": "done"})
     assert store.set_aside(store.directory("run")) is None and store.read("run")
 

@@ -1,4 +1,4 @@
-"""Studies: what they declare, which cells they come to, and what they do without running anything."""
+"""Studies: what they declare, which runs they come to, and what they do without running anything."""
 
 import functools
 import random
@@ -89,7 +89,7 @@ def test_combinations_and_proposals_by_hand():
     assert design.propose({run: {} for run in runs}) == []
 
 
-def test_cells_composed_fast_are_as_hydra_composes_them():
+def test_runs_composed_fast_are_as_hydra_composes_them():
     Plugins.instance()
     loader = ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
     config = loader.load_configuration("config", overrides=[], run_mode=RunMode.MULTIRUN)
@@ -279,8 +279,8 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     command = ("run", "study=heads", "heads=1,3,4", "seed=0", *QUICK)
     done = run_cli(*command, "study.where=['heads < 4 or key_width == 16']", "name=mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 of 6 cells left out: not (heads < 4 or key_width == 16)" in done.stderr
-    assert done.stderr.count("cells left out: heads=3: does not divide") == 2
+    assert "1 of 6 runs left out: not (heads < 4 or key_width == 16)" in done.stderr
+    assert done.stderr.count("runs left out: heads=3: does not divide") == 2
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv")
     assert sorted(zip(rows["heads"], rows["key_width"], strict=True)) == [(1, 16), (1, 64), (4, 16)]
     record = Store(tmp_path / "runs").read_study("mine")
@@ -311,7 +311,7 @@ def test_options_that_only_some_methods_have_leave_the_others_out(own):
     command, cwd = own
     done = run_cli(*command, cwd=cwd)
     assert done.returncode == 0, done.stderr
-    assert "2 of 4 cells left out: fusion.weights: no key of fusion=sum; it is one of" in done.stderr
+    assert "2 of 4 runs left out: fusion.weights: no key of fusion=sum; it is one of" in done.stderr
     rows = pd.read_csv(cwd / "runs" / "studies" / "mine" / "results.csv")
     assert set(rows["fusion"]) == {"weighted_sum"} and len(rows) == 2
     for wrong, words in (

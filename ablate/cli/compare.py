@@ -1,4 +1,4 @@
-"""`ablate compare: variants against their baselines."""
+"""`ablate compare`: variants against their baselines."""
 
 from typing import Annotated, Any
 

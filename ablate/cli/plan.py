@@ -1,4 +1,4 @@
-"""`ablate plan: how many seeds a difference needs."""
+"""`ablate plan`: how many seeds a difference needs."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`ablate report: a study as one page."""
+"""`ablate report`: a study as one page."""
 
 from typing import Annotated
 
@@ -22,6 +22,8 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
-    from ablate.reporting import report as write
+    from ablate.analysis.contrasts import parse_baseline
+    from ablate.reporting.html import write_report
 
-    typer.echo(write(target, out=out, charts=charts, baseline=baseline, metric=metric, margin=margin))
+    reference = parse_baseline(baseline) if baseline else None
+    typer.echo(write_report(target, out=out, charts=charts, baseline=reference, metric=metric, margin=margin))

@@ -1,4 +1,4 @@
-"""`ablate runs: what there is."""
+"""`ablate runs`: what there is."""
 
 from typing import Annotated
 

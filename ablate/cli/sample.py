@@ -1,4 +1,4 @@
-"""`ablate sample: text from a trained run."""
+"""`ablate sample`: text from a trained run."""
 
 from typing import Annotated
 

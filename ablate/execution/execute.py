@@ -102,13 +102,13 @@ def _finished(store: Store, run: Run, listener: Listener) -> Row | None:
 
 @contextlib.contextmanager
 def _writing(store: Store, run: Run, listener: Listener, row: Row, *, anew: bool) -> Iterator[RunWriter]:
-    """Store.writing; a part that is damaged is put aside first."""
+    """Store.writing; an attempt that is damaged is put aside first."""
     asked_for = dataclasses.asdict(run.config)
     with contextlib.ExitStack() as stack:
         try:
             writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
         except Damaged as error:
-            if aside := store.set_aside(store.part(run.name)):
+            if aside := store.set_aside(store.attempt(run.name)):
                 listener(Noticed(f"{error}: {aside}"))
             writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
         yield writer

@@ -77,24 +77,24 @@ class Recorder:
 
 
 def _to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
-    parts = {"param": state.params, "first": state.moments.first, "second": state.moments.second}
+    kinds = {"param": state.params, "first": state.moments.first, "second": state.moments.second}
     arrays = {
-        f"{part}/{name}": tensor.detach().cpu().numpy()
-        for part, tensors in parts.items()
+        f"{kind}/{name}": tensor.detach().cpu().numpy()
+        for kind, tensors in kinds.items()
         for name, tensor in tensors.items()
     }
     return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
 
 
 def _to_state(checkpoint: Checkpoint) -> State:
-    parts: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}}
+    kinds: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}}
     for key, array in checkpoint.arrays.items():
-        part, _, name = key.partition("/")
-        parts[part][name] = torch.from_numpy(array)
+        kind, _, name = key.partition("/")
+        kinds[kind][name] = torch.from_numpy(array)
     return State(
         checkpoint.step,
-        parts["param"],
-        Moments(parts["first"], parts["second"]),
+        kinds["param"],
+        Moments(kinds["first"], kinds["second"]),
         checkpoint.seconds,
         checkpoint.evaluation_seconds,
     )

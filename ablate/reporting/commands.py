@@ -28,8 +28,8 @@ def commands(subject: Subject) -> list[str]:
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
     factors, fixed = record.factors, record.fixed
-    # As it was asked for, where the study knows: `auto` is another number in each cell. What a factor chooses
-    # has its own defaults, to which the study would not let one hold it now.
+    # As it was asked for, where the study knows: `auto` is another number in each variant. What a factor
+    # chooses has its own defaults, to which the study would not let one hold it now.
     kept = {
         key: fixed.get(key, value)
         for key, value in _kept(config).items()
@@ -41,7 +41,7 @@ def commands(subject: Subject) -> list[str]:
     report = [seed for seed in map(str, record.seeds) if seed not in record.development_seeds]
     swept["seed"] = ",".join(report)
     start = [f"name={as_value(record.name)}"]
-    if record.study:  # it leaves out cells that -m would refuse
+    if record.study:  # it leaves out runs that -m would refuse
         start = [f"study={record.study}", *["size=demo"] * record.demonstration, *start]
         # What it holds to. Its YAML may say otherwise: keys of it may have been overridden.
         held = {key: _nested(value) for key, value in record.declaration.items()}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ablate
-from ablate.store import source
+from ablate.store import code
 
 # The source that decides the result of every run: a change in one of these files makes all of them stale.
 CORE = (
@@ -37,7 +37,7 @@ PART_FOLDERS = ("model/fusion",)
 @functools.cache
 def core_code() -> str:
     """12 hex digits over the source that decides every result. Raises FileNotFoundError."""
-    return source.combined(source.source_digests(CORE))
+    return code.combined(code.digests(CORE))
 
 
 @functools.cache
@@ -45,21 +45,21 @@ def parts_code(*files: str) -> Mapping[str, Any]:
     """What a row says of the code of a run's own parts. files: their source files, by paths in the package or
     absolute ones.
 
-    sources: a digest, by name, of each of these files and of what they import of other parts; parts: 12 hex
-    digits over all of it.
+    part_files: a digest, by name, of each of these files and of what they import of other parts; parts: 12
+    hex digits over all of it.
     """
-    names = {name for file in files for name in source.with_imports(file, PART_FOLDERS)}
-    sources = source.source_digests(sorted(names))
-    return {"parts": source.combined(sources), "sources": sources}
+    names = {name for file in files for name in code.with_imports(file, PART_FOLDERS)}
+    digests = code.digests(sorted(names))
+    return {"parts": code.combined(digests), "part_files": digests}
 
 
 def is_of_now(row: Mapping[str, Any]) -> bool:
     """Whether the code and the torch of now are those that made this row."""
-    sources = row.get("sources")  # rows of before there were any have none
+    files = row.get("part_files")  # rows of before there were any have none
     return (
         (row.get("code"), row.get("torch")) == (core_code(), torch_version())
-        and bool(sources)
-        and all(source.source_digest(name) == digest for name, digest in sources.items())
+        and bool(files)
+        and all(code.digest(name) == digest for name, digest in files.items())
     )
 
 
@@ -71,7 +71,7 @@ def torch_version() -> str:
 @functools.cache
 def git_state() -> str:
     """Commit of ablate's own checkout, `-dirty` if it was changed; empty if it is not one."""
-    checkout = source.PACKAGE.parent
+    checkout = code.PACKAGE.parent
     if not (checkout / ".git").exists():
         return ""
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]

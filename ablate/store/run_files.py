@@ -43,8 +43,8 @@ class Checkpoint:
 class RunWriter:
     """The files of one run while it is under way. Raises StoreError where the disk refuses."""
 
-    def __init__(self, part: Path, checkpoint: Checkpoint | None) -> None:
-        self.path = part
+    def __init__(self, attempt: Path, checkpoint: Checkpoint | None) -> None:
+        self.path = attempt
         self.start = checkpoint
         self._beat = time.monotonic()
         self._write_metrics("w", checkpoint.metrics if checkpoint else [])

@@ -4,7 +4,7 @@ runs/store/<name>/      a finished run; runs/store/.<name>.part/ one that is und
 runs/studies/<name>/    study.json, what was asked for, and results.csv, its rows
 runs/results.csv        every row
 
-A run's directory is written under its part name and renamed when whole, so a directory without
+A run's directory is written under its .part name and renamed when whole, so a directory without
 .part is complete. All results.csv are derived from the directories. What turns out to be damaged, or
 edited, is moved to runs/damaged/ and never read again.
 """
@@ -73,21 +73,21 @@ class Store:
     def directory(self, name: str) -> Path:
         return self.root / "store" / name
 
-    def part(self, name: str) -> Path:
+    def attempt(self, name: str) -> Path:
         return self.root / "store" / f".{name}.part"
 
     def read(self, name: str) -> Row | None:
         """The row of a finished run (done, failed or diverged), or None. Raises Damaged."""
-        directory, part = self.directory(name), self.part(name)
-        if part.exists():
-            with explained(part), self.locked():
-                if is_sealed(part) and not claim.is_live(part):  # cut off after its last word
+        directory, attempt = self.directory(name), self.attempt(name)
+        if attempt.exists():
+            with explained(attempt), self.locked():
+                if is_sealed(attempt) and not claim.is_live(attempt):  # cut off after its last word
                     self._rename(name)
         return read_finished(directory, thorough=True) if directory.exists() else None
 
     def set_aside(self, path: Path) -> Path | None:
-        """Move a damaged run, or a damaged part, out of the way, where nothing reads it again; returns where
-        it lies. None if it is whole by now, or gone: another process was faster."""
+        """Move a damaged run, or a damaged attempt, out of the way, where nothing reads it again; returns
+        where it lies. None if it is whole by now, or gone: another process was faster."""
         with explained(path), self.locked():
             if claim.is_live(path) or not _is_damaged(path):
                 return None
@@ -153,27 +153,27 @@ class Store:
         self, name: str, config: Mapping[str, Any], row: Row, *, anew: bool = False
     ) -> Iterator[RunWriter]:
         """A place for one run's files: an empty one, or where an interrupted run of the same bytes got to
-        (RunWriter.start). Left before `finish`, it stays as an interrupted part.
+        (RunWriter.start). Left before `finish`, it stays as an interrupted attempt.
 
         anew: replace what is finished. Raises Busy if another process is at it or was faster, Damaged if
         what was interrupted can't be trusted.
         """
-        part = self.part(name)
-        with explained(part), self.locked():
-            if part.exists() and claim.is_live(part):
-                raise Busy(f"{part}: another process is training this run; wait for it, or stop it")
+        attempt = self.attempt(name)
+        with explained(attempt), self.locked():
+            if attempt.exists() and claim.is_live(attempt):
+                raise Busy(f"{attempt}: another process is training this run; wait for it, or stop it")
             if self.directory(name).exists() and not anew:
                 raise Busy(f"{self.directory(name)}: another process has just finished this run")
-            start = _where_it_stopped(part, row)
-            part.mkdir(parents=True, exist_ok=True)
+            start = _where_it_stopped(attempt, row)
+            attempt.mkdir(parents=True, exist_ok=True)
             if start is None:  # begin anew, but keep what was logged
-                for path in part.iterdir():
+                for path in attempt.iterdir():
                     if path.is_dir():  # an editor's or a notebook's
                         shutil.rmtree(path)
                     elif path.name != "log.txt":
                         path.unlink()
-            claim.claim(part)
-        writer = RunWriter(part, start)
+            claim.claim(attempt)
+        writer = RunWriter(attempt, start)
         writer.write_text("config.yaml", yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
         writer.write_json("result.json", row)
         try:
@@ -194,7 +194,7 @@ class Store:
         shutil.rmtree(replaced, ignore_errors=True)
         if final.exists():
             final.rename(replaced)
-        self.part(name).rename(final)  # with the claim in it: nobody may take the part before
+        self.attempt(name).rename(final)  # with the claim in it: nobody may take the attempt before
         shutil.rmtree(replaced, ignore_errors=True)
 
     # --- studies ----------------------------------------------------------------------------
@@ -279,16 +279,16 @@ def _listdir(path: Path) -> list[Path]:
     return sorted(path.iterdir()) if path.is_dir() else []
 
 
-def _where_it_stopped(part: Path, row: Row) -> Checkpoint | None:
+def _where_it_stopped(attempt: Path, row: Row) -> Checkpoint | None:
     """The checkpoint to go on from; None where there is none that leads to the bytes of `row`. Raises
     Damaged."""
     try:
-        before = read_started(part)
+        before = read_started(attempt)
     except FileNotFoundError:
         return None
     if any(before.get(column) != row.get(column) for column in RESUMABLE):
         return None
-    return read_checkpoint(part)
+    return read_checkpoint(attempt)
 
 
 def _is_damaged(path: Path) -> bool:

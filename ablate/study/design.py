@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from ablate.compose.variants import Overrides
 from ablate.store.columns import Row
 from ablate.store.record import Choice, Role
 
-Overrides = tuple[str, ...]  # of one run, as KEY=VALUE
 Rows = Mapping[Overrides, Row]
 
 

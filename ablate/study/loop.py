@@ -165,7 +165,7 @@ class _Drive:
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
             some = f" ({', '.join(variants[:3])}{', …' if len(variants) > 3 else ''})" if variants else ""
-            self.left_out.append(f"{len(names)} of {whole} cells left out: {why}{some}")
+            self.left_out.append(f"{len(names)} of {whole} runs left out: {why}{some}")
         return runs
 
     def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:

@@ -18,7 +18,7 @@ UNSAID = ("ctx", "kind", "type_comment", "type_ignores")
 
 
 @functools.cache
-def source_digest(name: str) -> str | None:
+def digest(name: str) -> str | None:
     """16 hex digits over the syntax tree of a file; None where there is no such file, or no Python in it.
 
     Read once a process, which also reads its modules once.
@@ -30,13 +30,13 @@ def source_digest(name: str) -> str | None:
     return hashlib.sha256(canonical(tree).encode()).hexdigest()[:16]
 
 
-def source_digests(names: Iterable[str]) -> dict[str, str]:
+def digests(names: Iterable[str]) -> dict[str, str]:
     """By name. Raises FileNotFoundError for a file that is not there."""
-    digests = {name: source_digest(name) for name in names}
-    for name, digest in digests.items():
-        if digest is None:
+    found = {name: digest(name) for name in names}
+    for name, of_file in found.items():
+        if of_file is None:
             raise FileNotFoundError(f"{PACKAGE / name}: this source file of ablate is missing or damaged")
-    return {name: digest for name, digest in digests.items() if digest is not None}
+    return {name: of_file for name, of_file in found.items() if of_file is not None}
 
 
 def combined(digests: Mapping[str, str]) -> str:

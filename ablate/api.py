@@ -28,7 +28,7 @@ def run(**keys: Any) -> pd.DataFrame:
     if asked is None:  # Hydra's own options, which no keyword gives
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
     outcome = run_asked(asked)
-    for line in (*outcome.left_out, *outcome.refused):
+    for line in (*outcome.remarks, *outcome.refused):
         warnings.warn(line, stacklevel=2)
     rows = outcome.rows()
     rows.attrs["target"] = outcome.study

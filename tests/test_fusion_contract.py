@@ -11,7 +11,7 @@ import yaml
 from ablate.analysis import forms
 from ablate.compose.configs import configs_dir
 from ablate.config.rules import ConfigError
-from ablate.config.schema import FusionConfig
+from ablate.config.schema import PartConfig
 from ablate.model.fusion import method_of, methods
 from ablate.model.lm import build_model
 from ablate.model.sizing import attention_params, total_params
@@ -25,7 +25,7 @@ def yaml_options(name: str) -> dict[str, Any]:
     return yaml.safe_load((configs_dir() / "fusion" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def every_variant() -> list[FusionConfig]:
+def every_variant() -> list[PartConfig]:
     """Each method with each combination of its choices; numbers as the YAML has them."""
     variants = []
     for name, method in methods().items():
@@ -38,23 +38,23 @@ def every_variant() -> list[FusionConfig]:
             ]
             for key, value in given.items()
         ]
-        variants += [FusionConfig(name=name, options=dict(picked)) for picked in itertools.product(*choices)]
+        variants += [PartConfig(name=name, options=dict(picked)) for picked in itertools.product(*choices)]
     return variants
 
 
-def label(variant: FusionConfig) -> str:
+def label(variant: PartConfig) -> str:
     return "-".join(map(str, [variant.name, *variant.options.values()]))
 
 
 VARIANTS = pytest.mark.parametrize("variant", every_variant(), ids=label)
 
 
-def make_fusion(variant: FusionConfig, heads: int = 4, value_width: int = 5, d_model: int = 7):
+def make_fusion(variant: PartConfig, heads: int = 4, value_width: int = 5, d_model: int = 7):
     method, options = method_of(variant)
     return method(HeadShape(heads, value_width, d_model), options)
 
 
-def models(variant: FusionConfig) -> list[ModelSpec]:
+def models(variant: PartConfig) -> list[ModelSpec]:
     """Every model that can be built around the method: out_proj on or off, heads narrow, wide or neither."""
     specs = []
     for out_proj, width in itertools.product((True, False), ("narrow", "wide", "7", "auto")):
@@ -76,7 +76,7 @@ def test_yaml_files_and_registry_name_the_same_methods():
 @pytest.mark.parametrize("name", methods())
 def test_a_method_is_built_by_its_yaml_and_stands_in_a_file_of_its_name(name):
     given = {key: value for key, value in yaml_options(name).items() if key != "name"}
-    method, options = method_of(FusionConfig(name=name, options=given))
+    method, options = method_of(PartConfig(name=name, options=given))
     assert method.__module__ == f"ablate.model.fusion.{name}"
     assert dataclasses.asdict(options) == given
 
@@ -88,14 +88,14 @@ def test_shapes(variant):
     assert fused.shape == (2, 3, fusion.slots(4, fusion.options) * 5)
 
 
-def every_form() -> list[tuple[str, int, FusionConfig]]:
+def every_form() -> list[tuple[str, int, PartConfig]]:
     """(form, heads, variant) at 1 to 8 heads, in as many groups as can be where a method has groups."""
     found = []
     for variant, heads in itertools.product(every_variant(), range(1, 9)):
         groups = [g for g in range(1, heads + 1) if heads % g == 0] if "groups" in variant.options else [None]
         for g in groups:
             chosen = {**variant.options, "groups": g} if g else variant.options
-            config = FusionConfig(name=variant.name, options=chosen)
+            config = PartConfig(name=variant.name, options=chosen)
             method, options = method_of(config)
             found.append((method.form(heads, options), heads, config))
     return found
@@ -121,6 +121,23 @@ def test_a_form_bears_the_name_of_a_method_and_its_options():
             }
 
 
+def test_a_method_built_on_another_has_a_form_of_its_own_until_it_declares_one():
+    class Doubled(methods()["concat"]):
+        name = "doubled"
+
+        def forward(self, z_BTHV, x_BTC):
+            return 2 * z_BTHV.flatten(-2)
+
+    class Same(Doubled):
+        @classmethod
+        def form(cls, heads, options):
+            return "concat"
+
+    options = Doubled.Options(normalize="none")
+    assert Doubled.form(4, options) == "doubled normalize=none"
+    assert Same.form(4, options) == "concat"
+
+
 def test_rows_without_a_form_get_what_the_first_methods_declare():
     for form, heads, variant in every_form():
         if variant.name in forms.METHODS:
@@ -133,7 +150,7 @@ def test_rows_without_a_form_get_what_the_first_methods_declare():
 def test_one_head_passes_through(variant):
     """The reduction that every method has: with one head there is nothing to bring together."""
     if "groups" in variant.options:
-        variant = FusionConfig(name=variant.name, options={**variant.options, "groups": 1})
+        variant = PartConfig(name=variant.name, options={**variant.options, "groups": 1})
     z_BTHV = torch.randn(2, 3, 1, 5)
     torch.testing.assert_close(make_fusion(variant, heads=1)(z_BTHV, torch.randn(2, 3, 7)), z_BTHV.squeeze(2))
 

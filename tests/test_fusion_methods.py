@@ -9,7 +9,7 @@ from torch import Tensor
 from ablate.model.fusion import Fusion, methods
 from ablate.model.lm import build_model
 from tests.helpers import make_spec
-from tests.test_fusion_contract import SEEDS, FusionConfig, make_fusion, yaml_options
+from tests.test_fusion_contract import SEEDS, PartConfig, make_fusion, yaml_options
 
 # One token, four heads, two channels.
 Z_BTHV = torch.tensor([[[[1.0, 2.0], [3.0, 5.0], [7.0, 11.0], [13.0, 17.0]]]])
@@ -18,7 +18,7 @@ X_BTC = torch.zeros(1, 1, 7)
 
 def fuse(name: str, z_BTHV: Tensor = Z_BTHV, **options) -> list[float]:
     given = {key: value for key, value in yaml_options(name).items() if key != "name"} | options
-    fusion = make_fusion(FusionConfig(name=name, options=given), heads=z_BTHV.shape[2], value_width=2)
+    fusion = make_fusion(PartConfig(name=name, options=given), heads=z_BTHV.shape[2], value_width=2)
     return fusion(z_BTHV, X_BTC).flatten().tolist()
 
 
@@ -53,7 +53,7 @@ def test_weighted_sum_starts_by_hand():
 
 def weighted_sum(alpha: list[list[float]], **options) -> tuple[Fusion, list[float]]:
     given = {"normalize": "none", "weights": "free", "per": "head", **options}
-    fusion = make_fusion(FusionConfig(name="weighted_sum", options=given), heads=4, value_width=2)
+    fusion = make_fusion(PartConfig(name="weighted_sum", options=given), heads=4, value_width=2)
     with torch.no_grad():
         fusion.get_parameter("alpha").copy_(torch.tensor(alpha))
     return fusion, fusion(Z_BTHV, X_BTC).flatten().tolist()
@@ -133,7 +133,7 @@ def test_each_method_does_what_no_other_does(name):
     passing = []
     for other in methods():
         given = {key: value for key, value in yaml_options(other).items() if key != "name"}
-        fusion = make_fusion(FusionConfig(name=other, options=given), heads=4, value_width=2)
+        fusion = make_fusion(PartConfig(name=other, options=given), heads=4, value_width=2)
         if ONLY[name](fusion, z_BTHV):
             passing.append(other)
     assert passing == [name]

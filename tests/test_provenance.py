@@ -4,10 +4,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from ablate.analysis.load import frame
 from ablate.analysis.variants import Incomparable, summarize
+from ablate.config.rules import ConfigError
 from ablate.execution.prepare import prepare
 from ablate.execution.recorder import describe
 from ablate.store import code, provenance
@@ -49,7 +51,7 @@ class Program:
 
 def begin_anew() -> None:
     """A process reads its source once; another one would read it now."""
-    for cached in (code.digest, provenance.core_code, provenance.parts_code):
+    for cached in (code.tree_digest, provenance.core_code, provenance.parts_code):
         cached.cache_clear()
 
 
@@ -125,7 +127,7 @@ def test_a_diverged_run_may_be_stale_and_a_failed_one_is_failed(program):
 def test_the_core_is_there_whole(program):
     (program.package / "rng.py").unlink()
     begin_anew()
-    with pytest.raises(FileNotFoundError, match=r"rng\.py: this source file of ablate is missing"):
+    with pytest.raises(ConfigError, match=r"rng\.py: this source file of ablate is missing"):
         provenance.core_code()
 
 
@@ -136,7 +138,7 @@ def test_the_core_is_there_whole(program):
 def test_a_run_records_the_files_of_its_own_parts(fusion):
     row = describe(prepare(make_config("corpus=grammar", "corpus.characters=5000", f"fusion={fusion}")))
     files = {"model/fusion/base.py", f"model/fusion/{fusion}.py"}
-    assert row["part_files"] == {name: code.digest(name) for name in files}
+    assert row["part_files"] == {name: code.tree_digest(name) for name in files}
     assert row["parts"] == provenance.parts_code(f"model/fusion/{fusion}.py")["parts"]
     assert row["code"] == provenance.core_code() and len(row["code"]) == len(row["parts"]) == 12
 
@@ -187,6 +189,16 @@ def test_what_a_package_exports_is_of_the_file_that_it_comes_from(program):
     assert names == ["model/fusion/base.py", "model/fusion/other.py"]
 
 
+def test_a_method_may_be_a_folder_of_its_own(program):
+    folder = program.package / "model" / "fusion" / "large"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from ablate.model.fusion.base import Fusion\nfrom . import helper\n")
+    (folder / "helper.py").write_text("N = 7\n")
+    names = list(provenance.parts_code("model/fusion/large/__init__.py")["part_files"])
+    own = ["model/fusion/large/__init__.py", "model/fusion/large/helper.py"]
+    assert names == ["model/fusion/base.py", *own]
+
+
 def test_a_file_from_elsewhere_is_recorded_by_its_absolute_path(program, tmp_path):
     (tmp_path / "mine").mkdir()
     own, helper = tmp_path / "mine" / "own.py", tmp_path / "mine" / "helper.py"
@@ -225,6 +237,16 @@ def test_a_corrected_method_stands_beside_the_others_when_all_of_it_is_run_again
     assert summary["mean"].to_dict() == {"concat": 2.75, "sum": 0.75} and program.stale() == set()
 
 
+def test_a_run_that_stands_in_no_mean_refuses_nothing(program):
+    for seed in (0, 1):
+        program.train("sum", seed)
+    rows = frame(program.store.rows())
+    cut_off = rows.assign(status="interrupted", val_loss=None, parts="0" * 12, seed=7, run_id="7" * 16).head(
+        1
+    )
+    assert summarize(pd.concat([rows, cut_off]))["n"].tolist() == [2]
+
+
 def test_rows_without_parts_are_compared_as_they_were(program):
     for seed in (0, 1):
         program.train("sum", seed)
@@ -248,9 +270,9 @@ class A:
 
 
 def digest(tmp_path: Path, text: str) -> str | None:
-    code.digest.cache_clear()
+    code.tree_digest.cache_clear()
     (tmp_path / "file.py").write_text(text, encoding="utf-8")
-    return code.digest(str(tmp_path / "file.py"))
+    return code.tree_digest(str(tmp_path / "file.py"))
 
 
 @pytest.mark.parametrize(
@@ -285,4 +307,4 @@ def test_a_digest_is_the_same_under_every_python(tmp_path):
 
 def test_a_file_that_can_not_be_read_has_no_digest(tmp_path):
     assert digest(tmp_path, "def") is None and digest(tmp_path, "\0") is None
-    assert code.digest(str(tmp_path / "none.py")) is None
+    assert code.tree_digest(str(tmp_path / "none.py")) is None

@@ -49,8 +49,8 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
             row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
         )
         what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
-        known = f"{what} seed={row['seed']} ({row['run_id']})" if _is_known(row) else row["run_id"]
-        lines.append(f"{row['status']}: {known}: {reason}")
+        which = f"{what} seed={row['seed']} ({row['run_id']})" if _is_known(row) else row["run_id"]
+        lines.append(f"{row['status']}: {which}: {reason}")
     return lines
 
 
@@ -89,8 +89,8 @@ def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[
     lines = []
     if metric not in COLUMNS:
         lines.append(f"{metric} is no column of ablate's: the lower, the better, is how it is read")
-    known = {*COLUMNS, *variant_columns(rows), *by, metric}
-    for column in rows.columns.difference([*known], sort=False):
+    ours = {*COLUMNS, *variant_columns(rows), *by, metric}
+    for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
             some = ", ".join(map(str, kinds[:3])) + ", …" * (len(kinds) > 3)

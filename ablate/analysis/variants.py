@@ -106,8 +106,6 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
     _refuse_duplicates(keyed, variant, seed, metric)
-    if not mixed:
-        _refuse_mixed_parts(keyed, columns, differing)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     if len(words := keyed[np.isnan(value) & keyed[metric].notna().to_numpy()]):
@@ -122,7 +120,9 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     shape = (variant.max() + 1, seed.max() + 1)
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     values[variant[usable], seed[usable]] = value[usable]
-    lost[variant, seed] = diverged(keyed, value)
+    lost[variant, seed] = gone = diverged(keyed, value)
+    if not mixed:
+        _refuse_mixed_parts(keyed[usable | gone], columns, differing)
     finished_first = np.argsort(~usable, kind="stable")
     first = pd.Series(finished_first).groupby(variant[finished_first]).first().to_numpy()
     table = keyed.iloc[first].reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).reset_index(drop=True)
@@ -210,7 +210,7 @@ def _refuse_mixed(rows: pd.DataFrame) -> None:
         if len(kinds) > 1:
             raise Incomparable(
                 f"these rows come from {len(kinds)} {what}, so their numbers don't compare:"
-                f" {_differences(kinds)}; compare them apart, or allow it with --mixed"
+                f" {_differences(kinds)}; compare them apart, or allow it with compare --mixed"
             )
 
 
@@ -226,7 +226,8 @@ def _refuse_mixed_parts(keyed: pd.DataFrame, columns: Sequence[str], differing: 
             name = variant_names(first, distinguishing(first, columns))[row]
             raise Incomparable(
                 f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
-                f" {' / '.join(_short(values))}; force=stale runs the older ones again, --mixed allows it"
+                f" {' / '.join(_short(values))}; force=stale runs the older ones again, or allow it with"
+                " compare --mixed"
             )
 
 

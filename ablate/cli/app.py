@@ -1,44 +1,51 @@
 """The command line: its commands, and how the program ends. Heavy imports stand inside the commands."""
 
+import importlib
 import signal
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from ablate.cli.compare import compare
-from ablate.cli.output import say
-from ablate.cli.plan import plan
-from ablate.cli.report import report
-from ablate.cli.run import run
-from ablate.cli.runs import runs
-from ablate.cli.sample import sample
+from ablate.cli.output import TERMINATED, say
 
-app = typer.Typer(
-    name="ablate",
-    help="Head-fusion ablations: train tiny language models that differ in how attention heads are brought"
-    " together, and compare them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,  # plain help: half the time, and it reads the same in a pipe
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command(
-    context_settings={"ignore_unknown_options": True},
-    epilog="\b\nExamples:\n  ablate run fusion=sum heads=8\n  ablate run -m fusion=concat,sum,mean heads=1,4"
-    " seed=0,1,2\n  ablate run --cfg job",
-)(run)
-app.command(
-    epilog="\b\nExamples:\n  ablate compare sweep-1a2b3c4d\n  ablate compare fusion --baseline heads=1"
-    " --where out_proj=true\n  ablate compare a.csv b.csv --metric val_bpb --format latex"
-)(compare)
-app.command(epilog="Example: ablate report fusion --charts figures")(report)
-app.command(epilog="Example: ablate plan fusion --difference 0.01 --budget 60")(plan)
-app.command(epilog="\b\nExamples:\n  ablate runs --format csv\n  ablate runs fusion --watch")(runs)
-app.command(epilog='Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"')(sample)
+# Each is the function of that name in the file of that name beside this one.
+COMMANDS: dict[str, dict[str, Any]] = {
+    "run": {
+        "context_settings": {"ignore_unknown_options": True},
+        "epilog": "\b\nExamples:\n  ablate run fusion=sum heads=8\n  ablate run -m fusion=concat,sum,mean"
+        " heads=1,4 seed=0,1,2\n  ablate run --cfg job",
+    },
+    "compare": {
+        "epilog": "\b\nExamples:\n  ablate compare sweep-1a2b3c4d\n  ablate compare fusion --baseline heads=1"
+        " --where out_proj=true\n  ablate compare a.csv b.csv --metric val_bpb --format latex"
+    },
+    "report": {"epilog": "Example: ablate report fusion --charts figures"},
+    "plan": {"epilog": "Example: ablate plan fusion --difference 0.01 --budget 60"},
+    "runs": {"epilog": "\b\nExamples:\n  ablate runs --format csv\n  ablate runs fusion --watch"},
+    "sample": {"epilog": 'Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"'},
+}
 
 
-@app.callback(invoke_without_command=True)
+def build(asked: str = "") -> typer.Typer:
+    """The program with the command that is asked for, or with all of them: to read one is quicker."""
+    app = typer.Typer(
+        name="ablate",
+        help="Head-fusion ablations: train tiny language models that differ in how attention heads are"
+        " brought together, and compare them.",
+        callback=_root,
+        invoke_without_command=True,
+        no_args_is_help=True,
+        rich_markup_mode=None,  # plain help: half the time, and it reads the same in a pipe
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        module = importlib.import_module(f"ablate.cli.{name}")
+        app.command(**COMMANDS[name])(getattr(module, name))
+    return app
+
+
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
@@ -54,7 +61,7 @@ def main() -> None:
     SIGTERM."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        app()
+        build(*sys.argv[1:2])()
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)
@@ -71,4 +78,4 @@ def main() -> None:
 
 
 def _terminated(*_: Any) -> None:
-    raise SystemExit(143)
+    raise SystemExit(TERMINATED)

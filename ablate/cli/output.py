@@ -9,6 +9,8 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+TERMINATED = 143  # the exit code after SIGTERM
+
 
 class Format(StrEnum):
     table = "table"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablate.cli.output import Format, duration, print_table, say
+from ablate.cli.output import TERMINATED, Format, duration, print_table, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,11 +59,12 @@ def run(
         if asked is None:  # it asked to be shown something
             return
         outcome = run_asked(asked, dry_run=dry_run, begun=begun)
-    except (KeyboardInterrupt, SystemExit):
-        say(INTERRUPTED)
+    except (KeyboardInterrupt, SystemExit) as error:
+        if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
+            say(INTERRUPTED)
         raise
     if outcome.estimate is not None:
-        _show_estimate(outcome.estimate, outcome.left_out)
+        _show_estimate(outcome.estimate, outcome.remarks)
     elif _show_results(outcome):
         raise typer.Exit(1)
 
@@ -79,7 +80,7 @@ def _show_results(outcome: "Outcome") -> int:
     rows, store = outcome.rows(), Store()
     record = store.read_study(outcome.study)
     assert record is not None, "it is written before a run begins"
-    lines = [*outcome.left_out, *outcome.refused, *stale(rows), *unusable(rows)]
+    lines = [*outcome.remarks, *outcome.refused, *stale(rows), *unusable(rows)]
     if len(rows) == 1:
         typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
     elif len(rows):
@@ -112,9 +113,9 @@ def _summary(rows: "pd.DataFrame", metric: str | None) -> "pd.DataFrame":
     return for_reading(summarize(rows) if reports.empty else summarize(reports, metric or "val_loss"))
 
 
-def _show_estimate(estimate: "Estimate", left_out: Sequence[str]) -> None:
+def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     """What a dry run found out."""
-    for line in left_out:
+    for line in remarks:
         say(line)
     for key, levels in estimate.record.factors.items():
         typer.echo(f"{key}: {', '.join(levels)}")

@@ -7,6 +7,7 @@ nothing: it composes, and what it composed is returned.
 import argparse
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,11 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
 def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     name, overrides = parsed.config_name or "config", _overrides(parsed)
     if parsed.hydra_help:
-        hydra.hydra_help(name, get_args_parser(), parsed)
+        argv, sys.argv = sys.argv, ["ablate run"]  # from which Hydra takes the name of the program
+        try:
+            hydra.hydra_help(name, get_args_parser(), parsed)
+        finally:
+            sys.argv = argv
     elif parsed.cfg:
         hydra.show_cfg(name, overrides, parsed.cfg, parsed.package, parsed.resolve)
     else:

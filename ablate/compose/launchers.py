@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobStatus
@@ -43,7 +43,7 @@ class HydraLauncher:
     launcher: Launcher
     config: DictConfig
     context: HydraContext
-    threads: None = None  # it has no say in them
+    threads: ClassVar[None] = None  # it has no say in them
 
     @property
     def at_once(self) -> int | None:
@@ -59,6 +59,7 @@ class HydraLauncher:
         job: makes one run, in whichever process, so it can be pickled. There the launcher composes the run
         again, from its overrides. Raises Lost.
         """
+        # Again: the sweeper that Hydra made did it before anybody knew the job.
         self.launcher.setup(hydra_context=self.context, task_function=_Task(job), config=self.config)
         try:
             returns = self.launcher.launch([list(overrides) for overrides in runs], initial_job_idx=0)

@@ -42,7 +42,7 @@ def _ours(config: DictConfig) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Levels:
+class Setting:
     """The values of one key, as an override writes them. swept: given by commas, not one for all runs."""
 
     values: list[str]
@@ -77,11 +77,11 @@ class Composer:
         self._parsed: dict[str, Override] = {}
         self._values: dict[str, bool] = {}
 
-    def levels(self, overrides: Iterable[str]) -> dict[str, Levels]:
+    def settings(self, overrides: Iterable[str]) -> dict[str, Setting]:
         """By key, the last override of each. Raises ConfigError."""
         try:
             parsed = self._parser.parse_overrides([*overrides])
-            return {override.get_key_element(): _levels(override) for override in parsed}
+            return {override.get_key_element(): _setting(override) for override in parsed}
         except HydraException as error:
             raise ConfigError(explain(error, [])) from error
 
@@ -122,16 +122,16 @@ class Composer:
         return self._values[key]
 
 
-def _levels(override: Override) -> Levels:
+def _setting(override: Override) -> Setting:
     if not override.is_sweep_override():
-        return Levels([override.get_value_element_as_str()], swept=False)
+        return Setting([override.get_value_element_as_str()], swept=False)
     if not override.is_discrete_sweep():
         raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
     yaml_words = {"True": "true", "False": "false"}
     levels = [yaml_words.get(level, level) for level in override.sweep_string_iterator()]
     if not levels:
         raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
-    return Levels(levels, swept=True)
+    return Setting(levels, swept=True)
 
 
 def _is_of_the_study(override: str) -> bool:

@@ -25,19 +25,19 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
     return read(RunConfig, {**mapping, "fusion": {"name": fusion.get("name"), "options": options}})
 
 
-def read(cls: type[T], mapping: Mapping[str, Any], where: str = "", *, missing: str = OF_A_RUN) -> T:
+def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
     """`cls` from plain values, every one converted and checked. Raises ConfigError.
 
-    A key may be left out where its field has a default. where: the dotted path of the mapping; missing: the
+    A key may be left out where its field has a default. path: of the mapping, dotted; missing: the
     way out for a key that is; both for messages.
     """
     known = hints(cls)
     for key in mapping:
         if key not in known:
-            near = did_you_mean(_path(where, key), [_path(where, name) for name in known])
-            raise ConfigError(f"{_path(where, key)}: no such key{near}")
-    require_keys(cls, mapping, where, missing=missing)
-    return cls(**{key: _convert(known[key], value, _path(where, key)) for key, value in mapping.items()})
+            near = did_you_mean(_within(path, key), [_within(path, name) for name in known])
+            raise ConfigError(f"{_within(path, key)}: no such key{near}")
+    require_keys(cls, mapping, path, missing=missing)
+    return cls(**{key: _convert(known[key], value, _within(path, key)) for key, value in mapping.items()})
 
 
 @functools.cache
@@ -47,21 +47,21 @@ def hints(cls: type) -> dict[str, Any]:
     return {field.name: types[field.name] for field in _fields(cls)}
 
 
-def require_keys(cls: type, keys: Iterable[str], where: str = "", *, missing: str = OF_A_RUN) -> None:
+def require_keys(cls: type, keys: Iterable[str], path: str = "", *, missing: str = OF_A_RUN) -> None:
     """Raises ConfigError for a key of `cls` that is not among `keys` and has no default."""
     present = set(keys)
     for field in _fields(cls):
         has_default = field.default is not field.default_factory  # MISSING both, if it has none
         if field.name not in present and not has_default:
-            raise ConfigError(f"{_path(where, field.name)}: this key is missing; {missing}")
+            raise ConfigError(f"{_within(path, field.name)}: this key is missing; {missing}")
 
 
 def _fields(cls: Any) -> tuple[dataclasses.Field, ...]:
     return dataclasses.fields(cls)
 
 
-def _path(where: str, key: object) -> str:
-    return f"{where}.{key}" if where else str(key)
+def _within(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
 
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
@@ -85,7 +85,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         return [_convert(get_args(hint)[0], item, path) for item in value]
     if get_origin(hint) is Mapping and isinstance(value, Mapping):
         of = get_args(hint)[1]
-        return {str(key): _convert(of, item, _path(path, key)) for key, item in value.items()}
+        return {str(key): _convert(of, item, _within(path, key)) for key, item in value.items()}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}={typed(value)}: this is a group of keys; set one, as {path}.KEY=VALUE")

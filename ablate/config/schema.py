@@ -25,8 +25,8 @@ STANDARD_FUSION = "concat"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusionConfig:
-    """A fusion method by name; its options are checked by the method (ablate.model.fusion)."""
+class PartConfig:
+    """A part of attention by name, as a fusion; its options are checked by the part (ablate.model.parts)."""
 
     name: str
     options: Mapping[str, Any]
@@ -112,7 +112,7 @@ class SeedsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    fusion: FusionConfig
+    fusion: PartConfig
     heads: Size
     out_proj: bool
     value_width: Size | Literal["auto", "narrow", "wide"]

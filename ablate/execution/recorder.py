@@ -6,14 +6,14 @@ import torch
 
 from ablate.compute import device
 from ablate.execution import formulas
+from ablate.execution.checkpoints import to_checkpoint, to_state
 from ablate.execution.run import Run
 from ablate.model.fusion import method_of
 from ablate.model.lm import LM
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
-from ablate.store.run_files import Checkpoint, RunWriter
+from ablate.store.run_files import RunWriter
 from ablate.store.status import Status
-from ablate.training.optim import Moments
 from ablate.training.train import Diverged, Evaluation, State, Step
 
 
@@ -41,7 +41,7 @@ class Recorder:
     def __init__(self, run: Run, writer: RunWriter) -> None:
         self.run = run
         self.writer = writer
-        self.start = _to_state(writer.start) if writer.start else None
+        self.start = to_state(writer.start) if writer.start else None
         self.metrics = list(writer.start.metrics) if writer.start else []
         self.last: Evaluation | None = None
 
@@ -49,7 +49,7 @@ class Recorder:
         """Raises StoreError where the disk refuses."""
         self.writer.heartbeat()
         if isinstance(event, State):
-            self.writer.checkpoint(_to_checkpoint(event, self.metrics))
+            self.writer.checkpoint(to_checkpoint(event, self.metrics))
         elif isinstance(event, Evaluation):
             self.last = event
             self.metrics.append(formulas.at_evaluation(event))
@@ -74,27 +74,3 @@ class Recorder:
         self.writer.log(str(error))
         row = formulas.at_divergence(self.run, error, self.metrics)
         return {"status": Status.DIVERGED, "error": str(error), **row}
-
-
-def _to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
-    kinds = {"param": state.params, "first": state.moments.first, "second": state.moments.second}
-    arrays = {
-        f"{kind}/{name}": tensor.detach().cpu().numpy()
-        for kind, tensors in kinds.items()
-        for name, tensor in tensors.items()
-    }
-    return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
-
-
-def _to_state(checkpoint: Checkpoint) -> State:
-    kinds: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}}
-    for key, array in checkpoint.arrays.items():
-        kind, _, name = key.partition("/")
-        kinds[kind][name] = torch.from_numpy(array)
-    return State(
-        checkpoint.step,
-        kinds["param"],
-        Moments(kinds["first"], kinds["second"]),
-        checkpoint.seconds,
-        checkpoint.evaluation_seconds,
-    )

@@ -24,11 +24,10 @@ from ablate.execution.events import Event, Finished, Listener, Refused, Skipped,
 from ablate.execution.execute import record_failure
 from ablate.execution.prepare import prepare
 from ablate.launch import server
-from ablate.launch.worker import work
+from ablate.launch.worker import ANOTHERS_S, work
 from ablate.store.store import Busy
 
 LOOK_EVERY_S = 0.2  # between looks at the clock
-ANOTHERS_S = 1.0  # before asking again for a run that another process is at
 STARTS = 3  # of a worker that ends before it is ready
 LAST_WORDS = (Finished, Skipped, Taken, Refused)
 READY = "ready"  # what a worker says first

@@ -9,6 +9,8 @@ from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
 from ablate.store.store import Busy
 
+ANOTHERS_S = 1.0  # before asking again for a run that another process is at
+
 
 def work(configs: Iterable[RunConfig], listener: Listener) -> None:
     """Make one run after the other; the listener hears what becomes of each: last of all that it is Finished,

@@ -14,7 +14,7 @@ from torch import nn
 
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import FusionConfig
+from ablate.config.schema import PartConfig
 from ablate.model.spec import HeadShape
 
 
@@ -77,7 +77,7 @@ class Registry(Generic[Kind]):
             self._found = True
         return dict(sorted(self._methods.items()))
 
-    def method_of(self, config: FusionConfig) -> tuple[type[Kind], Any]:
+    def method_of(self, config: PartConfig) -> tuple[type[Kind], Any]:
         """The method and its checked options. Raises ConfigError."""
         known = self.methods()
         if config.name not in known:

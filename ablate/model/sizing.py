@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 
 from ablate.config.rules import ConfigError
-from ablate.config.schema import STANDARD_FUSION, FusionConfig, RunConfig
+from ablate.config.schema import STANDARD_FUSION, PartConfig, RunConfig
 from ablate.model.fusion import method_of
 from ablate.model.spec import ModelSpec
 
@@ -100,7 +100,7 @@ def reference(spec: ModelSpec) -> ModelSpec:
     """The standard model that a match is measured against: concat, narrow, out_proj on, MLP 4d."""
     return dataclasses.replace(
         spec,
-        fusion=FusionConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
+        fusion=PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
         key_width=spec.d_model // spec.heads,
         value_width=spec.d_model // spec.heads,
         out_proj=True,
@@ -123,7 +123,7 @@ def _unmatched(config: RunConfig, vocab: int) -> ModelSpec:
         key_width=_narrow(config, "key_width") if config.key_width == "auto" else config.key_width,
         value_width=_value_width(config, slots=method.slots(config.heads, options)),
         out_proj=config.out_proj,
-        fusion=FusionConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
+        fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
     )
 
 

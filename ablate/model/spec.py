@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ablate.config.schema import FusionConfig
+from ablate.config.schema import PartConfig
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class AttentionSpec:
     bias: bool
     dropout: float
     residual_scale: float
-    fusion: FusionConfig
+    fusion: PartConfig
 
     @property
     def shape(self) -> HeadShape:
@@ -51,7 +51,7 @@ class ModelSpec:
     key_width: int
     value_width: int
     out_proj: bool
-    fusion: FusionConfig
+    fusion: PartConfig
 
     @property
     def residual_scale(self) -> float:

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ablate.config.rules import ConfigError
+
 PACKAGE = Path(__file__).parent.parent
 # Fields that say nothing of what is computed.
 UNSAID = ("ctx", "kind", "type_comment", "type_ignores")
 
 
 @functools.cache
-def digest(name: str) -> str | None:
+def tree_digest(name: str) -> str | None:
     """16 hex digits over the syntax tree of a file; None where there is no such file, or no Python in it.
 
     Read once a process, which also reads its modules once.
@@ -30,12 +32,14 @@ def digest(name: str) -> str | None:
     return hashlib.sha256(canonical(tree).encode()).hexdigest()[:16]
 
 
-def digests(names: Iterable[str]) -> dict[str, str]:
-    """By name. Raises FileNotFoundError for a file that is not there."""
-    found = {name: digest(name) for name in names}
+def tree_digests(names: Iterable[str]) -> dict[str, str]:
+    """By name. Raises ConfigError for a file that is not there."""
+    found = {name: tree_digest(name) for name in names}
     for name, of_file in found.items():
         if of_file is None:
-            raise FileNotFoundError(f"{PACKAGE / name}: this source file of ablate is missing or damaged")
+            raise ConfigError(
+                f"{PACKAGE / name}: this source file of ablate is missing or damaged; install ablate again"
+            )
     return {name: of_file for name, of_file in found.items() if of_file is not None}
 
 
@@ -65,18 +69,18 @@ def with_imports(file: str, folders: Iterable[str]) -> list[str]:
     """The names of a file and of all that it imports from its own folder and from `folders` of the package,
     directly or by way of another, sorted.
 
-    file: a path in the package, or an absolute one. What a package's __init__ imports counts where that
-    package is imported; the __init__ itself does not.
+    file: a path in the package, or an absolute one. What the __init__ of a folder imports counts where that
+    folder is imported; the __init__ itself does not, unless it is `file`.
     """
     start = PACKAGE / file
-    inside = {start.parent, *(PACKAGE / folder for folder in folders)}
+    inside = [start.parent, *(PACKAGE / folder for folder in folders)]
     found, waiting = set[Path](), [start]
     while waiting:
         path = waiting.pop()
-        if path not in found and path.parent in inside:
+        if path not in found and any(path.is_relative_to(folder) for folder in inside):
             found.add(path)
             waiting += _imported(path)
-    return sorted(_name(path) for path in found if path.name != "__init__.py")
+    return sorted(_name(path) for path in found if path == start or path.name != "__init__.py")
 
 
 def _imported(path: Path) -> Iterator[Path]:

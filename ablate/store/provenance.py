@@ -28,6 +28,7 @@ CORE = (
     "data/tokenizers.py",
     "data/tokenized.py",
     "execution/run.py",
+    "execution/checkpoints.py",
     "execution/formulas.py",
 )
 # Where the files of parts lie: a change of one makes only the runs stale that it is a part of.
@@ -36,8 +37,8 @@ PART_FOLDERS = ("model/fusion",)
 
 @functools.cache
 def core_code() -> str:
-    """12 hex digits over the source that decides every result. Raises FileNotFoundError."""
-    return code.combined(code.digests(CORE))
+    """12 hex digits over the source that decides every result. Raises ConfigError."""
+    return code.combined(code.tree_digests(CORE))
 
 
 @functools.cache
@@ -49,7 +50,7 @@ def parts_code(*files: str) -> Mapping[str, Any]:
     hex digits over all of it.
     """
     names = {name for file in files for name in code.with_imports(file, PART_FOLDERS)}
-    digests = code.digests(sorted(names))
+    digests = code.tree_digests(sorted(names))
     return {"parts": code.combined(digests), "part_files": digests}
 
 
@@ -59,7 +60,7 @@ def is_of_now(row: Mapping[str, Any]) -> bool:
     return (
         (row.get("code"), row.get("torch")) == (core_code(), torch_version())
         and bool(files)
-        and all(code.digest(name) == digest for name, digest in files.items())
+        and all(code.tree_digest(name) == digest for name, digest in files.items())
     )
 
 

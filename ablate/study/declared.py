@@ -12,7 +12,12 @@ from ablate.store.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUM
 from ablate.study.design import Design
 
 # Of these, all that are one number a run.
-METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {"fusion_weights", "model", "corpus"}
+METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {
+    "fusion_weights",
+    "model",
+    "form",
+    "corpus",
+}
 CONTRAST = "{vary: fusion, baseline: concat}"  # an example
 
 

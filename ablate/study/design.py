@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from enum import StrEnum, auto
 from typing import Protocol
 
 from ablate.compose.variants import Overrides
@@ -9,6 +10,13 @@ from ablate.store.columns import Row
 from ablate.store.record import Choice, Role
 
 Rows = Mapping[Overrides, Row]
+
+
+class Absent(StrEnum):
+    """The status of a run that has no row in the store."""
+
+    LEFT_OUT = "left out"  # it can't or shall not be made
+    MISSING = auto()  # it could not begin
 
 
 class Design(Protocol):

@@ -81,12 +81,12 @@ def grown(old: StudyRecord | None, new: StudyRecord) -> StudyRecord:
             f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
         )
     for key in sorted({*old.factors} ^ {*new.factors}):
-        where = (
+        found = (
             "is a factor in the study of that name, not here"
             if key in old.factors
             else "is a factor here, not in the study of that name"
         )
-        raise StoreError(f"name={name}: {key} {where}; {way_out}")
+        raise StoreError(f"name={name}: {key} {found}; {way_out}")
     for key in sorted({*old.fixed, *new.fixed}):
         before, after = old.fixed.get(key), new.fixed.get(key)
         if before != after:

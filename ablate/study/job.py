@@ -5,15 +5,16 @@ import time
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
-ANOTHERS_S = 0.5  # before asking again for a run that another process is at
 
+def job(config: RunConfig, *, threads: int, total: int | None) -> None:
+    """Make it in this process, whichever a launcher started. Raises ConfigError.
 
-def job(config: RunConfig, *, threads: int, total: int) -> None:
-    """Make it in this process, whichever a launcher started. total: runs of the sweep. Raises ConfigError."""
+    total: runs of the sweep, if this process makes all of them one after the other.
+    """
     import torch  # in a process of its own, nothing is loaded yet
 
     from ablate.execution.events import Event, Refused, Taken
-    from ablate.launch.worker import work
+    from ablate.launch.worker import ANOTHERS_S, work
     from ablate.live.progress import listener
 
     torch.set_num_threads(threads)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ablate.compose.asked import Sweep
 from ablate.compose.launchers import Lost, Pool
-from ablate.compose.variants import Levels, NotComposed
+from ablate.compose.variants import NotComposed, Setting
 from ablate.compute.cores import side_by_side, threads_each
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS
@@ -26,7 +26,7 @@ from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
 from ablate.study.declared import Declared
-from ablate.study.design import Design, Overrides
+from ablate.study.design import Absent, Design, Overrides
 from ablate.study.estimate import estimate
 from ablate.study.growth import grown, record_of_sweep, values_of
 from ablate.study.job import job
@@ -34,8 +34,6 @@ from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
 from ablate.study.outcome import Outcome, keeping_results
 
-LEFT_OUT: Row = {"status": "left out"}  # the row of a run that can't or shall not be made
-MISSING: Row = {"status": "missing"}  # of one that could not begin
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
 
@@ -43,10 +41,10 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
     """Make what a sweep with -m or a study asks for. Raises ConfigError.
 
     A sweep with -m is refused as a whole if one of its runs can't be made. A study leaves such runs out, and
-    Outcome.left_out says why.
+    Outcome.remarks says why.
     """
     declared = read_declared(asked.study) if asked.study else None
-    given = _levels(asked, declared)
+    given = _settings(asked, declared)
     levels = {key: of.values for key, of in given.items()}
     design = declared.design(levels) if declared else EveryCombination(levels)
     factors = declared.levels if declared else ()  # also where they have one level: they may grow
@@ -99,12 +97,13 @@ class _Drive:
             begun()
             with keeping_results(self.store, name):
                 self.make(runs, record.machine)
-            self.rows |= {overrides: self.store.read(run.name) or MISSING for overrides, run in runs.items()}
+            for overrides, run in runs.items():
+                self.rows[overrides] = self.store.read(run.name) or {"status": Absent.MISSING}
         return Outcome(
             study=name,
             run_ids=sorted({*self.ids.values()}),
             finished_before=self.finished_before,
-            left_out=[*self.left_out, *self.design.closing(self.rows)],
+            remarks=[*self.left_out, *self.design.closing(self.rows)],
             refused=self.refused,
         )
 
@@ -116,13 +115,15 @@ class _Drive:
         expected = estimate(
             record, [*_unique(runs).values()], launcher.at_once, launcher.threads, self.design.forecast()
         )
-        return Outcome(record.name, left_out=self.left_out, estimate=expected)
+        return Outcome(record.name, remarks=self.left_out, estimate=expected)
 
     def next(self) -> dict[Overrides, Run]:
         """The runs that are due, ready to begin; none at the end. Raises ConfigError if there never are."""
         while proposed := self.design.propose(self.rows):
             runs = self.check(proposed)
-            self.rows |= {overrides: LEFT_OUT for overrides in proposed if overrides not in runs}
+            self.rows |= {
+                overrides: {"status": Absent.LEFT_OUT} for overrides in proposed if overrides not in runs
+            }
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             if runs:
                 return runs
@@ -202,7 +203,8 @@ class _Drive:
                     jobs, workers=workers, threads=threads, timeout_s=launcher.timeout_s, watcher=watcher
                 )
         else:
-            task = partial(job, threads=threads, total=len({*self.ids.values()}))
+            total = len({*self.ids.values()}) if launcher.at_once == 1 else None
+            task = partial(job, threads=threads, total=total)
             try:
                 # As an override, it reaches the processes of any launcher.
                 refused = launcher.launch(
@@ -219,7 +221,7 @@ def _job(config: RunConfig, run: Run, linear: str) -> Job:
     return Job(config, run.name, step_flops(run) * config.train.steps)
 
 
-def _levels(asked: Sweep, declared: Declared | None) -> dict[str, Levels]:
+def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:
     """By key, what the study declares; over that its demonstration; over that the command line."""
     texts: list[str] = []
     if declared:
@@ -236,7 +238,7 @@ def _levels(asked: Sweep, declared: Declared | None) -> dict[str, Levels]:
         texts += [f"name={as_value(name)}"] if name and name != asked.name else []
     elif asked.is_demonstration:
         raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
-    return asked.configs.levels([*texts, *asked.arguments])
+    return asked.configs.settings([*texts, *asked.arguments])
 
 
 def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:

@@ -15,13 +15,13 @@ from ablate.study.estimate import Estimate
 @dataclass(frozen=True)
 class Outcome:
     """study: its name in the store. run_ids: of the runs that were asked for; finished_before: how many of
-    them had been. left_out: why a study left variants out, and what it closes with. refused: a line for
+    them had been. remarks: what a study left out, and what it closes with. refused: a line for
     each run that could not begin. estimate: of a dry run, which notes nothing and makes no run."""
 
     study: str
     run_ids: Sequence[str] = ()
     finished_before: int = 0
-    left_out: Sequence[str] = ()
+    remarks: Sequence[str] = ()
     refused: Sequence[str] = ()
     estimate: Estimate | None = None
 

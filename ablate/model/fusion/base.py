@@ -35,6 +35,12 @@ class Fusion(Part):
     stream = "fusion"
     Options: ClassVar[type[Any]] = Options
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """A method built on another is another function until it says otherwise."""
+        super().__init_subclass__(**keywords)
+        if "form" not in vars(cls):
+            cls.form = Fusion.__dict__["form"]
+
     @classmethod
     @abstractmethod
     def slots(cls, heads: int, options: Any) -> int:
@@ -47,9 +53,10 @@ class Fusion(Part):
     def form(cls, heads: int, options: Any) -> str:
         """The function that the method is from the same start, as NAME key=value …, where NAME is the method
         whose form it is: a normalized mean is "sum normalize=variance". Two variants of equal form, and equal
-        in everything else, are one by construction, and are not compared.
+        in everything else, are one by construction, and are not compared. (weighted_sum at one head, whose
+        weight folds into W_V, still counts as concat there, though the weight changes its training.)
 
-        By default a form of its own: its name and all its options.
+        By default a form of its own: its name and all its options. It is never inherited from another method.
         """
         given = {key: as_value(value) for key, value in vars(options).items()}
         return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])

@@ -20,11 +20,11 @@ from ablate.store.columns import HIGHER_IS_BETTER
 from ablate.store.record import Choice, Role
 from ablate.store.status import RESULTS
 from ablate.study.declared import Declared, Levels
-from ablate.study.design import Overrides, Rows, combinations
+from ablate.study.design import Absent, Overrides, Rows, combinations
 from ablate.study.kinds.parabola import minimum
 
 DIGITS = 4  # of a chosen value: it becomes an override, the same one whichever machine computes it
-SETTLED = (*RESULTS, "left out")
+SETTLED = (*RESULTS, Absent.LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ def progress(study: Tuning, rows: Rows) -> Progress:
         arm
         for arm in study.arms
         if any(
-            rows.get(overrides, {}).get("status") != "left out"
+            rows.get(overrides, {}).get("status") != Absent.LEFT_OUT
             for overrides in _develop(study, arm, study.grid)
         )
     ]
@@ -291,7 +291,7 @@ def _with(arm: Overrides, changes: Mapping[str, str]) -> Overrides:
 def _mean(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
     """Over development seeds; what is better is lower. inf if one diverged, NaN if it can't be built."""
     those = [rows[overrides] for overrides in _at(study, arm, value, study.develop)]
-    if any(row["status"] == "left out" for row in those):
+    if any(row["status"] == Absent.LEFT_OUT for row in those):
         return math.nan
     losses = [row.get(study.metric) for row in those]
     finite = [float(loss) for loss in losses if loss is not None and math.isfinite(loss)]

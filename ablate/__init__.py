@@ -5,11 +5,12 @@ In Python and notebooks: run, load, compare, report (docs/notebook.md).
 
 from typing import TYPE_CHECKING, Any
 
+from ablate.version import __version__
+
 if TYPE_CHECKING:
     from ablate.api import compare, load, report, run
     from ablate.config.rules import ConfigError
 
-__version__ = "0.1.0"
 __all__ = ["ConfigError", "__version__", "compare", "load", "report", "run"]
 
 

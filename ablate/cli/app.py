@@ -50,7 +50,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
-        from ablate import __version__
+        from ablate.version import __version__
 
         typer.echo(__version__)
         raise typer.Exit

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-import ablate
 from ablate.store import code
+from ablate.version import __version__
 
 # The source that decides the result of every run: a change in one of these files makes all of them stale.
 CORE = (
@@ -86,7 +86,7 @@ def provenance() -> dict[str, str]:
     """The columns that say which program made a row."""
     return {
         "torch": torch_version(),
-        "ablate": ablate.__version__,
+        "ablate": __version__,
         "code": core_code(),
         "git": git_state(),
     }

@@ -1,4 +1,4 @@
-"""One run: train and store. `execute` is the only function that launchers call."""
+"""One run: train and store."""
 
 import contextlib
 import dataclasses
@@ -126,8 +126,8 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
                 looked = now
                 listener(Stepped(event.step, event.loss.item()))
             elif isinstance(event, Evaluation):
-                speed = event.tokens / (event.seconds - event.evaluation_seconds)
-                listener(Evaluated(event.step, event.train_loss, event.validation.loss, speed))
+                losses = (event.train_loss, event.validation.loss)
+                listener(Evaluated(event.step, *losses, event.tokens_per_s))
     except Diverged as error:
         return recorder.diverged(error)
     return recorder.done(model)

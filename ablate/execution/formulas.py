@@ -67,7 +67,7 @@ def at_end(run: Run, model: LM, last: Evaluation, metrics: list[Row]) -> Row:
         **_test(run, model),
         **_best(metrics),
         "fusion_weights": _fusion_weights(model),
-        "tokens_per_s": round(last.tokens / (last.seconds - last.evaluation_seconds), 1),
+        "tokens_per_s": round(last.tokens_per_s, 1),
         "wall_s": round(last.seconds, 3),
     }
 

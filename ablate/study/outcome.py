@@ -15,8 +15,8 @@ from ablate.study.estimate import Estimate
 @dataclass(frozen=True)
 class Outcome:
     """study: its name in the store. run_ids: of the runs that were asked for; finished_before: how many of
-    them had been. remarks: what a study left out, and what it closes with. refused: a line for
-    each run that could not begin. estimate: of a dry run, which notes nothing and makes no run."""
+    them had been. remarks: what a study left out, and what it closes with. refused: a line for each run that
+    could not begin. estimate: of a dry run, which notes nothing and makes no run."""
 
     study: str
     run_ids: Sequence[str] = ()

@@ -70,6 +70,11 @@ class Evaluation:
     seconds: float
     evaluation_seconds: float
 
+    @property
+    def tokens_per_s(self) -> float:
+        """Of training alone."""
+        return self.tokens / (self.seconds - self.evaluation_seconds)
+
 
 @dataclass(frozen=True)
 class State:

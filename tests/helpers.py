@@ -23,6 +23,7 @@ from ablate.config.schema import RunConfig
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.store.record import StudyRecord
+from ablate.store.store import Store
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -43,6 +44,11 @@ def make_record(**given: Any) -> StudyRecord:
     """A record that says little more than what is given."""
     little = {"name": "s", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [], "runs": []}
     return StudyRecord(**{**little, **given})
+
+
+def write_study(store: Store, record: StudyRecord) -> None:
+    """Whatever was there before."""
+    store.change_study(record.name, lambda _: record)
 
 
 # Sizes of which no two are equal and no one divides another, save where heads have to.

@@ -43,7 +43,7 @@ def wait_for(condition, timeout_s: float = 60) -> None:
 
 def training(cwd: Path) -> list[Path]:
     """The parts of runs that have a checkpoint."""
-    return list((cwd / "runs" / "store").glob(".*.part/checkpoint-*"))
+    return list((cwd / "runs" / "store").glob(".*.part/*/*/checkpoint-*"))
 
 
 def group_of(process: subprocess.Popen) -> list[psutil.Process]:
@@ -136,7 +136,7 @@ def test_a_worker_may_be_lost_before_it_is_ready():
         def messages(self) -> list[str]:
             return [READY]
 
-    pool, starting = _Jobs([], cast(Watcher, None)), cast(_Worker, Starting())
+    pool, starting = _Jobs([], cast(Watcher, None), Store()), cast(_Worker, Starting())
     for _ in range(3):
         pool.lost(starting, "ended")
         pool.lost(starting, "ended")
@@ -174,7 +174,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):
 
 
 def logs(cwd: Path) -> list[Path]:
-    return list((cwd / "runs" / "store").glob(".*.part/log.txt"))
+    return list((cwd / "runs" / "store").glob(".*.part/*/*/log.txt"))
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])

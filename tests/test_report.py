@@ -23,7 +23,7 @@ from ablate.reporting.words import more_seeds
 from ablate.store.record import Choice
 from ablate.store.store import Store
 from benchmarks.report import synthetic_study
-from tests.helpers import make_record, run_cli
+from tests.helpers import make_record, run_cli, write_study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028"
 SIZES = (400, 1400)
@@ -320,7 +320,7 @@ def test_what_is_not_there_is_said(tmp_path):
     )
     record = store.read_study("synthetic")
     assert record is not None
-    store.write_study(replace(record, runs=[*record.runs, "f" * 16]))
+    write_study(store, replace(record, runs=[*record.runs, "f" * 16]))
     shutil.rmtree(next(iter(store.directories(record.runs[:1]).values())))
     subject = find(store.root / "studies" / "synthetic")
     failures = gather(subject).failures
@@ -487,7 +487,7 @@ def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     assert record is not None
     declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
     record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
-    store.write_study(replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
+    write_study(store, replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
     subject = find(store.root / "studies" / "synthetic")
     varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
     (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))

@@ -23,6 +23,7 @@ from ablate.launch.pool import Job, run_jobs
 from ablate.live.progress import board
 from ablate.store.columns import Row
 from ablate.store.record import Machine, StudyRecord
+from ablate.store.run_files import Stamp
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
 from ablate.study.declared import Declared
@@ -97,8 +98,9 @@ class _Drive:
             begun()
             with keeping_results(self.store, name):
                 self.make(runs, record.machine)
+            results = self.store.results()
             for overrides, run in runs.items():
-                self.rows[overrides] = self.store.read(run.name) or {"status": Absent.MISSING}
+                self.rows[overrides] = results.get(run.run_id, {"status": Absent.MISSING})
         return Outcome(
             study=name,
             run_ids=sorted({*self.ids.values()}),
@@ -172,31 +174,34 @@ class _Drive:
     def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """Write the study down before anything runs, with what it keeps to on this machine."""
         record = self.said(runs)
-        with self.store.locked():
-            before = self.store.read_study(record.name)
+        asked = {run.config.train.linear for run in runs.values()} - {"auto"}
+
+        def change(before: StudyRecord | None) -> StudyRecord:
             kept = before.machine if before else None
-            asked = {run.config.train.linear for run in runs.values()} - {"auto"}
             threads = _keep("hydra.launcher.threads", kept and kept.threads, self.asked.launcher.threads)
             linear = _keep("train.linear", kept and kept.linear, min(asked, default=None))
             machine = Machine(
                 threads=threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
                 linear=linear or _linear(runs),
             )
-            record = grown(before, replace(record, machine=machine))
-            self.store.write_study(record)
-        return record
+            return grown(before, replace(record, machine=machine))
+
+        return self.store.change_study(record.name, change)
 
     def make(self, runs: Mapping[Overrides, Run], machine: Machine | None) -> None:
         """What is not there yet."""
         unique = _unique(runs)
-        todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
+        known = {overrides: self.store.run(run.name).stamp() for overrides, run in unique.items()}
+        todo = {
+            overrides: (run, known[overrides]) for overrides, run in unique.items() if settled(run) is None
+        }
         self.finished_before += len(unique) - len(todo)
         if not todo:
             return
         assert machine is not None, "note has chosen"
         threads, linear, launcher = machine.threads, machine.linear, self.asked.launcher
         if isinstance(launcher, Pool):
-            jobs = [_job(self.configs[overrides], run, linear) for overrides, run in todo.items()]
+            jobs = [_job(self.configs[overrides], *due, linear) for overrides, due in todo.items()]
             workers = launcher.at_once or side_by_side(threads)
             with board(jobs, workers) as watcher:
                 refused = run_jobs(
@@ -216,9 +221,9 @@ class _Drive:
         self.refused += [f"{' '.join([*todo][index])}: {why}" for index, why in refused.items()]
 
 
-def _job(config: RunConfig, run: Run, linear: str) -> Job:
+def _job(config: RunConfig, run: Run, known: Stamp, linear: str) -> Job:
     config = replace(config, train=replace(config.train, linear=linear))
-    return Job(config, run.name, step_flops(run) * config.train.steps)
+    return Job(run.name, step_flops(run) * config.train.steps, known, config)
 
 
 def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:

@@ -92,6 +92,12 @@ def test_loaded_rows_keep_what_their_study_named_beforehand(study):
     assert len(ablate.load()) == len(rows) == 32
 
 
+@pytest.mark.parametrize("name", ["compare", "plan", "runs"])
+def test_every_command_that_prints_a_table_prints_it_for_a_paper(study, command, name):
+    code, printed, _ = command(name, "synthetic", "--format", "latex")
+    assert code == 0 and r"\begin{tabular}" in printed
+
+
 def test_a_comparison_shows_itself_escaped(study):
     rows = ablate.load("synthetic").assign(fusion=lambda r: r["fusion"].replace("mean", "<b>mean</b>"))
     html = ablate.compare(rows)._repr_html_()

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablate.cli.output import READ, CompareFormat, CompareFormatOption, print_table, remark, say
+from ablate.cli.output import READ, Format, FormatOption, print_table, remark, say
 
 
 def compare(
@@ -47,7 +47,7 @@ def compare(
         bool,
         typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
     ] = False,
-    format: CompareFormatOption = CompareFormat.table,
+    format: FormatOption = Format.table,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 

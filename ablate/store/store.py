@@ -200,16 +200,7 @@ class Store:
     # --- studies ----------------------------------------------------------------------------
 
     def read_study(self, name: str) -> StudyRecord | None:
-        """What study.json holds; None where there is none. Raises StoreError if it can't be read."""
-        path = self.root / "studies" / name / "study.json"
-        try:
-            plain = read_json(path, set())
-        except FileNotFoundError:
-            return None
-        try:
-            return read_record(plain)
-        except ConfigError as error:
-            raise unreadable(path, str(error)) from error
+        return read_study(self.root / "studies" / name)
 
     def write_study(self, record: StudyRecord) -> None:
         path = self.root / "studies" / record.name / "study.json"
@@ -253,6 +244,19 @@ class Store:
             for run_id, role in self._roles(name).items():
                 members.setdefault(run_id, {})[name] = role
         return members
+
+
+def read_study(directory: Path) -> StudyRecord | None:
+    """What study.json holds; None where there is none. Raises StoreError if it can't be read."""
+    path = directory / "study.json"
+    try:
+        plain = read_json(path, set())
+    except FileNotFoundError:
+        return None
+    try:
+        return read_record(plain)
+    except ConfigError as error:
+        raise unreadable(path, str(error)) from error
 
 
 def _agreed(roles: list[Row]) -> Row:

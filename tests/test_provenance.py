@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ablate.analysis.load import frame
+from ablate.analysis.frames import frame
 from ablate.analysis.variants import Incomparable, summarize
 from ablate.config.rules import ConfigError
 from ablate.execution.prepare import prepare

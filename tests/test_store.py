@@ -356,8 +356,8 @@ def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refuse
     ):
         row = {**ROW, **columns, "status": "done", "val_loss": 2.25, **more}
         (tmp_path / f"{name}.csv").write_text(csv_text([row]))
-    assert len(load(["a.csv", "b.csv"])) == 1
-    assert load(["c.csv"])[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
+    assert len(load(["a.csv", "b.csv"]).rows) == 1
+    assert load(["c.csv"]).rows[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
     for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
         with pytest.raises(Incomparable, match="code"):
-            summarize(load(order))
+            summarize(load(order).rows)

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal
 
 from ablate.config.rules import (
     AtLeast,
-    AtMost,
     ConfigError,
     Count,
-    Meaning,
     NonNegative,
     OutsideIdentity,
     Positive,
+    Ratio,
     Share,
     Size,
 )
@@ -49,12 +48,7 @@ class TrainConfig:
     batch: Count
     lr: Positive
     warmup: Share  # of the steps
-    min_lr_ratio: Annotated[
-        float,
-        AtLeast(0),
-        AtMost(1),
-        Meaning("the rate decays to this share of train.lr; use a number from 0 to 1"),
-    ]
+    min_lr_ratio: Ratio  # of lr, where the rate decays to
     weight_decay: NonNegative
     beta1: Share
     beta2: Share

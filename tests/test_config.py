@@ -70,7 +70,7 @@ PRESETS = ("tiny", "nano", "small")
         ("value_width=widest", ("value_width=widest", "auto", "narrow", "wide")),
         ("match=parms", ("match=parms", "did you mean params?")),
         ("device=gpu", ("device=gpu", "cuda")),
-        ("name=../up", ("name=../up", "letters")),
+        ("name=../up", ("name=../up", "A-Z")),
         ("force=yes", ("force=yes", "stale")),
         ("corpus.splits=[0.8,0.2]", ("corpus.splits=[0.8,0.2]", "3 numbers")),
         ("corpus.splits=[0.8,0.1,0.2]", ("corpus.splits=[0.8,0.1,0.2]", "1.1")),

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import yaml
 
+from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import tokenized
 from ablate.data.corpora import CORPORA, Corpus, CorpusError, open_corpus, require_context
@@ -296,12 +297,12 @@ def test_context_that_fits_and_does_not(texts: Path):
     corpus = opened(put(texts / "book.txt", "0123456789" * 10))
     require_context(corpus, 9)
     with pytest.raises(
-        CorpusError, match=r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
+        ConfigError, match=r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
     ):
         require_context(corpus, 10)
     require_context(opened("book.txt", splits=(0.9, 0.1, 0.0)), 9)
     short = opened(put(texts / "short.txt", "012"))
-    with pytest.raises(CorpusError, match="validation split has 0 tokens"):
+    with pytest.raises(ConfigError, match="validation split has 0 tokens"):
         require_context(short, 1)
 
 

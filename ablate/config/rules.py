@@ -2,6 +2,7 @@
 
 import difflib
 import operator
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -66,6 +67,18 @@ class Above(Bound):
 
 class Below(Bound):
     words, holds = "below", operator.lt
+
+
+@dataclass(frozen=True)
+class Spelled(Rule):
+    """A text that the whole of a regular expression matches. words: the same for people."""
+
+    pattern: str
+    words: str
+
+    def check(self, value: Any, path: str) -> None:
+        if value is not None and not re.fullmatch(self.pattern, value):
+            raise ConfigError(f"{path}={value}: {self.words}")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -17,6 +16,7 @@ from ablate.config.rules import (
     Ratio,
     Share,
     Size,
+    Spelled,
 )
 
 # The usual way to bring heads together: what models are matched to, and the baseline unless one is named.
@@ -118,17 +118,20 @@ class RunConfig:
     model: ModelConfig
     train: TrainConfig
     corpus: CorpusConfig
-    name: Annotated[str | None, OutsideIdentity()]
-    device: Annotated[str, OutsideIdentity()]
+    name: Annotated[
+        str | None,
+        Spelled(
+            r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}",
+            "it names a directory; use up to 100 of A-Z, a-z, 0-9, '_', '.' and '-', the first no '.' or '-'",
+        ),
+        OutsideIdentity(),
+    ]
+    device: Annotated[
+        str,
+        Spelled(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", "use auto, cpu, cuda, cuda:N or mps"),
+        OutsideIdentity(),
+    ]
     force: Annotated[bool | Literal["stale"], OutsideIdentity()]
-
-    def __post_init__(self) -> None:
-        if self.name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}", self.name):
-            raise ConfigError(
-                f"name={self.name}: it names a directory; use up to 100 letters, digits, '.', '_' and '-'"
-            )
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", self.device):
-            raise ConfigError(f"device={self.device}: use auto, cpu, cuda, cuda:N or mps")
 
     def resolved_seeds(self) -> dict[str, int]:
         """The seed of each stream, the master seed where none was given."""

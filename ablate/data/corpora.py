@@ -69,11 +69,11 @@ def open_corpus(config: CorpusConfig) -> Corpus:
 
 
 def require_context(corpus: Corpus, context: int) -> None:
-    """Raises CorpusError unless each split fills a window, its targets included; only test may be empty."""
+    """Raises ConfigError unless each split fills a window, its targets included; only test may be empty."""
     for name, split in corpus.splits.items():
         tokens = len(split.tokens)
         if tokens <= context and (tokens or name != "test"):
-            raise CorpusError(
+            raise ConfigError(
                 f"corpus={corpus.name}: the {name} split has {tokens} tokens, fewer than the {context + 1}"
                 f" that model.context={context} needs; take a smaller model.context, more text,"
                 " or other corpus.splits"

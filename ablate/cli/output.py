@@ -41,7 +41,7 @@ def remark(text: str, format: Format) -> None:
 
 def say(line: str) -> None:
     """One line, whatever line ends somebody's text brought into it."""
-    print(" ".join(line.split("\n")), file=sys.stderr)
+    print(" ".join(line.splitlines()), file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

@@ -49,16 +49,16 @@ class Setting:
     swept: bool
 
 
+class Mistake(ConfigError):
+    """A value that no run takes, whatever its other keys are: what is swept with it is no way out."""
+
+
 class NotComposed(ConfigError):
-    """Hydra can't compose a variant: why, in the words of the command, and in those of the variant alone.
+    """Hydra can't compose a variant: why, in the words of the command, and in those of the variant alone."""
 
-    is_mistake: a choice that nowhere is, in whichever variant.
-    """
-
-    def __init__(self, of_command: str, of_variant: str, is_mistake: bool) -> None:
+    def __init__(self, of_command: str, of_variant: str) -> None:
         super().__init__(of_command)
         self.of_variant = of_variant
-        self.is_mistake = is_mistake
 
 
 class Composer:
@@ -86,7 +86,7 @@ class Composer:
             raise ConfigError(explain(error, [])) from error
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
-        """overrides: all of one run, as KEY=VALUE. Raises ConfigError, NotComposed."""
+        """overrides: all of one run, as KEY=VALUE. Raises Mistake, NotComposed."""
         parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         try:
@@ -104,9 +104,13 @@ class Composer:
                 explain(error, [self._parse(override) for override in words])
                 for words in (self._arguments, overrides)
             )
-            is_mistake = isinstance(error, MissingConfigException)
-            raise NotComposed(of_command, of_variant, is_mistake) from error
-        return read_run(values)
+            if isinstance(error, MissingConfigException):  # a choice that nowhere is
+                raise Mistake(of_command) from error
+            raise NotComposed(of_command, of_variant) from error
+        try:
+            return read_run(values)
+        except ConfigError as error:
+            raise Mistake(str(error)) from error
 
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:

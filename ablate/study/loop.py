@@ -9,13 +9,14 @@ from typing import Any
 
 from ablate.compose.asked import Sweep
 from ablate.compose.launchers import Lost, Pool
-from ablate.compose.variants import NotComposed, Setting
+from ablate.compose.variants import Mistake, NotComposed, Setting
 from ablate.compute.cores import side_by_side, threads_each
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.data.text import CorpusError
 from ablate.execution.execute import settled
 from ablate.execution.prepare import prepare
 from ablate.execution.run import Run, step_flops
@@ -156,7 +157,7 @@ class _Drive:
                     raise ConfigError(NO_TEST)
                 runs[overrides], self.configs[overrides] = run, config
             except ConfigError as error:
-                if self.declared is None or (isinstance(error, NotComposed) and error.is_mistake):
+                if self.declared is None or isinstance(error, Mistake | CorpusError):
                     raise
                 why = error.of_variant if isinstance(error, NotComposed) else str(error)
                 name = _variant(overrides, proposed)

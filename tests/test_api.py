@@ -17,7 +17,7 @@ from ablate.config.rules import ConfigError
 from ablate.reporting.subject import find
 from ablate.store.store import Store
 from benchmarks.report import synthetic_study
-from tests.helpers import ROOT, run_cli
+from tests.helpers import ROOT, run_cli, write_study
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     store = Store(study / "runs")
     record = store.read_study("synthetic")
     assert record is not None
-    store.write_study(replace(record, metric="test_loss", margin=0.5))
+    write_study(store, replace(record, metric="test_loss", margin=0.5))
     authors = pd.DataFrame({"fusion": ["concat", "sum", "mean", "weighted_sum"], "author": [*"abca"]})
     merged = ablate.load("synthetic").merge(authors, on="fusion")
     assert "target" not in merged.attrs
@@ -108,7 +108,7 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     assert not any("study.json" in note for note in found.notes)
     assert find(merged).page == find("synthetic").page
 
-    store.write_study(replace(record, name="other", runs=record.runs[1:]))
+    write_study(store, replace(record, name="other", runs=record.runs[1:]))
     for strangers in (merged.assign(study="nowhere"), merged.assign(study="other")):
         gone = ablate.compare(strangers)
         assert (gone.families, gone.metric, gone.margin) == (["exploratory"], "val_loss", 0.01)

@@ -15,6 +15,7 @@ from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.store.record import Role
 from benchmarks.report import synthetic_study
+from tests.helpers import write_study
 
 HEADER = "fusion,heads,out_proj,seed,val_loss"
 ROWS = ("concat,4,true,0,2.0", "concat,4,true,1,2.1", "sum,4,true,0,2.2", "sum,4,true,1,2.31")
@@ -128,7 +129,7 @@ def store(tmp_path, monkeypatch):
     store = synthetic_study(Path("runs"), fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=4)
     record = store.read_study("synthetic")
     assert record is not None
-    store.write_study(replace(record, metric="test_loss", margin=0.5))
+    write_study(store, replace(record, metric="test_loss", margin=0.5))
     store.write_results("synthetic")
     return store
 
@@ -156,8 +157,8 @@ def test_a_run_that_two_studies_share_is_one_row_and_a_result_like_any(store):
     assert record is not None
     shared, alone, *_ = record.runs
     roles = {run: Role(phase="develop", role="", tuned="train.lr") for run in (shared, alone)}
-    store.write_study(replace(record, name="tuned", runs=[shared, alone], roles=roles))
-    store.write_study(replace(record, name="grid", runs=[shared, *record.runs[2:]]))
+    write_study(store, replace(record, name="tuned", runs=[shared, alone], roles=roles))
+    write_study(store, replace(record, name="grid", runs=[shared, *record.runs[2:]]))
     for targets in (["grid", "tuned"], ["tuned", "grid"]):
         rows = load(targets).rows.set_index("run_id")
         assert rows.index.is_unique and len(rows) == len(record.runs)

@@ -163,8 +163,9 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):
     workers = group_of(process)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
-    wait_for(lambda: not any(map(lives, workers)), timeout_s=5)
+    wait_for(lambda: not any(map(lives, workers)))
     assert process.returncode == 130 and "Traceback" not in err and "interrupted" in err
+    assert not claims(tmp_path)
     rows = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
     again = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
@@ -184,9 +185,15 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
     workers = group_of(process)
     assert len(workers) >= 2
     process.send_signal(ending)  # to the parent alone
-    wait_for(lambda: not any(map(lives, workers)), timeout_s=5)
+    wait_for(lambda: not any(map(lives, workers)))
     process.communicate(timeout=30)
     assert process.returncode == (143 if ending == signal.SIGTERM else -signal.SIGKILL)
+    assert len(claims(tmp_path)) == (0 if ending == signal.SIGTERM else 2)
+
+
+def claims(cwd: Path) -> list[Path]:
+    """What keeps other machines from a run, as long as it has a heartbeat."""
+    return list((cwd / "runs" / "store").glob(".*.part/*/*/claim.json"))
 
 
 def test_two_commands_share_one_sweep(tmp_path):

@@ -16,12 +16,12 @@ def available() -> int:
     return max(1, math.floor(min(affinity, quota(Path("/proc/self/cgroup"), CGROUPS))))
 
 
-def threads_each(runs: int, step_flops: float) -> int:
-    """Threads for each of `runs` runs side by side: their share of the cores, but none that a step of so
-    many FLOPs is too small for. OMP_NUM_THREADS has the last word."""
+def threads_each(runs: int, step_flops: float, cores: int | None = None) -> int:
+    """Threads for each of `runs` runs side by side: their share of the cores, but none that a step of so many
+    FLOPs is too small for. cores: by default those of this process. OMP_NUM_THREADS has the last word."""
     if (asked := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         return max(1, int(asked))
-    return max(1, min(available() // max(1, runs), round(step_flops / FLOPS_A_THREAD)))
+    return max(1, min((cores or available()) // max(1, runs), round(step_flops / FLOPS_A_THREAD)))
 
 
 def side_by_side(threads: int) -> int:

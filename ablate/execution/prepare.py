@@ -12,6 +12,7 @@ from ablate.config.identity import Identity, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data.corpora import Corpus, open_corpus, require_context
+from ablate.execution.memory import require_memory
 from ablate.execution.run import Run
 from ablate.model.sizing import resolve_spec, resolved
 
@@ -30,6 +31,7 @@ class Prepared:
         corpus = _corpus(config.corpus)
         require_context(corpus, config.model.context)
         spec = resolve_spec(config, corpus.tokenizer.vocab_size)
+        require_memory(spec, config.train, place)
         config = resolved(config, spec)
         self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
         run_id = self._identity.of(config)

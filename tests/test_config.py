@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ablate.config.identity import run_id, run_name
+from ablate.config.identity import Identity, run_name
 from ablate.config.read import read_run
 from ablate.config.rules import ConfigError, IntroducedAt
 from ablate.config.schema import RunConfig
@@ -25,7 +25,8 @@ def as_read(config: RunConfig) -> dict[str, Any]:
 
 def identity(*overrides: str, text: str = "text") -> str:
     config = make_config(*overrides)
-    return run_id(resolved(config, resolve_spec(config, 59)), vocab=59, corpus_sha256=text)
+    config = resolved(config, resolve_spec(config, 59))
+    return Identity(config, vocab=59, corpus_sha256=text).of(config)
 
 
 def test_defaults_are_the_documented_ones():
@@ -167,8 +168,8 @@ def corpus_stub():
     def prepared(config: RunConfig) -> Run:
         corpus = open_corpus(dataclasses.replace(config.corpus, name="grammar", seed=0, characters=3000))
         spec = resolve_spec(config, 59)
-        identity = run_id(resolved(config, spec), vocab=59, corpus_sha256="text")
-        return Run(config, spec, corpus, torch.device("cpu"), "mkl", identity, "name")
+        run_id = Identity(resolved(config, spec), vocab=59, corpus_sha256="text").of(config)
+        return Run(config, spec, corpus, torch.device("cpu"), "mkl", run_id, "name")
 
     return prepared
 

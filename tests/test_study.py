@@ -18,22 +18,32 @@ from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.utils import create_automatic_config_search_path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from ablate.cli.run import _some
+from ablate.compose.asked import Sweep
 from ablate.compose.configs import configs_dir
+from ablate.compose.hydra_app import compose
 from ablate.compose.launchers import HydraLauncher
 from ablate.compose.variants import Composer, to_run_config
+from ablate.compute import cores
 from ablate.config.rules import ConfigError
+from ablate.execution.prepare import Prepared, prepare
+from ablate.live import progress
 from ablate.live.watch import summary
+from ablate.store.record import Machine
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
 from ablate.study.design import combinations
 from ablate.study.growth import grown, values_of
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
+from ablate.study.replicates import Replicates, counted
+from ablate.study.run import run
 from hydra_plugins.ablate.launcher import PoolLauncher
-from tests.helpers import ROOT, make_config, make_record, run_cli
+from tests.helpers import ROOT, make_config, make_record, run_cli, write_study
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
 STUDIES = sorted(path.stem for path in (configs_dir() / "study").glob("*.yaml"))
@@ -130,6 +140,119 @@ def test_what_is_of_the_study_alone_costs_no_composition(monkeypatch):
     of_the_study = ("study=heads", "size=demo", "study.margin=0.5", "study.where=['heads < 4']")
     heads = [compose([*of_the_study, f"heads={heads}"]).heads for heads in (1, 2, 4)]
     assert heads == [1, 2, 4] and len(composed) == 1
+
+
+# --- many runs --------------------------------------------------------------------------------------
+
+CELLS = [
+    ("heads=2", "seed=0"),
+    ("heads=2", "seed=7"),
+    ("heads=2", "seed=-3", "seeds.data=5"),
+    ("heads=2", "seed=7", "seeds.data=null"),
+    ("heads=2", "seeds.backbone=1", "seeds.fusion=2"),
+    ("heads=2", "seeds={data: 4}", "seed=1"),
+    ("heads=4", "seed=7"),
+    ("heads=2", "corpus.seed=${seed}", "seed=7"),
+    ("heads=2", "corpus.seed=${seed}", "seed=8"),
+]
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    """What a command of `ablate run -m` asks for, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def sweep(*overrides: str) -> Sweep:
+        asked = compose(["-m", *QUICK, *overrides])
+        assert isinstance(asked, Sweep)
+        return asked
+
+    return sweep
+
+
+def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
+    configs = sweep("seed=0,1", "corpus.characters=4000").configs
+    replicates = Replicates(configs)
+    runs = []
+    for cell in CELLS:
+        replicate = replicates.of((*QUICK, *cell))
+        config = replicates.config(replicate)
+        assert config == configs((*QUICK, *cell)), cell
+        runs.append(replicates.run(replicate.variant, config))
+        assert runs[-1] == prepare(config), cell
+    assert [count for _, count in counted(runs)] == [4, 1, 1, 1, 1, 1]
+    with pytest.raises(ConfigError, match="seed=x: expected a whole number"):
+        replicates.config(replicates.of((*QUICK, "heads=2", "seed=x")))
+
+
+def test_a_value_that_follows_from_another_follows_it_through_a_sweep(sweep, tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [config, _self_]\ncorpus: {seed: '${seed}'}\n")
+    replicates = Replicates(sweep("-cd", ".", "-cn", "mine", "seed=1,2").configs)
+    assert [replicates.config(replicates.of((*QUICK, f"seed={s}"))).corpus.seed for s in (1, 2)] == [1, 2]
+
+
+def test_many_seeds_cost_one_preparation_and_a_line_says_how_far(sweep, monkeypatch, capsys):
+    prepared, original = [], Prepared.__init__
+    monkeypatch.setattr(
+        Prepared, "__init__", lambda self, config: prepared.append(1) or original(self, config)
+    )
+    monkeypatch.setattr(progress, "SILENT_S", 0.01)
+    outcome = run(sweep("seed=range(0,3000)", "heads=2,4"), dry_run=True)
+    assert outcome.estimate and (outcome.estimate.runs, len(prepared)) == (6000, 2)
+    assert re.match(r"checked [\d,]+ of 6,000 runs\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (("seed=range(0,1000000000)",), "seed=range(0,1000000000): a sweep has at most 100,000"),
+        (("seed=shuffle(range(0,1000000000))",), "a sweep has at most 100,000"),
+        (("seed=range(0,inf)",), "a sweep has at most 100,000"),
+        (
+            ("seed=range(0,400)", "heads=range(1,500)"),
+            "199,600 runs (400 of seed × 499 of heads): a sweep has",
+        ),
+        (("seed=range(0,9,0)",), "seed=range(0,9,0): not a range"),
+        (("train.lr=range(0,1,nan)",), "train.lr=range(0,1,nan): not a range"),
+    ],
+)
+def test_a_sweep_that_is_too_large_is_refused_at_once(sweep, overrides, line):
+    with pytest.raises(ConfigError, match=re.escape(line)):
+        run(sweep(*overrides), dry_run=True)
+
+
+def test_many_values_are_shown_by_the_first_and_the_last():
+    assert _some(["1", "2"]) == "1, 2"
+    assert _some([str(n) for n in range(5000)]).endswith("16, 17, …, 4999 (5,000 values)")
+
+
+def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(sweep, monkeypatch):
+    def threads(*overrides: str) -> int:
+        outcome = run(sweep("seed=0,1,2,3", "name=mine", *overrides), dry_run=True)
+        assert outcome.estimate
+        return outcome.estimate.threads
+
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(cores, "available", lambda: 4)
+    monkeypatch.setattr("ablate.study.loop.step_flops", lambda _: 1e12)
+    monkeypatch.setattr("ablate.study.estimate._total", lambda *_: 1.0)
+    assert (threads(), threads("hydra.launcher.workers=2"), threads("hydra/launcher=basic")) == (1, 2, 4)
+    outcome = run(sweep("seed=0", "name=mine"), dry_run=True)
+    assert outcome.estimate
+    write_study(Store(), replace(outcome.estimate.record, machine=Machine(threads=3, linear="mkl")))
+    assert threads() == threads("hydra/launcher=basic") == 3
+    with pytest.raises(StoreError, match=r"hydra\.launcher\.threads=2: this study was begun with 3"):
+        threads("hydra.launcher.threads=2")
+
+
+def test_a_job_of_slurm_has_cores_of_its_own():
+    def cores_each(**given: Any) -> int | None:
+        launcher = cast(Launcher, SimpleNamespace(**given))
+        return HydraLauncher(launcher, OmegaConf.create(), cast(HydraContext, None)).cores_each
+
+    assert cores_each(_EXECUTOR="slurm", params={"cpus_per_task": 5}) == 5
+    assert cores_each(_EXECUTOR="slurm", params={"cpus_per_task": None}) == 1
+    assert cores_each(_EXECUTOR="local", params={"cpus_per_task": 5}) is None is cores_each()
 
 
 # --- what a study declares --------------------------------------------------------------------------

@@ -62,8 +62,8 @@ def _root(
 
 
 def main() -> None:
-    """The console script. Exit codes: 0 all well, 1 some runs failed, 2 wrong usage, 130 Ctrl-C, 143
-    SIGTERM."""
+    """The console script. Exit codes: 0 all well, 1 some runs failed, 2 the command could not be done (wrong
+    usage, the system, a fault of ablate's), 130 Ctrl-C, 143 SIGTERM."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
@@ -73,15 +73,10 @@ def main() -> None:
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)
-    except OSError as error:
-        say(f"ablate: {error.filename or 'standard output'}: {error.strerror or error}")
-        sys.exit(2)
     except Exception as error:
-        from ablate.config.rules import ConfigError  # not before it is needed: --help is to be quick
+        from ablate.cli.faults import in_a_line  # not before it is needed: --help is to be quick
 
-        if not isinstance(error, ConfigError):
-            raise
-        say(f"ablate: {error}")
+        say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
 
 

@@ -20,6 +20,7 @@ SINGLE_RUN_COLUMNS = [
     *("fusion", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
     *("test_loss", "tokens_per_s", "wall_s"),
 ]
+SHOWN = 20  # values of a factor, at most
 INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
@@ -118,14 +119,21 @@ def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     for line in remarks:
         say(line)
     for key, levels in estimate.record.factors.items():
-        typer.echo(f"{key}: {', '.join(levels)}")
-    typer.echo(f"seeds: {', '.join(map(str, estimate.record.seeds))}")
+        typer.echo(f"{key}: {_some(levels)}")
+    typer.echo(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
     typer.echo(f"{estimate.runs} run{'s' * (estimate.runs != 1)}{finished}; {size}")
     typer.echo(f"about {duration(estimate.seconds)} here, from timing a few steps")
     for line in estimate.forecast:
         typer.echo(line)
+
+
+def _some(values: Sequence[str]) -> str:
+    """All of them or, of many, the first and the last."""
+    if len(values) <= SHOWN:
+        return ", ".join(values)
+    return f"{', '.join(values[: SHOWN - 2])}, …, {values[-1]} ({len(values):,} values)"
 
 
 def _end_at_once() -> Callable[[], None]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
@@ -29,6 +28,7 @@ class Pool:
     at_once: int | None
     threads: int | None
     timeout_s: float | None
+    cores_each: ClassVar[None] = None  # its runs share those of this machine
 
 
 def pool(workers: Any, threads: Any, timeout: Any) -> Pool:
@@ -48,10 +48,17 @@ class HydraLauncher:
     @property
     def at_once(self) -> int | None:
         """How many runs it was told to make side by side; None for as many as the cores serve."""
-        if isinstance(self.launcher, BasicLauncher):
+        if type(self.launcher).__name__ == "BasicLauncher":  # of a module that Hydra loads once more
             return 1
         told = getattr(self.launcher, "joblib", {}).get("n_jobs")
         return told if told and told > 0 else None  # joblib counts from below: -1 is every core
+
+    @property
+    def cores_each(self) -> int | None:
+        """Of a run that has its own, as a job of SLURM has; None where runs share those of this machine."""
+        if getattr(self.launcher, "_EXECUTOR", "") != "slurm":
+            return None
+        return getattr(self.launcher, "params", {}).get("cpus_per_task") or 1
 
     def launch(self, job: Callable[[RunConfig], Any], runs: Sequence[Overrides]) -> dict[int, str]:
         """Make the runs; returns why, by index, for those that could not even begin.

@@ -1,14 +1,18 @@
 """Overrides to RunConfigs, one by one or the many of a sweep."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Override, OverrideType, RangeSweep
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from ablate.compose.messages import explain
 from ablate.config.read import read_run
@@ -16,6 +20,8 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import RunConfig
 
 NOT_OF_A_RUN = ("hydra", "study", "size")
+MOST_RUNS = 100_000  # of one command: each is checked before the first begins
+TOO_MANY = f"a sweep has at most {MOST_RUNS:,}; sweep over a part of the values at a time"
 Overrides = tuple[str, ...]  # of one run, as KEY=VALUE
 
 
@@ -81,36 +87,63 @@ class Composer:
         """By key, the last override of each. Raises ConfigError."""
         try:
             parsed = self._parser.parse_overrides([*overrides])
-            return {override.get_key_element(): _setting(override) for override in parsed}
+            settings = {override.get_key_element(): _setting(override) for override in parsed}
         except HydraException as error:
             raise ConfigError(explain(error, [])) from error
+        runs = math.prod(len(setting.values) for setting in settings.values())
+        if runs > MOST_RUNS:
+            sizes = " × ".join(
+                f"{len(setting.values):,} of {key}"
+                for key, setting in settings.items()
+                if len(setting.values) > 1
+            )
+            raise ConfigError(f"{runs:,} runs ({sizes}): {TOO_MANY}")
+        return settings
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """overrides: all of one run, as KEY=VALUE. Raises Mistake, NotComposed."""
-        parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
-        groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
-        try:
-            if groups not in self._composed:
-                self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
-            values = self._composed[groups]
+        with self._explained(overrides):
+            values = self._chosen(overrides)
             try:
-                for override in parsed:
+                for override in map(self._parse, filter(_is_of_a_run, overrides)):
                     if self._is_value(override):
                         values = _with(values, override.key_or_group.split("."), override.value())
             except LookupError:
-                values = _ours(self._loader.load_sweep_config(self._config, list(overrides)))
-        except ConfigCompositionException as error:
-            of_command, of_variant = (
-                explain(error, [self._parse(override) for override in words])
-                for words in (self._arguments, overrides)
-            )
-            if isinstance(error, MissingConfigException):  # a choice that nowhere is
-                raise Mistake(of_command) from error
-            raise NotComposed(of_command, of_variant) from error
+                values = {}
+            values = values or _ours(self._loader.load_sweep_config(self._config, list(overrides)))
         try:
             return read_run(values)
         except ConfigError as error:
             raise Mistake(str(error)) from error
+
+    def is_plain(self, overrides: Sequence[str]) -> bool:
+        """Whether no value follows from another, as in corpus.seed=${seed}. Raises Mistake,
+        NotComposed."""
+        with self._explained(overrides):
+            return not any("${" in override for override in overrides) and bool(self._chosen(overrides))
+
+    def _chosen(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """What the choices of groups alone come to; nothing where a value in it follows from another, which
+        is Hydra's to do."""
+        parsed = map(self._parse, filter(_is_of_a_run, overrides))
+        groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
+        if groups not in self._composed:
+            config = self._loader.load_sweep_config(self._config, list(groups))
+            self._composed[groups] = {} if _has_interpolations(config) else _ours(config)
+        return self._composed[groups]
+
+    @contextlib.contextmanager
+    def _explained(self, overrides: Sequence[str]) -> Iterator[None]:
+        try:
+            yield
+        except (ConfigCompositionException, OmegaConfBaseException) as error:
+            of_command, of_variant = (
+                explain(error, [self._parse(override) for override in words])
+                for words in (self._arguments, overrides)
+            )
+            if isinstance(error, MissingConfigException | OmegaConfBaseException):  # of every variant
+                raise Mistake(of_command) from error
+            raise NotComposed(of_command, of_variant) from error
 
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:
@@ -131,16 +164,29 @@ def _setting(override: Override) -> Setting:
         return Setting([override.get_value_element_as_str()], swept=False)
     if not override.is_discrete_sweep():
         raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
+    if isinstance(sweep := override.value(), RangeSweep):
+        sweep.shuffle = False  # which would make all of its values before the first
     yaml_words = {"True": "true", "False": "false"}
-    levels = [yaml_words.get(level, level) for level in override.sweep_string_iterator()]
+    try:
+        some = [*itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)]
+    except (ValueError, ArithmeticError) as error:  # a step of 0, or what is no number
+        raise ConfigError(f"{override.input_line}: not a range; write range(START,STOP,STEP)") from error
+    if len(some) > MOST_RUNS:
+        raise ConfigError(f"{override.input_line}: {TOO_MANY}")
+    levels = [yaml_words.get(level, level) for level in some]
     if not levels:
         raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
     return Setting(levels, swept=True)
 
 
-def _is_of_the_study(override: str) -> bool:
-    """Whether it says nothing of a run. The choice of a study may: its YAML is free to set keys of runs."""
-    return override.startswith(("size=", "study.", "++study."))
+def _is_of_a_run(override: str) -> bool:
+    """Whether it may say something of a run, as the choice of a study may: its YAML can set keys of runs."""
+    return not override.startswith(("size=", "study.", "++study."))
+
+
+def _has_interpolations(config: DictConfig) -> bool:
+    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key not in NOT_OF_A_RUN])
+    return "${" in str(OmegaConf.to_container(ours, resolve=False))
 
 
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:

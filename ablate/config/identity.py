@@ -1,6 +1,7 @@
 """The identity of a run: what two runs share only if they compute the same thing."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import Annotated, Any, get_args, get_origin
@@ -9,16 +10,26 @@ from ablate.config.read import hints
 from ablate.config.rules import IntroducedAt, OutsideIdentity
 from ablate.config.schema import RunConfig
 
+_write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
-def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
-    """16 hex digits that two runs share only if they compute the same thing.
+
+class Identity:
+    """What a run shares only with those that compute the same thing, their seeds aside.
 
     config: with numbers in the place of `auto` and `match` (ablate.model.sizing.resolved). vocab: of the
     tokens. corpus_sha256: the fingerprint of the text.
     """
-    content = identity_keys(config)
-    content |= {"seeds": config.resolved_seeds(), "text": corpus_sha256, "vocab": vocab}
-    return digest(content)[:16]
+
+    def __init__(self, config: RunConfig, *, vocab: int, corpus_sha256: str) -> None:
+        content = {**identity_keys(config), "text": corpus_sha256, "vocab": vocab}
+        self._written = {key: _write(value) for key, value in sorted(content.items())}
+
+    def of(self, config: RunConfig) -> str:
+        """The run_id with the seeds of `config`: 16 hex digits that two runs share only if they compute the
+        same thing."""
+        seeds = {"seed": _write(config.seed), "seeds": _write(config.resolved_seeds())}
+        written = ",".join([f'"{key}":{value}' for key, value in (self._written | seeds).items()])
+        return _sha256(f"{{{written}}}")[:16]
 
 
 def run_name(config: RunConfig, identity: str) -> str:
@@ -30,19 +41,29 @@ def run_name(config: RunConfig, identity: str) -> str:
 
 def digest(content: Any) -> str:
     """SHA-256 of plain data, whatever the order of its keys."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _sha256(_write(content))
+
+
+def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def identity_keys(config: Any) -> dict[str, Any]:
     """The keys of a configuration that decide what a run computes, nested as they are."""
     content = {}
-    for key, hint in hints(type(config)).items():
+    for key, left_out in _deciding(type(config)):
         value = getattr(config, key)
-        rules = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        if any(isinstance(rule, OutsideIdentity) for rule in rules):
-            continue
-        if any(isinstance(rule, IntroducedAt) and rule.value == value for rule in rules):
-            continue
-        content[key] = identity_keys(value) if dataclasses.is_dataclass(value) else value
+        if value not in left_out:
+            content[key] = identity_keys(value) if dataclasses.is_dataclass(value) else value
     return content
+
+
+@functools.cache
+def _deciding(cls: type) -> list[tuple[str, list[Any]]]:
+    """The keys of a kind of configuration that decide, each with the values at which it stays out."""
+    deciding = []
+    for key, hint in hints(cls).items():
+        rules = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        if not any(isinstance(rule, OutsideIdentity) for rule in rules):
+            deciding.append((key, [rule.value for rule in rules if isinstance(rule, IntroducedAt)]))
+    return deciding

@@ -1,6 +1,5 @@
 """The keys of a run, as frozen dataclasses. No default stands here: those live in configs/."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -135,5 +134,4 @@ class RunConfig:
 
     def resolved_seeds(self) -> dict[str, int]:
         """The seed of each stream, the master seed where none was given."""
-        given = dataclasses.asdict(self.seeds)
-        return {stream: self.seed if seed is None else seed for stream, seed in given.items()}
+        return {stream: self.seed if seed is None else seed for stream, seed in vars(self.seeds).items()}

@@ -8,26 +8,46 @@ import torch
 from ablate.compute import device
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS, works
-from ablate.config.identity import run_id, run_name
+from ablate.config.identity import Identity, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data.corpora import Corpus, open_corpus, require_usable
+from ablate.execution.memory import require_memory
 from ablate.execution.run import Run
 from ablate.model.sizing import resolve_spec, resolved
 
 
+class Prepared:
+    """A run that can begin, and those that differ from it in seeds alone, which change nothing that can be
+    refused.
+
+    Whatever can be refused is refused here, before anything is trained. Raises ConfigError.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        place = device.pick(config.device)
+        # A wrong size should not wait for a large text to be read; only a match needs its vocabulary.
+        resolve_spec(dataclasses.replace(config, match="none"), vocab=1)
+        corpus = _corpus(config.corpus)
+        require_usable(corpus, config.model.context)
+        spec = resolve_spec(config, corpus.tokenizer.vocab_size)
+        require_memory(spec, config.train, place)
+        config = resolved(config, spec)
+        self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
+        run_id = self._identity.of(config)
+        linear = _linear(config, place)
+        self.run = Run(config, spec, corpus, place, linear, run_id, run_name(config, run_id))
+
+    def with_seeds(self, config: RunConfig) -> Run:
+        """The run with the seeds of `config`."""
+        config = dataclasses.replace(self.run.config, seed=config.seed, seeds=config.seeds)
+        run_id = self._identity.of(config)
+        return dataclasses.replace(self.run, config=config, run_id=run_id, name=run_name(config, run_id))
+
+
 def prepare(config: RunConfig) -> Run:
-    """Everything that can be refused is refused here, before anything is trained. Raises ConfigError."""
-    place = device.pick(config.device)
-    # A wrong size should not wait for a large text to be read; only a match needs its vocabulary.
-    resolve_spec(dataclasses.replace(config, match="none"), vocab=1)
-    corpus = _corpus(config.corpus)
-    require_usable(corpus, config.model.context)
-    spec = resolve_spec(config, corpus.tokenizer.vocab_size)
-    config = resolved(config, spec)
-    identity = run_id(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
-    linear = _linear(config, place)
-    return Run(config, spec, corpus, place, linear, identity, run_name(config, identity))
+    """The run that a config asks for. Raises ConfigError where it can't begin."""
+    return Prepared(config).run
 
 
 def _linear(config: RunConfig, place: torch.device) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -35,12 +36,25 @@ from ablate.launch.pool import Job, Watcher
 from ablate.store.columns import Row
 from ablate.store.status import Status
 
+T = TypeVar("T")
+SILENT_S = 3.0  # the longest
+
 
 @functools.cache
 def listener(total: int | None) -> Listener:
     """The one listener of this process. total: runs of the sweep, None for a single run."""
     console = Console(stderr=True, highlight=False)
     return (Bar(console, total) if console.is_terminal else Lines(console, total)).hear
+
+
+def checking(runs: Sequence[T]) -> Iterator[T]:
+    """The runs of a sweep while they are checked, one by one; where that takes long, a line says how far."""
+    console, said = Console(stderr=True, highlight=False), time.monotonic()
+    for count, run in enumerate(runs):
+        if time.monotonic() - said > SILENT_S:
+            said = time.monotonic()
+            console.print(f"checked {count:,} of {len(runs):,} runs", soft_wrap=True)
+        yield run
 
 
 @contextlib.contextmanager

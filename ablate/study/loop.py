@@ -1,7 +1,7 @@
 """The loop that drives every sweep: propose runs, check them, make them, look at their rows, again."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,9 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution.execute import settled
-from ablate.execution.prepare import prepare
 from ablate.execution.run import Run, step_flops
 from ablate.launch.pool import Job, run_jobs
-from ablate.live.progress import board
+from ablate.live.progress import board, checking
 from ablate.store.columns import Row
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.run_files import Stamp
@@ -35,6 +34,7 @@ from ablate.study.job import job
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
 from ablate.study.outcome import Outcome, keeping_results
+from ablate.study.replicates import Replicates, counted
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
@@ -83,6 +83,7 @@ class _Drive:
         self.design = design
         self.record = record
         self.store = Store()
+        self.replicates = Replicates(asked.configs)
         self.rows: dict[Overrides, Row] = {}
         self.configs: dict[Overrides, RunConfig] = {}
         self.ids: dict[Overrides, str] = {}
@@ -114,9 +115,11 @@ class _Drive:
         """What would be run first."""
         runs, launcher = self.next(), self.asked.launcher
         record = self.said(runs)
-        grown(self.store.read_study(record.name), record)  # refuses what a run would
+        before = self.store.read_study(record.name)
+        grown(before, record)  # refuses what a run would
+        threads = self.machine(before, runs).threads
         expected = estimate(
-            record, [*_unique(runs).values()], launcher.at_once, launcher.threads, self.design.forecast()
+            record, [*_unique(runs).values()], launcher.at_once, threads, self.design.forecast()
         )
         return Outcome(record.name, remarks=self.left_out, estimate=expected)
 
@@ -144,15 +147,20 @@ class _Drive:
         """Those that can be made, ready to begin."""
         runs: dict[Overrides, Run] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
-        conditions, seen = self.declared.where if self.declared else [], []
-        for overrides in proposed:
+        conditions = self.declared.where if self.declared else []
+        seen: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant, by its overrides
+        shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
+        for overrides in checking(proposed):
             try:
-                config = self.asked.configs(overrides)
-                seen.append(values_of(config))
-                if broken := [c for c in conditions if not holds(c, seen[-1])]:
+                replicate = self.replicates.of(overrides)
+                config, variant = self.replicates.config(replicate), replicate.variant
+                if variant not in seen:
+                    seen[variant] = values_of(config)
+                values = seen[variant] | replicate.seeds
+                if broken := [condition for condition in conditions if not holds(condition, values)]:
                     reasons[f"not ({broken[0]})"].append("")
                     continue
-                run = prepare(config)
+                run = self.replicates.run(variant, config)
                 if self.design.needs_test_split and not len(run.corpus.splits["test"].tokens):
                     raise ConfigError(NO_TEST)
                 runs[overrides], self.configs[overrides] = run, config
@@ -160,11 +168,11 @@ class _Drive:
                 if self.declared is None or isinstance(error, Mistake | CorpusError):
                     raise
                 why = error.of_variant if isinstance(error, NotComposed) else str(error)
-                name = _variant(overrides, proposed)
+                name = _variant(overrides, shared)
                 reasons[why].append(name)
                 self.reasons[name] = why
         for condition in conditions if seen else []:
-            check(condition, seen)  # a mistake in it leaves nothing out: it is one
+            check(condition, [*seen.values()])  # a mistake in it leaves nothing out: it is one
         whole = len(proposed)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
@@ -175,19 +183,27 @@ class _Drive:
     def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """Write the study down before anything runs, with what it keeps to on this machine."""
         record = self.said(runs)
-        asked = {run.config.train.linear for run in runs.values()} - {"auto"}
 
         def change(before: StudyRecord | None) -> StudyRecord:
-            kept = before.machine if before else None
-            threads = _keep("hydra.launcher.threads", kept and kept.threads, self.asked.launcher.threads)
-            linear = _keep("train.linear", kept and kept.linear, min(asked, default=None))
-            machine = Machine(
-                threads=threads or threads_each(len(_unique(runs)), max(map(step_flops, runs.values()))),
-                linear=linear or _linear(runs),
-            )
-            return grown(before, replace(record, machine=machine))
+            return grown(before, replace(record, machine=self.machine(before, runs)))
 
         return self.store.change_study(record.name, change)
+
+    def machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine:
+        """What a study was begun with, or is to be. Raises StoreError where something else is asked for."""
+        kept, launcher = before.machine if before else None, self.asked.launcher
+        asked = {run.config.train.linear for run in runs.values()} - {"auto"}
+        threads = _keep("hydra.launcher.threads", kept and kept.threads, launcher.threads)
+        linear = _keep("train.linear", kept and kept.linear, min(asked, default=None))
+        return Machine(threads=threads or self.threads(runs), linear=linear or _linear(runs))
+
+    def threads(self, runs: Mapping[Overrides, Run]) -> int:
+        """Of each run, which shares the cores with those beside it, unless its launcher gives it its own."""
+        launcher, count = self.asked.launcher, len(_unique(runs))
+        step = max(step_flops(run) for run, _ in counted(runs.values()))
+        if launcher.cores_each:
+            return threads_each(1, step, launcher.cores_each)
+        return threads_each(min(launcher.at_once or count, count), step)
 
     def make(self, runs: Mapping[Overrides, Run], machine: Machine | None) -> None:
         """What is not there yet."""
@@ -253,9 +269,8 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
 
 
-def _variant(overrides: Overrides, proposed: Sequence[Overrides]) -> str:
-    """The overrides that tell a run from the others, the seed aside."""
-    shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
+def _variant(overrides: Overrides, shared: Set[str]) -> str:
+    """The overrides that tell a run from the others, the seed aside. shared: by all of them."""
     return " ".join(o for o in overrides if o not in shared and not o.startswith("seed="))
 
 

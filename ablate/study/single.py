@@ -22,7 +22,7 @@ def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Ou
     record = record_of_run(asked.config, run.run_id, asked.config_dir)
     threads = threads_each(1, step_flops(run))
     if dry_run:
-        return Outcome(record.name, estimate=estimate(record, [run], workers=1, threads=threads))
+        return Outcome(record.name, estimate=estimate(record, [run], at_once=1, threads=threads))
     store.change_study(record.name, lambda before: grown(before, record))
     begun()
     torch.set_num_threads(threads)

@@ -1,0 +1,55 @@
+"""How much memory a run can have at most, in bytes: more than that is nowhere."""
+
+import contextlib
+import functools
+import math
+import os
+from pathlib import Path
+
+import torch
+
+from ablate.compute import cgroups
+
+
+@functools.cache
+def available(device: torch.device) -> float:
+    """All of a CUDA device's; else this machine's, swap included, as far as the limits of the process and of
+    its cgroups grant it. Infinite where it is not known."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return min(min(_physical(), quota()) + _swap(), _address_space())
+
+
+def quota(membership: Path = cgroups.MEMBERSHIP, root: Path = cgroups.ROOT) -> float:
+    """What the cgroup and those above it grant; infinite without a limit."""
+    return min(map(_limit, cgroups.directories("memory", membership, root)), default=math.inf)
+
+
+def _limit(directory: Path) -> float:
+    for name in ("memory.max", "memory.limit_in_bytes"):  # of version 2, and 1
+        with contextlib.suppress(OSError, ValueError):
+            return int((directory / name).read_text(encoding="utf-8"))  # `max` is no number
+    return math.inf
+
+
+def _physical() -> float:
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return math.inf
+
+
+def _swap() -> float:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("SwapTotal:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _address_space() -> float:
+    with contextlib.suppress(ImportError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        return math.inf if limit == resource.RLIM_INFINITY else limit
+    return math.inf

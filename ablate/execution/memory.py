@@ -1,0 +1,56 @@
+"""What training takes in memory at least, so that what can't fit is refused before it begins.
+
+A bound from below: what is there at one moment for certain. What PyTorch needs beside it is not counted;
+measured peaks were 1.02 to 3 times the bound (tests/test_memory.py). legend: as of ablate.model.sizing.
+"""
+
+import torch
+
+from ablate.compute import memory
+from ablate.config.rules import ConfigError
+from ablate.config.schema import TrainConfig
+from ablate.model.sizing import total_params
+from ablate.model.spec import ModelSpec
+
+ACTIVATION = {"float32": 4, "bfloat16": 2}  # bytes of a number
+LAYER = 30_000  # bytes of the objects of a layer, its tensors aside
+
+
+def needed_for_weights(spec: ModelSpec) -> int:
+    """Bytes at the end of a backward pass: weights, their gradients and Adam's two moments, in float32."""
+    return 16 * total_params(spec) + LAYER * spec.layers
+
+
+def needed_for_a_step(spec: ModelSpec, train: TrainConfig) -> int:
+    """Bytes at the end of a forward pass: all but the gradients, and what the backward pass will read.
+
+    Layer: the residual stream before and after attention and both norms' outputs, 4d; queries, keys, values
+    and what the heads read, 2h(k+v); the MLP before and after GELU, 2m. At the end the residual stream and
+    its norm, 2d, and the logits and their softmax, 2N. The batch itself, two 64-bit numbers a token.
+    """
+    d, h, k, v = spec.d_model, spec.heads, spec.key_width, spec.value_width
+    numbers = spec.layers * (4 * d + 2 * h * (k + v) + 2 * spec.mlp_hidden) + 2 * d + 2 * spec.vocab
+    tokens = train.batch * spec.context
+    weights = 12 * total_params(spec) + LAYER * spec.layers
+    return weights + tokens * (numbers * ACTIVATION[train.precision] + 16)
+
+
+def require_memory(spec: ModelSpec, train: TrainConfig, device: torch.device) -> None:
+    """Raises ConfigError for a run that surely has no room on the device."""
+    there = memory.available(device)
+    if (needed := needed_for_weights(spec)) > there:
+        asked = f"model.d_model={spec.d_model} model.layers={spec.layers} model.mlp_hidden={spec.mlp_hidden}"
+        way_out = f"a model of {total_params(spec):,} parameters; take a smaller one"
+    elif (needed := needed_for_a_step(spec, train)) > there:
+        asked = f"train.batch={train.batch} model.context={spec.context}"
+        way_out = "take fewer or shorter windows a step, or a smaller model"
+    else:
+        return
+    raise ConfigError(
+        f"{asked}: training takes {_gigabytes(needed)} of memory at least, and"
+        f" {'this machine' if device.type != 'cuda' else device} has {_gigabytes(there)}; {way_out}"
+    )
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB"

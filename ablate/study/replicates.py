@@ -1,0 +1,82 @@
+"""The runs of a sweep, ready to begin. Those that differ in seeds alone are composed and prepared once."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from ablate.compose.variants import Composer, Overrides
+from ablate.config.rules import ConfigError
+from ablate.config.schema import RunConfig
+from ablate.execution.prepare import Prepared
+from ablate.execution.run import Run
+
+SEEDS = ("seed", "seeds.backbone", "seeds.fusion", "seeds.data")
+WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # as Hydra reads whole numbers
+T = TypeVar("T")
+
+
+class Replicate(NamedTuple):
+    """A run: its variant, by the overrides without the seeds, and the seeds, by key. Where a seed is no
+    number, or another key follows from it, they stay among the overrides."""
+
+    variant: Overrides
+    seeds: dict[str, int]
+
+
+class Replicates:
+    """What the runs of a sweep come to, by variant. What is refused is refused again, for the same reason."""
+
+    def __init__(self, compose: Composer) -> None:
+        self._compose = compose
+        self._is_plain: dict[Overrides, bool | ConfigError] = {}
+        self._configs: dict[Overrides, RunConfig | ConfigError] = {}
+        self._prepared: dict[Overrides, Prepared | ConfigError] = {}
+
+    def of(self, overrides: Overrides) -> Replicate:
+        """overrides: all of one run, as KEY=VALUE. Raises NotComposed."""
+        variant, seeds = [], {}
+        for override in overrides:
+            key, _, value = override.partition("=")
+            if key not in SEEDS:
+                variant.append(override)
+            elif WHOLE.fullmatch(value):
+                seeds[key] = int(value)
+            else:
+                return Replicate(overrides, {})
+        variant = tuple(variant)
+        plain = _once(self._is_plain, variant, self._compose.is_plain)
+        return Replicate(variant, seeds) if plain else Replicate(overrides, {})
+
+    def config(self, replicate: Replicate) -> RunConfig:
+        """Raises ConfigError, NotComposed."""
+        config, seeds = _once(self._configs, replicate.variant, self._compose), {**replicate.seeds}
+        seed = seeds.pop("seed", config.seed)
+        streams = {key.removeprefix("seeds."): value for key, value in seeds.items()}
+        return replace(config, seed=seed, seeds=replace(config.seeds, **streams) if streams else config.seeds)
+
+    def run(self, variant: Overrides, config: RunConfig) -> Run:
+        """config: of a replicate of this variant. Raises ConfigError."""
+        return _once(self._prepared, variant, lambda _: Prepared(config)).with_seeds(config)
+
+
+def counted(runs: Iterable[Run]) -> list[tuple[Run, int]]:
+    """One run of each kind, and how many there are: those that differ in seeds alone share their spec."""
+    kinds, counts = {}, Counter[int]()
+    for run in runs:
+        kinds.setdefault(id(run.spec), run)
+        counts[id(run.spec)] += 1
+    return [(run, counts[spec]) for spec, run in kinds.items()]
+
+
+def _once(known: dict[Overrides, T | ConfigError], variant: Overrides, make: Callable[[Overrides], T]) -> T:
+    if variant not in known:
+        try:
+            known[variant] = make(variant)
+        except ConfigError as error:
+            known[variant] = error
+    found = known[variant]
+    if isinstance(found, ConfigError):
+        raise found.with_traceback(None)
+    return found

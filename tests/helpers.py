@@ -55,7 +55,7 @@ WARM.set_forkserver_preload(["tests.warm"])
 
 
 def run_cli(
-    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str = "", **env: str
+    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | bytes = "", **env: str
 ) -> subprocess.CompletedProcess:
     """`ablate …` in a process of its own, forked from one that has loaded PyTorch.
 
@@ -63,21 +63,23 @@ def run_cli(
     """
     with tempfile.TemporaryDirectory() as directory:
         given, out, err = (Path(directory) / name for name in ("in", "out", "err"))
-        given.write_text(piped, encoding="utf-8")
+        given.write_bytes(piped.encode() if isinstance(piped, str) else piped)
         process = WARM.Process(
             target=_command, args=(arguments, cwd, {**os.environ, **env}, (given, out, err))
         )
         process.start()
         process.join(timeout_s)
         if process.exitcode is None:
-            process.kill()
-            raise subprocess.TimeoutExpired(arguments, timeout_s, err.read_bytes())
-        return subprocess.CompletedProcess(
-            arguments, process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
-        )
+            assert process.pid is not None
+            os.killpg(process.pid, signal.SIGKILL)  # with its workers
+            process.join()
+            raise subprocess.TimeoutExpired(arguments, timeout_s, stderr=err.read_bytes())
+        texts = (path.read_text(encoding="utf-8", errors="backslashreplace") for path in (out, err))
+        return subprocess.CompletedProcess(arguments, process.exitcode, *texts)
 
 
 def _command(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
+    os.setsid()
     for number, path in enumerate(streams):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
     sys.stdin = os.fdopen(0)  # multiprocessing gives its processes an empty one

@@ -207,10 +207,8 @@ def run(draw: random.Random) -> Case:
     sane = draw.sample(general, draw.choice((0, 1, 1, 2, 3)))
     words += [f"{key}={draw.choice(known[key])}" for key in sane]
     if draw.random() < 0.3:
-        words += [
-            "-m",
-            *(f"{key}={','.join(known[key])}" for key in draw.sample(general, draw.choice((1, 2)))),
-        ]
+        swept = draw.sample(general, draw.choice((1, 2)) if is_dry else 1)
+        words += ["-m", *(f"{key}={','.join(known[key][:3])}" for key in swept)]
     match draw.randrange(10):
         case 0 | 1 | 2:
             key = draw.choice([*known])

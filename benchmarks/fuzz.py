@@ -39,7 +39,7 @@ def case(seed: int, number: int) -> Case:
 
 def begin(root: str) -> None:
     global sandbox
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
     sandbox = Sandbox(Path(tempfile.mkdtemp(dir=root)))

@@ -105,19 +105,23 @@ def call_cli(
     return subprocess.CompletedProcess(arguments, code, *texts)
 
 
+class _Late(BaseException):
+    """Passes through whatever handles errors."""
+
+
 @contextlib.contextmanager
 def _no_later_than(timeout_s: float) -> Iterator[None]:
-    """Raises TimeoutExpired, through whatever handles errors within. Signals then do what they did before."""
+    """Raises TimeoutExpired. In the end signals do what they did before."""
 
     def late(*_: Any) -> None:
-        raise KeyboardInterrupt
+        raise _Late
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
     try:
         yield
-    except KeyboardInterrupt:
+    except _Late:
         raise subprocess.TimeoutExpired(sys.argv, timeout_s) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

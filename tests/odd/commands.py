@@ -222,7 +222,7 @@ def run(draw: random.Random) -> Case:
             words += [draw.choice(OPTIONS_OF_HYDRA), draw.choice((*VALUES_OF_HYDRA, *ODD))]
         case 6:
             words.insert(draw.randrange(len(words) + 1), draw.choice(FLAGS_OF_HYDRA))
-        case 7 if is_dry:
+        case 7 if is_dry and draw.random() < 0.3:
             words += ["-m"] * draw.choice((0, 1, 1)) + [draw.choice(LONG_SWEEPS)]
     words = perhaps_misspelt(draw, words)
     words = [*SMALL, *words, "--dry-run"] if is_dry else [*words, *SMALL]

@@ -17,6 +17,7 @@ from tests.odd.case import PILOT, SMALL, TEXT, Case
 
 LONGEST_S = 20.0
 EXIT_CODES = (0, 1, 2)
+ONE_LINE = re.compile(r"ablate: \S[^\n]*\n")
 WARNING = re.compile(r"^\S+\.py:\d+: \w*Warning: ", re.MULTILINE)  # as Python prints one
 
 
@@ -94,8 +95,8 @@ def faults_of(code: int, out: str, err: str) -> list[str]:
         faults.append(f"exit code {code}")
     if "traceback" in (out + err).lower():  # or where one lies
         faults.append("a traceback")
-    elif code == 2 and not (err.startswith("ablate: ") and err.count("\n") == 1 and err.endswith("\n")):
-        faults.append(f"exit code 2 with {err.count(chr(10))} lines on stderr, not one of ablate's")
+    elif code == 2 and not ONE_LINE.fullmatch(err):
+        faults.append(f"exit code 2 with {err.count(chr(10))} lines on stderr, not one that says why")
     if WARNING.search(err):
         faults.append("a warning of Python's")
     if not (out.strip() or err.strip()):

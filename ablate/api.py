@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ablate.analysis.compare import Question
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.reporting.notebook import ShownComparison
@@ -71,16 +72,8 @@ def compare(
     from ablate.analysis.load import recall
 
     results = recall(rows) if isinstance(rows, pd.DataFrame) else load_results([str(rows)])
-    result = compare_rows(
-        results.rows,
-        baseline=_reference(baseline),
-        metric=metric,
-        by=[by] if isinstance(by, str) else by,
-        where=[where] if isinstance(where, str) else where,
-        margin=margin,
-        mixed=mixed,
-        records=results.records,
-    )
+    asked = _question(baseline, metric, by, where, mixed)
+    result = compare_rows(results.rows, margin=margin, records=results.records, **asked)
     return ShownComparison(**{**vars(result), "notes": [*results.notes, *result.notes]})
 
 
@@ -91,24 +84,39 @@ def report(
     charts: str | Path | None = None,
     baseline: Mapping[str, Any] | str | None = None,
     metric: str | None = None,
+    by: Sequence[str] | str = (),
+    where: Sequence[str] | str = (),
     margin: float | None = None,
+    mixed: bool = False,
 ) -> Path:
     """Write one HTML file about a study, a CSV file of results, or rows; returns its path: `ablate report`.
 
-    out: by default beside the results. charts: a directory for the charts as PNG, SVG and PDF. baseline:
-    {"heads": 1} or "heads=1"; by default fusion=concat. margin: in the metric's unit. Raises ConfigError.
+    out: by default beside the results; nothing but an earlier report is written over. charts: a directory for
+    the charts as PNG, SVG and PDF. The others are as of compare. Raises ConfigError.
     """
     from ablate.reporting.html import write_report
 
-    return write_report(
-        target, out=out, charts=charts, baseline=_reference(baseline), metric=metric, margin=margin
-    )
+    asked = _question(baseline, metric, by, where, mixed)
+    return write_report(target, out=out, charts=charts, margin=margin, **asked)
 
 
-def _reference(baseline: Mapping[str, Any] | str | None) -> Mapping[str, Any] | None:
+def _question(
+    baseline: Mapping[str, Any] | str | None,
+    metric: str | None,
+    by: Sequence[str] | str,
+    where: Sequence[str] | str,
+    mixed: bool,
+) -> Question:
+    """What may be one text, as the several that it stands for."""
     from ablate.analysis.contrasts import parse_baseline
 
-    return parse_baseline(baseline) if isinstance(baseline, str) else baseline
+    return {
+        "baseline": parse_baseline(baseline) if isinstance(baseline, str) else baseline,
+        "metric": metric,
+        "by": [by] if isinstance(by, str) else by,
+        "where": [where] if isinstance(where, str) else where,
+        "mixed": mixed,
+    }
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,7 +27,7 @@ def pilot(**columns) -> pd.DataFrame:
 SD = math.sqrt((0.01 / 3 + 0.001 / 3) / 2)  # variances 0.01/3 and 0.001/3, pooled
 
 
-def planned(rows: pd.DataFrame, **options) -> list[dict]:
+def planned(rows: pd.DataFrame, **options: Any) -> list[dict]:
     """The three rows: at the noise as measured, and at the ends of its interval."""
     return seeds_needed(rows, **options)[0].to_dict("records")
 
@@ -95,15 +96,39 @@ def test_one_variant_alone_is_taken_as_unpaired():
     "rows, options, reason",
     [
         (pilot().query("seed == 0"), {}, "no variant has two finished seeds"),
-        (pilot(), {"difference": 0}, "--difference 0: it has to be above 0"),
-        (pilot(), {"power": 1.0}, "--power 1.0: it has to be between 0 and 1"),
+        (table(*variant((2.0, 2.0, 2.0), **CONCAT)), {}, "val_loss is the same at every seed"),
         (pilot(), {"difference": 1e-9}, "more than 100,000 seeds"),
         (pilot(), {"where": ["heads=5"]}, "no row meets it"),
     ],
 )
-def test_what_can_not_be_planned(rows, options, reason):
+def test_what_can_not_be_planned(rows: pd.DataFrame, options: Any, reason: str):
     with pytest.raises(ConfigError, match=reason):
-        seeds_needed(rows, **{"difference": 0.1, **options})
+        planned(rows, **{"difference": 0.1, **options})
+
+
+@pytest.mark.parametrize(
+    "option, values",
+    [
+        ("--difference", ("nan", "inf", "0", "-1", "1e300")),
+        ("--power", ("nan", "0", "1")),
+        ("--alpha", ("nan", "0", "1", "-inf")),
+        ("--contrasts", ("0", "-1", "1" + 24 * "0", "1e24")),
+        ("--budget", ("nan", "0", "-1", "inf", "1e300")),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused_at_its_option(command, option, values):
+    for value in values:
+        code, printed, said = command("plan", "nothing.csv", option, value)
+        assert (code, printed) == (2, "") and f"'{option}'" in said and "nothing.csv" not in said
+
+
+@pytest.mark.parametrize("seconds, lines", [(0.0, "no times"), (1e-300, "no times"), (1e-5, "minutes: ")])
+def test_times_that_nobody_took_are_none(seconds, lines):
+    _, said = seeds_needed(pilot(wall_s=seconds), difference=SD, contrasts=1)
+    assert any(line.startswith(lines) for line in said)
+    if lines == "minutes: ":
+        seen = planned(pilot(wall_s=seconds), difference=SD, contrasts=1, budget_min=1e9)[0]
+        assert seen["budget_seeds"] > 1e12 and 0 < seen["sees"] < 1e-5
 
 
 def test_without_times_the_seeds_still_stand():
@@ -112,6 +137,19 @@ def test_without_times_the_seeds_still_stand():
     assert any("no times" in line for line in lines)
     with pytest.raises(ConfigError, match="no wall_s"):
         seeds_needed(pilot(wall_s=None), difference=SD, budget_min=3)
+
+
+def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
+    rows = pd.concat([pilot(code="a"), pilot(code="b").assign(seed=lambda rows: rows["seed"] + 4)])
+    rows.to_csv(tmp_path / "pilot.csv", index=False)
+    code, _, said = command("plan", "pilot.csv")
+    assert code == 2 and "allow it with --mixed of compare, report or plan" in said
+    assert "up to 8 seeds" in command("plan", "pilot.csv", "--mixed")[2]
+    assert "up to 4 seeds" in command("plan", "pilot.csv", "--where", "code=b")[2]
+    optimizers = pd.concat([pilot(optimizer="a"), pilot(optimizer="b")])
+    optimizers.to_csv(tmp_path / "pilot.csv", index=False)
+    assert "--by optimizer" in command("plan", "pilot.csv")[2]
+    assert "4 comparisons" in command("plan", "pilot.csv", "--by", "fusion,optimizer")[2]
 
 
 def test_the_command_plans(tmp_path):

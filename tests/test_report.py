@@ -487,6 +487,31 @@ def test_a_csv_from_elsewhere(tmp_path):
     assert "no command to show" in html
 
 
+def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
+    """Two seeds, each of code of its own."""
+    (tmp_path / "mine.csv").write_text(
+        "fusion,heads,out_proj,seed,val_loss,code\nconcat,4,true,0,2.0,a\nconcat,4,true,1,2.1,b\n"
+        "sum,4,true,0,2.2,a\nsum,4,true,1,2.31,b\n"
+    )
+    code, _, said = command("report", "mine.csv")
+    assert code == 2 and "allow it with --mixed of compare, report or plan" in said
+    mixed = gather(find("mine.csv"), mixed=True)
+    assert mixed.comparison.table["n"].tolist() == [2, 2] and mixed.facts["code"] == "a, b"
+    chosen = gather(find("mine.csv"), where=["code=a"])
+    assert mixed.comparison.table["n"].tolist() == [2, 2] and mixed.facts["code"] == "a, b"
+    assert chosen.comparison.table["n"].tolist() == [1, 1] and chosen.facts["code"] == "a"
+    assert chosen.notes[0] == "only rows where code=a"
+    options = ("--mixed", "--where", "seed<2", "--by", "fusion,heads", "--metric", "val_loss")
+    assert command("report", "mine.csv", *options)[:2] == (0, "mine-report.html\n")
+
+
+def test_chosen_rows_leave_the_commands_that_make_all_of_them(tmp_path):
+    store = synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), seeds=2)
+    subject = find(store.root / "studies" / "synthetic")
+    page = gather(subject, where=["out_proj=true"])
+    assert page.commands == gather(subject).commands and page.failures == []
+
+
 def test_the_command(tmp_path):
     synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2)
     done = run_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)

@@ -5,7 +5,7 @@ Numbers only: it reads no files, prints nothing, and loads no torch.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,16 @@ NUMBERS = (
     *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
     *("more_seeds", "level"),
 )
+
+
+class Question(TypedDict, total=False):
+    """Which rows are compared, in what, as which variants: as `compare` takes it."""
+
+    metric: str | None
+    by: Sequence[str]
+    baseline: Mapping[str, Any] | None
+    where: Sequence[str]
+    mixed: bool
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,20 @@
 """How many seeds a difference needs, from the noise of a pilot study."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison, compare, report_rows
+from ablate.analysis.compare import Comparison, Question, compare, report_rows
 from ablate.analysis.select import select, with_options
 from ablate.config.rules import ConfigError
 from ablate.store.record import StudyRecord
 
 SURE = 0.9  # of the interval of the noise itself
+SHORTEST_S = 1e-6  # a run that took less was never timed
 
 
 def seeds_needed(
@@ -24,29 +25,19 @@ def seeds_needed(
     alpha: float = 0.05,
     contrasts: int | None = None,
     budget_min: float | None = None,
-    metric: str | None = None,
-    where: Sequence[str] = (),
-    baseline: Mapping[str, Any] | None = None,
     records: Sequence[StudyRecord] = (),
     cores: int = 1,
+    **question: Unpack[Question],
 ) -> tuple[pd.DataFrame, list[str]]:
     """Seeds per variant with which `compare` sees a true difference (metric's unit) with this power.
 
     A row for the noise as measured and one for each end of its interval: noise, sd, difference, seeds, runs,
     minutes (by the pilot's wall_s, on so many cores), and with a budget budget_seeds and sees, the smallest
     difference those see. contrasts: the size of the family, by default that of the primary contrasts in
-    records, else of all; the power is that of each comparison at α/contrasts. metric, where,
-    baseline: as of `compare`. Returns the table and lines that explain it. Raises ConfigError.
+    records, else of all; the power is that of each comparison at α/contrasts. question: as of
+    `compare`. Returns the table and lines that explain it. Raises ConfigError.
     """
-    for name, value, right, words in (
-        ("difference", difference, difference > 0, "above 0"),
-        ("power", power, 0 < power < 1, "between 0 and 1"),
-        ("alpha", alpha, 0 < alpha < 1, "between 0 and 1"),
-        ("contrasts", contrasts, contrasts is None or contrasts > 0, "at least 1"),
-    ):
-        if not right:
-            raise ConfigError(f"--{name} {value}: it has to be {words}")
-    result = compare(rows, metric=metric, where=where, baseline=baseline, alpha=alpha, records=records)
+    result = compare(rows, alpha=alpha, records=records, **question)
     family = _family(result)
     sd, df, told = _noise(result, family)
     k = contrasts or max(len(family), 1)
@@ -60,7 +51,8 @@ def seeds_needed(
         raise ConfigError(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
         )
-    run_s, at_once = _seconds_a_run(select(with_options(report_rows(rows)[0]), where), cores)
+    chosen = select(with_options(report_rows(rows)[0]), question.get("where", ()))
+    run_s, at_once = _seconds_a_run(chosen, cores)
     table["seeds"] = seeds.astype(int)
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
@@ -114,9 +106,13 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
         )
         return pooled, int(n.max() - 1), told
     n, sd = result.table["n"].to_numpy(int), result.table["sd"].to_numpy(float)
+    if not (n >= 2).any():
+        raise ConfigError("no variant has two finished seeds: the noise is unknown; run a pilot, seed=0,1,2")
     known = (n >= 2) & (sd > 0)
     if not known.any():
-        raise ConfigError("no variant has two finished seeds: the noise is unknown; run a pilot, seed=0,1,2")
+        raise ConfigError(
+            f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
+        )
     single = math.sqrt(2) * float(np.sqrt(np.average(sd[known] ** 2, weights=n[known] - 1)))
     told = (
         f"noise: sd {single:.2g} = √2 times that of single variants, {n.max()} seeds: no two variants to pair"
@@ -135,4 +131,5 @@ def _sd_interval(sd: float, df: int) -> tuple[float, float]:
 def _seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
     """Seconds that a run of the pilot took, NaN if nobody knows, and how many such runs fit side by side."""
     seconds, threads = (pd.to_numeric(rows[c], errors="coerce").mean() for c in ("wall_s", "threads"))
-    return float(seconds), max(1, int(cores // threads)) if threads >= 1 else 1
+    at_once = max(1, int(cores // threads)) if threads >= 1 else 1
+    return float(seconds) if seconds > SHORTEST_S else math.nan, at_once

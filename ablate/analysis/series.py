@@ -77,8 +77,9 @@ def weights(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
 
 
 def costs(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
-    """variant, params, flops_per_token: one row a variant."""
-    named = rows.assign(variant=names(rows, shown))[["variant", "params", "flops_per_token"]]
+    """variant, fusion, out_proj, params, flops_per_token: one row a variant."""
+    named = rows.assign(variant=names(rows, shown), out_proj=as_texts(rows["out_proj"]))
+    named = named[["variant", "fusion", "out_proj", "params", "flops_per_token"]]
     return named.drop_duplicates("variant").reset_index(drop=True)
 
 

@@ -227,7 +227,8 @@ def _refuse_mixed(rows: pd.DataFrame) -> None:
         if len(kinds) > 1:
             raise Incomparable(
                 f"these rows come from {len(kinds)} {what}, so their numbers don't compare:"
-                f" {_differences(kinds)}; compare them apart, or allow it with compare --mixed"
+                f" {_differences(kinds)}; compare them apart, or allow it with --mixed of compare, report or"
+                " plan"
             )
 
 
@@ -244,7 +245,7 @@ def _refuse_mixed_parts(keyed: pd.DataFrame, columns: Sequence[str], differing: 
             raise Incomparable(
                 f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
                 f" {' / '.join(_short(values))}; force=stale runs the older ones again, or allow it with"
-                " compare --mixed"
+                " --mixed of compare, report or plan"
             )
 
 

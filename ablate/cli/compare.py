@@ -1,9 +1,18 @@
 """`ablate compare`: variants against their baselines."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ablate.cli.options import (
+    BaselineOption,
+    ByOption,
+    MarginOption,
+    MetricOption,
+    MixedOption,
+    WhereOption,
+    question,
+)
 from ablate.cli.output import READ, Format, FormatOption, print_table, remark, say
 
 
@@ -12,37 +21,18 @@ def compare(
         list[str] | None,
         typer.Argument(help="Studies by name or directory, or CSV files; without any, every run there is."),
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="The column to compare: val_loss, or what the study reports on.", show_default=False
-        ),
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(metavar="COL[,COL]", help="The columns that make and name a variant.")
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K=V[,K=V]",
-            help="Compare each variant with the one where K is V and all else equal; else fusion=concat.",
-        ),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="K=V", help="Only these rows: K=V[,V], K!=V, K<V or K>V. May be repeated."),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(help="What is too small to matter, in the metric's unit: 0.01, or the study's."),
-    ] = None,
+    metric: MetricOption = None,
+    by: ByOption = None,
+    baseline: BaselineOption = None,
+    where: WhereOption = None,
+    margin: MarginOption = None,
     marginal: Annotated[
         bool, typer.Option("--marginal", help="Add intervals that hold one by one, not together.")
     ] = False,
     effects: Annotated[
         bool, typer.Option("--effects", help="Main effects and interactions of the factors instead.")
     ] = False,
-    mixed: Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")] = False,
+    mixed: MixedOption = False,
     cost: Annotated[
         bool,
         typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
@@ -57,7 +47,6 @@ def compare(
     from dataclasses import replace
 
     from ablate.analysis.compare import compare, effects_of
-    from ablate.analysis.contrasts import parse_baseline
     from ablate.analysis.load import load
     from ablate.analysis.notes import not_begun
     from ablate.reporting import words
@@ -67,14 +56,12 @@ def compare(
             "times variants, and --effects shows none; leave one of them out", param_hint="--cost"
         )
     results = load(targets or [])
-    reference = parse_baseline(baseline) if baseline else None
-    chosen: Any = {"metric": metric, "by": by.split(",") if by else (), "baseline": reference}
-    chosen |= {"where": where or (), "records": results.records, "mixed": mixed}
+    asked = question(metric, by, baseline, where, mixed)
     if effects:
-        table, notes = effects_of(results.rows, **chosen)
+        table, notes = effects_of(results.rows, records=results.records, **asked)
         print_table(words.effects_for_reading(table) if format in READ else table, format)
     else:
-        result = compare(results.rows, **chosen, margin=margin)
+        result = compare(results.rows, records=results.records, margin=margin, **asked)
         notes = result.notes
         if cost:
             from ablate.execution.timing import with_cost  # loads torch

@@ -1,13 +1,48 @@
-"""Options that several commands have."""
+"""The options that decide what is compared, of every command that compares."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-# Of the commands that compare in passing.
-BaselineOption = Annotated[
-    str | None, typer.Option(metavar="K=V[,K=V]", help="As in compare; else fusion=concat.")
-]
+if TYPE_CHECKING:
+    from ablate.analysis.compare import Question
+
 MetricOption = Annotated[
-    str | None, typer.Option(help="The column to compare, as in compare.", show_default=False)
+    str | None,
+    typer.Option(help="The column to compare: val_loss, or what the study reports on.", show_default=False),
 ]
+ByOption = Annotated[
+    str | None, typer.Option(metavar="COL[,COL]", help="The columns that make and name a variant.")
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K=V[,K=V]",
+        help="Compare each variant with the one where K is V and all else equal; else fusion=concat.",
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="K=V", help="Only these rows: K=V[,V], K!=V, K<V or K>V. May be repeated."),
+]
+MixedOption = Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")]
+MarginOption = Annotated[
+    float | None,
+    typer.Option(help="What is too small to matter, in the metric's unit: 0.01, or the study's."),
+]
+
+
+def question(
+    metric: str | None, by: str | None, baseline: str | None, where: Sequence[str] | None, mixed: bool
+) -> "Question":
+    """What these options ask. Raises ConfigError."""
+    from ablate.analysis.contrasts import parse_baseline
+
+    return {
+        "metric": metric,
+        "by": by.split(",") if by else (),
+        "baseline": parse_baseline(baseline) if baseline else None,
+        "where": where or (),
+        "mixed": mixed,
+    }

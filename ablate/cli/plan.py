@@ -1,45 +1,71 @@
 """`ablate plan`: how many seeds a difference needs."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from ablate.cli.options import BaselineOption, MetricOption
+from ablate.cli.options import BaselineOption, ByOption, MetricOption, MixedOption, WhereOption, question
 from ablate.cli.output import Format, FormatOption, print_table, say
+
+
+def _between(low: float, high: float) -> Callable[[float | None], float | None]:
+    """The check of an option; nan and infinity are not between any two numbers."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not low < value < high:
+            raise typer.BadParameter(f"{value:g} is not between {low:g} and {high:g}")
+        return value
+
+    return check
 
 
 def plan(
     targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],
     difference: Annotated[
-        float, typer.Option(help="The difference to be seen, in the metric's unit.")
+        float,
+        typer.Option(help="The difference to be seen, in the metric's unit.", callback=_between(0, 1e9)),
     ] = 0.01,
-    power: Annotated[float, typer.Option(help="The probability of seeing it.")] = 0.8,
-    alpha: Annotated[float, typer.Option(help="The family-wise error of compare.")] = 0.05,
+    power: Annotated[
+        float, typer.Option(help="The probability of seeing it.", callback=_between(0, 1))
+    ] = 0.8,
+    alpha: Annotated[
+        float, typer.Option(help="The family-wise error of compare.", callback=_between(0, 1))
+    ] = 0.05,
     contrasts: Annotated[
-        int | None, typer.Option(help="How many comparisons there will be; else those of the pilot.")
+        int | None,
+        typer.Option(
+            min=1, max=1_000_000, help="How many comparisons there will be; else those of the pilot."
+        ),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="Say what this much time can see.")
+        float | None,
+        typer.Option(metavar="MINUTES", help="Say what this much time can see.", callback=_between(0, 1e9)),
     ] = None,
     metric: MetricOption = None,
+    by: ByOption = None,
     baseline: BaselineOption = None,
-    where: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Only these rows, as in compare.")
-    ] = None,
+    where: WhereOption = None,
+    mixed: MixedOption = False,
     format: FormatOption = Format.table,
 ) -> None:
     """How many seeds a difference needs, by the noise of a pilot study."""
-    from ablate.analysis.contrasts import parse_baseline
     from ablate.analysis.load import load
     from ablate.analysis.power import seeds_needed
     from ablate.compute.cores import available
 
-    reference = parse_baseline(baseline) if baseline else None
-    chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
-    chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
     results = load(targets)
-    chosen |= {"records": results.records, "cores": available()}
-    table, lines = seeds_needed(results.rows, difference=difference, **chosen)
+    table, lines = seeds_needed(
+        results.rows,
+        difference=difference,
+        power=power,
+        alpha=alpha,
+        contrasts=contrasts,
+        budget_min=budget,
+        records=results.records,
+        cores=available(),
+        **question(metric, by, baseline, where, mixed),
+    )
     print_table(table, format)
     for line in (*results.notes, *lines):
         say(line)

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.options import BaselineOption, MetricOption
+from ablate.cli.options import (
+    BaselineOption,
+    ByOption,
+    MarginOption,
+    MetricOption,
+    MixedOption,
+    WhereOption,
+    question,
+)
 
 
 def report(
@@ -15,15 +23,15 @@ def report(
     charts: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write its charts there as well: PNG, SVG and PDF.")
     ] = None,
-    baseline: BaselineOption = None,
     metric: MetricOption = None,
-    margin: Annotated[
-        float | None, typer.Option(help="What is too small to matter: 0.01, or the study's.")
-    ] = None,
+    by: ByOption = None,
+    baseline: BaselineOption = None,
+    where: WhereOption = None,
+    margin: MarginOption = None,
+    mixed: MixedOption = False,
 ) -> None:
     """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
-    from ablate.analysis.contrasts import parse_baseline
     from ablate.reporting.html import write_report
 
-    reference = parse_baseline(baseline) if baseline else None
-    typer.echo(write_report(target, out=out, charts=charts, baseline=reference, metric=metric, margin=margin))
+    asked = question(metric, by, baseline, where, mixed)
+    typer.echo(write_report(target, out=out, charts=charts, margin=margin, **asked))

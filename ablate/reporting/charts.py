@@ -246,7 +246,7 @@ def _grid(page: Page) -> Iterator[Figure]:
     comparison = page.comparison
     table = comparison.table.drop_duplicates("variant")
     table = table[table["variant"].isin(page.costs["variant"])]
-    if table["heads"].nunique() < 2 or len(table) < 4:
+    if not {"heads", "out_proj"} <= {*comparison.shown} or table["heads"].nunique() < 2 or len(table) < 4:
         return
     rows = [
         c for c in comparison.shown if c not in ("heads", "out_proj", page.tuned) and table[c].nunique() > 1
@@ -319,7 +319,7 @@ def _weights(page: Page) -> Iterator[Figure]:
 
 def _costs(page: Page) -> Iterator[Figure]:
     """Loss against what a variant costs."""
-    means = page.comparison.table.drop_duplicates("variant")[["variant", "fusion", "out_proj", "n", "mean"]]
+    means = page.comparison.table.drop_duplicates("variant")[["variant", "n", "mean"]]
     data = means.merge(page.costs, on="variant")
     color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)), sort=[*data["fusion"].unique()])
     legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj=' + datum.label")

@@ -6,17 +6,16 @@ Its Content-Security-Policy admits the scripts that stand in it, by their digest
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ablate.analysis.compare import Comparison
+from ablate.analysis.compare import Comparison, Question
 from ablate.reporting import own_files, words
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
@@ -50,14 +49,13 @@ def write_report(
     *,
     out: str | Path | None = None,
     charts: str | Path | None = None,
-    baseline: Mapping[str, Any] | None = None,
-    metric: str | None = None,
     margin: float | None = None,
+    **question: Unpack[Question],
 ) -> Path:
     """Write the report of a study, a store, a CSV file or rows; returns its path.
 
-    out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. The others
-    are as in compare. Raises ConfigError, and before any work where it can't be written.
+    out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. margin,
+    question: as of `compare`. Raises ConfigError, and before any work where it can't be written.
     """
     subject = find(target)
     path = subject.page if out is None else Path(out)
@@ -66,7 +64,7 @@ def write_report(
         own_files.check_directory(charts)
     from ablate.reporting.charts import figures, save  # altair takes a while
 
-    page = gather(subject, baseline=baseline, metric=metric, margin=margin)
+    page = gather(subject, margin=margin, **question)
     drawn = figures(page)
     bundle, script = _bundle() if drawn else "", (HERE / "script.js").read_text(encoding="utf-8")
     content = _template("page.html.j2").render(

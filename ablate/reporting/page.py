@@ -3,17 +3,17 @@
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 import pandas as pd
 
 from ablate.analysis import series
-from ablate.analysis.compare import Comparison, compare, report_rows
+from ablate.analysis.compare import Comparison, Question, compare, report_rows
 from ablate.analysis.load import metrics
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.roles import at_own_value
-from ablate.analysis.select import as_text, as_texts
+from ablate.analysis.select import as_text, as_texts, select, with_options
 from ablate.config.identity import digest
 from ablate.reporting import words
 from ablate.reporting.commands import SINGLE_RUNS, commands
@@ -50,16 +50,14 @@ class Page:
     hyperparameters: pd.DataFrame
 
 
-def gather(
-    subject: Subject,
-    *,
-    baseline: Mapping[str, Any] | None = None,
-    metric: str | None = None,
-    margin: float | None = None,
-) -> Page:
+def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[Question]) -> Page:
     """Everything that the page says of these rows. Raises ConfigError, Incomparable."""
-    record = subject.record
-    comparison = compare(subject.rows, baseline=baseline, metric=metric, margin=margin, records=[record])
+    record, reproduced = subject.record, commands(subject)
+    if where := question.pop("where", ()):
+        chosen = select(with_options(subject.rows), where)
+        only = f"only rows where {' and '.join(where)}"
+        subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, only])
+    comparison = compare(subject.rows, margin=margin, records=[record], **question)
     rows, _ = report_rows(subject.rows)
     own, shown = at_own_value(rows), comparison.shown
     tuned = record.tuned_key.rpartition(".")[2]
@@ -87,7 +85,7 @@ def gather(
         weights=series.weights(own, shown),
         costs=series.costs(own, shown),
         failures=failures,
-        commands=commands(subject),
+        commands=reproduced,
         facts=_facts(subject, environment),
         methods=paragraph(rows, comparison, record, development),
         hyperparameters=hyperparameters(own),

@@ -40,11 +40,13 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
 
     One row a run, with the columns of results.csv. Raises ConfigError.
     """
-    from ablate.analysis.load import load as load_rows
+    from ablate.analysis.load import load as load_results
 
-    rows = load_rows([] if path is None else [str(path)])
-    rows.attrs["target"] = "runs" if path is None else str(path)
-    return rows
+    results = load_results([] if path is None else [str(path)])
+    for line in results.notes:
+        warnings.warn(line, stacklevel=2)
+    results.rows.attrs["target"] = "runs" if path is None else str(path)
+    return results.rows
 
 
 def compare(
@@ -65,21 +67,21 @@ def compare(
     margin: what is too small to matter, in the metric's unit. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
-    from ablate.analysis.load import as_results, records
+    from ablate.analysis.load import load as load_results
+    from ablate.analysis.load import recall
 
-    rows = as_results(rows, "rows") if isinstance(rows, pd.DataFrame) else load(rows)
-    target = rows.attrs.get("target")
+    results = recall(rows) if isinstance(rows, pd.DataFrame) else load_results([str(rows)])
     result = compare_rows(
-        rows,
+        results.rows,
         baseline=_reference(baseline),
         metric=metric,
         by=[by] if isinstance(by, str) else by,
         where=[where] if isinstance(where, str) else where,
         margin=margin,
         mixed=mixed,
-        records=records([target]) if target else [],
+        records=results.records,
     )
-    return ShownComparison(**vars(result))
+    return ShownComparison(**{**vars(result), "notes": [*results.notes, *result.notes]})
 
 
 def report(

@@ -12,7 +12,7 @@ import numpy as np
 
 
 def generator(seed: int, stream: str, name: object) -> np.random.Generator:
-    """The generator of one named draw; stream: backbone, fusion, data or eval."""
+    """The generator of one named draw; stream: backbone, fusion or data."""
     key = hashlib.sha256(f"{seed}/{stream}/{name}".encode()).digest()[:16]
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
 

@@ -226,7 +226,7 @@ def check_against_study(
 
 def relabel(path: str, where: list[str], margin: float, rng: np.random.Generator, times: int = 1000) -> None:
     """The first half of the seeds against the second, as they are and relabelled at random."""
-    rows = select(with_options(load([path])), where).sort_values("seed")
+    rows = select(with_options(load([path]).rows), where).sort_values("seed")
     loss = rows["val_loss"].to_numpy(float)
     if rows["seed"].nunique() != len(rows) or len(loss) % 2 or np.isnan(loss).any():
         raise SystemExit(f"{path}: {len(rows)} rows; give one variant's, an even number of seeds (--where)")

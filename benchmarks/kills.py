@@ -1,6 +1,7 @@
 """Kill a sweep again and again, and see whether anything differs from one that was left alone.
 
     python benchmarks/kills.py --kills 50
+    python benchmarks/kills.py --kills 100 --commands 2     two at once, one of them killed each time
 
 The same command is run to its end in one directory, and in another killed with SIGKILL, its whole process
 group at once, at random moments, each kill followed by the same command. Then every metrics.csv and
@@ -64,19 +65,29 @@ def finished(root: Path) -> dict[str, int]:
 
 def in_training(root: Path) -> bool:
     """Whether some run is under way and has a state to lose or keep."""
-    return any(root.glob("runs/store/.*.part/metrics.csv"))
+    return any(root.glob("runs/store/.*.part/*/*/metrics.csv"))
+
+
+def untouched(root: Path, before: dict[str, int], when: str) -> dict[str, int]:
+    """The finished runs. Raises AssertionError if one of those before is not as it was."""
+    after = finished(root)
+    touched = [name for name, written in before.items() if after.get(name) != written]
+    assert not touched, f"{when}: trained again: {touched}"
+    return after
 
 
 def kill_again_and_again(root: Path, overrides: list[str], kills: int, longest_s: float, seed: int) -> int:
     """Returns how many kills hit training. Raises AssertionError if a finished run is touched."""
-    moments, before, hits = random.Random(seed), {}, 0
+    moments, before, hits = random.Random(seed), dict[str, int](), 0
     for number in range(1, kills + 1):
         process = start(root, overrides)
         limit = time.monotonic() + 60
         if moments.random() < 0.9:  # most of the time wait until something is being trained
-            known = {path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/claim.json")}
+            known = {path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/*/*/claim.json")}
             while process.poll() is None and time.monotonic() < limit:
-                now = {path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/claim.json")}
+                now = {
+                    path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/*/*/claim.json")
+                }
                 if now != known and in_training(root):
                     break
                 time.sleep(0.02)
@@ -84,15 +95,34 @@ def kill_again_and_again(root: Path, overrides: list[str], kills: int, longest_s
         hits += in_training(root) and process.poll() is None
         os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
         process.communicate()
-        after = finished(root)
-        touched = [name for name, when in before.items() if after.get(name) != when]
-        assert not touched, f"kill {number}: trained again: {touched}"
-        before = after
-        print(f"kill {number}: {len(after)} runs finished", flush=True)
+        before = untouched(root, before, f"kill {number}")
+        print(f"kill {number}: {len(before)} runs finished", flush=True)
     finish(root, overrides)
-    after = finished(root)
-    assert all(after[name] == when for name, when in before.items()), "a finished run was trained again"
+    untouched(root, before, "the end")
     return hits
+
+
+def kill_one_of_two(root: Path, overrides: list[str], kills: int, longest_s: float, seed: int) -> int:
+    """Two commands at once, until the sweep is finished; each kill hits one of them, which is started again.
+    Returns how many kills there were. Raises AssertionError if a finished run is touched."""
+    moments, before, number = random.Random(seed), dict[str, int](), 0
+    both = [start(root, overrides) for _ in range(2)]
+    while number < kills and all(process.poll() is None for process in both):
+        time.sleep(moments.uniform(0, longest_s))
+        victim = moments.randrange(2)
+        if not in_training(root) or both[victim].poll() is not None:
+            continue
+        os.killpg(both[victim].pid, signal.SIGKILL)
+        both[victim].communicate()
+        number += 1
+        before = untouched(root, before, f"kill {number}")
+        print(f"kill {number}: {len(before)} runs finished", flush=True)
+        both[victim] = start(root, overrides)
+    for process in both:
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+    untouched(root, before, "the end")
+    return number
 
 
 def main() -> None:
@@ -103,16 +133,25 @@ def main() -> None:
         "--longest", type=float, default=5.0, help="seconds of training before a kill, at most"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commands", type=int, choices=(1, 2), default=1, help="at once, on one sweep")
     arguments = parser.parse_args()
     overrides = [*SWEEP, f"train.steps={arguments.steps}", "train.checkpoint_every=20", "train.eval_every=50"]
     with tempfile.TemporaryDirectory() as directory:
-        calm, killed = Path(directory) / "calm", Path(directory) / "killed"
+        calm = Path(directory) / "calm"
         calm.mkdir()
-        killed.mkdir()
         finish(calm, overrides)
-        hits = kill_again_and_again(killed, overrides, arguments.kills, arguments.longest, arguments.seed)
-        same = state(calm)[0] == state(killed)[0]
-        print(f"{arguments.kills} kills, {hits} of them in training; tables equal: {same}")
+        same, kills, hits, sweeps = True, 0, 0, 0
+        while kills < arguments.kills:  # two commands finish a sweep in spite of it
+            killed = Path(directory) / f"killed-{sweeps}"
+            killed.mkdir()
+            how = (killed, overrides, arguments.kills - kills, arguments.longest, arguments.seed + sweeps)
+            if arguments.commands == 1:
+                hits, kills = kill_again_and_again(*how), arguments.kills
+            else:
+                hits = kills = kills + kill_one_of_two(*how)
+            sweeps += 1
+            same = same and state(calm)[0] == state(killed)[0]
+        print(f"{kills} kills, {hits} of them in training, {sweeps} sweeps; tables equal: {same}")
     sys.exit(0 if same else 1)
 
 

@@ -40,9 +40,9 @@ def add(store: Store, row: dict, seed: int, loss: float) -> None:
     identity = digest([row["fusion"], row["heads"], seed])[:16]
     row = {**row, "run_id": identity, "seed": seed, "status": "running"}
     name = f"{row['fusion']}-h{row['heads']}-s{seed}-{identity[:8]}"
-    with store.writing(name, {"seed": seed}, row) as writer:
+    with store.run(name).attempt({"seed": seed}, row, known=[]) as writer:
         measured = {"wall_s": 9.5, "tokens_per_s": 1e5, "train_loss": loss, "val_loss": loss}
-        store.finish(name, writer, {**row, **measured, "status": "done"})
+        store.run(name).finish(writer, {**row, **measured, "status": "done"}, known=[])
 
 
 def seconds(root: Path, *command: str) -> float:

@@ -58,7 +58,7 @@ def synthetic_study(
         row["run_id"] = digest([name, index])[:16]
         ids.append(row["run_id"])
         label = f"run-{row['run_id'][:8]}"
-        with store.writing(label, _config(row), row) as writer:
+        with store.run(label).attempt(_config(row), row, known=[]) as writer:
             writer.write_json("environment.json", {"python": "3.11.7", "train_tokens": 2_000_000})
             for step in STEPS:
                 now = loss + 1.2 * (1 - step / STEPS[-1]) ** 2
@@ -77,22 +77,21 @@ def synthetic_study(
                 }
                 if fusion == "weighted_sum":
                     end["fusion_weights"] = generator.normal(1, 0.2, (2, h)).tolist()
-            store.finish(label, writer, row | end)
+            store.run(label).finish(writer, row | end, known=[])
     levels = {"fusion": fusions, "heads": heads, "out_proj": out_proj, "train.lr": rates}
-    store.write_study(
-        StudyRecord(
-            name=name,
-            kind="grid",
-            question=question,
-            factors={key: [str(v).lower() for v in values] for key, values in levels.items()},
-            fixed={},
-            seeds=list(range(seeds)),
-            runs=sorted(ids),
-            primary=PRIMARY if 4 in heads else [],
-            metric="val_loss",
-            margin=0.01,
-        )
+    record = StudyRecord(
+        name=name,
+        kind="grid",
+        question=question,
+        factors={key: [str(v).lower() for v in values] for key, values in levels.items()},
+        fixed={},
+        seeds=list(range(seeds)),
+        runs=sorted(ids),
+        primary=PRIMARY if 4 in heads else [],
+        metric="val_loss",
+        margin=0.01,
     )
+    store.change_study(name, lambda _: record)
     return store
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ablate.cli.app import main
+
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
@@ -36,6 +38,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
     """Files with the most slow tests first, so that neither of two workers is left alone with one."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """`ablate …` in this process and in tmp_path, for commands that start no other: its exit code, what it
+    prints, and what it says."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ablate", *arguments])
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), *capsys.readouterr()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        raise AssertionError("a command ends with its exit code")
+
+    return command
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """What several test files build."""
 
 import atexit
+import contextlib
 import functools
+import io
 import itertools
 import multiprocessing
 import multiprocessing.util
@@ -10,9 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import hydra
 
@@ -20,9 +23,11 @@ from ablate.cli.app import main
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
+from ablate.execution.prepare import _corpus
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.store.record import StudyRecord
+from ablate.store.store import Store
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -45,6 +50,11 @@ def make_record(**given: Any) -> StudyRecord:
     return StudyRecord(**{**little, **given})
 
 
+def write_study(store: Store, record: StudyRecord) -> None:
+    """Whatever was there before."""
+    store.change_study(record.name, lambda _: record)
+
+
 # Sizes of which no two are equal and no one divides another, save where heads have to.
 PRIMES = ("heads=3", "key_width=7", "value_width=5", "model.d_model=11", "model.context=13", "model.layers=2")
 
@@ -55,7 +65,7 @@ WARM.set_forkserver_preload(["tests.warm"])
 
 
 def run_cli(
-    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str = "", **env: str
+    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | bytes = "", **env: str
 ) -> subprocess.CompletedProcess:
     """`ablate …` in a process of its own, forked from one that has loaded PyTorch.
 
@@ -63,21 +73,70 @@ def run_cli(
     """
     with tempfile.TemporaryDirectory() as directory:
         given, out, err = (Path(directory) / name for name in ("in", "out", "err"))
-        given.write_text(piped, encoding="utf-8")
+        given.write_bytes(piped.encode() if isinstance(piped, str) else piped)
         process = WARM.Process(
             target=_command, args=(arguments, cwd, {**os.environ, **env}, (given, out, err))
         )
         process.start()
         process.join(timeout_s)
         if process.exitcode is None:
-            process.kill()
-            raise subprocess.TimeoutExpired(arguments, timeout_s, err.read_bytes())
-        return subprocess.CompletedProcess(
-            arguments, process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
-        )
+            assert process.pid is not None
+            os.killpg(process.pid, signal.SIGKILL)  # with its workers
+            process.join()
+            raise subprocess.TimeoutExpired(arguments, timeout_s, stderr=err.read_bytes())
+        texts = (path.read_text(encoding="utf-8", errors="backslashreplace") for path in (out, err))
+        return subprocess.CompletedProcess(arguments, process.exitcode, *texts)
+
+
+def call_cli(
+    *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | bytes = "", **env: str
+) -> subprocess.CompletedProcess:
+    """`ablate …` as run_cli, but in this process: for commands that start no other."""
+    given = io.TextIOWrapper(io.BytesIO(piped.encode() if isinstance(piped, str) else piped))
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
+    code: Any = "it ends with SystemExit"
+    _corpus.cache_clear()  # its key is a path as it was typed
+    with (
+        contextlib.chdir(cwd),
+        mock.patch.dict(os.environ, env),
+        mock.patch.multiple(sys, argv=["ablate", *arguments], stdin=given, stdout=out, stderr=err),
+        _no_later_than(timeout_s),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    texts = [stream.seek(0) or stream.read() for stream in (out, err)]
+    return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+class _Late(BaseException):
+    """Passes through whatever handles errors."""
+
+
+@contextlib.contextmanager
+def _no_later_than(timeout_s: float) -> Iterator[None]:
+    """Raises TimeoutExpired. In the end signals do what they did before."""
+
+    def late(*_: Any) -> None:
+        raise _Late
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    try:
+        yield
+    except _Late:
+        raise subprocess.TimeoutExpired(sys.argv, timeout_s) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _command(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
+    os.setsid()
     for number, path in enumerate(streams):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
     sys.stdin = os.fdopen(0)  # multiprocessing gives its processes an empty one

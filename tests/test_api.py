@@ -4,6 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,8 +14,10 @@ import ablate
 from ablate import api
 from ablate.api import as_overrides
 from ablate.config.rules import ConfigError
+from ablate.reporting.subject import find
+from ablate.store.store import Store
 from benchmarks.report import synthetic_study
-from tests.helpers import ROOT, run_cli
+from tests.helpers import ROOT, run_cli, write_study
 
 
 @pytest.fixture
@@ -87,9 +90,37 @@ def test_loaded_rows_keep_what_their_study_named_beforehand(study):
     rows = ablate.load("synthetic")
     assert ablate.compare(rows).families == ["primary", "exploratory"]
     assert ablate.compare(rows[rows["heads"] == 4]).families == ["primary"]
-    assert ablate.compare(pd.DataFrame(rows.to_dict("list"))).families == ["exploratory"]
     assert ablate.compare(rows, baseline="heads=2", where="fusion=sum").table["baseline"].notna().sum() == 1
     assert len(ablate.load()) == len(rows) == 32
+
+
+def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
+    """It drops DataFrame.attrs; the columns stay."""
+    store = Store(study / "runs")
+    record = store.read_study("synthetic")
+    assert record is not None
+    write_study(store, replace(record, metric="test_loss", margin=0.5))
+    authors = pd.DataFrame({"fusion": ["concat", "sum", "mean", "weighted_sum"], "author": [*"abca"]})
+    merged = ablate.load("synthetic").merge(authors, on="fusion")
+    assert "target" not in merged.attrs
+    found = ablate.compare(merged)
+    assert (found.families, found.metric, found.margin) == (["primary", "exploratory"], "test_loss", 0.5)
+    assert not any("study.json" in note for note in found.notes)
+    assert find(merged).page == find("synthetic").page
+
+    write_study(store, replace(record, name="other", runs=record.runs[1:]))
+    for strangers in (merged.assign(study="nowhere"), merged.assign(study="other")):
+        gone = ablate.compare(strangers)
+        assert (gone.families, gone.metric, gone.margin) == (["exploratory"], "val_loss", 0.01)
+        (name,) = strangers["study"].unique()
+        assert gone.notes[0].startswith(f"rows: without the study.json of {name}, so nothing counts as named")
+    assert not any("study.json" in note for note in ablate.compare(merged.assign(study=None)).notes)
+
+
+@pytest.mark.parametrize("name", ["compare", "plan", "runs"])
+def test_every_command_that_prints_a_table_prints_it_for_a_paper(study, command, name):
+    code, printed, _ = command(name, "synthetic", "--format", "latex")
+    assert code == 0 and r"\begin{tabular}" in printed
 
 
 def test_a_comparison_shows_itself_escaped(study):

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from ablate.cli.app import main
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
@@ -37,7 +38,7 @@ WRONG = [
     (["model.heds=3"], ["model.heds", "no such key"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
     (["train.heads=3"], ["did you mean heads?"]),
-    (["fusion.per=head"], ["fusion.per", "no such key"]),
+    (["fusion.per=head"], ["fusion.per", "fusion=weighted_sum alone"]),
     (["heads.x=3"], ["heads is a single value"]),
     (["+foo=1"], ["+foo=1", "foo=1"]),
     (["++heads=8"], ["++heads=8", "heads=8"]),
@@ -96,7 +97,7 @@ WRONG = [
         ["-m", "model.d_model=64,1000000"],
         ["model.d_model=1000000", "GB of memory at least", "take a smaller"],
     ),
-    (["name=" + "n" * 300], ["name=nnn", "100 letters"]),
+    (["name=" + "n" * 300], ["name=nnn", "up to 100"]),
     (["device=cuda:99999999999999999999"], ["device=cuda:99999999999999999999", "cuda:N"]),
     (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["can't be added"]),
     (["-cd", ".", "-cn", "evil"], ["hydra.callbacks", "remove them"]),
@@ -139,6 +140,32 @@ def test_wrong_input_is_one_line_and_exit_code_2(case, refusals):
     assert done.returncode == 2 and line.startswith("ablate: ")
     assert all(part in line for part in case[1]), line
     assert done.stdout == "" and left_behind == []
+
+
+@pytest.mark.parametrize(
+    "arguments, parts",
+    [
+        ("rnus", ["rnus", "'runs'"]),
+        ("--nope", ["--nope", "see ablate --help"]),
+        ("runs a b", ["(b)", "see ablate runs --help"]),
+        ("compare --format xml", ["--format", "xml", "'latex'"]),
+        ("compare --format", ["--format", "see ablate compare --help"]),
+        ("plan s --difference abc", ["--difference", "abc", "see ablate plan --help"]),
+        ("sample r --tokens 0", ["--tokens", "0", "1", "see ablate sample --help"]),
+        ("report", ["target", "see ablate report --help"]),
+        ("run --dry-run=3", ["--dry-run", "see ablate run --help"]),
+        ("compare a\rb", ["a b: no such study"]),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ablate", *arguments.split(" ")])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2 and out == "" and one_line(err).startswith("ablate: ")
+    assert all(part.lower() in err.lower() for part in parts), err
 
 
 @pytest.mark.parametrize(
@@ -303,7 +330,7 @@ def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path, monkeypatch):
     monkeypatch.setattr("ablate.execution.execute.training", training)
     run = prepare(make_config(*QUICK, "train.save=none"))
     execute(run, unheard, tmp_path)
-    row = Store(tmp_path).read(run.name)
+    row = Store(tmp_path).run(run.name).read()
     assert row and (row["status"], row["error"]) == ("failed", "RuntimeError: no luck")
     assert "Traceback" in (tmp_path / "store" / run.name / "log.txt").read_text()
 

@@ -1,6 +1,7 @@
 """Variants side by side: hand-worked numbers, who is compared with whom, and what may not stand together."""
 
 import io
+import itertools
 import json
 import math
 import re
@@ -89,6 +90,51 @@ def test_two_rows_of_one_variant_and_seed_are_named():
 def test_seeds_of_single_streams_are_replicates_not_variants():
     rows = table({"val_loss": 1.0, "seed_data": 1.0}, {"val_loss": 2.0, "seed_data": 2.0})
     assert summarize(rows)["n"].tolist() == [2]
+
+
+def test_how_often_one_looks_makes_no_variant():
+    """Save for what a look decides: the best of them."""
+    rows = table(
+        {"val_loss": 2.0, "best_val_loss": 1.9, "eval_every": 100},
+        {"val_loss": 2.2, "best_val_loss": 2.1, "eval_every": 50, "seed": 1},
+        {"val_loss": 1.5, "best_val_loss": 1.4, "eval_every": 50, "fusion": "sum"},
+        {"val_loss": 1.6, "best_val_loss": 1.6, "eval_every": 50, "fusion": "sum", "seed": 1},
+    )
+    result = compare(rows).table.set_index("fusion")
+    assert result["n"].to_dict() == {"sum": 2, "concat": 2}
+    assert (result.loc["sum", "pairs"], result.loc["sum", "diff"]) == (2, pytest.approx(-0.55))
+    assert missing_seeds(rows) == []
+    assert len(summarize(rows, "best_val_loss")) == 3
+
+
+def test_a_run_that_was_looked_at_twice_counts_once():
+    once = {"val_loss": 2.0, "eval_every": 100}
+    cut_off = {"val_loss": None, "status": "interrupted", "eval_every": 7}
+    again = {"val_loss": 2.0, "eval_every": 50}
+    for rows in itertools.permutations([once, cut_off, again]):
+        summary = summarize(table(*rows))
+        assert (summary["n"].tolist(), summary["mean"].tolist()) == ([1], [2.0])
+    with pytest.raises(Incomparable, match=r"two rows of one variant.*; choose with --where eval_every=100"):
+        summarize(table(once, {**again, "val_loss": 2.1}))
+    with pytest.raises(Incomparable, match=r"two rows of one variant and seed.*; drop one"):
+        summarize(table(once, once))
+
+
+def test_best_is_one_of_several_that_are_trained_as_long():
+    def row(fusion: str, loss: float, steps: int, batch: int, **more) -> dict:
+        return {"fusion": fusion, "val_loss": loss, "steps": steps, "batch": batch, "context": 64, **more}
+
+    rows = [row("concat", 2.0, 100, 8), row("sum", 1.9, 50, 16), row("concat", 1.5, 200, 8)]
+    result = compare(table(*rows))
+    best = {(r["steps"], r["fusion"]): r["best"] for r in result.table.to_dict("records")}
+    assert best == {("100", "concat"): False, ("50", "sum"): True, ("200", "concat"): False}
+    (line,) = [note for note in result.notes if "tokens" in note]
+    assert line.startswith("variants are trained on 2 different numbers of tokens")
+    both = [*rows, row("sum", 1.6, 200, 8)]
+    assert summarize(table(*both)).query("best")["mean"].tolist() == [1.5, 1.9]
+    unknown = [{**one, "context": None} for one in rows]
+    assert summarize(table(*unknown)).query("best")["mean"].tolist() == [1.5]
+    assert not any("tokens" in note for note in compare(table(*unknown)).notes)
 
 
 def test_what_did_not_finish_is_in_no_mean_and_named():

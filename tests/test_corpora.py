@@ -1,6 +1,7 @@
 """Corpora: the splits, the fingerprint, the cache, and one clear line for every text that can't be used."""
 
 import dataclasses
+import gzip
 import hashlib
 import io
 import json
@@ -18,9 +19,10 @@ import numpy as np
 import pytest
 import yaml
 
+from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import tokenized
-from ablate.data.corpora import CORPORA, Corpus, CorpusError, open_corpus, require_context
+from ablate.data.corpora import CORPORA, Corpus, CorpusError, open_corpus, require_usable
 from ablate.data.text import BLOCK
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
@@ -181,6 +183,21 @@ def test_a_directory_and_a_glob(texts: Path):
     assert refusal("c[0-9]*").startswith("corpus.path=c[0-9]*: matches no file")
 
 
+def test_links_that_lead_back_up_are_not_followed(texts: Path):
+    """Followed, two of them make 2^40 paths."""
+    put(texts / "below" / "book.txt", "abcdefghij")
+    for name in ("a", "b"):
+        (texts / name).symlink_to(".", target_is_directory=True)
+    for path in ("**/*.txt", "**", f"{texts}/**/*.txt", "below/**.txt", "."):
+        assert opened(path).sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
+
+
+def test_a_link_to_nothing(texts: Path):
+    for name, target in (("loop", "loop"), ("lost", "nowhere.txt")):
+        (texts / name).symlink_to(target)
+        assert refusal(name).startswith(f"corpus.path={name}: a link to {target}, which leads to no file")
+
+
 def test_a_directory_without_files(texts: Path):
     put(texts / "empty" / ".hidden", "text")
     assert "corpus.path=empty: a directory without files" in refusal("empty")
@@ -202,9 +219,23 @@ def test_standard_input_is_read_once(texts: Path, root: Path, monkeypatch: pytes
     first = opened("-")
     assert "".join(words(first)) == "piped in: é\n" * 11
     assert opened("-", tokenizer="byte").sha256 == first.sha256  # the pipe is empty by now
-    assert Path(os.environ["ABLATE_STDIN"]).is_relative_to(root)  # where child processes find it
+    spooled = Path(os.environ["ABLATE_STDIN"])  # where child processes find it
+    assert spooled.is_relative_to(root)
     os.environ["ABLATE_STDIN"] = ""
-    assert "empty" in refusal("-")
+    assert "standard input is empty" in refusal("-")
+    for path in (spooled, spooled.parent):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    cache.publish("key", writes("another"))
+    assert not spooled.exists()  # swept, and for its tokens it is not missed
+    os.environ["ABLATE_STDIN"] = str(spooled)
+    assert words(opened("-")) == words(first)
+
+
+def test_standard_input_is_called_so(texts: Path, monkeypatch: pytest.MonkeyPatch):
+    for content, reason in ((b"caf\xe9", "byte 0xe9 at offset 3 is not utf-8"), (b"a\0", "binary")):
+        os.environ["ABLATE_STDIN"] = ""
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert refusal("-").startswith(f"standard input: {reason}")
 
 
 def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch):
@@ -246,6 +277,24 @@ def test_a_pipe_by_name_is_refused_without_waiting(texts: Path):
     assert "neither a file nor a directory" in refusal("pipe")
 
 
+def test_packed_text_is_the_text(texts: Path):
+    text = "é日 0123456789\r\n" * 100_000
+    packed = gzip.compress(text.encode())
+    assert opened(put(texts / "book.gz", packed)).sha256 == hashlib.sha256(text.encode()).hexdigest()
+    for name, damaged in {"cut": packed[:-9], "bad": packed[:40] + b"?" * 40 + packed[80:]}.items():
+        assert refusal(put(texts / name, damaged)).startswith(f"{texts / name}: can't be read (")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_text_of_wide_characters_is_told_its_encoding(texts: Path, encoding: str):
+    for name, text in {"latin": "plain", "chinese": "中文"}.items():
+        wide = put(texts / name, (text * 11).encode(encoding))
+        assert f"corpus.encoding={encoding}" in refusal(wide).replace("=… (", "=")
+        assert "".join(words(opened(wide, encoding=encoding))) == text * 11
+    unmarked = put(texts / "unmarked", "plain".encode("utf-32-le"))
+    assert "corpus.encoding=utf-32" in refusal(unmarked, encoding="utf-16")
+
+
 @pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
 def test_binary_data(texts: Path, where: int):
     message = refusal(put(texts / "data", b"x" * where + b"\0\xff" + b"x" * 11))
@@ -284,25 +333,43 @@ def test_the_ways_out_of_a_wrong_encoding(texts: Path):
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("utf-9", "use utf-"), ("lattin1", "use latin1"), ("hex", "use utf-8"), ("!", "use utf-8")],
+    [
+        ("utf-9", "no such encoding; use utf-"),
+        ("lattin1", "no such encoding; use latin1"),
+        ("!", "no such encoding; use utf-8"),
+        ("utf-8\0", "no such encoding; use utf-8"),
+        ("hex", "no encoding of text; use utf-8"),
+        ("rot13", "no encoding of text; use utf-8"),
+        ("rot-13", "no encoding of text; use utf-8"),
+    ],
 )
 def test_an_unknown_encoding(texts: Path, name: str, near: str):
     message = refusal(put(texts / "book.txt", "text"), encoding=name)
-    assert message.startswith(f"corpus.encoding={name}: no such encoding; {near}")
+    assert message.startswith(f"corpus.encoding={name}: {near}")
 
 
 def test_context_that_fits_and_does_not(texts: Path):
     """100 characters: validation and test have 10 each, so 9 inputs and their targets fit."""
     corpus = opened(put(texts / "book.txt", "0123456789" * 10))
-    require_context(corpus, 9)
+    require_usable(corpus, 9)
     with pytest.raises(
-        CorpusError, match=r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
+        ConfigError, match=r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
     ):
-        require_context(corpus, 10)
-    require_context(opened("book.txt", splits=(0.9, 0.1, 0.0)), 9)
+        require_usable(corpus, 10)
+    require_usable(opened("book.txt", splits=(0.9, 0.1, 0.0)), 9)
     short = opened(put(texts / "short.txt", "012"))
-    with pytest.raises(CorpusError, match="validation split has 0 tokens"):
-        require_context(short, 1)
+    with pytest.raises(ConfigError, match="validation split has 0 tokens"):
+        require_usable(short, 1)
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte"])
+def test_a_text_with_nothing_to_predict(texts: Path, tokenizer):
+    """One letter trains to loss 0, and so does one letter at the end, where nothing else is asked."""
+    for name, text, split in [("a", "a" * 100, "train"), ("b", "ab" * 40 + "d" * 20, "validation")]:
+        corpus = opened(put(texts / name, text), tokenizer=tokenizer)
+        with pytest.raises(CorpusError, match=f"the {split} split is '[ad]' again and again"):
+            require_usable(corpus, 9)
+    opened(put(texts / "c", "ab" * 50), tokenizer=tokenizer)
 
 
 def test_what_does_not_belong():

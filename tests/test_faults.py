@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.helpers import run_cli
-from tests.test_pool import LONG, training, wait_for
+from tests.test_pool import LONG, logs, training, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
 
@@ -122,8 +122,7 @@ def test_clocks_set_back(tmp_path, start):
     again = run_cli("run", *QUICK, cwd=tmp_path)
     assert again.returncode == 0 and "finished before" in again.stderr
     goes_on = start("run", *LONG, "seed=1", cwd=tmp_path)
-    (log,) = (tmp_path / "runs" / "store").glob(".*.part/log.txt")
-    wait_for(lambda: "going on after step" in log.read_text())
+    wait_for(lambda: any("going on after step" in log.read_text() for log in logs(tmp_path)))
     goes_on.kill()
     goes_on.communicate()
 
@@ -141,6 +140,6 @@ def test_a_damaged_checkpoint_is_put_aside_and_the_run_begins_anew(tmp_path, sta
     again.kill()
     _, err = again.communicate()
     assert checkpoint.name in err and "damaged" in err and "Traceback" not in err
-    (part,) = (tmp_path / "runs" / "store").glob(".*.part")
+    (part,) = (tmp_path / "runs" / "store").glob(".*.part/*/*")
     assert json.loads((part / "result.json").read_text())["status"] == "running"
     assert "going on" not in (part / "log.txt").read_text()

@@ -43,7 +43,7 @@ def wait_for(condition, timeout_s: float = 60) -> None:
 
 def training(cwd: Path) -> list[Path]:
     """The parts of runs that have a checkpoint."""
-    return list((cwd / "runs" / "store").glob(".*.part/checkpoint-*"))
+    return list((cwd / "runs" / "store").glob(".*.part/*/*/checkpoint-*"))
 
 
 def group_of(process: subprocess.Popen) -> list[psutil.Process]:
@@ -136,7 +136,7 @@ def test_a_worker_may_be_lost_before_it_is_ready():
         def messages(self) -> list[str]:
             return [READY]
 
-    pool, starting = _Jobs([], cast(Watcher, None)), cast(_Worker, Starting())
+    pool, starting = _Jobs([], cast(Watcher, None), Store()), cast(_Worker, Starting())
     for _ in range(3):
         pool.lost(starting, "ended")
         pool.lost(starting, "ended")
@@ -163,8 +163,9 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):
     workers = group_of(process)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
-    wait_for(lambda: not any(map(lives, workers)), timeout_s=5)
+    wait_for(lambda: not any(map(lives, workers)))
     assert process.returncode == 130 and "Traceback" not in err and "interrupted" in err
+    assert not claims(tmp_path)
     rows = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
     again = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
@@ -174,7 +175,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):
 
 
 def logs(cwd: Path) -> list[Path]:
-    return list((cwd / "runs" / "store").glob(".*.part/log.txt"))
+    return list((cwd / "runs" / "store").glob(".*.part/*/*/log.txt"))
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
@@ -184,9 +185,15 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
     workers = group_of(process)
     assert len(workers) >= 2
     process.send_signal(ending)  # to the parent alone
-    wait_for(lambda: not any(map(lives, workers)), timeout_s=5)
+    wait_for(lambda: not any(map(lives, workers)))
     process.communicate(timeout=30)
     assert process.returncode == (143 if ending == signal.SIGTERM else -signal.SIGKILL)
+    assert len(claims(tmp_path)) == (0 if ending == signal.SIGTERM else 2)
+
+
+def claims(cwd: Path) -> list[Path]:
+    """What keeps other machines from a run, as long as it has a heartbeat."""
+    return list((cwd / "runs" / "store").glob(".*.part/*/*/claim.json"))
 
 
 def test_two_commands_share_one_sweep(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ablate.analysis.load import frame
+from ablate.analysis.frames import frame
 from ablate.analysis.variants import Incomparable, summarize
 from ablate.config.rules import ConfigError
 from ablate.execution.prepare import prepare
@@ -39,8 +39,10 @@ class Program:
         row = {"run_id": identity, "status": "running", "fusion": fusion, "heads": 4, "out_proj": True}
         row |= {"seed": seed, "val_loss": 2.25 + seed, **provenance.provenance()}
         row |= {**provenance.parts_code(f"model/fusion/{fusion}.py"), **columns}
-        with self.store.writing(f"{fusion}-{seed}", {}, row, anew=True) as writer:
-            self.store.finish(f"{fusion}-{seed}", writer, {**row, "status": "done"})
+        run = self.store.run(f"{fusion}-{seed}")
+        known = run.stamp()
+        with run.attempt({}, row, known=known) as writer:
+            run.finish(writer, {**row, "status": "done"}, known=known)
 
     def stale(self) -> set[str]:
         """The methods whose results are stale; the others are done."""
@@ -119,8 +121,8 @@ def test_a_result_of_another_program_is_stale(program, columns):
 def test_a_diverged_run_may_be_stale_and_a_failed_one_is_failed(program):
     for seed, status in enumerate(("diverged", "failed")):
         name, row = f"r{seed}", {"run_id": str(seed) * 16, "code": "0" * 12, "torch": "2.0.0"}
-        with program.store.writing(name, {}, row | {"status": "running"}) as writer:
-            program.store.finish(name, writer, row | {"status": status})
+        with program.store.run(name).attempt({}, row | {"status": "running"}, known=[]) as writer:
+            program.store.run(name).finish(writer, row | {"status": status}, known=[])
     assert [row["status"] for row in program.store.rows()] == ["stale", "failed"]
 
 

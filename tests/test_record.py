@@ -9,7 +9,7 @@ from ablate.analysis.notes import doubts
 from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, read_record
 from ablate.store.store import Store, StoreError
 from ablate.study.growth import grown
-from tests.helpers import make_record
+from tests.helpers import make_record, write_study
 
 # What 0.x wrote of `run study=tuned size=demo fusion=concat,sum train.lr=0.004,0.008 study.develop=[0]`, with
 # few of its fixed keys and runs.
@@ -67,7 +67,7 @@ NOW = StudyRecord(
 def test_a_record_comes_back_as_it_was_written(tmp_path):
     store = Store(tmp_path)
     for record in (NOW, make_record(name="little", seeds=[7])):
-        store.write_study(record)
+        write_study(store, record)
         assert store.read_study(record.name) == record
     assert as_plain(make_record()).keys() == {"name", "kind", "factors", "fixed", "seeds", "runs"}
 
@@ -79,7 +79,7 @@ def test_a_study_of_the_first_layout_opens_and_grows(tmp_path):
     old = store.read_study("tuned-demo")
     assert old == NOW and NOW.tuned_key == "train.lr" and NOW.development_seeds == ["0"]
     assert doubts(NOW) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
-    store.write_study(grown(old, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
+    write_study(store, grown(old, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
     both = store.read_study("tuned-demo")
     assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16])
     assert "parts" not in json.loads(path.read_text())

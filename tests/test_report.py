@@ -4,8 +4,11 @@ import itertools
 import re
 import shlex
 import shutil
+import struct
+import zlib
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,6 +16,8 @@ import pytest
 import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
+from ablate.config.rules import ConfigError
+from ablate.reporting import own_files
 from ablate.reporting.charts import SHAPES, VERDICTS, figures
 from ablate.reporting.commands import commands
 from ablate.reporting.html import comparison_html, comparison_table
@@ -23,7 +28,7 @@ from ablate.reporting.words import more_seeds
 from ablate.store.record import Choice
 from ablate.store.store import Store
 from benchmarks.report import synthetic_study
-from tests.helpers import make_record, run_cli
+from tests.helpers import make_record, run_cli, write_study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028"
 SIZES = (400, 1400)
@@ -184,9 +189,81 @@ def test_the_same_charts_as_files(tmp_path):
     assert files == [
         f"{stem}.{suffix}" for stem in ("curves", "intervals-primary") for suffix in ("pdf", "png", "svg")
     ]
-    starts = {".pdf": b"%PDF", ".png": b"\x89PNG", ".svg": b"<svg"}
     for path in (tmp_path / "figures").iterdir():
-        assert path.read_bytes().startswith(starts[path.suffix])
+        assert path.read_bytes().startswith(own_files.STARTS[path.suffix[1:]])
+        own_files.check_file(path, path.suffix[1:])  # a later report may write over it
+    ElementTree.parse(tmp_path / "figures" / "curves.svg")
+    assert _chunks((tmp_path / "figures" / "curves.png").read_bytes())[-2:] == [b"tEXt", b"IEND"]
+
+    page, foreign = store.root / "studies" / "synthetic" / "report.html", tmp_path / "figures" / "curves.png"
+    page.unlink()
+    foreign.write_bytes(b"\x89PNG of a holiday")
+    with pytest.raises(ConfigError, match=r"curves\.png: a file that no report wrote"):
+        ablate.report(store.root / "studies" / "synthetic", charts=tmp_path / "figures")
+    assert foreign.read_bytes() == b"\x89PNG of a holiday" and not page.exists()
+
+
+def _chunks(png: bytes) -> list[bytes]:
+    """Their types; each has its length before and a checksum behind it."""
+    at, types = 8, []
+    while at < len(png):
+        length, type_ = struct.unpack(">I4s", png[at : at + 8])
+        content = png[at + 4 : at + 8 + length]
+        assert struct.unpack(">I", png[at + 8 + length : at + 12 + length]) == (zlib.crc32(content),)
+        types, at = [*types, type_], at + 12 + length
+    return types
+
+
+TABLE = (
+    "fusion,heads,out_proj,seed,val_loss\nconcat,4,true,0,2.0\nconcat,4,true,1,2.1\nsum,4,true,0,2.2\n"
+    "sum,4,true,1,2.31\n"
+)
+
+
+@pytest.mark.parametrize(
+    "option, place, reason",
+    [
+        ("--out", "mine.csv", "no report wrote"),
+        ("--out", "quotes.html", "no report wrote"),
+        ("--out", "link", "no report wrote"),
+        ("--out", "dangling", "no report wrote"),
+        ("--out", "loop", "no report wrote"),
+        ("--out", "/dev/null", "no report wrote"),
+        ("--out", "/", "a directory"),
+        ("--out", "", "a directory"),
+        ("--out", "missing/page.html", "there is no directory"),
+        ("--out", "mine.csv/page.html", "there is no directory"),
+        ("--charts", "mine.csv", "no directory"),
+        ("--charts", "loop", "no directory"),
+        ("--charts", "", "no directory"),
+        ("--charts", "missing/figures", "there is no directory"),
+    ],
+)
+def test_what_is_there_is_never_written_over(tmp_path, command, monkeypatch, option, place, reason):
+    (tmp_path / "mine.csv").write_text(TABLE)
+    (tmp_path / "quotes.html").write_text(f"<p>{own_files.GENERATOR}")
+    for link, target in (("link", "mine.csv"), ("dangling", "nothing"), ("loop", "loop")):
+        (tmp_path / link).symlink_to(target)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    monkeypatch.setattr(
+        "ablate.reporting.html.gather", lambda *_, **__: pytest.fail("refused after the work")
+    )
+    code, printed, said = command("report", "mine.csv", option, place)
+    assert (code, printed) == (2, "") and said.count("\n") == 1
+    assert (
+        said.startswith(f"ablate: {place or ('.' if option == '--out' else repr(''))}: ") and reason in said
+    )
+    assert (tmp_path / "mine.csv").read_text() == TABLE
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_report_replaces_an_earlier_one_even_behind_a_link(tmp_path):
+    (tmp_path / "mine.csv").write_text(TABLE)
+    (tmp_path / "page.html").write_text(f"<!doctype html>\n<head>\n{own_files.GENERATOR}")
+    (tmp_path / "latest.html").symlink_to("page.html")
+    for _ in range(2):
+        ablate.report(tmp_path / "mine.csv", out=tmp_path / "latest.html")
+    assert (tmp_path / "latest.html").is_symlink() and "sum is worse" in (tmp_path / "page.html").read_text()
 
 
 def test_what_it_says(tmp_path):
@@ -320,7 +397,7 @@ def test_what_is_not_there_is_said(tmp_path):
     )
     record = store.read_study("synthetic")
     assert record is not None
-    store.write_study(replace(record, runs=[*record.runs, "f" * 16]))
+    write_study(store, replace(record, runs=[*record.runs, "f" * 16]))
     shutil.rmtree(next(iter(store.directories(record.runs[:1]).values())))
     subject = find(store.root / "studies" / "synthetic")
     failures = gather(subject).failures
@@ -402,10 +479,7 @@ def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
 
 def test_a_csv_from_elsewhere(tmp_path):
     path = tmp_path / "results.csv"
-    path.write_text(
-        "fusion,heads,out_proj,seed,val_loss\nconcat,4,true,0,2.0\nconcat,4,true,1,2.1\nsum,4,true,0,2.2\n"
-        "sum,4,true,1,2.31\n"
-    )
+    path.write_text(TABLE)
     page = ablate.report(path)
     assert page == tmp_path / "results-report.html"
     html = page.read_text(encoding="utf-8")
@@ -487,7 +561,7 @@ def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     assert record is not None
     declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
     record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
-    store.write_study(replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
+    write_study(store, replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
     subject = find(store.root / "studies" / "synthetic")
     varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
     (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))

@@ -1,11 +1,8 @@
 """Runs on disk: whole or not there, derived tables, studies that grow."""
 
 import json
-import os
-import subprocess
-import sys
-import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,78 +15,62 @@ from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
 from ablate.execution.recorder import describe
 from ablate.files.atomic import StoreError
-from ablate.store import claim, row_cache
+from ablate.store import row_cache
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import core_code, parts_code, torch_version
 from ablate.store.record import as_plain
-from ablate.store.run_files import Checkpoint, Damaged
-from ablate.store.store import Busy, Store
+from ablate.store.run_files import Busy, Checkpoint, Damaged, RunWriter
+from ablate.store.store import Store
 from ablate.study.growth import grown, record_of_run, record_of_sweep
-from tests.helpers import make_config, make_record
+from tests.helpers import make_config, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "code": core_code()}
 ROW |= {"torch": torch_version(), **parts_code("model/fusion/sum.py")}
 METRICS = {"step": 3, "tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0}
 
 
-def finished(store: Store, name: str = "run", *, anew: bool = False, **columns) -> None:
-    with store.writing(name, {"heads": 4}, ROW, anew=anew) as writer:
+def writing(store: Store, name: str = "run", row: dict = ROW):
+    """An attempt that is to replace what is there now."""
+    return store.run(name).attempt({"heads": 4}, row, known=store.run(name).stamp())
+
+
+def finish(store: Store, writer: RunWriter, name: str = "run", **columns) -> None:
+    known = store.run(name).stamp()
+    store.run(name).finish(writer, {**ROW, "status": "done", **columns}, known=known)
+
+
+def finished(store: Store, name: str = "run", **columns) -> None:
+    with writing(store, name) as writer:
         writer.metrics({**METRICS, "seconds": 0.5})
-        store.finish(name, writer, {**ROW, "status": "done", **columns})
+        finish(store, writer, name, **columns)
+
+
+def latest(store: Store, name: str = "run") -> Path:
+    attempt = store.run(name).latest()
+    assert attempt
+    return attempt
 
 
 def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
     store = Store(tmp_path)
     finished(store, val_loss=2.25)
-    files = {path.name for path in store.directory("run").iterdir()}
+    files = {path.name for path in store.run("run").directory.iterdir()}
     assert files == {"config.yaml", "metrics.csv", "result.json"}
-    metrics = (store.directory("run") / "metrics.csv").read_text()
+    metrics = (store.run("run").directory / "metrics.csv").read_text()
     assert metrics == "step,tokens,lr,train_loss,val_loss,grad_norm,seconds\n3,21,0.1,2.5,2.25,1.0,0.5\n"
-    assert store.read("run") == {**ROW, "status": "done", "val_loss": 2.25}
+    assert store.run("run").read() == {**ROW, "status": "done", "val_loss": 2.25}
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
 def test_a_run_that_stops_half_way_is_interrupted_and_not_finished(tmp_path):
     store = Store(tmp_path)
-    part = store.attempt("run")
-    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, ROW):
+    with pytest.raises(KeyboardInterrupt), writing(store):
         assert [row["status"] for row in store.rows()] == ["running"]
         raise KeyboardInterrupt
-    assert store.read("run") is None
-    assert [row["status"] for row in store.rows()] == ["interrupted"]
-    claim.claim(part)  # as a process that was killed leaves it
-    content = json.loads((part / "claim.json").read_text())
-    (part / "claim.json").write_text(json.dumps({**content, "pid": 2**22 + 1}))  # no such process
+    assert store.run("run").read() is None
     assert [row["status"] for row in store.rows()] == ["interrupted"]
     finished(store)
     assert [row["status"] for row in store.rows()] == ["done"]
-
-
-def test_a_run_that_another_process_is_at_is_left_alone(tmp_path):
-    store = Store(tmp_path)
-    part = store.attempt("run")
-    part.mkdir(parents=True)
-    claim.claim(part)
-    content = json.loads((part / "claim.json").read_text())
-    parent = {"pid": os.getppid(), "started": claim._started(os.getppid())}
-    (part / "claim.json").write_text(json.dumps(content | parent))
-    with pytest.raises(StoreError, match="another process is training this run"):
-        finished(store)
-
-
-def test_a_claim_from_before_a_reboot_is_dead(tmp_path):
-    claim.claim(tmp_path)
-    content = json.loads((tmp_path / "claim.json").read_text())
-    assert claim.is_live(tmp_path)
-    (tmp_path / "claim.json").write_text(json.dumps({**content, "boot": "another"}))
-    assert not claim.is_live(tmp_path)
-
-
-@pytest.mark.skipif(not claim._started(os.getpid()), reason="only Linux says when a process began")
-@pytest.mark.parametrize("content", ["null", "[1]", "7", "{", ""])
-def test_a_claim_that_says_nothing_is_dead(tmp_path, content):
-    (tmp_path / "claim.json").write_text(content)
-    assert not claim.is_live(tmp_path)
 
 
 def test_what_others_leave_in_the_store_is_no_run(tmp_path):
@@ -100,31 +81,13 @@ def test_what_others_leave_in_the_store_is_no_run(tmp_path):
     assert len(store.rows()) == 1
 
 
-def test_a_claim_whose_pid_another_process_has_got_is_dead(tmp_path):
-    """As in a container that was started again, where pids begin anew and the boot is the host's."""
-    claim.claim(tmp_path)
-    content = json.loads((tmp_path / "claim.json").read_text())
-    assert claim.is_live(tmp_path)
-    (tmp_path / "claim.json").write_text(json.dumps({**content, "pid": 1}))  # always there
-    assert not claim.is_live(tmp_path)
-
-
-def test_a_claim_of_another_machine_lives_by_its_heartbeat(tmp_path):
-    claim.claim(tmp_path)
-    content = json.loads((tmp_path / "claim.json").read_text())
-    (tmp_path / "claim.json").write_text(json.dumps({**content, "host": "elsewhere"}))
-    assert claim.is_live(tmp_path)
-    os.utime(tmp_path / "claim.json", (0, 0))
-    assert not claim.is_live(tmp_path)
-
-
 def test_replacing_a_run_keeps_the_old_one_until_the_new_is_whole(tmp_path):
     store = Store(tmp_path)
     finished(store, val_loss=1.0)
-    with store.writing("run", {}, ROW, anew=True) as writer:
-        assert (store.read("run") or {})["val_loss"] == 1.0
-        store.finish("run", writer, {**ROW, "status": "done", "val_loss": 2.0})
-    assert (store.read("run") or {})["val_loss"] == 2.0
+    with writing(store) as writer:
+        assert (store.run("run").read() or {})["val_loss"] == 1.0
+        finish(store, writer, val_loss=2.0)
+    assert (store.run("run").read() or {})["val_loss"] == 2.0
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
@@ -132,7 +95,7 @@ def test_results_are_derived_and_come_back(tmp_path):
     store = Store(tmp_path)
     finished(store, "b", run_id="b" * 16, val_loss=0.1 + 0.2, out_proj=True)
     finished(store, "a", run_id="a" * 16)
-    store.write_study(record_of_run(make_config("name=mine"), "b" * 16))
+    write_study(store, record_of_run(make_config("name=mine"), "b" * 16))
     path = store.write_results("mine")
     rows = pd.read_csv(path)
     assert list(rows.columns) == list(COLUMNS)
@@ -192,7 +155,7 @@ def test_a_sweep_is_named_by_what_it_runs():
 def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
     store = Store(tmp_path)
     finished(store, val_loss=1.0)
-    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, ROW, anew=True):
+    with pytest.raises(KeyboardInterrupt), writing(store):
         (row,) = store.rows()
         assert row["status"] == "running"
         raise KeyboardInterrupt
@@ -200,41 +163,20 @@ def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
     assert (row["status"], row["val_loss"]) == ("done", 1.0)
 
 
-TAKE = """
-import sys, time
-from pathlib import Path
-from ablate.store.store import Store, StoreError
-start, root = float(sys.argv[1]), Path(sys.argv[2])
-time.sleep(max(0, start - time.time()))
-try:
-    with Store(root).writing("run", {}, {"run_id": "r", "status": "running", "code": "c", "torch": "t"}):
-        print("mine", flush=True)
-        time.sleep(0.5)
-except StoreError as error:
-    assert "another process is training this run" in str(error)
-    print("another's", flush=True)
-"""
-
-
-def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
-    start = str(time.time() + 1.5)
-    command = [sys.executable, "-c", TAKE, start, str(tmp_path)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(6)]
-    answers = [process.communicate(timeout=60)[0].strip() for process in processes]
-    assert sorted(answers) == ["another's"] * 5 + ["mine"]
-
-
 def test_a_damaged_run_is_shown_and_set_aside_never_trusted(tmp_path):
     store, name = Store(tmp_path), "sum-h4-01234567"
     for count, content in enumerate(("", "[]", "{}", '{"run_id": "0123456789abcdef"', "\udcff"), start=1):
         finished(store, name)
-        (store.directory(name) / "result.json").write_text(content, errors="surrogateescape")
+        (store.run(name).directory / "result.json").write_text(content, errors="surrogateescape")
         with pytest.raises(Damaged, match=r"result\.json: missing or damaged"):
-            store.read(name)
+            store.run(name).read()
         (row,) = store.rows()
         assert (row["run_id"], row["status"]) == ("01234567", "failed") and "damaged" in row["error"]
-        assert store.set_aside(store.directory(name)) == tmp_path / "damaged" / f"{name}-{count}"
-        assert store.read(name) is None and store.rows() == []
+        assert (
+            store.run(name).put_aside_if_damaged(store.run(name).directory)
+            == tmp_path / "damaged" / f"{name}-{count}"
+        )
+        assert store.run(name).read() is None and store.rows() == []
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.csv", "config.yaml"])
@@ -242,10 +184,10 @@ def test_a_run_edited_by_hand_is_noticed(tmp_path, file):
     store = Store(tmp_path)
     finished(store, val_loss=2.25)
     assert store.rows()[0]["val_loss"] == 2.25  # and it is in the cache now
-    path = store.directory("run") / file
+    path = store.run("run").directory / file
     path.write_text(path.read_text().replace("2.25", "1.25").replace("heads: 4", "heads: 8"))
     with pytest.raises(Damaged, match=f"{file}: .*edited since the run ended"):
-        store.read("run")
+        store.run("run").read()
     if file == "result.json":
         (row,) = store.rows()
         assert (row["status"], row["val_loss"]) == ("failed", 1.25)
@@ -253,11 +195,14 @@ def test_a_run_edited_by_hand_is_noticed(tmp_path, file):
 
 def test_a_run_cut_off_after_its_last_word_is_finished(tmp_path):
     store = Store(tmp_path)
-    with store.writing("run", {}, ROW) as writer:
+    with writing(store) as writer:
         writer.seal({**ROW, "status": "done"})
     assert [row["status"] for row in store.rows()] == ["interrupted"]
-    assert store.read("run") == {**ROW, "status": "done"}
-    assert [row["status"] for row in store.rows()] == ["done"]
+    assert store.run("run").read() is None  # a look moves nothing
+    with pytest.raises(Busy, match="has just finished"), writing(store):
+        pass
+    assert store.run("run").read() == {**ROW, "status": "done"}
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
 
 
 def checkpoint(step: int) -> Checkpoint:
@@ -266,7 +211,7 @@ def checkpoint(step: int) -> Checkpoint:
 
 
 def interrupted(store: Store, *steps: int, row: dict = ROW) -> None:
-    with pytest.raises(KeyboardInterrupt), store.writing("run", {}, row) as writer:
+    with pytest.raises(KeyboardInterrupt), writing(store, row=row) as writer:
         for step in steps:
             writer.metrics({**METRICS, "step": step, "seconds": 0.5})
             writer.checkpoint(checkpoint(step))
@@ -277,52 +222,57 @@ def interrupted(store: Store, *steps: int, row: dict = ROW) -> None:
 def test_an_interrupted_run_goes_on_from_its_last_checkpoint(tmp_path):
     store = Store(tmp_path)
     interrupted(store, 3, 6)
-    assert len(list(store.attempt("run").glob("checkpoint-*"))) == 1
-    with store.writing("run", {}, ROW) as writer:
+    assert len(list(latest(store).glob("checkpoint-*"))) == 1
+    with writing(store) as writer:
         assert writer.start is not None
         assert vars(writer.start) | {"arrays": None} == vars(checkpoint(6)) | {"arrays": None}
         np.testing.assert_array_equal(writer.start.arrays["param/w"], np.full((2, 3), 6))
-        store.finish("run", writer, {**ROW, "status": "done"})
-    lines = (store.directory("run") / "metrics.csv").read_text().splitlines()
+        finish(store, writer)
+    lines = (store.run("run").directory / "metrics.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["step", "6"]  # not 99, which the checkpoint lacks
-    assert not list(store.directory("run").glob("checkpoint-*"))
+    assert not list(store.run("run").directory.glob("checkpoint-*"))
 
 
 @pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "engine", "device"])
 def test_a_run_of_other_bytes_begins_anew(tmp_path, column):
     store = Store(tmp_path)
     interrupted(store, 3)
-    with store.writing("run", {}, {**ROW, column: "other"}) as writer:
+    with writing(store, row={**ROW, column: "other"}) as writer:
         assert writer.start is None and not list(writer.path.glob("checkpoint-*"))
 
 
 def test_a_damaged_checkpoint_is_never_trusted(tmp_path):
     store = Store(tmp_path)
     interrupted(store, 3)
-    (path,) = store.attempt("run").glob("checkpoint-*")
+    (path,) = latest(store).glob("checkpoint-*")
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
-    with pytest.raises(Damaged, match=r"checkpoint-.*damaged"), store.writing("run", {}, ROW):
+    with pytest.raises(Damaged, match=r"checkpoint-.*damaged"), writing(store):
         pass
-    aside = store.set_aside(store.attempt("run"))
+    aside = store.run("run").put_aside_if_damaged(latest(store))
     assert aside and (aside / path.name).read_bytes() == content
-    with store.writing("run", {}, ROW) as writer:
+    with writing(store) as writer:
         assert writer.start is None
 
 
 def test_of_two_that_find_a_damaged_run_the_second_moves_nothing(tmp_path):
     store = Store(tmp_path)
     finished(store)
-    (store.directory("run") / "metrics.csv").write_text("edited")
-    assert store.set_aside(store.directory("run")) and store.set_aside(store.directory("run")) is None
-    with store.writing("run", {}, ROW) as writer:  # the first one begins anew
+    (store.run("run").directory / "metrics.csv").write_text("edited")
+    assert (
+        store.run("run").put_aside_if_damaged(store.run("run").directory)
+        and store.run("run").put_aside_if_damaged(store.run("run").directory) is None
+    )
+    with writing(store) as writer:  # the first one begins anew
         writer.checkpoint(checkpoint(3))
         (path,) = writer.path.glob("checkpoint-*")
         path.write_bytes(b"half of it")
-        assert store.set_aside(store.attempt("run")) is None
-        store.finish("run", writer, {**ROW, "status": "done"})
-    assert store.set_aside(store.directory("run")) is None and store.read("run")
+        assert store.run("run").put_aside_if_damaged(latest(store)) is None
+        finish(store, writer)
+    assert (
+        store.run("run").put_aside_if_damaged(store.run("run").directory) is None and store.run("run").read()
+    )
 
 
 def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
@@ -330,13 +280,13 @@ def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
     config = make_config("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
     run, store, root = prepare(config), Store(tmp_path), tmp_path
     row = execute(run, unheard, root)
-    with pytest.raises(KeyboardInterrupt), store.writing(run.name, {}, describe(run), anew=True) as writer:
+    with pytest.raises(KeyboardInterrupt), writing(store, run.name, describe(run)) as writer:
         writer.log("a new attempt")
         raise KeyboardInterrupt
-    (store.directory(run.name) / "metrics.csv").write_text("edited")
+    (store.run(run.name).directory / "metrics.csv").write_text("edited")
     again = execute(run, unheard, root)
     assert (again["status"], again["val_loss"]) == ("done", row["val_loss"])
-    assert "a new attempt" in (store.directory(run.name) / "log.txt").read_text()
+    assert "a new attempt" in (store.run(run.name).directory / "log.txt").read_text()
     (aside,) = (tmp_path / "damaged").iterdir()
     assert (aside / "metrics.csv").read_text() == "edited"
 
@@ -344,7 +294,7 @@ def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
 def test_who_comes_second_to_a_run_that_has_just_finished_is_told(tmp_path):
     store = Store(tmp_path)
     finished(store)
-    with pytest.raises(Busy, match="has just finished"), store.writing("run", {}, ROW):
+    with pytest.raises(Busy, match="has just finished"), store.run("run").attempt({}, ROW, known=[]):
         pass
 
 
@@ -357,7 +307,7 @@ def test_rows_are_read_again_only_where_a_run_changed(tmp_path, monkeypatch):
     original = row_cache.read_finished
     monkeypatch.setattr(row_cache, "read_finished", lambda path: read.append(path.name) or original(path))
     assert len(store.rows()) == 3 and read == []
-    finished(store, "b", anew=True, run_id="b" * 16, val_loss=1.0)
+    finished(store, "b", run_id="b" * 16, val_loss=1.0)
     assert [row.get("val_loss") for row in store.rows()] == [None, 1.0, None] and read == ["b"]
     (tmp_path / "store" / ".rows.json").write_text("[1, {")
     assert len(store.rows()) == 3 and read == ["b", "a", "b", "c"]
@@ -378,7 +328,7 @@ def test_a_run_is_found_by_the_beginning_of_its_name_or_id(tmp_path):
     store = Store(tmp_path)
     for identity in ("44be20f812345678", "44cc000000000000"):
         finished(store, f"sum-h4-{identity[:8]}", run_id=identity)
-    first = store.directory("sum-h4-44be20f8")
+    first = store.run("sum-h4-44be20f8").directory
     assert all(store.find(part) == first for part in ("44b", "44be20f8", "44be20f81234", "sum-h4-44be"))
     for wrong in ("44be20f8ffff", "", "zz"):
         with pytest.raises(StoreError, match="no finished run begins so"):
@@ -391,7 +341,7 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
     (tmp_path / "runs").write_text("a file")
     store = Store(tmp_path / "runs")
     with pytest.raises(StoreError, match=r"runs.*can't be written"):
-        store.write_study(record_of_run(make_config("name=mine"), "a"))
+        write_study(store, record_of_run(make_config("name=mine"), "a"))
     with pytest.raises(StoreError, match=r"runs.*can't be written"):
         finished(store)
 
@@ -406,8 +356,8 @@ def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refuse
     ):
         row = {**ROW, **columns, "status": "done", "val_loss": 2.25, **more}
         (tmp_path / f"{name}.csv").write_text(csv_text([row]))
-    assert len(load(["a.csv", "b.csv"])) == 1
-    assert load(["c.csv"])[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
+    assert len(load(["a.csv", "b.csv"]).rows) == 1
+    assert load(["c.csv"]).rows[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
     for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
         with pytest.raises(Incomparable, match="code"):
-            summarize(load(order))
+            summarize(load(order).rows)

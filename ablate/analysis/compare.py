@@ -23,7 +23,7 @@ from ablate.analysis.contrasts import (
     unknown_forms,
 )
 from ablate.analysis.effects import effects, projection_and_heads
-from ablate.analysis.notes import doubts, foreign_columns, missing_seeds, stale, unusable, weaknesses
+from ablate.analysis.notes import budgets, doubts, foreign_columns, missing_seeds, stale, unusable, weaknesses
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variants import Variants, collect
@@ -102,7 +102,7 @@ def compare(
     pairs, lines = (tuned_pairs if having(variants, "tuned") else _pairs)(variants, entries, baseline)
     if any(record.metric not in (None, metric) for record in records):  # nobody named these beforehand
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
-    lines += [*unknown_forms(variants), *foreign_columns(rows, metric, by)]
+    lines += [*budgets(variants), *unknown_forms(variants), *foreign_columns(rows, metric, by)]
     if metric in MEASURED_COLUMNS:
         lines.append(f"{metric} was measured with whatever else ran then; --cost times variants side by side")
     alone = sorted(

@@ -1,64 +1,104 @@
-"""Rows of studies and CSV files as one DataFrame."""
+"""Where rows come from: studies, whole stores, CSV files, and tables that were loaded from one of them."""
 
 import contextlib
 import csv
-import io
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
+from ablate.analysis.frames import as_results, frame, read_table
 from ablate.config.rules import ConfigError
-from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, Row, csv_text
+from ablate.store.columns import MEASURED_COLUMNS, ROLE_COLUMNS
 from ablate.store.record import StudyRecord
-from ablate.store.status import RESULTS, Status
 from ablate.store.store import Store
-
-# Words, whatever they look like: 12345678e012 is a hash, not a number.
-TEXT = dict.fromkeys(
-    ("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "parts", "git", "study"), str
-)
+from ablate.store.studies import read_study
 
 
-def load(targets: Sequence[str], store: Store | None = None) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Source:
+    """What a target names. directory: where its results stand. store: where its runs lie; None if nobody
+    knows. study: its name, empty for a whole store and for a table of no study. table: a CSV file, whose rows
+    are as it says."""
+
+    directory: Path
+    store: Store | None
+    study: str = ""
+    table: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.study or (self.table.stem if self.table else self.directory.resolve().name)
+
+    @cached_property
+    def record(self) -> StudyRecord | None:
+        """Of a study; None where it has none."""
+        return read_study(self.directory) if self.study else None
+
+
+@dataclass(frozen=True)
+class Results:
+    """rows: one a run. sources: of all of them. notes: a line on whatever is in doubt."""
+
+    rows: pd.DataFrame
+    sources: Sequence[Source]
+    notes: list[str]
+
+    @property
+    def records(self) -> list[StudyRecord]:
+        """Of the studies among the sources."""
+        return [record for source in self.sources if (record := source.record)]
+
+    @property
+    def stores(self) -> list[Store]:
+        """Where the runs may lie, the store below this directory first."""
+        return [Store(), *(source.store for source in self.sources if source.store)]
+
+
+def load(targets: Sequence[str]) -> Results:
     """The rows of all targets, a run that stands in several of them once.
 
-    targets: studies by name or directory, or CSV files with the same columns; without any, every run of
-    the store. Raises ConfigError.
+    targets: studies by name or directory, stores, or CSV files with the columns of results.csv; without any,
+    the store below this directory. Raises ConfigError.
     """
-    store = store or Store()
-    frames = [_load(target, store) for target in targets] or [frame(store.rows())]
-    rows = pd.concat([part for part in frames if len(part)] or frames, ignore_index=True)
+    sources = [find_source(target) for target in targets] or [Source(Store().root, Store())]
+    parts, notes = [], []
+    for source in sources:
+        rows, lines = _rows(source)
+        parts.append(rows)
+        notes += [*lines, *_without_plan(rows, source, str(source.table))]
+    rows = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
     if rows.empty:
         raise ConfigError("no runs yet; ablate run makes one")
-    # One run that several targets share; two results that differ stay, for the comparison to name.
-    same = rows.columns.difference(["study", *MEASURED_COLUMNS])
-    return rows.loc[~rows[same].astype(str).duplicated()].reset_index(drop=True)
+    return Results(_once(rows), sources, notes)
 
 
-def records(targets: Sequence[str], store: Store | None = None) -> list[StudyRecord]:
-    """The records of those targets that are studies."""
-    found = []
-    for target in targets:
-        path = Path(target)
-        if path.is_file() or (path / "store").is_dir():
-            continue
-        if (path / "study.json").is_file():
-            found.append(Store(path.resolve().parent.parent).read_study(path.resolve().name))
-        else:
-            found.append((store or Store()).read_study(target))
-    return [record for record in found if record is not None]
+def recall(rows: pd.DataFrame) -> Results:
+    """A table that load or run gave, or anybody's, with what is known of its origin. Raises ConfigError.
+
+    A merge drops DataFrame.attrs; the columns study and run_id stay.
+    """
+    rows = as_results(rows, "rows")
+    source = find_source(rows.attrs["target"]) if "target" in rows.attrs else _remembered(rows)
+    return Results(rows, [source] if source else [], _without_plan(rows, source, "rows"))
 
 
-def stores(targets: Sequence[str]) -> list[Store]:
-    """The stores that hold the runs of these targets, the one below this directory first."""
-    roots = [Path("runs")]
-    for path in map(Path, targets):
-        if (path / "store").is_dir():
-            roots.append(path)
-        elif (path / "study.json").is_file():
-            roots.append(path.resolve().parent.parent)
-    return [Store(root) for root in roots]
+def find_source(target: str) -> Source:
+    """A CSV file is of the study beside whose study.json it stands as results.csv."""
+    path = Path(target)
+    real = Path(os.path.realpath(path))
+    if path.is_file():
+        store = next((Store(above) for above in real.parents[:3] if (above / "store").is_dir()), None)
+        is_study = real.name == "results.csv" and (real.parent / "study.json").is_file()
+        return Source(real.parent, store, real.parent.name if is_study else "", path)
+    if (path / "store").is_dir():
+        return Source(path, Store(path))
+    if (path / "study.json").is_file():
+        return Source(path, Store(real.parent.parent), real.name)
+    return _study(target)
 
 
 def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
@@ -75,37 +115,51 @@ def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["run_id", "step", "val_loss"])
 
 
-def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Rows of the store with the types that their CSV has in pandas."""
-    return pd.read_csv(io.StringIO(csv_text(rows)), dtype=TEXT)
+def _study(name: str) -> Source:
+    """A study of the store below this directory."""
+    store = Store()
+    return Source(store.results_path(name).parent, store, name)
 
 
-def as_results(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Anybody's table, with the columns of results. name: what errors call it. Raises ConfigError."""
-    lacking = {"fusion", "heads", "out_proj", "seed"} - set(rows.columns)
-    if lacking:
-        raise ConfigError(f"{name}: not a table of results; it lacks {', '.join(sorted(lacking))}")
-    if "status" in rows:  # what has no result and no seed is a damaged run, which its status says
-        rows = rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]
-    if rows["seed"].isna().any():
-        raise ConfigError(f"{name}: a row has no seed; each row is one run, with its seed")
-    if "status" not in rows:
-        rows = rows.assign(status=Status.DONE)
-    return rows.reindex(columns=[*COLUMNS, *rows.columns.difference(list(COLUMNS))])
+def _rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
+    if source.table:
+        return read_table(source.table)
+    assert source.store is not None, "only a table may be of no store"
+    return frame(source.store.study_rows(source.study) if source.study else source.store.rows()), []
 
 
-def _load(target: str, store: Store) -> pd.DataFrame:
-    path = Path(target)
-    if path.is_file():
-        try:
-            rows = pd.read_csv(path, dtype=TEXT, encoding="utf-8-sig")
-        except (ValueError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{target}: not a CSV file of results ({str(error).splitlines()[0]})"
-            ) from error
-        return as_results(rows, target)
-    if (path / "store").is_dir():
-        return frame(Store(path).rows())
-    if (path / "study.json").is_file():
-        return frame(Store(path.resolve().parent.parent).study_rows(path.resolve().name))
-    return frame(store.study_rows(target))
+def _remembered(rows: pd.DataFrame) -> Source | None:
+    """The study below this directory that all of these runs are of, if the columns still say so."""
+    names = rows["study"].dropna().unique()
+    if len(names) != 1 or names[0] not in Store().study_names():
+        return None
+    source = _study(names[0])
+    return source if source.record and {*rows["run_id"]} <= {*source.record.runs} else None
+
+
+def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[str]:
+    """A line if rows are of studies, and nobody knows what those named beforehand."""
+    known = source and (source.record or not (source.study or source.table))
+    studies = rows["study"].dropna().unique()
+    if known or not len(studies):
+        return []
+    return [
+        f"{name}: without the study.json of {', '.join(studies[:3])}, so nothing counts as named beforehand:"
+        " no contrast, metric or margin"
+    ]
+
+
+def _once(rows: pd.DataFrame) -> pd.DataFrame:
+    """Each run once; two results that differ stay, for the comparison to name. What a run is to one study, it
+    is to that one alone: among several it is a result like any."""
+    of_study = ["study", *ROLE_COLUMNS]
+    run = _texts(rows, rows.columns.difference([*of_study, *MEASURED_COLUMNS]))
+    run = run.groupby([*run.columns], sort=False).ngroup()
+    if not run.is_unique:
+        roles = _texts(rows, ROLE_COLUMNS).groupby(run).transform("nunique")
+        rows.loc[(roles > 1).any(axis=1), [*ROLE_COLUMNS]] = None
+    return rows[~run.duplicated()].reset_index(drop=True)
+
+
+def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
+    return rows[[*columns]].astype(str).fillna("")

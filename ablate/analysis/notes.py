@@ -11,6 +11,7 @@ from ablate.analysis.select import as_text, as_texts, with_options
 from ablate.analysis.variants import (
     USABLE,
     WIDTHS,
+    Variants,
     distinguishing,
     known,
     variant_columns,
@@ -96,6 +97,15 @@ def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[
             some = ", ".join(map(str, kinds[:3])) + ", …" * (len(kinds) > 3)
             lines.append(f"{column} ({some}) makes no variant here; --by fusion,{column} tells them apart")
     return lines
+
+
+def budgets(variants: Variants) -> list[str]:
+    """A line if not all variants are trained on as many tokens."""
+    count = variants.budgets.nunique()
+    line = (
+        f"variants are trained on {count} different numbers of tokens; best is one of several with equal ones"
+    )
+    return [line] if count > 1 else []
 
 
 def weaknesses(table: pd.DataFrame) -> list[str]:

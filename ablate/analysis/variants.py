@@ -30,6 +30,11 @@ CODE_COLUMNS = ("code", "torch")
 # The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
 FACTORS = ("fusion", "heads", "out_proj")
 WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors, by `auto` and `match`
+# How often a run is looked at changes nothing that it learns, so it makes no variant, save for what it was at
+# best and how long it took.
+LOOKS = "eval_every"
+BY_LOOKS = ("best_val_loss", "best_step", "wall_s")
+BUDGET = ("steps", "batch", "context")  # tokens that a run is trained on, as a product
 USABLE = (Status.DONE, Status.STALE)
 CARRIED = ("form", "params", "match_error", "role", "tuned", "run_id")
 
@@ -43,9 +48,9 @@ class Variants:
     """C variants, S seeds.
 
     table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
-    variants apart, and `options` are of a fusion; CARRIED are columns beside them, run_id that of one of the
-    runs, a finished one if there is one. values: (C, S), the metric; NaN where there is no
-    finished run. diverged: (C, S).
+    variants apart, and `options` are of a fusion; CARRIED are columns beside them, each from the first run
+    that has it, finished ones first. values: (C, S), the metric; NaN where there is no finished run.
+    diverged: (C, S).
     """
 
     metric: str
@@ -60,18 +65,25 @@ class Variants:
     def names(self) -> list[str]:
         return variant_names(self.table, self.shown)
 
+    @cached_property
+    def budgets(self) -> pd.Series:
+        """(C,) the tokens that each variant is trained on; NaN where its rows don't say."""
+        factors = self.table.reindex(columns=[*BUDGET]).apply(pd.to_numeric, errors="coerce")
+        return factors.prod(axis=1, skipna=False)
+
     def summary(self) -> pd.DataFrame:
         """A row a variant, in their order: variant, the shown columns, params, match_error where something is
-        matched, n, diverged, mean, sd, best."""
+        matched, n, diverged, mean, sd, best (of several that are trained on as many tokens)."""
         n, mean, sd = moments(self.values)
         # Of a tuned study, only what stands at its own value is a result.
         own = np.array([is_own_value(role) for role in self.table["role"]])
-        known = mean[own & ~np.isnan(mean)]
-        best = np.nan if not len(known) else known.max() if self.metric in HIGHER_IS_BETTER else known.min()
+        rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
+        first = rivals.transform("max" if self.metric in HIGHER_IS_BETTER else "min")
+        best = own & (mean == first) & (rivals.transform("count") > 1)
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*self.shown, *extra]].copy()
         table.insert(0, "variant", self.names)
-        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=own & (mean == best))
+        return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=best)
 
 
 def is_own_value(role: str) -> bool:
@@ -99,12 +111,16 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     if not mixed:
         _refuse_mixed(rows)
     by = [column_of(key, rows, f"--by {key}") for key in by]
-    columns = list(dict.fromkeys([*variant_columns(rows), *by]))
+    looks = [LOOKS] if metric in BY_LOOKS and LOOKS in rows else []
+    columns = list(dict.fromkeys([*variant_columns(rows), *looks, *by]))
     seeds = [column for column in SEED_COLUMNS if column in rows.columns]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds]})
     differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
     variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
+    if LOOKS in keyed:
+        once = ~_told_again(keyed, [variant, seed], metric)
+        keyed, variant, seed = keyed[once], variant[once], seed[once]
     _refuse_duplicates(keyed, variant, seed, metric)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
@@ -124,11 +140,11 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     if not mixed:
         _refuse_mixed_parts(keyed[usable | gone], columns, differing)
     finished_first = np.argsort(~usable, kind="stable")
-    first = pd.Series(finished_first).groupby(variant[finished_first]).first().to_numpy()
-    table = keyed.iloc[first].reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).reset_index(drop=True)
+    table = keyed.reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).take(finished_first)
+    table = table.groupby([variant[finished_first]]).first()  # of each column the first value that there is
     table = table.assign(**{column: as_texts(table[column]) for column in ("form", "role", "tuned")})
-    kept = ~np.isnan(values).all(1) | lost.any(1)
-    table = table[kept].reset_index(drop=True)
+    kept = np.flatnonzero((~np.isnan(values) | lost).any(1))
+    table = table.take(kept).reset_index(drop=True)
     if by:
         _refuse_pooling(table, by, differing)
     shown = by or distinguishing(table, columns)
@@ -153,8 +169,9 @@ def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def variant_columns(rows: pd.DataFrame) -> list[str]:
-    """The columns that make a variant: the config's, a fusion's options one by one; no seeds."""
-    config = [column for column in CONFIG_COLUMNS if column in rows.columns]
+    """The columns that make a variant: the config's, a fusion's options one by one; no seeds, and not how
+    often a run was looked at."""
+    config = [column for column in CONFIG_COLUMNS if column in rows.columns and column != LOOKS]
     at = config.index("fusion_options") if "fusion_options" in config else len(config)
     return [*config[:at], *option_names(rows), *config[at + 1 :]]
 
@@ -240,6 +257,16 @@ def _short(values: Iterable[str]) -> list[str]:
     return [value[:12] for value in values]
 
 
+def _told_again(keyed: pd.DataFrame, run: list[Array], metric: str) -> Array:
+    """Which rows are of a run of which another row, looked at more or less often, tells the same or more."""
+    empty = keyed[metric].isna().to_numpy()
+    told = pd.Series(keyed[metric].to_numpy()).groupby(run).transform("nunique").to_numpy() < 2
+    rows = pd.DataFrame({"variant": run[0], "seed": run[1], "looks": keyed[LOOKS].to_numpy()})
+    rows = rows.iloc[np.argsort(empty, kind="stable")]
+    again = rows.duplicated(["variant", "seed"]) & ~rows.duplicated()
+    return told & again.sort_index().to_numpy()
+
+
 def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric: str) -> None:
     key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
@@ -252,6 +279,8 @@ def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric:
             if column not in COLUMNS and same[column].astype(str).nunique() > 1
         ]
         way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
+        if LOOKS in same and same[LOOKS].nunique() > 1:
+            way_out = f"choose with --where {LOOKS}={row[LOOKS]}"
         raise Incomparable(
             f"two rows of one variant and seed: runs {' and '.join(same['run_id'].astype(str))}"
             f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}, {metric}"

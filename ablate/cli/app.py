@@ -9,6 +9,9 @@ import typer
 
 from ablate.cli.output import TERMINATED, say
 
+# The kind of all that is wrong with a command line, which Typer gives no name.
+WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
+
 # Each is the function of that name in the file of that name beside this one.
 COMMANDS: dict[str, dict[str, Any]] = {
     "run": {
@@ -35,7 +38,6 @@ def build(asked: str = "") -> typer.Typer:
         " brought together, and compare them.",
         callback=_root,
         invoke_without_command=True,
-        no_args_is_help=True,
         rich_markup_mode=None,  # plain help: half the time, and it reads the same in a pipe
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -47,6 +49,7 @@ def build(asked: str = "") -> typer.Typer:
 
 
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
@@ -54,6 +57,8 @@ def _root(
 
         typer.echo(__version__)
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> None:
@@ -61,7 +66,10 @@ def main() -> None:
     usage, the system, a fault of ablate's), 130 Ctrl-C, 143 SIGTERM."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        build(*sys.argv[1:2])()
+        sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
+    except WrongUsage as error:
+        say(f"ablate: {_explained(error)}")
+        sys.exit(2)
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)
@@ -70,6 +78,18 @@ def main() -> None:
 
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
+
+
+def _explained(error: Any) -> str:
+    """What Typer says of a wrong command line, as one line with a way out."""
+    reason = error.format_message()
+    if checked := getattr(error.__cause__, "errors", None):  # by Pydantic, whose words lack the value
+        reason = (
+            f"{error.param.opts[0]} {checked()[0]['input']}: {error.message.removeprefix('Value error, ')}"
+        )
+    reason = " ".join(reason.split()).rstrip(".")
+    command = " ".join(["ablate", *(name for name in sys.argv[1:2] if name in COMMANDS)])
+    return f"{reason[0].lower()}{reason[1:]}; see {command} --help"
 
 
 def _terminated(*_: Any) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablate.cli.output import READ, CompareFormat, CompareFormatOption, print_table, remark, say
+from ablate.cli.output import READ, Format, FormatOption, print_table, remark, say
 
 
 def compare(
@@ -47,7 +47,7 @@ def compare(
         bool,
         typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
     ] = False,
-    format: CompareFormatOption = CompareFormat.table,
+    format: FormatOption = Format.table,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
@@ -58,7 +58,7 @@ def compare(
 
     from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, records, stores
+    from ablate.analysis.load import load
     from ablate.analysis.notes import not_begun
     from ablate.reporting import words
 
@@ -66,20 +66,20 @@ def compare(
         raise typer.BadParameter(
             "times variants, and --effects shows none; leave one of them out", param_hint="--cost"
         )
-    rows = load(targets or [])
+    results = load(targets or [])
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "by": by.split(",") if by else (), "baseline": reference}
-    chosen |= {"where": where or (), "records": records(targets or []), "mixed": mixed}
+    chosen |= {"where": where or (), "records": results.records, "mixed": mixed}
     if effects:
-        table, notes = effects_of(rows, **chosen)
+        table, notes = effects_of(results.rows, **chosen)
         print_table(words.effects_for_reading(table) if format in READ else table, format)
     else:
-        result = compare(rows, **chosen, margin=margin)
+        result = compare(results.rows, **chosen, margin=margin)
         notes = result.notes
         if cost:
             from ablate.execution.timing import with_cost  # loads torch
 
-            table, line = with_cost(result.table, result.runs, stores(targets or []))
+            table, line = with_cost(result.table, result.runs, results.stores)
             result, notes = replace(result, table=table), [*notes, line]
         if format not in READ:
             print_table(result.table, format)
@@ -90,5 +90,6 @@ def compare(
                 typer.echo()
             for sentence in words.sentences(result):
                 remark(sentence, format)
-    for line in (*notes, *(line for record in chosen["records"] for line in not_begun(rows, record))):
+    missing = [line for record in results.records for line in not_begun(results.rows, record)]
+    for line in (*results.notes, *notes, *missing):
         say(line)

@@ -1,7 +1,7 @@
 """What commands print: tables on stdout, in the format asked for; remarks on stderr."""
 
 import sys
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,43 +13,35 @@ TERMINATED = 143  # the exit code after SIGTERM
 
 
 class Format(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
-    md = "md"
-
-
-class CompareFormat(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
-    md = "md"
-    latex = "latex"
+    table = auto()
+    csv = auto()
+    json = auto()
+    md = auto()
+    latex = auto()
 
 
 # Formats that a person reads: rounded, and without the columns that only programs want.
-READ = (CompareFormat.table, CompareFormat.md, CompareFormat.latex)
+READ = (Format.table, Format.md, Format.latex)
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
-CompareFormatOption = Annotated[CompareFormat, typer.Option("--format", help="How to print the table.")]
 
 
-def print_table(frame: "pd.DataFrame", format: Format | CompareFormat) -> None:
+def print_table(frame: "pd.DataFrame", format: Format) -> None:
     from ablate.reporting.tables import render
 
     typer.echo(render(frame, format.value, terminal=sys.stdout is not None and sys.stdout.isatty()), nl=False)
 
 
-def remark(text: str, format: CompareFormat) -> None:
+def remark(text: str, format: Format) -> None:
     """Beside a table: a paragraph in Markdown, a comment in LaTeX."""
-    if format is CompareFormat.latex:
+    if format is Format.latex:
         text = "\n".join(f"% {line}" for line in text.splitlines())
-    typer.echo(f"{text}\n" if format is CompareFormat.md else text)
+    typer.echo(f"{text}\n" if format is Format.md else text)
 
 
 def say(line: str) -> None:
     """One line, whatever line ends somebody's text brought into it."""
-    print(" ".join(line.split("\n")), file=sys.stderr)
+    print(" ".join(line.splitlines()), file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

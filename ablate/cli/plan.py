@@ -30,15 +30,16 @@ def plan(
 ) -> None:
     """How many seeds a difference needs, by the noise of a pilot study."""
     from ablate.analysis.contrasts import parse_baseline
-    from ablate.analysis.load import load, records
+    from ablate.analysis.load import load
     from ablate.analysis.power import seeds_needed
     from ablate.compute.cores import available
 
     reference = parse_baseline(baseline) if baseline else None
     chosen: Any = {"metric": metric, "where": where or (), "baseline": reference, "budget_min": budget}
     chosen |= {"power": power, "alpha": alpha, "contrasts": contrasts}
-    chosen |= {"records": records(targets), "cores": available()}
-    table, lines = seeds_needed(load(targets), difference=difference, **chosen)
+    results = load(targets)
+    chosen |= {"records": results.records, "cores": available()}
+    table, lines = seeds_needed(results.rows, difference=difference, **chosen)
     print_table(table, format)
-    for line in lines:
+    for line in (*results.notes, *lines):
         say(line)

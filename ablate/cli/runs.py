@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.output import Format, FormatOption, print_table, say
+from ablate.cli.output import READ, Format, FormatOption, print_table, say
 
 
 def runs(
@@ -30,7 +30,7 @@ def runs(
     rows = store.rows() if target is None else store.study_rows(target)
     if not rows:
         say("no runs yet; ablate run makes one")
-        if format in (Format.table, Format.md):
+        if format in READ:
             return
     columns = ["run_id", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps"]
     columns += ["val_loss", "wall_s", "error"]

@@ -1,10 +1,10 @@
 """The arguments of `ablate run`, before Hydra sees them: what it takes silently or explains badly."""
 
 import argparse
+import os
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -12,6 +12,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from ablate.compose.configs import configs_dir
+from ablate.config.read import check_value
 from ablate.config.rules import ConfigError
 
 
@@ -30,8 +31,9 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
         raise ConfigError("--shell-completion: ablate has its own; see ablate --install-completion")
     if len(modes := _mode(parsed)) > 1:
         raise ConfigError(f"{' '.join(modes)}: use one of them")
-    if parsed.resolve and not parsed.cfg:
-        raise ConfigError("--resolve: it goes with --cfg, as in --cfg job --resolve")
+    for option in ("resolve", "package"):
+        if getattr(parsed, option) and not parsed.cfg:
+            raise ConfigError(f"--{option}: it goes with --cfg, as in --cfg job --{option}")
     return parsed
 
 
@@ -56,14 +58,14 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
     groups = sorted(path.name for path in configs_dir().iterdir() if path.is_dir() and path.name != "hydra")
     overrides = []
     for argument in parsed.overrides:
+        if not argument.partition("=")[0].strip("+~ "):
+            raise ConfigError(f"{argument}: the key is missing; write KEY=VALUE, as in fusion=sum")
         try:
             override = parser.parse_override(argument)
         except HydraException as error:
-            raise ConfigError(_unreadable(argument)) from error
+            raise _unreadable(argument, groups) from error
         key = override.key_or_group
         ours = not key.startswith(("hydra.", "hydra/"))
-        if not key:
-            raise ConfigError(f"{argument}: the key is missing; write KEY=VALUE, as in fusion=sum")
         if override.is_add() or override.is_force_add():
             if ours:
                 plain = argument.lstrip("+")
@@ -71,7 +73,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
         elif override.is_delete() and ours:
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
         if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
-            raise ConfigError(f"{argument}: name one of configs/{key}{_choices(key)}")
+            raise _no_choice(argument, key)
         if key == "study" and override.is_sweep_override():
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:
@@ -79,7 +81,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
                 f"{argument}: several values make a sweep, so add -m; a list is written"
                 f" {key}=[{argument.partition('=')[2]}], a single value with commas {_quoted(argument)}"
             )
-        if override.is_sweep_override() and Path(argument.partition("=")[2]).exists():
+        if override.is_sweep_override() and key == "corpus.path" and os.path.exists(argument[len(key) + 1 :]):
             raise ConfigError(f"{argument}: a path with commas needs quotes: {_quoted(argument)}")
         if override.is_sweep_override() and (parsed.cfg or parsed.info):
             raise ConfigError(
@@ -89,17 +91,29 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
     return overrides
 
 
-def _choices(group: str) -> str:
+def _no_choice(argument: str, group: str) -> ConfigError:
     names = sorted(path.stem for path in (configs_dir() / group).glob("*.yaml"))
-    return f": {', '.join(names)}"
+    return ConfigError(f"{argument}: name one of configs/{group}: {', '.join(names)}")
 
 
-def _unreadable(argument: str) -> str:
-    if "=" not in argument:
-        return f"{argument}: not an override; write KEY=VALUE, as in fusion=sum"
-    if re.search(r"=\s*$", argument):
-        return f"{argument}: the value is missing"
-    return f"{argument}: a value with spaces or special characters needs quotes: {_quoted(argument)}"
+def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
+    """Of an override that Hydra's grammar does not hold."""
+    key, equals, value = argument.partition("=")
+    if not equals:
+        return ConfigError(f"{argument}: not an override; write KEY=VALUE, as in fusion=sum")
+    if not value.strip():
+        return ConfigError(f"{argument}: the value is missing")
+    if not re.fullmatch(r"[\w./@+~-]+", key, re.ASCII):
+        return ConfigError(f"{key}: no such key; ablate run --cfg job shows them all")
+    if key in groups:
+        return _no_choice(argument, key)
+    try:
+        check_value(key, value)  # which quotes would not mend
+    except ConfigError as error:
+        return error
+    return ConfigError(
+        f"{argument}: a value with spaces or special characters needs quotes: {_quoted(argument)}"
+    )
 
 
 def _quoted(argument: str) -> str:

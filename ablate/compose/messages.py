@@ -35,8 +35,8 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
     if lacking := _levels_without(key, overrides):
         return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
     group = key.partition(".")[0]
-    if (choice := _chosen(group, overrides)) and (others := _having(key, group)):
-        return f"{key}: no key of {choice}; it is one of {', '.join(others)}"
+    if choices := _having(key, group):
+        return f"{key}: a key of {' and '.join(choices)} alone; choose that as well, or leave the key out"
     known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
     parent = key.rpartition(".")[0]
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
@@ -60,12 +60,6 @@ def _levels_without(key: str, overrides: list[Override]) -> list[str]:
     except HydraException:  # there is no such group, or no such choice of it
         return []
     return lacking if len(lacking) < len(levels) else []
-
-
-def _chosen(group: str, overrides: list[Override]) -> str | None:
-    """What the overrides choose of a group, as GROUP=NAME; None without one choice of ours."""
-    chosen = [o.input_line for o in overrides if o.key_or_group == group and _is_plain_group(o)]
-    return chosen[-1] if chosen else None
 
 
 def _having(key: str, group: str) -> list[str]:

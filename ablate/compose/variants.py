@@ -55,16 +55,16 @@ class Setting:
     swept: bool
 
 
+class Mistake(ConfigError):
+    """A value that no run takes, whatever its other keys are: what is swept with it is no way out."""
+
+
 class NotComposed(ConfigError):
-    """Hydra can't compose a variant: why, in the words of the command, and in those of the variant alone.
+    """Hydra can't compose a variant: why, in the words of the command, and in those of the variant alone."""
 
-    is_mistake: a choice that nowhere is, in whichever variant.
-    """
-
-    def __init__(self, of_command: str, of_variant: str, is_mistake: bool) -> None:
+    def __init__(self, of_command: str, of_variant: str) -> None:
         super().__init__(of_command)
         self.of_variant = of_variant
-        self.is_mistake = is_mistake
 
 
 class Composer:
@@ -101,7 +101,7 @@ class Composer:
         return settings
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
-        """overrides: all of one run, as KEY=VALUE. Raises ConfigError, NotComposed."""
+        """overrides: all of one run, as KEY=VALUE. Raises Mistake, NotComposed."""
         with self._explained(overrides):
             values = self._chosen(overrides)
             try:
@@ -111,10 +111,14 @@ class Composer:
             except LookupError:
                 values = {}
             values = values or _ours(self._loader.load_sweep_config(self._config, list(overrides)))
-        return read_run(values)
+        try:
+            return read_run(values)
+        except ConfigError as error:
+            raise Mistake(str(error)) from error
 
     def is_plain(self, overrides: Sequence[str]) -> bool:
-        """Whether no value follows from another, as in corpus.seed=${seed}. Raises NotComposed."""
+        """Whether no value follows from another, as in corpus.seed=${seed}. Raises Mistake,
+        NotComposed."""
         with self._explained(overrides):
             return not any("${" in override for override in overrides) and bool(self._chosen(overrides))
 
@@ -137,8 +141,9 @@ class Composer:
                 explain(error, [self._parse(override) for override in words])
                 for words in (self._arguments, overrides)
             )
-            is_mistake = isinstance(error, MissingConfigException | OmegaConfBaseException)
-            raise NotComposed(of_command, of_variant, is_mistake) from error
+            if isinstance(error, MissingConfigException | OmegaConfBaseException):  # of every variant
+                raise Mistake(of_command) from error
+            raise NotComposed(of_command, of_variant) from error
 
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:

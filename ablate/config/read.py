@@ -25,6 +25,15 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
     return read(RunConfig, {**mapping, "fusion": {"name": fusion.get("name"), "options": options}})
 
 
+def check_value(key: str, value: Any) -> None:
+    """Raises ConfigError for a plain value that no run takes. key: dotted; one of no run takes anything."""
+    hint: Any = RunConfig
+    for part in key.split("."):
+        hint = hints(hint).get(part, Any) if dataclasses.is_dataclass(hint) else Any
+    if not dataclasses.is_dataclass(hint):
+        _convert(hint, value, key)
+
+
 def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
     """`cls` from plain values, every one converted and checked. Raises ConfigError.
 

@@ -1,9 +1,11 @@
 """What a key accepts, written into its type, and the one error that a user meets."""
 
 import difflib
-from collections.abc import Iterable
+import operator
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 
 class ConfigError(ValueError):
@@ -39,39 +41,44 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class AtLeast(Rule):
-    minimum: float
+class Bound(Rule):
+    """What numbers are compared with. A kind of bound says how, and what to call it."""
 
-    def check(self, value: Any, path: str) -> None:
-        if value < self.minimum:
-            raise ConfigError(f"{path}={typed(value)}: must be at least {self.minimum:g}")
-
-
-@dataclass(frozen=True)
-class AtMost(Rule):
-    maximum: float
-
-    def check(self, value: Any, path: str) -> None:
-        if value > self.maximum:
-            raise ConfigError(f"{path}={typed(value)}: must be at most {self.maximum:,.0f}")
-
-
-@dataclass(frozen=True)
-class Above(Rule):
     bound: float
+    words: ClassVar[str]
+    holds: ClassVar[Callable[[float, float], bool]]
 
     def check(self, value: Any, path: str) -> None:
-        if value <= self.bound:
-            raise ConfigError(f"{path}={typed(value)}: must be above {self.bound:g}")
+        if not self.holds(value, self.bound):
+            raise ConfigError(f"{path}={typed(value)}: must be {self.words} {self.bound:,}")
+
+
+class AtLeast(Bound):
+    words, holds = "at least", operator.ge
+
+
+class AtMost(Bound):
+    words, holds = "at most", operator.le
+
+
+class Above(Bound):
+    words, holds = "above", operator.gt
+
+
+class Below(Bound):
+    words, holds = "below", operator.lt
 
 
 @dataclass(frozen=True)
-class Below(Rule):
-    bound: float
+class Spelled(Rule):
+    """A text that the whole of a regular expression matches. words: the same for people."""
+
+    pattern: str
+    words: str
 
     def check(self, value: Any, path: str) -> None:
-        if value >= self.bound:
-            raise ConfigError(f"{path}={typed(value)}: must be below {self.bound:g}")
+        if value is not None and not re.fullmatch(self.pattern, value):
+            raise ConfigError(f"{path}={value}: {self.words}")
 
 
 @dataclass(frozen=True)
@@ -99,4 +106,5 @@ Count = Annotated[int, AtLeast(1), AtMost(2**31)]
 Size = Annotated[int, AtLeast(1), AtMost(2**20)]
 Positive = Annotated[float, Above(0)]
 NonNegative = Annotated[float, AtLeast(0)]
-Share = Annotated[float, AtLeast(0), Below(1)]
+Share = Annotated[float, AtLeast(0), Below(1)]  # at 1 nothing would be left
+Ratio = Annotated[float, AtLeast(0), AtMost(1)]

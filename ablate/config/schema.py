@@ -1,22 +1,21 @@
 """The keys of a run, as frozen dataclasses. No default stands here: those live in configs/."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from ablate.config.rules import (
     AtLeast,
-    AtMost,
     ConfigError,
     Count,
-    Meaning,
     NonNegative,
     OutsideIdentity,
     Positive,
+    Ratio,
     Share,
     Size,
+    Spelled,
 )
 
 # The usual way to bring heads together: what models are matched to, and the baseline unless one is named.
@@ -48,12 +47,7 @@ class TrainConfig:
     batch: Count
     lr: Positive
     warmup: Share  # of the steps
-    min_lr_ratio: Annotated[
-        float,
-        AtLeast(0),
-        AtMost(1),
-        Meaning("the rate decays to this share of train.lr; use a number from 0 to 1"),
-    ]
+    min_lr_ratio: Ratio  # of lr, where the rate decays to
     weight_decay: NonNegative
     beta1: Share
     beta2: Share
@@ -123,17 +117,20 @@ class RunConfig:
     model: ModelConfig
     train: TrainConfig
     corpus: CorpusConfig
-    name: Annotated[str | None, OutsideIdentity()]
-    device: Annotated[str, OutsideIdentity()]
+    name: Annotated[
+        str | None,
+        Spelled(
+            r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}",
+            "it names a directory; use up to 100 of A-Z, a-z, 0-9, '_', '.' and '-', the first no '.' or '-'",
+        ),
+        OutsideIdentity(),
+    ]
+    device: Annotated[
+        str,
+        Spelled(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", "use auto, cpu, cuda, cuda:N or mps"),
+        OutsideIdentity(),
+    ]
     force: Annotated[bool | Literal["stale"], OutsideIdentity()]
-
-    def __post_init__(self) -> None:
-        if self.name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}", self.name):
-            raise ConfigError(
-                f"name={self.name}: it names a directory; use up to 100 letters, digits, '.', '_' and '-'"
-            )
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", self.device):
-            raise ConfigError(f"device={self.device}: use auto, cpu, cuda, cuda:N or mps")
 
     def resolved_seeds(self) -> dict[str, int]:
         """The seed of each stream, the master seed where none was given."""

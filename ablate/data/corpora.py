@@ -68,16 +68,29 @@ def open_corpus(config: CorpusConfig) -> Corpus:
     return Corpus(config.name, sha256, tokenizer, splits)
 
 
-def require_context(corpus: Corpus, context: int) -> None:
-    """Raises CorpusError unless each split fills a window, its targets included; only test may be empty."""
+def require_usable(corpus: Corpus, context: int) -> None:
+    """Raises ConfigError unless each split fills a window, its targets included, and has two tokens that
+    differ; only test may be empty."""
     for name, split in corpus.splits.items():
         tokens = len(split.tokens)
         if tokens <= context and (tokens or name != "test"):
-            raise CorpusError(
+            raise ConfigError(
                 f"corpus={corpus.name}: the {name} split has {tokens} tokens, fewer than the {context + 1}"
                 f" that model.context={context} needs; take a smaller model.context, more text,"
                 " or other corpus.splits"
             )
+        if tokens and _is_constant(split.tokens):
+            token = corpus.tokenizer.decode(split.tokens[:1])
+            raise CorpusError(
+                f"corpus={corpus.name}: the {name} split is {token!a} again and again: there is nothing to"
+                " predict; give other text, or other corpus.splits"
+            )
+
+
+def _is_constant(tokens: np.ndarray) -> bool:
+    """Whether there is one token alone. tokens: (tokens,), looked at until two differ."""
+    starts = range(0, len(tokens), text.BLOCK)
+    return not any((tokens[start : start + text.BLOCK] != tokens[0]).any() for start in starts)
 
 
 def _tokens(whole: Text, config: CorpusConfig) -> tuple[str, Path, dict]:
@@ -92,7 +105,8 @@ def _tokens(whole: Text, config: CorpusConfig) -> tuple[str, Path, dict]:
     except ConfigError as error:
         raise CorpusError(f"corpus.encoding={config.encoding}: {error}") from None
     if not scanned.characters:
-        raise CorpusError(f"corpus={config.name}: {config.path or 'it'} is empty; give text to train on")
+        name = stdin.NAME if config.path == "-" else text.shown(Path(config.path or "it"))
+        raise CorpusError(f"corpus={config.name}: {name} is empty; give text to train on")
     cache.remember(whole.stamp, scanned.sha256)
     key = _key(scanned.sha256, config)
     entry = cache.find(key) or cache.publish(key, lambda part: tokenized.write(part, whole, scanned, config))
@@ -147,8 +161,9 @@ def _stdlib(config: CorpusConfig) -> Text:
 def _file(config: CorpusConfig) -> Text:
     """The user's own text: a file, a directory, a glob, or - for standard input."""
     assert config.path is not None
-    files = [stdin.spool()] if config.path == "-" else text.find(config.path)
-    return text.of_files(files, config.encoding, config.errors)
+    if config.path == "-":
+        return stdin.text(config.encoding, config.errors)
+    return text.of_files(text.find(config.path), config.encoding, config.errors)
 
 
 CORPORA: dict[str, Callable[[CorpusConfig], Text]] = {

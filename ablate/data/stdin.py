@@ -1,21 +1,32 @@
-"""Standard input, which can be read once, as a file that can be read again."""
+"""Standard input, which can be read once, as a text that can be read again."""
 
+import contextlib
 import hashlib
 import os
 import sys
 from pathlib import Path
 
-from ablate.data.text import BLOCK, CorpusError
+from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, read
 from ablate.files import cache
 
-SPOOLED = (
-    "ABLATE_STDIN"  # where the text lies: processes started by this one find it by that, and read no pipe
-)
+# Names the file in which the text lies: processes started by this one find it by that, and read no pipe.
+SPOOLED = "ABLATE_STDIN"
+NAME = "standard input"
 
 
-def spool() -> Path:
-    """The file in the cache that holds standard input, written at the first call. Raises CorpusError."""
-    if (spooled := os.environ.get(SPOOLED)) and Path(spooled).is_file():
+def text(encoding: str, errors: str) -> Text:
+    """What was piped in. Raises CorpusError."""
+    check_encoding(encoding)
+    file = _spooled()
+    # Known by its digest, tokens are found in the cache when the file is gone.
+    return Text(lambda: read(file, encoding, errors, name=NAME), [NAME, file.parent.name, encoding, errors])
+
+
+def _spooled() -> Path:
+    """The file in the cache that holds standard input, written at the first call."""
+    if spooled := os.environ.get(SPOOLED):
+        with contextlib.suppress(OSError):
+            os.utime(Path(spooled).parent)  # still of use
         return Path(spooled)
     if sys.stdin is None or sys.stdin.isatty():
         raise CorpusError("corpus.path=-: nothing is piped in; as in cat book.txt | ablate run corpus.path=-")
@@ -25,9 +36,6 @@ def spool() -> Path:
             while block := sys.stdin.buffer.read(BLOCK):
                 digest.update(block)
                 file.write(block)
-        os.utime(part / "text", (0, 0))  # named by its content, so its age must raise no doubt
-        path = cache.writable() / "stdin" / digest.hexdigest()
-        path.parent.mkdir(exist_ok=True)
-        os.replace(part / "text", path)
-    os.environ[SPOOLED] = str(path)
-    return path
+        spooled = cache.keep_for_now(part, digest.hexdigest()) / "text"
+    os.environ[SPOOLED] = str(spooled)
+    return spooled

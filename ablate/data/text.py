@@ -6,10 +6,14 @@ Nothing here holds a whole text: it comes in chunks of about a million character
 import codecs
 import difflib
 import encodings.aliases
+import fnmatch
 import glob
+import gzip
 import io
 import os
+import re
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +23,14 @@ from typing import Any
 from ablate.config.rules import ConfigError
 
 BLOCK = 1 << 20  # bytes read at a time; they decode to as many characters at most
+GZIP = b"\x1f\x8b"  # how gzip files begin, and no text in UTF-8
+# How texts of wide characters may begin. That of UTF-32 begins like that of UTF-16.
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 
 class CorpusError(ConfigError):
@@ -42,32 +54,34 @@ def of_files(files: list[Path], encoding: str, errors: str) -> Text:
 
     def chunks() -> Iterator[str]:
         for file in files:
-            yield from read(file, encoding, errors)
+            yield from read(file, encoding, errors, name=shown(file))
 
     return Text(chunks, _stamp(files, encoding, errors))
 
 
-def read(file: Path, encoding: str, errors: str) -> Iterator[str]:
-    """The characters of `file`: line ends as they are, a leading byte order mark dropped.
+def read(file: Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
+    """The characters of `file`, unpacked if gzip packed it: line ends as they are, a leading byte order mark
+    dropped.
 
-    Raises CorpusError for what can't be read, and for bytes that are no text in this encoding.
+    name: what errors call it. Raises CorpusError for what can't be read, and for bytes that are no text in
+    this encoding.
     """
     decoder = codecs.getincrementaldecoder(encoding)(errors)
-    nul_is_text = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
-    end, started = 0, False  # bytes given to the decoder; characters came out
-    with readable(file), file.open("rb") as stream:
+    end, start, started = 0, b"", False  # bytes given to the decoder, the first of them; characters came out
+    with readable(file, name), file.open("rb") as packed:
+        stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed
         while True:
             block = stream.read(BLOCK)
-            if not nul_is_text and (nul := block.find(0)) >= 0:
-                raise CorpusError(
-                    f"{shown(file)}: binary, it has a NUL byte at offset {end + nul};"
-                    " give a text file, or corpus.encoding=utf-16 if that is what it is"
-                )
-            end += len(block)
+            start, nul = start or block[:4], block.find(0)
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeError as error:
-                raise _wrong_encoding(file, encoding, error, end) from None
+                if nul < 0:
+                    raise _wrong_encoding(name, encoding, error, end + len(block), start) from None
+                raise _binary(name, encoding, end + max(nul, 0), start) from None
+            if "\0" in text:
+                raise _binary(name, encoding, end + max(nul, 0), start)
+            end += len(block)
             if text:
                 yield text if started else text.removeprefix("\ufeff")
                 started = True
@@ -88,9 +102,10 @@ def find(path: str) -> list[Path]:
             return [target]
         if target.exists():
             return _refuse(path, "neither a file nor a directory; pipe it in, with corpus.path=-")
+    if target.is_symlink():
+        return _refuse(path, f"a link to {shown(target.readlink())}, which leads to no file; mend the link")
     if glob.escape(path) != path:
-        matches = map(Path, sorted(glob.glob(str(target), recursive=True)))
-        files = [match for match in matches if match.is_file()]
+        files = _matches(target)
         return files or _refuse(path, f"matches no file, seen from {Path.cwd()}; try a wider pattern")
     with readable(target):
         folder = target.absolute().parent
@@ -99,6 +114,22 @@ def find(path: str) -> list[Path]:
         near = difflib.get_close_matches(target.name, os.listdir(folder), n=1)
     hint = f"did you mean {shown(target.with_name(near[0]))}?" if near else "correct the path"
     return _refuse(path, f"no such file in {shown(folder)}; {hint}")
+
+
+def _matches(pattern: Path) -> list[Path]:
+    """The files that a glob matches, sorted. `**` follows no links: they may lead back up."""
+    root = Path(pattern.anchor or ".")
+    parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in pattern.relative_to(root).parts]
+    if parts[-1] == "**":  # of which pathlib takes the directories alone
+        parts.append("*")
+    named = [part for part in parts if part.startswith(".")]
+
+    def is_hidden(match: Path) -> bool:
+        hidden = (part for part in match.relative_to(root).parts if part.startswith("."))
+        return not all(any(fnmatch.fnmatch(part, pattern) for pattern in named) for part in hidden)
+
+    matches = (match for match in root.glob("/".join(parts)) if not is_hidden(match) and match.is_file())
+    return sorted(matches, key=str)
 
 
 def below(
@@ -122,30 +153,35 @@ def below(
 
 def check_encoding(encoding: str) -> None:
     """Raises CorpusError unless Python knows `encoding`, and it is one of text."""
+    if _is_of_text(encoding):
+        return
+    names = {name for pair in encodings.aliases.aliases.items() for name in pair}
+    known = sorted(name.replace("_", "-") for name in names if _is_of_text(name))
+    near = difflib.get_close_matches(encoding.lower().replace("_", "-"), known, n=1)
+    reason = "no encoding of text" if encoding.lower().replace("-", "_") in names else "no such encoding"
+    raise CorpusError(
+        f"corpus.encoding={encoding}: {reason}; use {near[0] if near else 'utf-8'}"
+        " or another of https://docs.python.org/3/library/codecs.html#standard-encodings"
+    )
+
+
+def _is_of_text(encoding: str) -> bool:
     try:
         io.TextIOWrapper(io.BytesIO(), encoding=encoding)  # refuses codecs such as hex, too
-    except LookupError:
-        known = sorted(
-            {name.replace("_", "-") for pair in encodings.aliases.aliases.items() for name in pair}
-        )
-        known = [name for name in known if name != encoding.lower().replace("_", "-")]  # no text: hex, say
-        near = difflib.get_close_matches(encoding.lower().replace("_", "-"), known, n=1)
-        raise CorpusError(
-            f"corpus.encoding={encoding}: no such encoding; use {near[0] if near else 'utf-8'}"
-            " or another of https://docs.python.org/3/library/codecs.html#standard-encodings"
-        ) from None
+        return True
+    except (LookupError, ValueError):
+        return False
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Whatever the system refuses within, as a CorpusError about `path`."""
+def readable(path: Path, name: str = "") -> Iterator[None]:
+    """Whatever the system refuses within, as a CorpusError about `path`. name: what it is called instead."""
     try:
         yield
-    except OSError as error:
-        name = shown(Path(os.fsdecode(error.filename or path)))
-        raise CorpusError(
-            f"{name}: can't be read ({error.strerror}); mend that, or give other text"
-        ) from None
+    except (OSError, EOFError, zlib.error) as error:  # the latter two: of a damaged gzip file
+        name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or path)))
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{name}: can't be read ({reason}); mend that, or give other text") from None
 
 
 def shown(path: Path) -> str:
@@ -157,17 +193,31 @@ def _refuse(path: str, reason: str) -> list[Path]:
     raise CorpusError(f"corpus.path={shown(Path(path))}: {reason}")
 
 
-def _wrong_encoding(file: Path, encoding: str, error: UnicodeError, end: int) -> CorpusError:
-    """end: the offset in the file up to which the decoder was given bytes."""
+def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
+    """offset: of a NUL byte. start: the first bytes."""
+    other = _marked(start) or ("utf-32" if encoding.lower().startswith("utf-16") else "utf-16")
+    return CorpusError(
+        f"{name}: binary, it has a NUL byte at offset {offset};"
+        f" give a text file, or corpus.encoding={other} if that is what it is"
+    )
+
+
+def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, start: bytes) -> CorpusError:
+    """end: the offset in the file up to which the decoder was given bytes. start: the first bytes."""
     what = f"not {encoding} ({error})"
     if isinstance(error, UnicodeDecodeError):
         # The bytes that it could not decode may begin in an earlier block, but they end at `end`.
         offset = end - len(error.object) + error.start
         what = f"byte 0x{error.object[error.start]:02x} at offset {offset} is not {encoding} ({error.reason})"
     return CorpusError(
-        f"{shown(file)}: {what}; give the right one with corpus.encoding=… (latin-1?),"
+        f"{name}: {what}; give the right one with corpus.encoding=… ({_marked(start) or 'latin-1'}?),"
         " or pass over such bytes with corpus.errors=replace"
     )
+
+
+def _marked(start: bytes) -> str | None:
+    """The encoding that the first bytes name."""
+    return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)
 
 
 def _stamp(files: list[Path], encoding: str, errors: str) -> Any:

@@ -53,6 +53,11 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Another command has made it."""
+
+
+@dataclass(frozen=True)
 class Taken:
     """Another process is at it, or was faster."""
 
@@ -73,7 +78,7 @@ class Noticed:
     line: str
 
 
-Event = Started | Stepped | Evaluated | Ended | Finished | Skipped | Taken | Refused | Noticed
+Event = Started | Stepped | Evaluated | Ended | Finished | Skipped | Elsewhere | Taken | Refused | Noticed
 Listener = Callable[[Event], None]
 
 

@@ -26,27 +26,30 @@ from ablate.execution.run import Run, build, training
 from ablate.files.atomic import StoreError
 from ablate.store.columns import Row
 from ablate.store.provenance import machine
-from ablate.store.run_files import Damaged, RunWriter
-from ablate.store.status import Status, status_now
+from ablate.store.run_files import Damaged, RunWriter, Stamp
+from ablate.store.status import RESULTS, Status, status_now
 from ablate.store.store import Store
+from ablate.store.stored_run import StoredRun
 from ablate.training.train import Diverged, Evaluation, Step
 
 LOOK_EVERY_S = 0.2  # a look at the loss waits for the device: not at every step
 
 
-def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
+def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: Stamp | None = None) -> Row:
     """Train one run into the store and return its row; a finished run is not run again.
 
-    A run that fails or diverges is a row too, with its reason. Raises StoreError where it can't begin.
+    A run that fails or diverges is a row too, with its reason. known: of the result that was there when the
+    command began (StoredRun.stamp), if it looked: one that is newer stands, though it failed, or force is
+    true. Raises StoreError where it can't begin, and where a new attempt at a run that has a result fails.
     """
-    store = Store(root)
-    finished = _finished(store, run, listener)
-    if finished and not _again(run.config.force, finished):
+    stored = Store(root).run(run.name)
+    current, finished = stored.stamp(), _finished(stored, listener)
+    if finished and (known not in (None, current) or not _again(run.config.force, finished)):
         finished["status"] = status_now(finished)
         listener(Skipped(finished))
         return finished
-    row = describe(run)
-    with _writing(store, run, listener, row, anew=finished is not None) as writer:
+    current, row = current if finished else [], describe(run)
+    with _attempt(stored, run, listener, row, known=current) as writer:
         about = {
             "device": device.describe(run.device),
             "train_tokens": len(run.corpus.splits["train"].tokens),
@@ -57,14 +60,14 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
         listener(_started(run, writer))
         try:
             row |= _train(run, writer, listener)
-        except StoreError:  # a full disk is no result
+        except StoreError:  # a full disk is no result, nor is a run that another process has taken over
             raise
         except Exception as error:
             writer.log(traceback.format_exc())
             row |= {"status": Status.FAILED, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
         finally:
             listener(Ended())
-        store.finish(run.name, writer, row)
+        _finish(stored, writer, row, finished, known=current)
     listener(Finished(row))
     return row
 
@@ -72,46 +75,63 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs")) -> Row:
 def settled(run: Run, root: Path = Path("runs")) -> Row | None:
     """The row of a run that is finished and not to be trained again; None for all others."""
     try:
-        finished = Store(root).read(run.name)
+        finished = Store(root).run(run.name).read()
     except Damaged:
         return None
     return None if finished is None or _again(run.config.force, finished) else finished
 
 
-def record_failure(run: Run, reason: str, root: Path = Path("runs")) -> Row:
-    """The row of a run whose process is gone, with the reason; what it had logged is kept. If the process
-    had finished the run before it went, that is the row."""
-    if row := settled(run, root):
-        return row
-    store, row = Store(root), describe(run) | {"status": Status.FAILED, "error": reason}
-    with _writing(store, run, unheard, row, anew=True) as writer:
+def record_failure(run: Run, reason: str, root: Path = Path("runs"), *, known: Stamp) -> Row:
+    """The row of a run whose process is gone, with the reason; what it had logged is kept. If the process, or
+    another, had finished the run before it went, that is the row. known: as for `execute`. Raises
+    StoreError."""
+    stored = Store(root).run(run.name)
+    finished = _finished(stored, unheard)
+    if finished and stored.stamp() != known:
+        return finished
+    row = describe(run) | {"status": Status.FAILED, "error": reason}
+    with _attempt(stored, run, unheard, row, known=stored.stamp()) as writer:
         writer.log(reason)
-        store.finish(run.name, writer, row)
+        _finish(stored, writer, row, finished, known=stored.stamp())
     return row
 
 
-def _finished(store: Store, run: Run, listener: Listener) -> Row | None:
+def _finished(stored: StoredRun, listener: Listener) -> Row | None:
     try:
-        return store.read(run.name)
+        return stored.read()
     except Damaged as error:
-        if not (aside := store.set_aside(store.directory(run.name))):
-            return store.read(run.name)
+        if not (aside := stored.put_aside_if_damaged(stored.directory)):
+            return stored.read()
         listener(Noticed(f"{error}; it lies in {aside} now"))
         return None
 
 
 @contextlib.contextmanager
-def _writing(store: Store, run: Run, listener: Listener, row: Row, *, anew: bool) -> Iterator[RunWriter]:
-    """Store.writing; an attempt that is damaged is put aside first."""
+def _attempt(
+    stored: StoredRun, run: Run, listener: Listener, row: Row, *, known: Stamp
+) -> Iterator[RunWriter]:
+    """StoredRun.attempt; one before it that is damaged is put aside first."""
     asked_for = dataclasses.asdict(run.config)
     with contextlib.ExitStack() as stack:
         try:
-            writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
+            writer = stack.enter_context(stored.attempt(asked_for, row, known=known))
         except Damaged as error:
-            if aside := store.set_aside(store.attempt(run.name)):
+            if aside := stored.put_aside_if_damaged(error.path.parent):
                 listener(Noticed(f"{error}: {aside}"))
-            writer = stack.enter_context(store.writing(run.name, asked_for, row, anew=anew))
+            writer = stack.enter_context(stored.attempt(asked_for, row, known=known))
         yield writer
+
+
+def _finish(stored: StoredRun, writer: RunWriter, row: Row, before: Row | None, *, known: Stamp) -> None:
+    """A failure never takes the place of a result."""
+    if row["status"] == Status.FAILED and before and before["status"] in RESULTS:
+        writer.end()
+        aside = stored.put_aside(writer.path)
+        name = stored.directory.name
+        raise StoreError(
+            f"{name}: {row['error']}; its result of before stays, and this attempt lies in {aside}"
+        )
+    stored.finish(writer, row, known=known)
 
 
 def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:

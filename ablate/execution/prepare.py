@@ -11,7 +11,7 @@ from ablate.compute.products import PRODUCTS, works
 from ablate.config.identity import Identity, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig, RunConfig
-from ablate.data.corpora import Corpus, open_corpus, require_context
+from ablate.data.corpora import Corpus, open_corpus, require_usable
 from ablate.execution.memory import require_memory
 from ablate.execution.run import Run
 from ablate.model.sizing import resolve_spec, resolved
@@ -29,7 +29,7 @@ class Prepared:
         # A wrong size should not wait for a large text to be read; only a match needs its vocabulary.
         resolve_spec(dataclasses.replace(config, match="none"), vocab=1)
         corpus = _corpus(config.corpus)
-        require_context(corpus, config.model.context)
+        require_usable(corpus, config.model.context)
         spec = resolve_spec(config, corpus.tokenizer.vocab_size)
         require_memory(spec, config.train, place)
         config = resolved(config, spec)

@@ -47,7 +47,7 @@ class Recorder:
 
     def record(self, event: Step | Evaluation | State) -> None:
         """Raises StoreError where the disk refuses."""
-        self.writer.heartbeat()
+        self.writer.check()
         if isinstance(event, State):
             self.writer.checkpoint(to_checkpoint(event, self.metrics))
         elif isinstance(event, Evaluation):

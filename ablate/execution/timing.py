@@ -116,7 +116,7 @@ def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, 
         try:
             directory: Path = store.find(run_id)
             config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
-            row = store.read(directory.name) or {}
+            row = store.run(directory.name).read() or {}
         except (StoreError, OSError, yaml.YAMLError):
             continue
         return prepare(config), row.get("threads")

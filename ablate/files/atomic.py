@@ -1,10 +1,17 @@
-"""Files that are there whole or not at all, and what the system refuses as one line. Loads no torch."""
+"""Files that are there whole or not at all, whoever else writes; what the system refuses as one line.
+
+All of it rests on two things that every file system does at once, a network's too: a file that is renamed
+over another, and a directory that is renamed onto a free name, which one process can and all others can't.
+Loads no torch.
+"""
 
 import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ablate.config.rules import ConfigError
@@ -28,25 +35,73 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Either the old file or the whole new one is there, whatever happens. Raises StoreError."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Either the old file or the whole new one is there, whatever happens; its directory is made where it is
+    missing. Raises StoreError."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(data)
-            temporary.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        replace_file(path, content)
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """The same in a directory that has to be there. Raises OSError."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
+    """Make a directory with these files, of which there is at least one; False if somebody has made it
+    before. files: by their names in it, or NAME/NAME. Raises OSError."""
+    part = directory.with_name(f".new-{secrets.token_hex(4)}")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        part.mkdir()
+        for parent in {(part / name).parent for name in files} - {part}:
+            parent.mkdir()
+        for name, data in files.items():
+            (part / name).write_bytes(data)
+        if rename_onto_free(part, directory):
+            return True
+    except FileNotFoundError:  # who ended with all of it took it away
+        pass
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    shutil.rmtree(part, ignore_errors=True)
+    return False
+
+
+def rename_onto_free(directory: Path, free: Path) -> bool:
+    """Rename a directory that is not empty; False if somebody has that name. Raises FileNotFoundError if it
+    is gone, OSError."""
+    try:
+        os.rename(directory, free)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
+        return False
+    return True
+
+
+def take_away(directory: Path, into: Path) -> Path:
+    """Rename a directory that another process may still write in, which then finds nothing there; returns
+    where it lies in `into`. Raises FileNotFoundError if it is gone, OSError."""
+    return directory.rename(into / f".gone-{secrets.token_hex(4)}")
 
 
 def sync(directory: Path) -> None:
     """Have the system write the files of a directory out, so that a power cut finds them whole."""
-    for path in filter(Path.is_file, directory.iterdir()):
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_file():
+                with open(entry, "rb+") as file:
+                    os.fsync(file.fileno())
 
 
 def file_digest(path: Path) -> str:

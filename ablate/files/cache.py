@@ -85,6 +85,16 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+def keep_for_now(part: Path, name: str) -> Path:
+    """Keep a scratch directory until nothing has touched it for a day; returns its place, one a name."""
+    _sweep()
+    place = writable() / f"part-{name}"
+    with suppress(OSError):  # it is there
+        os.rename(part, place)
+    os.utime(place)
+    return place
+
+
 def directory() -> Path:
     """The cache: $ABLATE_CACHE, else the place that the system has for such things."""
     import platformdirs
@@ -131,7 +141,7 @@ def _whole(place: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _sweep() -> None:
-    """Remove what killed writers left, once nothing in it was touched for a day."""
+    """Remove what is kept for now, and what killed writers left, once nothing in it was touched for a day."""
     for part in writable().glob("part-*"):
         with suppress(OSError):
             if max(path.stat().st_mtime for path in (part, *part.iterdir())) < time.time() - DAY:

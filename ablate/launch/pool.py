@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import types
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -20,12 +20,14 @@ from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.events import Event, Finished, Listener, Refused, Skipped, Taken
+from ablate.execution.events import Elsewhere, Event, Finished, Listener, Refused, Skipped, Taken
 from ablate.execution.execute import record_failure
 from ablate.execution.prepare import prepare
 from ablate.launch import server
-from ablate.launch.worker import ANOTHERS_S, work
-from ablate.store.store import Busy
+from ablate.launch.queue import Item, Queue
+from ablate.launch.worker import work
+from ablate.store.run_files import Busy
+from ablate.store.store import Store
 
 LOOK_EVERY_S = 0.2  # between looks at the clock
 STARTS = 3  # of a worker that ends before it is ready
@@ -34,12 +36,10 @@ READY = "ready"  # what a worker says first
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run to make. cost: what it takes, in any unit: the dearest begin first."""
+class Job(Item):
+    """One run to make, as the queue sees it, and its config."""
 
     config: RunConfig
-    name: str
-    cost: float
 
 
 # Who hears of a job that a worker (0, 1, …) is at.
@@ -53,12 +53,12 @@ def run_jobs(
 
     A failed run is a row in the store like any other. Raises ConfigError if workers can't start.
     """
-    pool = _Jobs(jobs, watcher)
+    pool = _Jobs(jobs, watcher, Store())
     staff = [_Worker(number, threads) for number in range(min(workers, len(jobs)))]
     try:
         while pool.goes_on(staff):
             for worker in staff:
-                if worker.idle and (index := pool.next()) is not None:
+                if worker.idle and (index := pool.next(worker)) is not None:
                     worker.give(index, jobs[index])
             wait([w.pipe for w in staff] + [w.process.sentinel for w in staff], timeout=LOOK_EVERY_S)
             for worker in staff:
@@ -66,34 +66,34 @@ def run_jobs(
                 if reason := worker.end(timeout_s):
                     pool.attend(worker)  # its last words
                     pool.lost(worker, reason)
-                    worker.stop()
+                    pool.stop(worker)
                     staff[worker.number] = _Worker(worker.number, threads)
     finally:
         for worker in staff:
-            worker.stop()
+            pool.stop(worker)
     return pool.refused
 
 
 class _Jobs:
     """Which runs are still to be made, and what became of the others."""
 
-    def __init__(self, jobs: Sequence[Job], watcher: Watcher) -> None:
+    def __init__(self, jobs: Sequence[Job], watcher: Watcher, store: Store) -> None:
         self.jobs = jobs
         self.watcher = watcher
-        self.waiting = deque(sorted(range(len(jobs)), key=lambda index: jobs[index].cost, reverse=True))
-        self.later: list[tuple[float, int]] = []  # runs that another process is at, and when to ask again
+        self.store = store
+        self.queue = Queue(jobs, store)
         self.refused: dict[int, str] = {}
         self.lost_starts = Counter[int]()  # by worker, since it was last ready
 
     def goes_on(self, workers: list["_Worker"]) -> bool:
-        return bool(self.waiting or self.later or any(worker.index is not None for worker in workers))
+        return bool(self.queue) or any(worker.index is not None for worker in workers)
 
-    def next(self) -> int | None:
-        if self.waiting:
-            return self.waiting.popleft()
-        if self.later and self.later[0][0] <= time.monotonic():
-            return self.later.pop(0)[1]
-        return None
+    def next(self, worker: "_Worker") -> int | None:
+        index = self.queue.next()
+        while self.queue.made:
+            made = self.queue.made.pop()
+            self.watcher(worker.number, self.jobs[made])(Elsewhere())
+        return index
 
     def attend(self, worker: "_Worker") -> None:
         """Hear what a worker has to say."""
@@ -110,7 +110,7 @@ class _Jobs:
         self.watcher(worker.number, self.jobs[index])(event)
         match event:
             case Taken():
-                self.later.append((time.monotonic() + ANOTHERS_S, index))
+                self.queue.later(index)
             case Refused(reason):
                 self.refused[index] = reason
         if isinstance(event, LAST_WORDS):
@@ -120,7 +120,8 @@ class _Jobs:
         """The process is gone: so is its run, if it was at one."""
         if worker.index is not None:
             try:
-                row = record_failure(prepare(self.jobs[worker.index].config), reason)
+                job = self.jobs[worker.index]
+                row = record_failure(prepare(job.config), reason, known=job.known)
                 self.hear(worker, Finished(row))
             except Busy:  # another command was faster; or the server is gone, and its worker not yet
                 self.hear(worker, Taken(reason))
@@ -130,6 +131,12 @@ class _Jobs:
             self.lost_starts[worker.number] += 1
             if self.lost_starts[worker.number] == STARTS:
                 raise ConfigError(f"a worker process could not start, {STARTS} times: {reason}")
+
+    def stop(self, worker: "_Worker") -> None:
+        """At once; what it was at is given back, so that no other machine waits for a heartbeat."""
+        worker.stop()
+        if worker.index is not None and worker.process.pid:
+            self.store.run(self.jobs[worker.index].name).release(worker.process.pid)
 
 
 @dataclass
@@ -153,7 +160,7 @@ class _Worker:
     def give(self, index: int, job: Job) -> None:
         self.index, self.idle, self.since = index, False, time.monotonic()
         with contextlib.suppress(OSError):  # it has died just now: `end` will say so
-            self.pipe.send(job.config)
+            self.pipe.send((job.config, job.known))
 
     def messages(self) -> Iterator[Any]:
         """What it has said since; ends early if it died in mid-sentence."""

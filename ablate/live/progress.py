@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from ablate.execution.events import (
+    Elsewhere,
     Ended,
     Evaluated,
     Event,
@@ -148,6 +149,8 @@ class Bar(Lines):
 
 # --- many runs at once ----------------------------------------------------------------------------
 
+ENDS = (Finished, Skipped, Elsewhere, Refused)  # of a run, for this command
+
 
 class Log:
     """A line for each run that ends."""
@@ -162,13 +165,13 @@ class Log:
         return functools.partial(self.hear, worker, job)
 
     def hear(self, worker: int, job: Job, event: Event) -> None:
-        if isinstance(event, Finished | Skipped | Refused):
+        if isinstance(event, ENDS):
             self.count += 1
         name = f"[{self.count}/{self.total}] {job.name}"
         match event:  # why runs were refused is said at the end, once
             case Finished(row):
                 self.say(ending(name, row))
-            case Skipped():
+            case Skipped() | Elsewhere():
                 self.say(f"{name}: another process has made it")
             case Noticed(line):
                 self.say(line)
@@ -222,9 +225,9 @@ class Board(Log):
                 super().hear(worker, job, event)
             case Finished(row) if row["status"] != Status.DONE:
                 super().hear(worker, job, event)
-            case Finished() | Skipped() | Refused():
+            case Finished() | Skipped() | Elsewhere() | Refused():
                 self.count += 1
-        if isinstance(event, Finished | Skipped | Refused):
+        if isinstance(event, ENDS):
             self.under_way.pop(worker, None)
             self.done += job.cost
         description = f"{self.count}/{self.total} runs"

@@ -17,6 +17,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.files.atomic import explained
+from ablate.reporting import own_files
 from ablate.reporting.methods import HYPERPARAMETERS
 from ablate.reporting.page import Page
 
@@ -70,8 +71,8 @@ def figures(page: Page) -> list[Figure]:
     ]
 
 
-def save(drawn: Sequence[Figure], directory: Path) -> list[Path]:
-    """Each chart as PNG, SVG and PDF. Raises StoreError."""
+def save(drawn: Sequence[Figure], directory: Path) -> None:
+    """Each chart as PNG, SVG and PDF. Raises ConfigError, and before it writes any if one can't be."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -79,16 +80,20 @@ def save(drawn: Sequence[Figure], directory: Path) -> list[Path]:
         "svg": vl_convert.vegalite_to_svg,
         "pdf": vl_convert.vegalite_to_pdf,
     }
-    written = []
     with explained(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        for stem, chart in ((s, c) for figure in drawn for s, c in figure.charts.items()):
-            spec = json.dumps({**chart, "width": WIDTH, "background": "white"})
-            for suffix, convert in formats.items():
-                path, content = directory / f"{stem}.{suffix}", convert(spec)
-                path.write_bytes(content.encode() if isinstance(content, str) else content)
-                written.append(path)
-    return written
+        directory.mkdir(exist_ok=True)
+    charts = {
+        directory / f"{stem}.{format}": (chart, format)
+        for figure in drawn
+        for stem, chart in figure.charts.items()
+        for format in formats
+    }
+    for path, (_, format) in charts.items():
+        own_files.check_file(path, format)
+    for path, (chart, format) in charts.items():
+        content = formats[format](json.dumps({**chart, "width": WIDTH, "background": "white"}))
+        data = content.encode() if isinstance(content, str) else content
+        own_files.write(path, own_files.marked(data, format), format)
 
 
 # --- each figure ----------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison
-from ablate.files.atomic import write_atomically
-from ablate.reporting import words
+from ablate.reporting import own_files, words
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
 from ablate.reporting.tables import readable, render
@@ -58,16 +57,21 @@ def write_report(
     """Write the report of a study, a store, a CSV file or rows; returns its path.
 
     out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. The others
-    are as in compare. Raises ConfigError.
+    are as in compare. Raises ConfigError, and before any work where it can't be written.
     """
+    subject = find(target)
+    path = subject.page if out is None else Path(out)
+    own_files.check_file(path, "html")
+    if charts is not None:
+        own_files.check_directory(charts)
     from ablate.reporting.charts import figures, save  # altair takes a while
 
-    subject = find(target)
     page = gather(subject, baseline=baseline, metric=metric, margin=margin)
     drawn = figures(page)
     bundle, script = _bundle() if drawn else "", (HERE / "script.js").read_text(encoding="utf-8")
     content = _template("page.html.j2").render(
         page=page,
+        generator=Markup(own_files.GENERATOR),
         figures=drawn,
         comparison=[comparison_table(page.comparison, family) for family in page.comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
@@ -78,10 +82,9 @@ def write_report(
         scripts=[Markup(text) for text in (bundle, script) if text],
         digests=[_digest(text) for text in (bundle, script) if text],
     )
-    path = Path(out) if out is not None else subject.page
-    write_atomically(path, content)
     if charts is not None:
         save(drawn, Path(charts))
+    own_files.write(path, content.encode(), "html")
     return path
 
 

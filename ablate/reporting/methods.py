@@ -3,7 +3,7 @@
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.load import TEXT
+from ablate.analysis.frames import TEXT
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
 from ablate.config.schema import STANDARD_FUSION

@@ -79,7 +79,7 @@ def gather(
         answers=words.sentences(comparison) + _tally(comparison),
         limits=limits(rows, comparison, record, environment.pop("train_tokens")),
         comparison=comparison,
-        notes=[line for line in comparison.notes if line not in failures],
+        notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures],
         curves=series.curves(own, metrics(subject.directories), shown),
         tuned=tuned,
         rate_metric=rate_metric,
@@ -129,10 +129,8 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[st
 
 def _not_begun(subject: Subject) -> list[str]:
     """A line if runs of the study have no row yet."""
-    if subject.rows.attrs.get("target") is not None:  # a reader's choice of rows is no failure
-        return []
     line = "not begun: {} of {} runs; the study's command goes on from there"
-    return not_begun(subject.rows, subject.record, line)
+    return not_begun(subject.rows, subject.record, line) if subject.is_whole else []
 
 
 def _environment(subject: Subject) -> dict[str, Any]:

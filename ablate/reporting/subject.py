@@ -1,12 +1,12 @@
 """Where a report's rows come from: a study, a store, a CSV file, or a DataFrame. Loads no torch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from ablate.analysis.load import load, records
+from ablate.analysis.load import load, recall
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 
@@ -16,14 +16,17 @@ NOTHING_ASKED = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], ru
 
 @dataclass(frozen=True)
 class Subject:
-    """rows: one a run. record: of the study, NOTHING_ASKED where there is none. store: where the runs lie, if
-    anywhere. page: where the report goes unless told otherwise."""
+    """rows: one a run. is_whole: whether they are all that there is, no reader's choice. record: of the
+    study, NOTHING_ASKED where there is none. store: where the runs lie, if anywhere. page: where the report
+    goes unless told otherwise. notes: what is in doubt of the rows."""
 
     name: str
     rows: pd.DataFrame
+    is_whole: bool
     record: StudyRecord
     store: Store | None
     page: Path
+    notes: list[str]
 
     @cached_property
     def directories(self) -> dict[str, Path]:
@@ -34,21 +37,12 @@ class Subject:
 def find(target: str | Path | pd.DataFrame) -> Subject:
     """target: a study by name or directory, a store, a CSV file, or rows that ablate.load or ablate.run
     gave. Raises ConfigError."""
-    if isinstance(target, pd.DataFrame):
-        origin = target.attrs.get("target")
-        if origin is None:
-            return Subject("results", target, NOTHING_ASKED, None, Path("report.html"))
-        return replace(find(origin), rows=target)
-    rows, found = load([str(target)]), records([str(target)])
-    path = Path(target)
-    if path.is_file():
-        store = next((Store(p) for p in path.resolve().parents[:3] if (p / "store").is_dir()), None)
-        return Subject(path.stem, rows, NOTHING_ASKED, store, path.with_name(f"{path.stem}-report.html"))
-    if (path / "store").is_dir():
-        return Subject(path.resolve().name, rows, NOTHING_ASKED, Store(path), path / "report.html")
-    if (path / "study.json").is_file():
-        store, directory = Store(path.resolve().parent.parent), path
+    is_whole = not isinstance(target, pd.DataFrame)
+    results = load([str(target)]) if is_whole else recall(target)
+    if not results.sources:
+        name, record, store, page = "results", None, None, Path("report.html")
     else:
-        store = Store()
-        directory = store.root / "studies" / str(target)
-    return Subject(found[0].name, rows, found[0], store, directory / "report.html")
+        (source,) = results.sources
+        name, record, store, table = source.name, source.record, source.store, source.table
+        page = table.with_name(f"{table.stem}-report.html") if table else source.directory / "report.html"
+    return Subject(name, results.rows, is_whole, record or NOTHING_ASKED, store, page, results.notes)

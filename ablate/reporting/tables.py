@@ -8,13 +8,11 @@ import numpy as np
 import pandas as pd
 from rich.cells import cell_len
 
-FORMATS = ("table", "csv", "json", "md", "latex")
-
 
 def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
     """`frame` as text. csv and json keep full precision; table and md round for reading.
 
-    format: one of FORMATS. terminal: print the best row in bold.
+    format: table, csv, json, md or latex. terminal: print the best row in bold.
     """
     if format == "csv":
         return frame.to_csv(index=False, lineterminator="\n")

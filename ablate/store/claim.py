@@ -1,50 +1,105 @@
-"""Who is at a run: a claim.json in its directory, with the process that works there."""
+"""Who is at an attempt: a claim.json in its directory, with the process that works there.
+
+A process that can be looked up is alive or it is not. Any other shows by a heartbeat that it is: the time of
+its claim.json, by the clock of the file system, wherever that is.
+"""
 
 import contextlib
+import functools
 import json
 import os
 import socket
 import tempfile
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
-EXPIRES_S = 120  # a claim that can't be looked up here, and whose heartbeat is older, is dead
+HEARTBEAT_S = 5
+EXPIRES_S = 120  # without a heartbeat
 
 
-def claim(directory: Path) -> None:
-    """Say that this process is at `directory`."""
+def claim() -> bytes:
+    """The content of claim.json where this process is at work."""
     pid = os.getpid()
-    content = {"host": socket.gethostname(), "boot": _boot_id(), "pid": pid, "started": _started(pid)}
-    (directory / "claim.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+    return (json.dumps({**_here(), "pid": pid, "started": _started(pid)}) + "\n").encode()
 
 
-def heartbeat(directory: Path) -> None:
-    os.utime(directory / "claim.json")
-
-
-def release(directory: Path) -> None:
-    (directory / "claim.json").unlink(missing_ok=True)
+def is_mine(directory: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return (directory / "claim.json").read_bytes() == claim()
+    return False
 
 
 def is_live(directory: Path) -> bool:
-    """Whether the process that claimed `directory` is still there."""
+    """Whether the process that claimed `directory` is still at it."""
+    path = directory / "claim.json"
     try:
-        content = json.loads((directory / "claim.json").read_text(encoding="utf-8"))
-        if content["host"] == socket.gethostname() and os.name == "posix":
-            pid = int(content["pid"])
-            same = (content["boot"], content["started"]) == (_boot_id(), _started(pid))
-            return same and _is_running(pid)
-        return _file_time(directory) - (directory / "claim.json").stat().st_mtime < EXPIRES_S
+        content = json.loads(path.read_bytes())
+        pid, started = int(content["pid"]), content["started"]
+        if started and {key: content.get(key) for key in _here()} == _here():
+            now = _started(pid)
+            if now or not _exists(pid):
+                return now == started
+        return _clock(directory.parent) - path.stat().st_mtime < EXPIRES_S
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _file_time(directory: Path) -> float:
-    """Now, by the clock that the heartbeat is written with: that of the file system, wherever it is."""
-    with tempfile.TemporaryFile(dir=directory) as file:
+def release(directory: Path) -> None:
+    """This process gives it back."""
+    with contextlib.suppress(OSError):
+        (directory / "claim.json").unlink()
+
+
+def release_ended(directory: Path, pid: int) -> None:
+    """Give back what a process of this machine had claimed, which has ended and could not."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        content = json.loads((directory / "claim.json").read_bytes())
+        if {**_here(), "pid": pid}.items() <= content.items():
+            release(directory)
+
+
+class Heartbeat:
+    """Shows that this process lives, whatever it computes meanwhile."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lost = False  # somebody took the directory away
+        self._claim = directory / "claim.json"
+        self._ended = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while not (self.lost or self._ended.wait(HEARTBEAT_S)):
+            try:
+                os.utime(self._claim)
+            except FileNotFoundError:
+                self.lost = not self._ended.is_set()
+            except OSError:  # a network may be away for a while
+                pass
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@functools.cache
+def _here() -> dict[str, Any]:
+    """Where a process can be looked up by its number: this host since it began, seen from this container."""
+    boot, pids = Path("/proc/sys/kernel/random/boot_id"), "/proc/self/ns/pid"
+    here = {"host": socket.gethostname(), "boot": "", "pids": ""}
+    with contextlib.suppress(OSError):
+        here |= {"boot": boot.read_text(encoding="ascii").strip(), "pids": os.readlink(pids)}
+    return here
+
+
+def _clock(directory: Path) -> float:
+    """Now, by the clock that heartbeats are written with."""
+    with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=directory) as file:
         return os.fstat(file.fileno()).st_mtime
+    return time.time()  # a store that can only be read
 
 
-def _is_running(pid: int) -> bool:
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -55,18 +110,13 @@ def _is_running(pid: int) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in clock ticks since boot: another that has got its pid began at another time.
-    Empty where Linux does not say, or there is no such process.
+    """When a process began, in clock ticks since boot: another that has got its number began at another time.
+    `ended` for one that only waits to be asked how; empty where Linux does not say, or there is none.
 
-    See: Linux, Documentation/filesystems/proc.rst, field 22 of /proc/PID/stat.
+    See: Linux, Documentation/filesystems/proc.rst, fields 3 and 22 of /proc/PID/stat.
     """
     with contextlib.suppress(OSError):
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return stat.rpartition(")")[2].split()[19]  # after the name, which may hold anything, comes field 3
-    return ""
-
-
-def _boot_id() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+        return "ended" if state in "ZX" else fields[18]
     return ""

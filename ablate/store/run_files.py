@@ -9,23 +9,31 @@ The seal is a digest of the row and of the files beside it, so a file that was d
 A checkpoint carries the digest of its bytes in its name. Loads no torch.
 """
 
+import contextlib
 import csv
 import hashlib
+import io
 import json
-import time
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablate.config.identity import digest
-from ablate.files.atomic import StoreError, explained, file_digest, sync, write_atomically
+from ablate.files.atomic import StoreError, explained, file_digest, replace_file, sync
 from ablate.store import claim
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
 
-HEARTBEAT_S = 5
 ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
+
+# What tells a result from any other of the same run: size, time and inode of its result.json; empty for none.
+Stamp = list[int]
+
+
+class Busy(StoreError):
+    """Another process is at this run, or has just finished it."""
 
 
 @dataclass(frozen=True)
@@ -41,83 +49,125 @@ class Checkpoint:
 
 
 class RunWriter:
-    """The files of one run while it is under way. Raises StoreError where the disk refuses."""
+    """The files of one attempt while it is under way.
 
-    def __init__(self, attempt: Path, checkpoint: Checkpoint | None) -> None:
+    start: where it goes on from. Raises StoreError where the disk refuses, and Busy once another process has
+    taken the run over: then nothing can be written here any more.
+    """
+
+    def __init__(self, attempt: Path, start: Checkpoint | None) -> None:
         self.path = attempt
-        self.start = checkpoint
-        self._beat = time.monotonic()
-        self._write_metrics("w", checkpoint.metrics if checkpoint else [])
+        self.start = start
+        self._heartbeat: claim.Heartbeat | None = claim.Heartbeat(attempt)
 
-    def heartbeat(self) -> None:
-        """Show that the run is alive; cheap enough for every step."""
-        if time.monotonic() - self._beat > HEARTBEAT_S:
-            self._beat = time.monotonic()
-            with explained(self.path):
-                claim.heartbeat(self.path)
+    def check(self) -> None:
+        """Whether the run is still this process's; cheap enough for every step."""
+        if self._heartbeat and self._heartbeat.lost:
+            raise self._taken()
 
     def metrics(self, row: Row) -> None:
         """Add a row to metrics.csv."""
-        self._write_metrics("a", [row])
+        self._append("metrics.csv", _metrics_lines([row]))
 
     def log(self, text: str) -> None:
-        with (
-            explained(self.path),
-            (self.path / "log.txt").open("a", encoding="utf-8", newline="\n") as file,
-        ):
-            file.write(text.rstrip("\n") + "\n")
-
-    def write_text(self, name: str, text: str) -> None:
-        with explained(self.path):
-            (self.path / name).write_text(text, encoding="utf-8", newline="\n")
+        self._append("log.txt", text.rstrip("\n") + "\n")
 
     def write_json(self, name: str, content: Any) -> None:
-        self.write_text(name, json.dumps(content, indent=2) + "\n")
+        with self._here():
+            replace_file(self.path / name, as_json(content))
 
     def write_weights(self, weights: Mapping[str, Any]) -> None:
         """weights: NumPy arrays by parameter name."""
         import safetensors.numpy
 
-        with explained(self.path):
-            (self.path / "model.safetensors").write_bytes(safetensors.numpy.save(dict(weights)))
+        with self._here():
+            replace_file(self.path / "model.safetensors", safetensors.numpy.save(dict(weights)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep this checkpoint, then drop the one before."""
-        import safetensors.numpy
-
-        about = {key: value for key, value in vars(checkpoint).items() if key != "arrays"}
-        data = safetensors.numpy.save(dict(checkpoint.arrays), {"about": json.dumps(about)})
-        name = f"checkpoint-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
-        before = [path for path in self.path.glob("checkpoint-*") if path.name != name]
-        write_atomically(self.path / name, data)
-        for path in before:
-            path.unlink()
-
-    def _write_metrics(self, mode: str, rows: list[Row]) -> None:
-        with (
-            explained(self.path),
-            (self.path / "metrics.csv").open(mode, encoding="utf-8", newline="") as file,
-        ):
-            table = csv.writer(file, lineterminator="\n")
-            if mode == "w":
-                table.writerow(METRICS_COLUMNS)
-            table.writerows([csv_value(row[column]) for column in METRICS_COLUMNS] for row in rows)
+        name, data = checkpoint_file(checkpoint)
+        with self._here():
+            before = [path for path in self.path.glob("checkpoint-*") if path.name != name]
+            replace_file(self.path / name, data)
+            for path in before:
+                path.unlink()
 
     def seal(self, row: Row) -> None:
         """The run is over, with this row."""
-        with explained(self.path):
-            for path in self.path.glob("checkpoint-*"):
-                path.unlink()
-            files = {name: file_digest(self.path / name) for name in SEALED if (self.path / name).exists()}
+        with self._here():
+            there = os.listdir(self.path)
+            for name in there:
+                if name.startswith("checkpoint-"):
+                    (self.path / name).unlink()
+            files = {name: file_digest(self.path / name) for name in SEALED if name in there}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
             sync(self.path)
 
+    def end(self) -> None:
+        """Give it back."""
+        if self._heartbeat:
+            self._heartbeat.end()
+            self._heartbeat = None
+            claim.release(self.path)
+
+    def _append(self, name: str, text: str) -> None:
+        with self._here(), (self.path / name).open("a", encoding="utf-8", newline="") as file:
+            file.write(text)
+
+    @contextlib.contextmanager
+    def _here(self) -> Iterator[None]:
+        try:
+            with explained(self.path):
+                yield
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise self._taken() from error
+            raise
+
+    def _taken(self) -> Busy:
+        return Busy(f"{self.path}: another process has taken this run over")
+
+
+def as_json(content: Any) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:
+    """Its name and its bytes."""
+    import safetensors.numpy
+
+    about = {key: value for key, value in vars(checkpoint).items() if key != "arrays"}
+    data = safetensors.numpy.save(dict(checkpoint.arrays), {"about": json.dumps(about)})
+    return f"checkpoint-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data
+
+
+def metrics_text(rows: list[Row]) -> str:
+    """metrics.csv with these rows."""
+    return ",".join(METRICS_COLUMNS) + "\n" + _metrics_lines(rows)
+
+
+def _metrics_lines(rows: list[Row]) -> str:
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerows([csv_value(row[column]) for column in METRICS_COLUMNS] for row in rows)
+    return text.getvalue()
+
+
+def stamp(directory: Path) -> Stamp:
+    """Of the result in this directory."""
+    try:
+        stat = os.stat(directory / "result.json")
+    except OSError:
+        return []
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+
 
 class Damaged(StoreError):
-    """A run's files are not as the run left them. row: what can still be read of its row."""
+    """A run's files are not as the run left them. path: which one; row: what can still be read of its row."""
 
     def __init__(self, path: Path, reason: str, row: Row) -> None:
         super().__init__(f"{path}: {reason}; the same command runs it again, and keeps this in damaged/")
+        self.path = path
         self.row = row
 
 
@@ -150,7 +200,11 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
         raise Damaged(path, "edited since the run ended", row)
     for name, was in files.items() if thorough else ():
         path = directory / name
-        if not path.is_file() or file_digest(path) != was:
+        try:
+            same = file_digest(path) == was
+        except OSError:
+            same = False
+        if not same:
             raise Damaged(path, "missing, damaged, or edited since the run ended", row)
     return row
 

@@ -1,52 +1,33 @@
 """The run store: the only reader and writer of runs/. Loads no torch.
 
-runs/store/<name>/      a finished run; runs/store/.<name>.part/ one that is under way or was cut off
+runs/store/             the runs (stored_run)
 runs/studies/<name>/    study.json, what was asked for, and results.csv, its rows
 runs/results.csv        every row
 
-A run's directory is written under its .part name and renamed when whole, so a directory without
-.part is complete. All results.csv are derived from the directories. What turns out to be damaged, or
-edited, is moved to runs/damaged/ and never read again.
+All results.csv are derived from the runs. What turns out to be damaged, or edited, is moved to runs/damaged/
+and never read again. Any number of processes, on any number of machines, may share it (docs/reliability.md).
 """
 
 import contextlib
 import csv
-import itertools
-import json
-import shutil
+import os
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import yaml
-from filelock import FileLock
-
-from ablate.config.rules import ConfigError, did_you_mean
-from ablate.files.atomic import StoreError, explained, write_atomically
+from ablate.config.rules import did_you_mean
+from ablate.files.atomic import StoreError, write_atomically
 from ablate.store import claim
 from ablate.store.columns import ROLE_COLUMNS, Row, csv_text
-from ablate.store.record import Role, StudyRecord, as_plain, read_record
+from ablate.store.record import Role, StudyRecord
 from ablate.store.row_cache import read_rows
-from ablate.store.run_files import (
-    Checkpoint,
-    Damaged,
-    RunWriter,
-    is_sealed,
-    read_checkpoint,
-    read_finished,
-    read_json,
-    read_started,
-    unreadable,
-)
+from ablate.store.run_files import Damaged, read_finished, read_started
 from ablate.store.status import Status, status_now
+from ablate.store.stored_run import PART, StoredRun
+from ablate.store.studies import change_study, read_study
 
-# Bytes are equal only between runs that agree in these, so only then does one go on where another was.
-RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code", "parts")
-
-
-class Busy(StoreError):
-    """Another process is at this run."""
+TABLES_S = 5  # to bring tables up to date while other commands go on
 
 
 class Store:
@@ -55,44 +36,26 @@ class Store:
     def __init__(self, root: Path = Path("runs")) -> None:
         self.root = root
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Between reading and writing what several processes may change. The system lets go of the lock
-        when its process ends, however it does."""
-        with explained(self.root):
-            (self.root / "store").mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.root / "store" / ".lock")
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
-
     # --- runs -------------------------------------------------------------------------------
 
-    def directory(self, name: str) -> Path:
-        return self.root / "store" / name
+    def run(self, name: str) -> StoredRun:
+        return StoredRun(self.root, name)
 
-    def attempt(self, name: str) -> Path:
-        return self.root / "store" / f".{name}.part"
+    def finished(self) -> set[str]:
+        """The names of the runs that are, by one look at the directory."""
+        return {name for name in self._names() if not name.startswith(".")}
 
-    def read(self, name: str) -> Row | None:
-        """The row of a finished run (done, failed or diverged), or None. Raises Damaged."""
-        directory, attempt = self.directory(name), self.attempt(name)
-        if attempt.exists():
-            with explained(attempt), self.locked():
-                if is_sealed(attempt) and not claim.is_live(attempt):  # cut off after its last word
-                    self._rename(name)
-        return read_finished(directory, thorough=True) if directory.exists() else None
+    def begun(self) -> set[str]:
+        """Those of the runs that are under way or were cut off."""
+        return {
+            name[1 : -len(PART)] for name in self._names() if name.startswith(".") and name.endswith(PART)
+        }
 
-    def set_aside(self, path: Path) -> Path | None:
-        """Move a damaged run, or a damaged attempt, out of the way, where nothing reads it again; returns
-        where it lies. None if it is whole by now, or gone: another process was faster."""
-        with explained(path), self.locked():
-            if claim.is_live(path) or not _is_damaged(path):
-                return None
-            name = path.name.removeprefix(".").removesuffix(".part")
-            return _move_into(path, self.root / "damaged", name)
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self.root / "store")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name or id begins with `run`. Raises StoreError."""
@@ -124,8 +87,12 @@ class Store:
         result standing. Results of other code or another torch are `stale`.
         """
         studies = self._studies_by_run()
+        whole_ids = {
+            run_id[:8]: run_id for run_id in studies
+        }  # of a damaged run, its name tells the first half
         rows = {row["run_id"]: row for row in self._unfinished_rows()}
         for row in read_rows(self.root / "store"):
+            row["run_id"] = whole_ids.get(row["run_id"], row["run_id"])
             row["status"] = status_now(row)
             if rows.get(row["run_id"], row)["status"] != Status.RUNNING:
                 rows[row["run_id"]] = row
@@ -134,86 +101,35 @@ class Store:
             row |= _agreed(list(roles.values())) | {"study": " ".join(roles)}
         return sorted(rows.values(), key=lambda row: row["run_id"])
 
+    def results(self) -> dict[str, Row]:
+        """The rows of the finished runs as these left them, by run_id."""
+        return {row["run_id"]: row for row in read_rows(self.root / "store")}
+
     def _unfinished_rows(self) -> Iterator[Row]:
-        for path in (self.root / "store").glob(".*.part"):
+        for name in self.begun():
             with contextlib.suppress(OSError, StoreError):  # not begun, or gone since
-                status = Status.RUNNING if claim.is_live(path) else Status.INTERRUPTED
-                yield {**read_started(path), "status": status}
+                if attempt := self.run(name).latest():
+                    status = Status.RUNNING if claim.is_live(attempt) else Status.INTERRUPTED
+                    yield {**read_started(attempt), "status": status}
 
     def last_metrics(self, run_id: str) -> Row | None:
         """The last row of metrics.csv of a run under way, as text; None before its first evaluation."""
-        for path in (self.root / "store").glob(f".*-{run_id[:8]}.part/metrics.csv"):
-            with contextlib.suppress(OSError), path.open(encoding="utf-8", newline="") as file:
-                rows = deque(csv.DictReader(file), maxlen=1)
-                return rows[0] if rows else None
+        for name in self.begun():
+            if name.endswith(run_id[:8]) and (attempt := self.run(name).latest()):
+                with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8") as file:
+                    rows = deque(csv.DictReader(file), maxlen=1)
+                    return rows[0] if rows else None
         return None
-
-    @contextlib.contextmanager
-    def writing(
-        self, name: str, config: Mapping[str, Any], row: Row, *, anew: bool = False
-    ) -> Iterator[RunWriter]:
-        """A place for one run's files: an empty one, or where an interrupted run of the same bytes got to
-        (RunWriter.start). Left before `finish`, it stays as an interrupted attempt.
-
-        anew: replace what is finished. Raises Busy if another process is at it or was faster, Damaged if
-        what was interrupted can't be trusted.
-        """
-        attempt = self.attempt(name)
-        with explained(attempt), self.locked():
-            if attempt.exists() and claim.is_live(attempt):
-                raise Busy(f"{attempt}: another process is training this run; wait for it, or stop it")
-            if self.directory(name).exists() and not anew:
-                raise Busy(f"{self.directory(name)}: another process has just finished this run")
-            start = _where_it_stopped(attempt, row)
-            attempt.mkdir(parents=True, exist_ok=True)
-            if start is None:  # begin anew, but keep what was logged
-                for path in attempt.iterdir():
-                    if path.is_dir():  # an editor's or a notebook's
-                        shutil.rmtree(path)
-                    elif path.name != "log.txt":
-                        path.unlink()
-            claim.claim(attempt)
-        writer = RunWriter(attempt, start)
-        writer.write_text("config.yaml", yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
-        writer.write_json("result.json", row)
-        try:
-            yield writer
-        finally:
-            claim.release(writer.path)
-
-    def finish(self, name: str, writer: RunWriter, row: Row) -> None:
-        """The run is over, with this row: its directory takes its final name."""
-        writer.seal(row)
-        with explained(writer.path):
-            self._rename(name)
-        writer.path = self.directory(name)
-
-    def _rename(self, name: str) -> None:
-        final = self.directory(name)
-        replaced = final.with_name(f".{name}.old")
-        shutil.rmtree(replaced, ignore_errors=True)
-        if final.exists():
-            final.rename(replaced)
-        self.attempt(name).rename(final)  # with the claim in it: nobody may take the attempt before
-        shutil.rmtree(replaced, ignore_errors=True)
 
     # --- studies ----------------------------------------------------------------------------
 
     def read_study(self, name: str) -> StudyRecord | None:
         """What study.json holds; None where there is none. Raises StoreError if it can't be read."""
-        path = self.root / "studies" / name / "study.json"
-        try:
-            plain = read_json(path, set())
-        except FileNotFoundError:
-            return None
-        try:
-            return read_record(plain)
-        except ConfigError as error:
-            raise unreadable(path, str(error)) from error
+        return read_study(self.root / "studies" / name)
 
-    def write_study(self, record: StudyRecord) -> None:
-        path = self.root / "studies" / record.name / "study.json"
-        write_atomically(path, json.dumps(as_plain(record), indent=2, sort_keys=True) + "\n")
+    def change_study(self, name: str, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
+        """Make of the record what `change` makes of it, whoever else changes it: see studies.change_study."""
+        return change_study(self.root / "studies" / name, change)
 
     def study_names(self) -> list[str]:
         return [path.name for path in _listdir(self.root / "studies") if (path / "study.json").exists()]
@@ -230,13 +146,24 @@ class Store:
         return self.root / "studies" / study / "results.csv"
 
     def write_results(self, study: str) -> Path:
-        """Bring runs/results.csv and the study's own up to date; returns the path of the latter."""
-        path = self.results_path(study)
-        with self.locked():
-            rows = self.rows()
-            write_atomically(self.root / "results.csv", csv_text(rows))
-            write_atomically(path, csv_text(self._members(study, rows)))
-        return path
+        """Bring runs/results.csv and the study's own up to date; returns the path of the latter.
+
+        What is written is looked at once more: so of two commands that end together the last one to write has
+        seen what the other has made.
+        """
+        path, until = self.results_path(study), time.monotonic() + TABLES_S
+        tables = self._tables(study)
+        while True:
+            for place, text in tables.items():
+                write_atomically(place, text)
+            before, tables = tables, self._tables(study)
+            if tables == before or time.monotonic() > until:  # whoever goes on writes them again
+                return path
+
+    def _tables(self, study: str) -> dict[Path, str]:
+        rows = self.rows()
+        members = self._members(study, rows)
+        return {self.root / "results.csv": csv_text(rows), self.results_path(study): csv_text(members)}
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
         roles = self._roles(study)
@@ -277,35 +204,3 @@ def _id_begins(path: Path, run: str) -> bool:
 
 def _listdir(path: Path) -> list[Path]:
     return sorted(path.iterdir()) if path.is_dir() else []
-
-
-def _where_it_stopped(attempt: Path, row: Row) -> Checkpoint | None:
-    """The checkpoint to go on from; None where there is none that leads to the bytes of `row`. Raises
-    Damaged."""
-    try:
-        before = read_started(attempt)
-    except FileNotFoundError:
-        return None
-    if any(before.get(column) != row.get(column) for column in RESUMABLE):
-        return None
-    return read_checkpoint(attempt)
-
-
-def _is_damaged(path: Path) -> bool:
-    try:
-        if path.name.endswith(".part"):
-            read_started(path)
-            read_checkpoint(path)
-        elif path.exists():
-            read_finished(path, thorough=True)
-    except FileNotFoundError:
-        return False
-    except Damaged:
-        return True
-    return False
-
-
-def _move_into(path: Path, directory: Path, name: str) -> Path:
-    directory.mkdir(exist_ok=True)
-    target = next(t for n in itertools.count(1) if not (t := directory / f"{name}-{n}").exists())
-    return path.rename(target)

@@ -14,10 +14,14 @@ def job(config: RunConfig, *, threads: int, total: int | None) -> None:
     import torch  # in a process of its own, nothing is loaded yet
 
     from ablate.execution.events import Event, Refused, Taken
-    from ablate.launch.worker import ANOTHERS_S, work
+    from ablate.execution.prepare import prepare
+    from ablate.launch.queue import AGAIN_S
+    from ablate.launch.worker import work
     from ablate.live.progress import listener
+    from ablate.store.store import Store
 
     torch.set_num_threads(threads)
+    known = Store().run(prepare(config).name).stamp()
     heard: list[Event] = []
 
     def listen(event: Event) -> None:
@@ -25,10 +29,10 @@ def job(config: RunConfig, *, threads: int, total: int | None) -> None:
         listener(total)(event)
 
     while True:
-        work([config], listen)
+        work([(config, known)], listen)
         match heard[-1]:
             case Taken():  # another process is at it: its result will do
-                time.sleep(ANOTHERS_S)
+                time.sleep(AGAIN_S)
             case Refused(reason):
                 raise ConfigError(reason)
             case _:

@@ -9,19 +9,21 @@ from typing import Any
 
 from ablate.compose.asked import Sweep
 from ablate.compose.launchers import Lost, Pool
-from ablate.compose.variants import NotComposed, Setting
+from ablate.compose.variants import Mistake, NotComposed, Setting
 from ablate.compute.cores import side_by_side, threads_each
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.data.text import CorpusError
 from ablate.execution.execute import settled
 from ablate.execution.run import Run, step_flops
 from ablate.launch.pool import Job, run_jobs
 from ablate.live.progress import board, checking
 from ablate.store.columns import Row
 from ablate.store.record import Machine, StudyRecord
+from ablate.store.run_files import Stamp
 from ablate.store.status import RESULTS
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
@@ -108,8 +110,9 @@ class _Drive:
             begun()
             with keeping_results(self.store, name):
                 self.make(runs, record.machine)
+            results = self.store.results()
             for overrides, run in runs.items():
-                self.rows[overrides] = self.store.read(run.name) or {"status": Absent.MISSING}
+                self.rows[overrides] = results.get(run.run_id, {"status": Absent.MISSING})
         return Outcome(
             study=name,
             run_ids=sorted({*self.ids.values()}),
@@ -123,7 +126,8 @@ class _Drive:
         runs, launcher = self.next(), self.asked.launcher
         if self.declared:
             self.check_primary(runs)
-        record = self.joined(runs)  # refuses what a run would
+        record = self.said(runs)
+        record = self.joined(self.store.read_study(record.name), record, runs)  # refuses what a run would
         assert record.machine is not None
         unique = [*_unique(runs).values()]
         expected = estimate(record, unique, launcher.at_once, record.machine.threads, self.design.forecast())
@@ -160,7 +164,7 @@ class _Drive:
             except Unmet as error:
                 reasons[str(error)].append("")
             except ConfigError as error:
-                if self.declared is None or (isinstance(error, NotComposed) and error.is_mistake):
+                if self.declared is None or isinstance(error, Mistake | CorpusError):
                     raise
                 why = error.of_variant if isinstance(error, NotComposed) else str(error)
                 name = _variant(overrides, shared)
@@ -211,18 +215,16 @@ class _Drive:
 
     def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """Write the study down before anything runs."""
-        with self.store.locked():
-            record = self.joined(runs)
-            self.store.write_study(record)
-        return record
-
-    def joined(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
-        """The study with these runs, and with what it keeps to on this machine. Raises StoreError where it
-        may not grow so."""
         record = self.said(runs)
-        before = self.store.read_study(record.name)
-        machine = self.machine(before, runs)
-        return grown(before, replace(record, machine=machine), has_results=self.has_results)
+        return self.store.change_study(record.name, lambda before: self.joined(before, record, runs))
+
+    def joined(
+        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
+    ) -> StudyRecord:
+        """The study after these runs, with what it keeps to on this machine. Raises StoreError where it may
+        not become so."""
+        record = replace(record, machine=self.machine(before, runs))
+        return grown(before, record, has_results=self.has_results)
 
     def has_results(self, study: str) -> bool:
         return any(row["status"] in RESULTS for row in self.store.study_rows(study))
@@ -246,14 +248,17 @@ class _Drive:
     def make(self, runs: Mapping[Overrides, Run], machine: Machine | None) -> None:
         """What is not there yet."""
         unique = _unique(runs)
-        todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
+        known = {overrides: self.store.run(run.name).stamp() for overrides, run in unique.items()}
+        todo = {
+            overrides: (run, known[overrides]) for overrides, run in unique.items() if settled(run) is None
+        }
         self.finished_before += len(unique) - len(todo)
         if not todo:
             return
         assert machine is not None, "note has chosen"
         threads, linear, launcher = machine.threads, machine.linear, self.asked.launcher
         if isinstance(launcher, Pool):
-            jobs = [_job(self.configs[overrides], run, linear) for overrides, run in todo.items()]
+            jobs = [_job(self.configs[overrides], *due, linear) for overrides, due in todo.items()]
             workers = launcher.at_once or side_by_side(threads)
             with board(jobs, workers) as watcher:
                 refused = run_jobs(
@@ -273,9 +278,9 @@ class _Drive:
         self.refused += [f"{' '.join([*todo][index])}: {why}" for index, why in refused.items()]
 
 
-def _job(config: RunConfig, run: Run, linear: str) -> Job:
+def _job(config: RunConfig, run: Run, known: Stamp, linear: str) -> Job:
     config = replace(config, train=replace(config.train, linear=linear))
-    return Job(config, run.name, step_flops(run) * config.train.steps)
+    return Job(run.name, step_flops(run) * config.train.steps, known, config)
 
 
 def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ablate.analysis.load import frame
+from ablate.analysis.frames import frame
 from ablate.config.rules import ConfigError
 from ablate.store.store import Store
 from ablate.study.estimate import Estimate

@@ -23,8 +23,7 @@ def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Ou
     threads = threads_each(1, step_flops(run))
     if dry_run:
         return Outcome(record.name, estimate=estimate(record, [run], at_once=1, threads=threads))
-    with store.locked():
-        store.write_study(grown(store.read_study(record.name), record))
+    store.change_study(record.name, lambda before: grown(before, record))
     begun()
     torch.set_num_threads(threads)
     with keeping_results(store, record.name):

@@ -1,0 +1,147 @@
+"""Rows as a DataFrame: of the store, of a CSV file, or of anybody's table, which may be damaged.
+
+What is wrong with a table is one line that names it, the row, and the way out. It loads no torch.
+"""
+
+import codecs
+import csv
+import io
+import reprlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ablate.config.rules import ConfigError
+from ablate.store.columns import COLUMNS, METRIC_COLUMNS, SEED_COLUMNS, Row, csv_text
+from ablate.store.status import RESULTS, Status
+
+# Words, whatever they look like: 12345678e012 is a hash, not a number.
+TEXT = dict.fromkeys(
+    ("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "parts", "git", "study"), str
+)
+WORDS = (
+    *TEXT,
+    *("status", "phase", "role", "tuned", "fusion", "fusion_options", "normalize", "out_proj", "match"),
+    *("match_by", "bias", "tokenizer", "splits", "precision", "form", "model", "corpus", "fusion_weights"),
+    *("device", "engine", "linear"),
+)
+NUMBERS = tuple(column for column in COLUMNS if column not in WORDS)
+REQUIRED = ("fusion", "heads", "out_proj", "seed")
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # begins as UTF-16's does
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+SEPARATORS = ",;\t"  # that spreadsheets write
+
+
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Rows of the store with the types that their CSV has in pandas."""
+    return _typed(csv_text(rows))
+
+
+def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a CSV file of results, and lines on what is in doubt. Raises ConfigError."""
+    text = _decoded(path)
+    header, rows = _split(text, path)
+    if not rows:
+        raise ConfigError(f"{path}: {'only a header' if header else 'empty'}, so there is nothing to compare")
+    plain = io.StringIO()
+    csv.writer(plain).writerows([header, *rows.values()])
+    table = _typed(plain.getvalue())
+    table.index = pd.Index([*rows], name="line")
+    lines = [f"{path}: its last line has no end; if it was cut off there, its last value is wrong"]
+    return as_results(table, str(path)), lines if text[-1] not in "\r\n" else []
+
+
+def as_results(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Anybody's table, with the columns of results. name: what errors call it. Raises ConfigError."""
+    _refuse_twice([*table.columns], name)
+    if lacking := {*REQUIRED} - {*table.columns}:
+        raise ConfigError(f"{name}: not a table of results; it lacks {', '.join(sorted(lacking))}")
+    rows = table if "status" in table else table.assign(status=Status.DONE)
+    results = rows[rows["status"].isin(RESULTS)]  # of a damaged run, only the id may be left
+    for column in REQUIRED:
+        if len(empty := results[results[column].isna()]):
+            raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
+    numbers = {column: _numbers(rows[column], name) for column in NUMBERS if column in rows}
+    rows = rows.assign(**numbers)
+    return rows.reindex(columns=[*COLUMNS, *rows.columns.difference([*COLUMNS])])
+
+
+def _decoded(path: Path) -> str:
+    data = path.read_bytes()
+    encoding = next((name for mark, name in BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}: line {line} is not {encoding.upper()} text; save it as UTF-8") from error
+    before, null, _ = text.partition("\0")
+    if null:
+        line = before.count("\n") + 1
+        raise ConfigError(f"{path}: line {line} holds a null character; no CSV file does")
+    return text.replace("\ufeff", "")  # a mark of the byte order, within files that were pasted together too
+
+
+def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]]]:
+    """The header, and the rows by the line that they begin in; no blank ones, and no repeated header, as of
+    two files that were pasted together."""
+    separator = max(SEPARATORS, key=text.partition("\n")[0].count)
+    csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
+    )
+    found: dict[int, list[str]] = {}
+    line = 1
+    try:
+        for cells in reader:
+            if any(map(str.strip, cells)):
+                found[line] = cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error
+    header = next(iter(found.values()), [])
+    rows = {line: cells for line, cells in found.items() if cells != header}
+    for line, cells in rows.items():
+        if len(cells) != len(header):
+            raise ConfigError(
+                f"{path}: line {line} has {len(cells)} cells, not {len(header)}: cut off, or of another"
+                " separator or file; correct it, or leave it out"
+            )
+    header = [name.strip() for name in header]
+    _refuse_twice(header, str(path))
+    return header, rows
+
+
+def _typed(text: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text), dtype=TEXT, low_memory=False)
+
+
+def _refuse_twice(columns: Sequence[str], name: str) -> None:
+    twice = [column for column in columns if column and columns.count(column) > 1]
+    if twice:
+        raise ConfigError(f"{name}: two columns are called {twice[0]}; leave one of them out")
+
+
+def _numbers(column: pd.Series, name: str) -> pd.Series:
+    """Raises ConfigError for a word, and for infinity where it says nothing: a loss is infinite where a run
+    diverged."""
+    numbers = pd.to_numeric(column, errors="coerce")
+    wrong = column.notna() & (numbers.isna() | pd.api.types.is_bool_dtype(column))
+    if column.name not in METRIC_COLUMNS:
+        wrong |= np.isinf(numbers)
+    if len(words := column[wrong]):
+        raise ConfigError(
+            f"{name}: {_place(words)}: {column.name} {reprlib.repr(str(words.iloc[0]))} is no finite number;"
+            " correct it, or leave the row out"
+        )
+    return column if column.name in SEED_COLUMNS else numbers  # a large seed keeps all its digits
+
+
+def _place(rows: "pd.DataFrame | pd.Series") -> str:
+    """Where the first of these rows stands: the line of a file, or the label in somebody's table."""
+    return f"{rows.index.name or 'row'} {rows.index[0]}"

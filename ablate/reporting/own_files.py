@@ -1,0 +1,76 @@
+"""Where a report may be written: over nothing but an earlier report.
+
+A page says in its head who made it, a chart in a remark, for which its format has room.
+"""
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+from ablate.config.rules import ConfigError
+from ablate.files.atomic import explained, write_atomically
+
+GENERATOR = '<meta name="generator" content="ablate">'
+REMARK = "Made by ablate"
+
+
+def _png_text(text: bytes) -> bytes:
+    """A chunk that says which software made the image."""
+    named = b"tEXtSoftware\0" + text
+    return struct.pack(">I", len(named) - 4) + named + struct.pack(">I", zlib.crc32(named))
+
+
+STARTS = {"html": b"<!doctype html>", "png": b"\x89PNG", "svg": b"<svg ", "pdf": b"%PDF"}
+MARKS = {
+    "html": GENERATOR.encode(),
+    "png": _png_text(REMARK.encode()),
+    "svg": f"<!-- {REMARK} -->\n".encode(),
+    "pdf": f"% {REMARK}\n".encode(),
+}
+
+
+def check_file(path: Path, format: str) -> None:
+    """Raises ConfigError where no file can be written, or only over one that is not ours. format: a key of
+    MARKS."""
+    with explained(path):
+        _check_parent(path)
+        if path.is_dir():
+            raise ConfigError(f"{path}: a directory; name a file in it")
+        if os.path.lexists(path) and not _is_ours(path, format):
+            raise ConfigError(
+                f"{path}: a file that no report wrote, and none may overwrite; move it away, or name another"
+            )
+
+
+def check_directory(path: str | Path) -> None:
+    """Raises ConfigError where no directory is, and none can be made."""
+    with explained(Path(path)):
+        _check_parent(Path(path))
+        if not str(path) or (os.path.lexists(path) and not os.path.isdir(path)):
+            raise ConfigError(f"{path or repr(path)}: no directory, which the charts need; name another")
+
+
+def write(path: Path, content: bytes, format: str) -> None:
+    """Whole or not at all, and through a link. Raises ConfigError as check_file does."""
+    check_file(path, format)
+    write_atomically(Path(os.path.realpath(path)), content)
+
+
+def marked(chart: bytes, format: str) -> bytes:
+    """A chart that says who made it."""
+    end = len(chart) - 12 if format == "png" else len(chart)  # the last chunk of a PNG, IEND, stays the last
+    return chart[:end] + MARKS[format] + chart[end:]
+
+
+def _check_parent(path: Path) -> None:
+    parent = Path(os.path.realpath(path)).parent
+    if not parent.is_dir():
+        raise ConfigError(f"{path}: there is no directory {parent}; make it first")
+    if not os.access(parent, os.W_OK):
+        raise ConfigError(f"{path}: {parent} can't be written to; name another place")
+
+
+def _is_ours(path: Path, format: str) -> bool:
+    content = path.read_bytes() if path.is_file() else b""
+    return content.startswith(STARTS[format]) and MARKS[format] in content

@@ -1,0 +1,91 @@
+"""Odd command lines and odd files: each is to end in a result, or in one line with exit code 1 or 2.
+
+    python benchmarks/fuzz.py --seed 7
+    python benchmarks/fuzz.py --seed 7 --only 1234
+
+Ten command lines, then one odd file, and so on. No traceback, nothing above 20 s, no file of the user's
+changed, and none written where nobody asked for it: what breaks this is printed, with the number that repeats
+it. A case has 4 GB of memory, a thread a process, and may write files of 1 GB.
+"""
+
+import argparse
+import os
+import random
+import resource
+import shlex
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.odd.case import Case
+from tests.odd.commands import odd_command
+from tests.odd.files import odd_file
+from tests.odd.trial import Ending, Sandbox
+
+KINDS = (*[odd_command] * 10, odd_file)
+CASES = 3000 // 10 * len(KINDS)
+LIMITS = {resource.RLIMIT_DATA: 4 << 30, resource.RLIMIT_FSIZE: 1 << 30, resource.RLIMIT_CORE: 0}
+
+sandbox: Sandbox  # of this process
+
+
+def case(seed: int, number: int) -> Case:
+    return KINDS[number % len(KINDS)](random.Random(f"{seed} {number}"))
+
+
+def begin(root: str) -> None:
+    global sandbox
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
+    for limit, most in LIMITS.items():
+        resource.setrlimit(limit, (most, most))
+    sandbox = Sandbox(Path(tempfile.mkdtemp(dir=root)))
+
+
+def trial(seed: int, number: int) -> Ending:
+    return sandbox.trial(case(seed, number))
+
+
+def shown(number: int, of: Case, ending: Ending) -> str:
+    """A violation as one line."""
+    words = shlex.join(word if len(word) < 200 else f"{word[:20]}…({len(word)})" for word in of.argv)
+    return f"{number}: {'; '.join(ending.faults)}: ablate {words!a}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, action="append", help="this case alone, and all that it said")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=CASES)
+    parser.add_argument("--processes", type=int, default=2)
+    arguments = parser.parse_args()
+    numbers: Sequence[int] = arguments.only or range(arguments.first, arguments.first + arguments.cases)
+    endings: dict[int, Ending] = {}
+    with (
+        tempfile.TemporaryDirectory() as root,
+        ProcessPoolExecutor(
+            min(arguments.processes, len(numbers)), get_context("spawn"), initializer=begin, initargs=(root,)
+        ) as pool,
+    ):
+        for number, ending in zip(
+            numbers, pool.map(trial, [arguments.seed] * len(numbers), numbers), strict=True
+        ):
+            endings[number] = ending
+            if ending.faults:
+                print(shown(number, case(arguments.seed, number), ending), flush=True)
+            if arguments.only:
+                print(f"exit code {ending.code}, {ending.seconds:.1f} s", ending.out, ending.err, sep="\n")
+    codes = Counter(str(ending.code) for ending in endings.values())
+    slowest = max(endings, key=lambda number: endings[number].seconds)
+    faulty = sum(bool(ending.faults) for ending in endings.values())
+    print(f"{len(endings)} cases of seed {arguments.seed}; by exit code:", dict(sorted(codes.items())))
+    print(f"slowest: {slowest}, {endings[slowest].seconds:.1f} s; violations: {faulty}")
+    sys.exit(1 if faulty else 0)
+
+
+if __name__ == "__main__":
+    main()

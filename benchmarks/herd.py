@@ -1,0 +1,303 @@
+"""Many processes on one store, as many machines would be: what they lose, and how they hinder each other.
+
+    python benchmarks/herd.py --only sharing                  1,000 runs of a second, 16 processes
+    python benchmarks/herd.py --only sharing --latency 5      with 5 ms more for each operation on the store
+    python benchmarks/herd.py --only sharing --flock missing  where there is no flock; `nothing`: an idle one
+    python benchmarks/herd.py --only reading                  reading while runs are finished, 200 runs
+    python benchmarks/herd.py --only suspended                writers that are stopped, and come back too late
+    python benchmarks/herd.py                                 the first and the last two
+
+Runs are stand-ins that sleep: the queue and the store are those of `ablate run`. Each process has a host name
+of its own, in a UTS namespace where there are any. Exits with 1 if anything is made twice, lost, or mixed.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import functools
+import io
+import multiprocessing
+import os
+import queue
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ablate.launch.queue import Item, Queue
+from ablate.store import claim
+from ablate.store.run_files import Busy
+from ablate.store.store import Store
+
+PROCESSES = multiprocessing.get_context("fork")
+NEW_UTS_NAMESPACE = 0x04000000  # CLONE_NEWUTS, see Linux, include/uapi/linux/sched.h
+ROW = {"status": "running", "code": "c", "torch": "t"}
+METRICS = {"tokens": 1, "lr": 0.1, "train_loss": 1.0, "val_loss": 1.0, "grad_norm": 1.0, "seconds": 1.0}
+WITHOUT_FLOCK = {"missing": None, "nothing": lambda *_: None}
+
+
+def on_a_host_of_its_own(number: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with contextlib.suppress(OSError):
+        if libc.unshare(NEW_UTS_NAMESPACE) == 0:
+            socket.sethostname(f"node{number}")
+    if socket.gethostname() != f"node{number}":
+        socket.gethostname = lambda: f"node{number}"
+    claim._here.cache_clear()
+
+
+def slow_file_system(seconds: float) -> None:
+    """Every operation that names a file waits first."""
+
+    def slowed(operation: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(operation)
+        def waits(*arguments: Any, **options: Any) -> Any:
+            time.sleep(seconds)
+            return operation(*arguments, **options)
+
+        return waits
+
+    for name in (
+        "stat",
+        "lstat",
+        "open",
+        "mkdir",
+        "rmdir",
+        "rename",
+        "replace",
+        "unlink",
+        "listdir",
+        "scandir",
+        "utime",
+    ):
+        setattr(os, name, slowed(getattr(os, name)))
+    io.open = slowed(io.open)
+
+
+def without_flock(what: str) -> None:
+    import fcntl
+
+    if WITHOUT_FLOCK[what] is None:
+        del fcntl.flock
+    else:
+        fcntl.flock = WITHOUT_FLOCK[what]
+
+
+def item(number: int) -> Item:
+    return Item(f"run-{number:08x}", 1.0, [])
+
+
+def attempt(store: Store, name: str) -> Any:
+    return store.run(name).attempt({"seed": 0}, {**ROW, "run_id": name}, known=[])
+
+
+def done(name: str) -> dict[str, Any]:
+    return {**ROW, "run_id": name, "status": "done"}
+
+
+def gathered(herd: list[Any], said: Any) -> list[Any]:
+    """What each of them answers; they begin here. Raises AssertionError where one ends without an answer."""
+    for process in herd:
+        process.start()
+    answers = []
+    while len(answers) < len(herd):
+        try:
+            answers.append(said.get(timeout=1))
+        except queue.Empty:
+            assert not any(process.exitcode for process in herd), "a process ended with an error"
+    for process in herd:
+        process.join()
+    return answers
+
+
+def sharing(root: Path, number: int, arguments: argparse.Namespace, start: Any, said: Any) -> None:
+    on_a_host_of_its_own(number)
+    if arguments.latency:
+        slow_file_system(arguments.latency / 1000)
+    if arguments.flock:
+        without_flock(arguments.flock)
+    store, items = Store(root), [item(n) for n in range(arguments.runs)]
+    made, in_runs = list[str](), 0.0
+    start.wait()
+    began = time.perf_counter()
+    left = Queue(items, store)
+    while left:
+        if (index := left.next()) is None:
+            time.sleep(0.1)
+            continue
+        name = items[index].name
+        try:
+            with attempt(store, name) as writer:
+                run_began = time.perf_counter()
+                time.sleep(arguments.seconds)
+                in_runs += time.perf_counter() - run_began
+                made.append(name)
+                writer.metrics({**METRICS, "step": number})
+                store.run(name).finish(writer, done(name), known=[])
+        except Busy:
+            left.later(index)
+    said.put((made, in_runs, time.perf_counter() - began))
+
+
+def share_a_sweep(arguments: argparse.Namespace) -> bool:
+    with tempfile.TemporaryDirectory() as directory:
+        start, said = PROCESSES.Barrier(arguments.processes), PROCESSES.Queue()
+        herd = [
+            PROCESSES.Process(target=sharing, args=(Path(directory), number, arguments, start, said))
+            for number in range(arguments.processes)
+        ]
+        answers = gathered(herd, said)
+        made = Counter(name for names, _, _ in answers for name in names)
+        rows = Store(Path(directory)).rows()
+        left = [path.name for path in (Path(directory) / "store").glob(".*.part")]
+    in_runs, elapsed = (sum(answer[i] for answer in answers) for i in (1, 2))
+    twice = sum(count > 1 for count in made.values())
+    finished = sum(row["status"] in ("done", "stale") for row in rows)
+    print(
+        f"{arguments.runs} runs, {arguments.processes} processes: {finished} finished, {twice} made twice,"
+        f" {len(left)} attempts left over; {in_runs / elapsed:.1%} of the time in runs"
+        f" ({max(answer[2] for answer in answers):.1f} s)",
+        flush=True,
+    )
+    return finished == arguments.runs and not twice and not left
+
+
+def finishing(root: Path, number: int, rounds: int, said: Any) -> None:
+    """Make runs that take no time, and look at all of them meanwhile."""
+    store, made = Store(root), list[str]()
+    for name in (item(n).name for n in range(rounds)):
+        try:
+            if store.run(name).read() is None:
+                with attempt(store, name) as writer:
+                    writer.metrics({**METRICS, "step": number})
+                    store.run(name).finish(writer, done(name), known=[])
+                    made.append(name)
+        except Busy:
+            pass
+        with contextlib.suppress(Busy):
+            store.run(name).put_aside_if_damaged(store.run(name).directory)
+        store.rows()
+    said.put(made)
+
+
+def read_against_finish(arguments: argparse.Namespace) -> bool:
+    """Four processes make the same empty runs in the same order, and look at the store between."""
+    with tempfile.TemporaryDirectory() as directory:
+        said = PROCESSES.Queue()
+        herd = [
+            PROCESSES.Process(target=finishing, args=(Path(directory), number, arguments.rounds, said))
+            for number in range(4)
+        ]
+        made = Counter(name for names in gathered(herd, said) for name in names)
+        store = Store(Path(directory))
+        whole = sum(store.run(item(n).name).read() is not None for n in range(arguments.rounds))
+        aside = len(list(Path(directory).glob("damaged/*")))
+    twice = sum(count > 1 for count in made.values())
+    print(
+        f"reading against finishing: {whole} of {arguments.rounds} whole, {twice} twice, {aside} put aside",
+        flush=True,
+    )
+    return whole == arguments.rounds and not twice and not aside
+
+
+def writing(root: Path, name: str, pipe: Any) -> None:
+    """Write until the run is lost."""
+    try:
+        with attempt(Store(root), name) as writer:
+            pipe.send("begun")
+            for _ in range(1_000_000):
+                writer.check()
+                writer.metrics({**METRICS, "step": 1})
+            raise AssertionError("it was never lost")
+    except Busy as error:
+        pipe.send(str(error))
+
+
+def suspended(root: Path, name: str) -> str:
+    """One writer is stopped, another takes its run and finishes it, the first comes back; what is wrong
+    then."""
+    pipe, child = PROCESSES.Pipe()
+    first = PROCESSES.Process(target=writing, args=(root, name, child))
+    first.start()
+    assert pipe.recv() == "begun"
+    time.sleep(0.01)
+    os.kill(first.pid or 0, signal.SIGSTOP)
+    with elsewhere():
+        taken = contextlib.ExitStack()
+        while True:
+            try:
+                writer = taken.enter_context(attempt(Store(root), name))
+                break
+            except Busy:
+                time.sleep(0.02)
+        with taken:
+            writer.metrics({**METRICS, "step": 2})
+            os.kill(first.pid or 0, signal.SIGCONT)
+            for _ in range(3):
+                writer.metrics({**METRICS, "step": 2})
+                time.sleep(0.005)
+            Store(root).run(name).finish(writer, done(name), known=[])
+    heard = pipe.recv() if pipe.poll(20) else "the first writer never noticed"
+    first.kill()
+    first.join()
+    row = Store(root).run(name).read()
+    lines = (root / "store" / name / "metrics.csv").read_text().splitlines()[1:]
+    writers = {line.split(",")[0] for line in lines}
+    if row is None or writers != {"2"} or len(lines) != 4:
+        return f"{name}: {row}, {len(lines)} lines by {writers}"
+    return "" if "has taken this run over" in heard else f"{name}: {heard}"
+
+
+@contextlib.contextmanager
+def elsewhere() -> Iterator[None]:
+    """As on another machine, where a claim lives by its heartbeat; and it expires at once."""
+    here, expires = claim._here, claim.EXPIRES_S
+    claim._here = lambda: {**here(), "host": "elsewhere"}
+    claim.EXPIRES_S = 0.2
+    try:
+        yield
+    finally:
+        claim._here, claim.EXPIRES_S = here, expires
+
+
+def suspend_writers(arguments: argparse.Namespace) -> bool:
+    with tempfile.TemporaryDirectory() as directory:
+        wrong = [suspended(Path(directory), item(n).name) for n in range(arguments.rounds)]
+        left = list((Path(directory) / "store").glob(".*.part"))
+        for path in left:
+            shutil.rmtree(path)
+    wrong = [reason for reason in wrong if reason]
+    print(
+        f"suspended writers: {arguments.rounds} rounds, {len(wrong)} wrong, {len(left)} attempts left over",
+        *wrong[:5],
+        sep="\n  ",
+        flush=True,
+    )
+    return not wrong
+
+
+WHAT = {"sharing": share_a_sweep, "reading": read_against_finish, "suspended": suspend_writers}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", choices=WHAT)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--processes", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a run")
+    parser.add_argument("--latency", type=float, default=0.0, help="ms, of each operation on the store")
+    parser.add_argument("--flock", choices=WITHOUT_FLOCK)
+    parser.add_argument("--rounds", type=int, default=200)
+    arguments = parser.parse_args()
+    chosen = [arguments.only] if arguments.only else [*WHAT]
+    sys.exit(0 if all([WHAT[name](arguments) for name in chosen]) else 1)
+
+
+if __name__ == "__main__":
+    main()

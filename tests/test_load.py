@@ -1,0 +1,167 @@
+"""Where rows come from: tables of anybody's, some of them damaged, and studies that share runs."""
+
+import csv
+import io
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.analysis.load import load
+from ablate.config.rules import ConfigError
+from ablate.store.record import Role
+from benchmarks.report import synthetic_study
+from tests.helpers import write_study
+
+HEADER = "fusion,heads,out_proj,seed,val_loss"
+ROWS = ("concat,4,true,0,2.0", "concat,4,true,1,2.1", "sum,4,true,0,2.2", "sum,4,true,1,2.31")
+TABLE = "\n".join([HEADER, *ROWS, ""])
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch) -> Callable[[str | bytes], Path]:
+    """Writes t.csv in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(content: str | bytes) -> Path:
+        Path("t.csv").write_bytes(content.encode() if isinstance(content, str) else content)
+        return Path("t.csv")
+
+    return write
+
+
+DAMAGED = {
+    "cut off in a row": (TABLE[: TABLE.rindex(",true")] + "\n", "line 5 has 2 cells, not 5"),
+    "cut off in a quotation": (TABLE.replace("sum,4,true,1", '"sum,4,true,1'), "line 5: unexpected end"),
+    "a row of another separator": (TABLE.replace(ROWS[1], ROWS[1].replace(",", ";")), "line 3 has 1 cells"),
+    "a cell too many": (TABLE.replace(ROWS[2], ROWS[2] + ",7"), "line 4 has 6 cells, not 5"),
+    "two files without a line end between": (TABLE.rstrip() + TABLE, "line 5 has 9 cells, not 5"),
+    "two files of other columns": (
+        TABLE + "heads,fusion,out_proj,seed,val_loss\n4,mean,true,0,2.0\n",
+        "line 6: heads 'fusion' is no finite number",
+    ),
+    "only a header": (HEADER + "\n", "only a header"),
+    "blank lines": ("\n\n \n", "empty"),
+    "nothing": ("", "empty"),
+    "a null character": (TABLE.replace("2.2", "2\0"), "line 4 holds a null character"),
+    "no byte order mark": (TABLE.encode("utf-16-le"), "line 1 holds a null character"),
+    "latin-1": (TABLE.replace("sum", "été", 1).encode("latin-1"), "line 4 is not UTF-8 text"),
+    "half a character": (TABLE.encode("utf-16")[:-1], "is not UTF-16 text"),
+    "a column twice": (TABLE.replace("seed", "heads"), "two columns are called heads"),
+    "a word": (
+        TABLE.replace("4,true,1,2.31", "four,true,1,2.31"),
+        "line 5: heads 'four' is no finite number",
+    ),
+    "a truth": (TABLE.replace(",4,", ",true,"), "line 2: heads .* is no finite number"),
+    "infinity": (TABLE.replace("concat,4", "concat,inf"), "line 2: heads .inf. is no finite number"),
+    "no seed": (TABLE.replace("true,1,2.31", "true,,2.31"), "line 5 has no seed; complete it"),
+    "no fusion": (TABLE.replace("sum,4,true,1", ",4,true,1"), "line 5 has no fusion"),
+    "another table": ("a,b\n1,2\n", "it lacks fusion, heads, out_proj, seed"),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "line 1 is not UTF-8 text"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_is_wrong_with_a_table_is_one_line_that_says_where(table, what):
+    content, reason = DAMAGED[what]
+    with pytest.raises(ConfigError, match=rf"^t\.csv: .*{reason}") as caught:
+        load([str(table(content))])
+    assert "\n" not in str(caught.value)
+
+
+READ = {
+    "pasted together": "\n".join([HEADER, *ROWS[:2], HEADER, *ROWS[2:], ""]),
+    "pasted together with their byte order marks": "\ufeff".join(["", TABLE[: TABLE.index("sum")], HEADER])
+    + "\n"
+    + TABLE[TABLE.index("sum") :],
+    "of a spreadsheet": TABLE.replace(",", ";"),
+    "with tabs, in UTF-16": TABLE.replace(",", "\t").encode("utf-16"),
+    "in UTF-32": TABLE.encode("utf-32"),
+    "with line ends of elsewhere": TABLE.replace("\n", "\r\n"),
+    "with blank lines": TABLE.replace("\n", "\n\n") + ",,,,\n",
+    "with spaces": TABLE.replace(",", ", "),
+    "quoted": '"' + TABLE.replace(",", '","').replace("\n", '"\n"')[:-1],
+    "with an index": "\n".join(f"{i},{line}" if i else f",{line}" for i, line in enumerate(TABLE.split()))
+    + "\n",
+}
+
+
+@pytest.mark.parametrize("what", READ)
+def test_what_is_no_doubt_meant_is_read(table, what):
+    results = load([str(table(READ[what]))])
+    plain = pd.read_csv(io.StringIO(TABLE))
+    pd.testing.assert_frame_equal(results.rows[[*plain.columns]], plain, check_dtype=False)
+    assert results.notes == []
+
+
+def test_a_last_line_without_an_end_is_said(table):
+    results = load([str(table(TABLE[:-2]))])  # 2.31 is 2.3 now, which nobody can know
+    assert results.rows["val_loss"].tolist()[-1] == 2.3
+    assert results.notes == [
+        "t.csv: its last line has no end; if it was cut off there, its last value is wrong"
+    ]
+
+
+def test_a_large_seed_keeps_its_digits_and_a_long_cell_its_length(table):
+    long = "x" * 200_000
+    rows = [
+        {"fusion": long, "heads": 4, "out_proj": True, "seed": 10**30 + i, "val_loss": 2.0} for i in (0, 1)
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*rows[0]])
+    writer.writeheader()
+    writer.writerows(rows)
+    found = load([str(table(text.getvalue()))]).rows
+    assert [int(seed) for seed in found["seed"]] == [10**30, 10**30 + 1] and {*found["fusion"]} == {long}
+
+
+# --- studies --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """runs/ in the working directory with the study synthetic, of a metric and a margin of its own."""
+    monkeypatch.chdir(tmp_path)
+    store = synthetic_study(Path("runs"), fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=4)
+    record = store.read_study("synthetic")
+    assert record is not None
+    write_study(store, replace(record, metric="test_loss", margin=0.5))
+    store.write_results("synthetic")
+    return store
+
+
+def test_a_csv_beside_its_study_json_is_the_study(store, command):
+    path = store.results_path("synthetic")
+    named, found = load(["synthetic"]), load([str(path)])
+    assert found.records == named.records and found.records[0].margin == 0.5 and found.notes == []
+    assert command("compare", str(path)) == command("compare", "synthetic")
+    Path("latest.csv").symlink_to(path)
+    assert load(["latest.csv"]).records == named.records
+
+
+def test_a_csv_that_was_moved_away_says_what_it_left_behind(store, command):
+    shutil.copy(store.results_path("synthetic"), "mine.csv")
+    code, printed, said = command("compare", "mine.csv")
+    assert code == 0 and "primary" not in printed
+    assert said.startswith("mine.csv: without the study.json of synthetic, so nothing counts as named")
+    shutil.copy(store.results_path("synthetic"), store.results_path("synthetic").with_name("mine.csv"))
+    assert load(["runs/studies/synthetic/mine.csv"]).records == []
+
+
+def test_a_run_that_two_studies_share_is_one_row_and_a_result_like_any(store):
+    record = store.read_study("synthetic")
+    assert record is not None
+    shared, alone, *_ = record.runs
+    roles = {run: Role(phase="develop", role="", tuned="train.lr") for run in (shared, alone)}
+    write_study(store, replace(record, name="tuned", runs=[shared, alone], roles=roles))
+    write_study(store, replace(record, name="grid", runs=[shared, *record.runs[2:]]))
+    for targets in (["grid", "tuned"], ["tuned", "grid"]):
+        rows = load(targets).rows.set_index("run_id")
+        assert rows.index.is_unique and len(rows) == len(record.runs)
+        assert rows["phase"].fillna("").to_dict() == {run: "" for run in record.runs} | {alone: "develop"}
+        assert compare(rows.reset_index()).table["n"].sum() == len(record.runs) - 1
+    assert load(["tuned"]).rows["phase"].tolist() == ["develop"] * 2

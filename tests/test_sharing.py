@@ -1,0 +1,396 @@
+"""Many processes on one store: who is at a run, who gets it, and that nothing is lost or mixed."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.execution.events import Finished, Skipped
+from ablate.execution.execute import execute, record_failure
+from ablate.execution.prepare import prepare
+from ablate.files.atomic import StoreError
+from ablate.launch.queue import AGAIN_S, Item, Queue
+from ablate.store import claim
+from ablate.store.run_files import Busy, RunWriter
+from ablate.store.store import Store
+from ablate.store.stored_run import StoredRun
+from ablate.study.growth import grown
+from tests.helpers import make_config, make_record, write_study
+
+ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t"}
+METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
+LINUX = pytest.mark.skipif(
+    not claim._here()["boot"], reason="only Linux says where a process can be looked up"
+)
+FORK = multiprocessing.get_context("fork")
+
+
+def attempt(run: StoredRun):
+    return run.attempt({"heads": 4}, ROW, known=run.stamp())
+
+
+def finish(run: StoredRun, writer: RunWriter, status: str = "done") -> None:
+    run.finish(writer, {**ROW, "status": status}, known=[])
+
+
+def claimed(directory: Path, **changes: Any) -> Path:
+    """A claim of this process, changed."""
+    directory.mkdir(exist_ok=True)
+    (directory / "claim.json").write_text(json.dumps({**json.loads(claim.claim()), **changes}))
+    return directory
+
+
+def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int = 6) -> list[Any]:
+    """What each of them answers; they begin together."""
+    start, answers = FORK.Barrier(processes), FORK.Queue()
+
+    def begin() -> None:
+        start.wait()
+        try:
+            answers.put(work(*arguments))
+        except BaseException:
+            answers.put(traceback.format_exc())
+
+    herd = [FORK.Process(target=begin) for _ in range(processes)]
+    for process in herd:
+        process.start()
+    heard = [answers.get(timeout=60) for _ in herd]
+    for process in herd:
+        process.join()
+    wrong = [answer for answer in heard if "Traceback" in answer]
+    assert not wrong, wrong[0]
+    return heard
+
+
+# --- who is at a run ------------------------------------------------------------------------------
+
+
+@LINUX
+def test_a_process_of_this_machine_is_looked_up(tmp_path):
+    """Whatever its heartbeat says: it may have been stopped, or the clock set."""
+    os.utime(claimed(tmp_path / "mine") / "claim.json", (0, 0))
+    assert claim.is_live(tmp_path / "mine")
+    assert not claim.is_live(claimed(tmp_path / "ended", pid=2**22 + 1))
+    assert not claim.is_live(claimed(tmp_path / "its number is another's", pid=1))  # which is always there
+
+
+@pytest.mark.parametrize("elsewhere", ["host", "boot", "pids"])
+def test_any_other_lives_by_its_heartbeat(tmp_path, elsewhere):
+    """The name of a host may be that of many: another container of it can't be looked into."""
+    directory = claimed(tmp_path / "a", **{elsewhere: "another", "pid": 2**22 + 1})
+    assert claim.is_live(directory)
+    os.utime(directory / "claim.json", (0, 0))
+    assert not claim.is_live(directory)
+
+
+@LINUX
+def test_a_process_that_has_ended_and_waits_to_be_asked_how_is_dead(tmp_path):
+    child = os.fork()
+    if not child:
+        claimed(tmp_path / "a")
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert not claim.is_live(tmp_path / "a")
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("content", ["null", "[1]", "7", "{", "", "{}"])
+def test_a_claim_that_says_nothing_is_dead(tmp_path, content):
+    (tmp_path / "claim.json").write_text(content)
+    assert not claim.is_live(tmp_path)
+
+
+def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
+    monkeypatch.setattr(claim, "HEARTBEAT_S", 0.01)
+    with attempt(Store(tmp_path).run("run")) as writer:
+        os.utime(writer.path / "claim.json", (0, 0))
+        limit = time.monotonic() + 10
+        while (writer.path / "claim.json").stat().st_mtime == 0:  # nothing is written meanwhile
+            assert time.monotonic() < limit
+        writer.check()
+
+
+# --- who gets it ----------------------------------------------------------------------------------
+
+
+def take(root: Path) -> str:
+    try:
+        with attempt(Store(root).run("run")):
+            time.sleep(1)
+            return "mine"
+    except Busy as error:
+        return "another's" if "another process" in str(error) else str(error)
+
+
+def test_of_several_processes_exactly_one_gets_a_run(tmp_path):
+    assert sorted(in_other_processes(take, tmp_path)) == ["another's"] * 5 + ["mine"]
+
+
+def make_all(root: Path, names: list[str]) -> list[str]:
+    """As commands that share a sweep: look, make, look again."""
+    store, made = Store(root), []
+    for name in names:
+        run = store.run(name)
+        try:
+            if run.read() is None:
+                with attempt(run) as writer:
+                    finish(run, writer)
+                    made.append(name)
+        except Busy:
+            pass
+        assert run.put_aside_if_damaged(run.directory) is None
+        store.rows()
+    return made
+
+
+def test_runs_are_made_once_and_never_moved_by_those_who_look(tmp_path):
+    names = [f"run-{n:08x}" for n in range(40)]
+    made = in_other_processes(make_all, tmp_path, names, processes=4)
+    assert sorted(name for names in made for name in names) == names
+    assert sorted(path.name for path in (tmp_path / "store").glob("*run*")) == names
+    assert not (tmp_path / "damaged").exists()
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on this process is on another machine, where claims expire at once."""
+    here = {**claim._here(), "host": "elsewhere"}
+    monkeypatch.setattr(claim, "_here", lambda: here)
+    monkeypatch.setattr(claim, "EXPIRES_S", -1)
+
+
+def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
+    run = Store(tmp_path).run("run")
+    with pytest.raises(Busy, match="has taken this run over"), attempt(run) as first:
+        first.metrics({**METRICS, "step": 1})
+        first.log("first")
+        elsewhere(monkeypatch)
+        with attempt(run) as second:
+            for write in (
+                lambda: first.metrics({**METRICS, "step": 2}),
+                lambda: first.log("first again"),
+                lambda: first.write_json("environment.json", {}),
+                lambda: first.seal({**ROW, "status": "done"}),
+            ):
+                with pytest.raises(Busy, match="has taken this run over"):
+                    write()
+            second.metrics({**METRICS, "step": 3})
+            finish(run, second)
+        first.metrics({**METRICS, "step": 4})
+    lines = (run.directory / "metrics.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["step", "3"]
+    assert (run.directory / "log.txt").read_text() == "first\n"
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
+
+
+def test_the_place_of_an_attempt_is_never_given_again(tmp_path, monkeypatch):
+    """Its run was finished by another and is then made anew, again as a first attempt."""
+    run = Store(tmp_path).run("run")
+    with pytest.raises(Busy), attempt(run) as loser:
+        elsewhere(monkeypatch)
+        with attempt(run) as winner:
+            finish(run, winner)
+        with attempt(run) as again:
+            assert again.path.parent == loser.path.parent
+            loser.metrics({**METRICS, "step": 1})
+
+
+def test_of_two_that_finish_a_run_the_second_drops_its_own(tmp_path, monkeypatch):
+    run = Store(tmp_path).run("run")
+    with attempt(run) as first:
+        first.log("first")
+        monkeypatch.setattr(run, "_discard", lambda attempt: None)  # it had not come to that yet
+        elsewhere(monkeypatch)
+        with pytest.raises(Busy, match="another process"), attempt(run) as second:
+            finish(run, first, "diverged")
+            run.finish(second, {**ROW, "status": "done"}, known=[])
+    assert (run.read() or {})["status"] == "diverged"
+
+
+@LINUX
+def test_a_process_that_was_stopped_and_comes_back_loses_its_run(tmp_path, monkeypatch):
+    run, (pipe, child) = Store(tmp_path).run("run"), FORK.Pipe()
+
+    def write_on() -> None:
+        try:
+            with attempt(run) as writer:
+                child.send("begun")
+                while True:
+                    writer.metrics({**METRICS, "step": 1})
+        except Busy as error:
+            child.send(str(error))
+
+    first = FORK.Process(target=write_on)
+    first.start()
+    assert pipe.recv() == "begun"
+    os.kill(first.pid or 0, signal.SIGSTOP)
+    elsewhere(monkeypatch)
+    with attempt(run) as second:
+        second.metrics({**METRICS, "step": 2})
+        os.kill(first.pid or 0, signal.SIGCONT)
+        assert pipe.poll(20) and "has taken this run over" in pipe.recv()
+        second.metrics({**METRICS, "step": 2})
+        finish(run, second)
+    first.join()
+    lines = (run.directory / "metrics.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["step", "2", "2"]
+
+
+def test_what_a_process_was_at_that_was_ended_is_given_back(tmp_path):
+    run = Store(tmp_path).run("run")
+    with attempt(run) as writer:
+        path = writer.path / "claim.json"
+        run.release(os.getpid() + 1)
+        assert path.exists()
+        run.release(os.getpid())
+        assert not path.exists()
+
+
+# --- one try a command ----------------------------------------------------------------------------
+
+TINY = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
+
+
+def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path, monkeypatch):
+    run, heard = prepare(make_config(*TINY)), []
+
+    def fails(*_: Any) -> dict[str, Any]:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("ablate.execution.execute._train", fails)
+    assert execute(run, heard.append, tmp_path, known=[])["error"] == "RuntimeError: broken"
+    failure = Store(tmp_path).run(run.name).stamp()
+    assert execute(run, heard.append, tmp_path, known=[])["status"] == "failed"  # it began before that
+    assert execute(run, heard.append, tmp_path, known=failure)["status"] == "failed"  # it began after that
+    assert Store(tmp_path).run(run.name).stamp() != failure
+    ends = [type(event) for event in heard if isinstance(event, Finished | Skipped)]
+    assert ends == [Finished, Skipped, Finished]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, crash):
+    """With force=true, where the new attempt raises, or its process is gone."""
+    config = make_config(*TINY)
+    run, stored = prepare(config), Store(tmp_path).run(prepare(config).name)
+    execute(run, lambda event: None, tmp_path)
+    again, known = prepare(replace(config, force=True)), stored.stamp()
+
+    def fails(*_: Any) -> dict[str, Any]:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("ablate.execution.execute._train", fails)
+    with pytest.raises(StoreError, match=r"broken; its result of before stays, .* in .*damaged"):
+        if crash:
+            record_failure(again, "broken", tmp_path, known=known)
+        else:
+            execute(again, lambda event: None, tmp_path)
+    assert stored.stamp() == known
+    (aside,) = (tmp_path / "damaged").iterdir()
+    assert "broken" in (aside / "log.txt").read_text()
+    assert [row["status"] for row in Store(tmp_path).rows()] == ["done"]
+
+
+# --- the order ------------------------------------------------------------------------------------
+
+
+def items(*costs: float) -> list[Item]:
+    return [Item(f"run-{n:08x}", cost, []) for n, cost in enumerate(costs)]
+
+
+def picked(queue: Queue) -> list[int]:
+    return [index for _ in range(20) if (index := queue.next()) is not None]
+
+
+def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
+    runs = items(1.0, 1.1, 1.2, 9.0, 1.3, 8.5)
+    assert picked(Queue(runs, Store(tmp_path), start=0)) == [3, 5, 0, 1, 2, 4]
+    assert picked(Queue(runs, Store(tmp_path), start=0.5)) == [5, 3, 2, 4, 0, 1]
+    orders = {tuple(picked(Queue(items(*[1.0] * 50), Store(tmp_path)))) for _ in range(20)}
+    assert len(orders) > 5
+
+
+def test_what_is_finished_is_passed_over_and_what_another_is_at_comes_last(tmp_path, monkeypatch):
+    store, runs = Store(tmp_path), items(1, 1, 1, 1)
+    runs[3] = replace(runs[3], known=[1, 2, 3])  # its result is to be replaced
+    for index in (1, 3):
+        with attempt(store.run(runs[index].name)) as writer:
+            finish(store.run(runs[index].name), writer)
+    with pytest.raises(KeyboardInterrupt), attempt(store.run(runs[2].name)):
+        raise KeyboardInterrupt
+    queue = Queue(runs, store, start=0)
+    assert queue.next() == 2  # which was cut off
+    queue.later(2)
+    assert picked(queue) == [0, 3] and queue.made == [1] and queue
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2 * AGAIN_S)
+    assert queue.next() == 2 and not queue
+
+
+# --- studies --------------------------------------------------------------------------------------
+
+
+def add(root: Path) -> str:
+    run = f"{os.getpid():016x}"
+    for part in ("a", "b", "c"):
+        new = make_record(name="mine", runs=[f"{part}{run[1:]}"], seeds=[0])
+        Store(root).change_study("mine", lambda before, new=new: grown(before, new))
+    return run
+
+
+def test_commands_that_change_a_study_at_once_never_undo_each_other(tmp_path):
+    added = in_other_processes(add, tmp_path)
+    record = Store(tmp_path).read_study("mine")
+    expected = sorted(f"{part}{run[1:]}" for run in added for part in "abc")
+    assert record and record.runs == expected
+    path = tmp_path / "studies" / "mine"
+    assert json.loads((path / "study.json").read_text())["version"] == 18
+    assert [version.name for version in (path / ".versions").iterdir()] == ["18"]
+
+
+def test_a_change_counts_before_study_json_has_it_and_an_edit_by_hand_holds(tmp_path):
+    store, path = Store(tmp_path), tmp_path / "studies" / "mine" / "study.json"
+    write_study(store, make_record(name="mine", seeds=[0]))
+    before = path.read_bytes()
+    write_study(store, make_record(name="mine", seeds=[0, 1]))
+    path.write_bytes(before)  # as one that was stopped before it copied the next version leaves it
+    assert (store.read_study("mine") or make_record()).seeds == [0, 1]
+    path.unlink()
+    assert (store.read_study("mine") or make_record()).seeds == [0, 1]
+    store.change_study("mine", lambda record: replace(record or make_record(), seeds=[0, 1, 2]))
+    edited = json.loads(path.read_text())
+    path.write_text(json.dumps({**edited, "margin": 0.5}))
+    assert (store.read_study("mine") or make_record()).margin == 0.5
+
+
+def test_a_change_that_is_none_writes_nothing(tmp_path):
+    store, path = Store(tmp_path), tmp_path / "studies" / "mine" / "study.json"
+    write_study(store, make_record(name="mine", seeds=[0]))
+    before = path.stat().st_mtime_ns
+    write_study(store, make_record(name="mine", seeds=[0]))
+    assert path.stat().st_mtime_ns == before
+
+
+def test_tables_have_what_another_command_made_while_they_were_written(tmp_path, monkeypatch):
+    """And wrote: the last to write looks once more at what there is."""
+    store, late = Store(tmp_path), [True]
+    write_study(store, make_record(name="mine", runs=["a" * 16, "b" * 16]))
+    original = Store.rows
+
+    def rows(self: Store) -> list[dict[str, Any]]:
+        seen = original(self)
+        if late.pop() if late else False:
+            run = store.run("run-bbbbbbbb")
+            with attempt(run) as writer:
+                run.finish(writer, {**ROW, "run_id": "b" * 16, "status": "done"}, known=[])
+        return seen
+
+    monkeypatch.setattr(Store, "rows", rows)
+    table = store.write_results("mine").read_text()
+    assert "b" * 16 in table and "b" * 16 in (tmp_path / "results.csv").read_text()

@@ -30,6 +30,8 @@ from ablate.compose.launchers import HydraLauncher
 from ablate.compose.variants import Composer, to_run_config
 from ablate.compute import cores
 from ablate.config.rules import ConfigError
+from ablate.execution.events import unheard
+from ablate.execution.execute import execute
 from ablate.execution.prepare import Prepared, prepare
 from ablate.live import progress
 from ablate.live.watch import summary
@@ -170,6 +172,13 @@ def sweep(tmp_path, monkeypatch):
     return sweep
 
 
+@pytest.fixture
+def planned(sweep, monkeypatch):
+    """The outcome of a dry run that times nothing."""
+    monkeypatch.setattr("ablate.study.estimate._total", lambda *_: 1.0)
+    return lambda *overrides: run(sweep(*overrides), dry_run=True)
+
+
 def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
     configs = sweep("seed=0,1", "corpus.characters=4000").configs
     replicates = Replicates(configs)
@@ -191,14 +200,13 @@ def test_a_value_that_follows_from_another_follows_it_through_a_sweep(sweep, tmp
     assert [replicates.config(replicates.of((*QUICK, f"seed={s}"))).corpus.seed for s in (1, 2)] == [1, 2]
 
 
-def test_many_seeds_cost_one_preparation_and_a_line_says_how_far(sweep, monkeypatch, capsys):
+def test_many_seeds_cost_one_preparation_and_a_line_says_how_far(planned, monkeypatch, capsys):
     prepared, original = [], Prepared.__init__
     monkeypatch.setattr(
         Prepared, "__init__", lambda self, config: prepared.append(1) or original(self, config)
     )
     monkeypatch.setattr(progress, "SILENT_S", 0.01)
-    outcome = run(sweep("seed=range(0,3000)", "heads=2,4"), dry_run=True)
-    assert outcome.estimate and (outcome.estimate.runs, len(prepared)) == (6000, 2)
+    assert planned("seed=range(0,3000)", "heads=2,4").estimate.runs == 6000 and len(prepared) == 2
     assert re.match(r"checked [\d,]+ of 6,000 runs\n", capsys.readouterr().err)
 
 
@@ -216,9 +224,9 @@ def test_many_seeds_cost_one_preparation_and_a_line_says_how_far(sweep, monkeypa
         (("train.lr=range(0,1,nan)",), "train.lr=range(0,1,nan): not a range"),
     ],
 )
-def test_a_sweep_that_is_too_large_is_refused_at_once(sweep, overrides, line):
+def test_a_sweep_that_is_too_large_is_refused_at_once(planned, overrides, line):
     with pytest.raises(ConfigError, match=re.escape(line)):
-        run(sweep(*overrides), dry_run=True)
+        planned(*overrides)
 
 
 def test_many_values_are_shown_by_the_first_and_the_last():
@@ -226,20 +234,16 @@ def test_many_values_are_shown_by_the_first_and_the_last():
     assert _some([str(n) for n in range(5000)]).endswith("16, 17, …, 4999 (5,000 values)")
 
 
-def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(sweep, monkeypatch):
+def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(planned, monkeypatch):
     def threads(*overrides: str) -> int:
-        outcome = run(sweep("seed=0,1,2,3", "name=mine", *overrides), dry_run=True)
-        assert outcome.estimate
-        return outcome.estimate.threads
+        return planned("seed=0,1,2,3", "name=mine", *overrides).estimate.threads
 
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(cores, "available", lambda: 4)
     monkeypatch.setattr("ablate.study.loop.step_flops", lambda _: 1e12)
-    monkeypatch.setattr("ablate.study.estimate._total", lambda *_: 1.0)
     assert (threads(), threads("hydra.launcher.workers=2"), threads("hydra/launcher=basic")) == (1, 2, 4)
-    outcome = run(sweep("seed=0", "name=mine"), dry_run=True)
-    assert outcome.estimate
-    write_study(Store(), replace(outcome.estimate.record, machine=Machine(threads=3, linear="mkl")))
+    record = planned("seed=0", "name=mine").estimate.record
+    write_study(Store(), replace(record, machine=Machine(threads=3, linear="mkl")))
     assert threads() == threads("hydra/launcher=basic") == 3
     with pytest.raises(StoreError, match=r"hydra\.launcher\.threads=2: this study was begun with 3"):
         threads("hydra.launcher.threads=2")
@@ -329,6 +333,62 @@ def test_levels_come_back_as_they_were_declared():
     assert [parser.parse_override(f"corpus.path={level}").value() for level in levels] == given
     swept = parser.parse_override(f"corpus.path={','.join(levels)}")
     assert [*swept.sweep_string_iterator()][:3] == levels[:3]
+
+
+# --- the primary contrasts --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_study_can_show_what_it_decided_on(planned, study):
+    assert planned(f"study={study}").remarks == planned(f"study={study}", "study.primary=[]").remarks
+
+
+@pytest.mark.parametrize(
+    ("primary", "line"),
+    [
+        ("{vary: fusion, baseline: concta}", "there is fusion=concat,sum,weighted_sum,mean"),
+        ("{vary: heads, baseline: 3}", "there is heads=1,2,4,8"),
+        (
+            "{baseline: {fusion: sum, heads: 16}}",
+            "there is fusion=concat,sum,weighted_sum,mean; heads=1,2,4,8",
+        ),
+        ("{vary: fusion, baseline: concat, where: {heads: 5}}", "there is fusion=concat,"),
+        ("{vary: fusion, baseline: concat, where: {heads: [4, 5], layers: 3}}", "layers=2"),
+        ("{vary: train.lr, baseline: 0.003}", "there is lr=0.003"),
+        ("{vary: model, baseline: tiny}", "model: no column makes variants by it"),
+    ],
+)
+def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planned, primary, line):
+    with pytest.raises(ConfigError, match=r"study\.primary: {'") as refused:
+        planned("study=fusion", f"study.primary=[{primary}]", "study.factors.model=[tiny]")
+    assert line in str(refused.value)
+
+
+def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
+    part = planned("study=heads", "heads=2,16", "key_width=16", "name=mine")
+    assert part.estimate.runs == 16 and not part.remarks
+    assert planned("study=heads", "study.primary=[{vary: heads, baseline: 2, where: {layers: 2}}]").estimate
+    with pytest.raises(ConfigError, match=r"'baseline': 32"):
+        planned("study=heads", "study.primary=[{vary: heads, baseline: 32}]", "name=mine")
+    write_study(Store(), planned("study=heads", "heads=32", "name=mine").estimate.record)
+    assert planned("study=heads", "study.primary=[{vary: heads, baseline: 32}]", "name=mine").estimate
+
+
+def test_a_contrast_whose_runs_cannot_be_built_is_said(planned):
+    study = ("study=heads", "study.factors.heads=[1,2,3]", "study.primary=[{vary: heads, baseline: 3}]")
+    *_, line = planned(*study).remarks
+    assert "'baseline': 3" in line and line.endswith("there is heads=1,2")
+
+
+def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
+    first = ("study=out_proj", "seed=0", "name=mine")
+    other = (*first, "study.primary=[{vary: heads, baseline: 1}]", "study.margin=0.02")
+    write_study(Store(), planned(*first).estimate.record)
+    assert planned(*other).estimate.record.primary == [{"vary": "heads", "baseline": 1}]
+    execute(prepare(make_config("heads=8", "out_proj=false", *QUICK)), unheard)
+    assert planned(*first).estimate.finished == 1
+    with pytest.raises(StoreError, match=r"primary was .* and there are results since; give another name"):
+        planned(*other)
 
 
 # --- where ------------------------------------------------------------------------------------------

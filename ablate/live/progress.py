@@ -37,7 +37,7 @@ from ablate.store.columns import Row
 from ablate.store.status import Status
 
 T = TypeVar("T")
-SILENT_S = 3.0  # the longest
+MANY, SILENT_S = 1000, 3.0  # of so many runs, lines that are so far apart
 
 
 @functools.cache
@@ -48,10 +48,10 @@ def listener(total: int | None) -> Listener:
 
 
 def checking(runs: Sequence[T]) -> Iterator[T]:
-    """The runs of a sweep while they are checked, one by one; where that takes long, a line says how far."""
+    """The runs of a sweep while they are checked, one by one; of many, a line says how far now and then."""
     console, said = Console(stderr=True, highlight=False), time.monotonic()
     for count, run in enumerate(runs):
-        if time.monotonic() - said > SILENT_S:
+        if len(runs) >= MANY and time.monotonic() - said > SILENT_S:
             said = time.monotonic()
             console.print(f"checked {count:,} of {len(runs):,} runs", soft_wrap=True)
         yield run

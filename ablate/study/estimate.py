@@ -46,8 +46,8 @@ def estimate(
     forecast: Sequence[str] = (),
 ) -> Estimate:
     """at_once: runs side by side, as the launcher was told; None for as many as the cores serve."""
-    begun = Store().directories(run.run_id for run in runs)
-    todo = [run for run in runs if run.run_id not in begun or settled(run) is None]
+    finished = Store().finished()
+    todo = [run for run in runs if run.name not in finished or settled(run) is None]
     workers = min(at_once or side_by_side(threads), max(1, len(todo)))
     seconds = _total(counted(todo), threads) / workers if todo else 0.0
     return Estimate(record, len(runs), len(runs) - len(todo), workers, threads, seconds, forecast)

@@ -1,7 +1,7 @@
 """How the record of a study comes to be, and how a study may grow."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,9 +70,14 @@ def record_of_sweep(
     )
 
 
-def grown(old: StudyRecord | None, new: StudyRecord) -> StudyRecord:
+def grown(
+    old: StudyRecord | None, new: StudyRecord, has_results: Callable[[str], bool] = lambda study: True
+) -> StudyRecord:
     """The study after `new` joins what is there: a grid may grow by levels and seeds, a list of single
-    runs by runs. Raises StoreError for any other change."""
+    runs by runs. Raises StoreError for any other change.
+
+    has_results: of a study by name. Until it has some, what is decided beforehand may be decided anew.
+    """
     if old is None:
         return new
     name, way_out = new.name, "a study may only grow by levels and seeds; give another name, as name=NAME"
@@ -93,9 +98,13 @@ def grown(old: StudyRecord | None, new: StudyRecord) -> StudyRecord:
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
-    for key, before in old.declaration.items():
-        if before != new.declaration.get(key):
-            raise StoreError(f"name={name}: {key} was {before} when the study began; {way_out}")
+    for key in dict.fromkeys([*old.declaration, *new.declaration]):
+        before = old.declaration.get(key)
+        if before != new.declaration.get(key) and has_results(name):
+            raise StoreError(
+                f"name={name}: {key} was {before} when the study began, and there are results since; give"
+                " another name, as name=NAME: what is finished is not run again"
+            )
     return replace(
         new,
         factors={

@@ -24,16 +24,18 @@ from ablate.live.progress import board, checking
 from ablate.store.columns import Row
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.run_files import Stamp
+from ablate.store.status import RESULTS
 from ablate.store.store import Store, StoreError
 from ablate.study.conditions import check, holds
 from ablate.study.declared import Declared
-from ablate.study.design import Absent, Design, Overrides
+from ablate.study.design import Absent, Design, Overrides, combinations
 from ablate.study.estimate import estimate
 from ablate.study.growth import grown, record_of_sweep, values_of
 from ablate.study.job import job
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
 from ablate.study.outcome import Outcome, keeping_results
+from ablate.study.primary import unshown
 from ablate.study.replicates import Replicates, counted
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
@@ -68,6 +70,10 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
     return drive.dry_run() if dry_run else drive.run(begun)
 
 
+class Unmet(ConfigError):
+    """A condition of the study leaves the run out."""
+
+
 class _Drive:
     """One command: from proposed runs to rows in the store."""
 
@@ -80,10 +86,12 @@ class _Drive:
     ) -> None:
         self.asked = asked
         self.declared = declared
+        self.conditions = declared.where if declared else []
         self.design = design
         self.record = record
         self.store = Store()
         self.replicates = Replicates(asked.configs)
+        self.seen: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
         self.rows: dict[Overrides, Row] = {}
         self.configs: dict[Overrides, RunConfig] = {}
         self.ids: dict[Overrides, str] = {}
@@ -95,6 +103,8 @@ class _Drive:
     def run(self, begun: Callable[[], None]) -> Outcome:
         name = ""
         while runs := self.next():
+            if self.declared and not name:
+                self.check_primary(runs)
             record = self.note(runs)
             name = record.name
             begun()
@@ -114,13 +124,13 @@ class _Drive:
     def dry_run(self) -> Outcome:
         """What would be run first."""
         runs, launcher = self.next(), self.asked.launcher
+        if self.declared:
+            self.check_primary(runs)
         record = self.said(runs)
-        before = self.store.read_study(record.name)
-        grown(before, record)  # refuses what a run would
-        threads = self.machine(before, runs).threads
-        expected = estimate(
-            record, [*_unique(runs).values()], launcher.at_once, threads, self.design.forecast()
-        )
+        record = self.joined(self.store.read_study(record.name), record, runs)  # refuses what a run would
+        assert record.machine is not None
+        unique = [*_unique(runs).values()]
+        expected = estimate(record, unique, launcher.at_once, record.machine.threads, self.design.forecast())
         return Outcome(record.name, remarks=self.left_out, estimate=expected)
 
     def next(self) -> dict[Overrides, Run]:
@@ -147,23 +157,12 @@ class _Drive:
         """Those that can be made, ready to begin."""
         runs: dict[Overrides, Run] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
-        conditions = self.declared.where if self.declared else []
-        seen: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant, by its overrides
         shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
         for overrides in checking(proposed):
             try:
-                replicate = self.replicates.of(overrides)
-                config, variant = self.replicates.config(replicate), replicate.variant
-                if variant not in seen:
-                    seen[variant] = values_of(config)
-                values = seen[variant] | replicate.seeds
-                if broken := [condition for condition in conditions if not holds(condition, values)]:
-                    reasons[f"not ({broken[0]})"].append("")
-                    continue
-                run = self.replicates.run(variant, config)
-                if self.design.needs_test_split and not len(run.corpus.splits["test"].tokens):
-                    raise ConfigError(NO_TEST)
-                runs[overrides], self.configs[overrides] = run, config
+                runs[overrides] = self.ready(overrides)
+            except Unmet as error:
+                reasons[str(error)].append("")
             except ConfigError as error:
                 if self.declared is None or isinstance(error, Mistake | CorpusError):
                     raise
@@ -171,8 +170,8 @@ class _Drive:
                 name = _variant(overrides, shared)
                 reasons[why].append(name)
                 self.reasons[name] = why
-        for condition in conditions if seen else []:
-            check(condition, [*seen.values()])  # a mistake in it leaves nothing out: it is one
+        for condition in self.conditions if self.seen else []:
+            check(condition, [*self.seen.values()])  # a mistake in it leaves nothing out: it is one
         whole = len(proposed)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
@@ -180,14 +179,55 @@ class _Drive:
             self.left_out.append(f"{len(names)} of {whole} runs left out: {why}{some}")
         return runs
 
+    def ready(self, overrides: Overrides) -> Run:
+        """Raises ConfigError if it can't be made, Unmet if it shall not be."""
+        replicate = self.replicates.of(overrides)
+        config, variant = self.replicates.config(replicate), replicate.variant
+        if variant not in self.seen:
+            self.seen[variant] = values_of(config)
+        values = self.seen[variant] | replicate.seeds
+        for condition in self.conditions:
+            if not holds(condition, values):
+                raise Unmet(f"not ({condition})")
+        run = self.replicates.run(variant, config)
+        if self.design.needs_test_split and not len(run.corpus.splits["test"].tokens):
+            raise ConfigError(NO_TEST)
+        self.configs[overrides] = config
+        return run
+
+    def check_primary(self, runs: Mapping[Overrides, Run]) -> None:
+        """Raises ConfigError for a primary contrast that no levels of the study show: of what is declared, of
+        this command, or of those before."""
+        assert self.declared is not None
+        before = self.store.read_study(self.said(runs).name)
+        levels = {key: [*values] for key, values in self.design.levels.items()}
+        for factors in (self.declared.factors, before.factors if before else {}):
+            levels |= {key: [*dict.fromkeys([*levels.get(key, ()), *more])] for key, more in factors.items()}
+        found, all_built = [run for run, _ in counted(runs.values())], True
+        for overrides in combinations({**levels, "seed": levels["seed"][:1]}):
+            try:
+                found.append(self.ready(overrides))
+            except Unmet:
+                pass
+            except ConfigError:
+                all_built = False
+        self.left_out += unshown(self.declared.primary, found, levels, all_built=all_built)
+
     def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
-        """Write the study down before anything runs, with what it keeps to on this machine."""
+        """Write the study down before anything runs."""
         record = self.said(runs)
+        return self.store.change_study(record.name, lambda before: self.joined(before, record, runs))
 
-        def change(before: StudyRecord | None) -> StudyRecord:
-            return grown(before, replace(record, machine=self.machine(before, runs)))
+    def joined(
+        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
+    ) -> StudyRecord:
+        """The study after these runs, with what it keeps to on this machine. Raises StoreError where it may
+        not become so."""
+        record = replace(record, machine=self.machine(before, runs))
+        return grown(before, record, has_results=self.has_results)
 
-        return self.store.change_study(record.name, change)
+    def has_results(self, study: str) -> bool:
+        return any(row["status"] in RESULTS for row in self.store.study_rows(study))
 
     def machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine:
         """What a study was begun with, or is to be. Raises StoreError where something else is asked for."""

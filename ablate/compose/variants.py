@@ -1,16 +1,16 @@
 """Overrides to RunConfigs, one by one or the many of a sweep."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 
-from ablate.compose.messages import explain
+from ablate.compose.messages import REFUSALS, explain, explained
 from ablate.config.read import read_run
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import RunConfig
@@ -30,15 +30,31 @@ def is_demonstration(config: DictConfig) -> bool:
 
 def to_run_config(config: DictConfig) -> RunConfig:
     """Where DictConfig ends. Raises ConfigError."""
-    return read_run(_ours(config))
+    return read_run(_of_a_run(_plain(config)))
 
 
-def _ours(config: DictConfig) -> dict[str, Any]:
-    """The keys of a run, as plain values."""
-    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key not in NOT_OF_A_RUN])
-    plain = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
+def _plain(config: DictConfig) -> dict[str, Any]:
+    """All keys but Hydra's, as plain values, interpolations as they are written."""
+    others = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    plain = OmegaConf.to_container(others, resolve=False)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+def _of_a_run(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a run, each with its value."""
+    if _is_open(values):
+        resolved = OmegaConf.to_container(OmegaConf.create({**values}), resolve=True, throw_on_missing=True)
+        assert isinstance(resolved, dict)
+        values = {str(key): value for key, value in resolved.items()}
+    return {key: value for key, value in values.items() if key not in NOT_OF_A_RUN}
+
+
+def _is_open(value: Any) -> bool:
+    """Whether there is an interpolation in it, or a value is missing."""
+    if isinstance(value, Mapping):
+        return any(map(_is_open, value.values()))
+    return any(map(_is_open, value)) if isinstance(value, list) else "${" in str(value) or value == "???"
 
 
 @dataclass(frozen=True)
@@ -73,33 +89,33 @@ class Composer:
         self._loader = loader
         self._parser = OverridesParser.create(config_loader=loader)
         self._arguments = arguments
-        self._composed: dict[Overrides, dict[str, Any]] = {}
+        self._composed: dict[Overrides, dict[str, Any] | Exception] = {}
         self._parsed: dict[str, Override] = {}
         self._values: dict[str, bool] = {}
 
     def settings(self, overrides: Iterable[str]) -> dict[str, Setting]:
         """By key, the last override of each. Raises ConfigError."""
-        try:
+        with explained([]):
             parsed = self._parser.parse_overrides([*overrides])
             return {override.get_key_element(): _setting(override) for override in parsed}
-        except HydraException as error:
-            raise ConfigError(explain(error, [])) from error
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """overrides: all of one run, as KEY=VALUE. Raises Mistake, NotComposed."""
         parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         try:
-            if groups not in self._composed:
-                self._composed[groups] = _ours(self._loader.load_sweep_config(self._config, list(groups)))
-            values = self._composed[groups]
-            try:
-                for override in parsed:
-                    if self._is_value(override):
+            values, others = self._compose(groups), []
+            for override in parsed:
+                if self._is_value(override):
+                    try:
                         values = _with(values, override.key_or_group.split("."), override.value())
-            except LookupError:
-                values = _ours(self._loader.load_sweep_config(self._config, list(overrides)))
-        except ConfigCompositionException as error:
+                    except LookupError:
+                        others.append(override.input_line or "")
+            if others:
+                self._compose((*groups, *others))  # a key that is none is refused once for all variants
+                values = _plain(self._loader.load_sweep_config(self._config, list(overrides)))
+            values = _of_a_run(values)
+        except REFUSALS as error:
             of_command, of_variant = (
                 explain(error, [self._parse(override) for override in words])
                 for words in (self._arguments, overrides)
@@ -111,6 +127,19 @@ class Composer:
             return read_run(values)
         except ConfigError as error:
             raise Mistake(str(error)) from error
+
+    def _compose(self, overrides: Overrides) -> dict[str, Any]:
+        """What Hydra makes of them, which it is asked once, whether it refuses or not."""
+        if overrides not in self._composed:
+            try:
+                config = self._loader.load_sweep_config(self._config, list(overrides))
+                self._composed[overrides] = _plain(config)
+            except REFUSALS as error:
+                self._composed[overrides] = error
+        composed = self._composed[overrides]
+        if isinstance(composed, Exception):
+            raise composed
+        return composed
 
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:
@@ -147,6 +176,6 @@ def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]
     """`values` with a plain value in the place of another. LookupError: all else is Hydra's to do."""
     first, *rest = path
     before = values[first]
-    if isinstance(before, dict) != bool(rest) or isinstance(value, dict) or "${" in str(value):
+    if isinstance(before, dict) != bool(rest) or isinstance(value, dict):
         raise LookupError(first)
     return values | {first: _with(before, rest, value) if rest else value}

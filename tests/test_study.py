@@ -117,8 +117,10 @@ def test_runs_composed_fast_are_as_hydra_composes_them():
         "train.clip": ["null", "1"],
         "seeds.data": ["null", "7"],
         "corpus.splits": ["[0.8,0.1,0.1]", "[0.5,0.5,0]"],
-        "name": ["null", "'a b'", "study-1"],
+        "name": ["null", "'a b'", "study-1", "s${heads}"],
         "model.d_model": ["64", "96"],
+        "key_width": ["auto", "${model.layers}", "${heads}"],
+        "train.eval_every": ["${train.steps}", "50"],
     }
     for _ in range(25):
         keys = draw.sample(list(levels), 6)
@@ -295,6 +297,12 @@ NULL = object()  # a key that is there and empty; None: one that is not
         ({"factrs": {}}, "study.factrs: no such key; did you mean study.factors"),
         ({"primary": None}, "study.primary: this key is missing"),
         ({"seeds": []}, "study.seeds: the sweep is empty"),
+        ({"seeds": 3}, r"study.seeds=3: write a list, as \[0, 1, 2\]"),
+        ({"factors": {"haeds": [1]}}, r"study.factors.haeds: no key of a run; did you mean heads\?"),
+        ({"factors": {"seed": [1]}}, "study.factors.seed: seeds are no factor"),
+        ({"factors": {"heads": [{"a": 1}]}}, "study.factors.heads: .*: a level is one value"),
+        ({"demo": {"study.margin": 1}}, "study.demo.study.margin: no key of a run"),
+        ({"kind": []}, r"study.kind=\[\]: no such kind"),
         ({"where": NULL}, r"study.where=null: write a list, as \[heads <= 4\]"),
         ({"where": "heads <= 4"}, "study.where=heads <= 4: write a list"),
         ({"factors": NULL}, "study.factors=null: write each key with its levels"),
@@ -433,6 +441,8 @@ def test_conditions_by_hand(condition, truth):
         "heads ==",
         "heads / 0 == 1",
         "f'{heads}'",
+        "-" * 5000 + "1",
+        "'\0'",
         "fusion < 3",
         "heads is 4",
         "heads < 8 is not true",
@@ -494,7 +504,7 @@ def test_options_that_only_some_methods_have_leave_the_others_out(own):
     command, cwd = own
     done = run_cli(*command, cwd=cwd)
     assert done.returncode == 0, done.stderr
-    assert "2 of 4 runs left out: fusion.weights: a key of fusion=weighted_sum alone" in done.stderr
+    assert "2 of 4 runs left out: fusion.weights: a key of fusion=weighted_sum;" in done.stderr
     rows = pd.read_csv(cwd / "runs" / "studies" / "mine" / "results.csv")
     assert set(rows["fusion"]) == {"weighted_sum"} and len(rows) == 2
     for wrong, words in (

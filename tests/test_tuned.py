@@ -201,6 +201,7 @@ def test_whole_numbers_stay_whole():
         ({"factors": {"fusion": ["sum"], "train.lr": [0.001]}}, "baseline fusion=concat is no level"),
         ({"kind": "tuner"}, "did you mean tuned"),
         ({"extend": -1}, "study.extend=-1"),
+        ({"develop": 3}, r"study.develop=3: write a list"),
         ({"develp": 1}, "did you mean study.develop"),
     ],
 )

@@ -12,30 +12,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_automatic_config_search_path, get_args_parser
+from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
-from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from ablate.compose.arguments import check_overrides, chooses_a_study, parse, sets_the_mode
 from ablate.compose.asked import Single, Sweep
 from ablate.compose.configs import configs_dir, loader
 from ablate.compose.launchers import HydraLauncher
-from ablate.compose.messages import explain
+from ablate.compose.messages import explained
 from ablate.compose.variants import Composer, is_demonstration, to_run_config
 from ablate.config.read import require_keys
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
 SWEEPER = "hydra_plugins.ablate.sweeper.GridSweeper"
+OWN = "own"  # the scheme of hydra_plugins.ablate.config_source
 
 
 def compose(args: Sequence[str]) -> Single | Sweep | None:
@@ -45,13 +43,10 @@ def compose(args: Sequence[str]) -> Single | Sweep | None:
     """
     parsed = parse(args)
     overrides = check_overrides(parsed)
-    try:
-        with _hydra(parsed) as hydra:
-            if parsed.cfg or parsed.info or parsed.hydra_help:
-                return _show(hydra, parsed)
-            return _asked(hydra, parsed)
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(explain(error, overrides)) from error
+    with explained(overrides), _hydra(parsed) as hydra:
+        if parsed.cfg or parsed.info or parsed.hydra_help:
+            return _show(hydra, parsed)
+        return _asked(hydra, parsed)
 
 
 def complete(incomplete: str) -> list[str]:
@@ -66,12 +61,12 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
     """Hydra as `hydra.main` sets it up. See: hydra/_internal/utils.py, _run_hydra."""
     version.setbase("1.3")
     path = configs_dir() if parsed.config_path is None else Path(parsed.config_path).absolute()
-    search_path = create_automatic_config_search_path(None, None, str(path))
+    search_path = create_config_search_path(f"{OWN}://{path}")
     if parsed.config_dir is not None:
         own = os.path.abspath(parsed.config_dir)
         if not os.path.isdir(own):
             raise ConfigError(f"Additional config directory '{own}' not found")
-        search_path.prepend("command-line", f"file://{own}", SearchPathQuery(provider="schema"))
+        search_path.prepend("command-line", f"{OWN}://{own}", SearchPathQuery(provider="schema"))
     try:
         yield Hydra.create_main_hydra2("ablate", search_path)
     finally:
@@ -135,6 +130,10 @@ def _sweep(hydra: Hydra, config: DictConfig, parsed: argparse.Namespace) -> Swee
         raise ConfigError(
             f"hydra/sweeper={chosen}: a sweep is checked whole before it begins, which ablate's own sweeper"
             " does; leave hydra/sweeper out"
+        )
+    if not isinstance(sweeper.get("params"), Mapping | None):
+        raise ConfigError(
+            f"hydra.sweeper.params={sweeper.params}: write keys with values, as {{heads: '1,2'}}"
         )
     context = HydraContext(hydra.config_loader, Callbacks())
     plugin: Any = Plugins.instance().instantiate_sweeper(

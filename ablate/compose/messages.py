@@ -1,21 +1,45 @@
 """Hydra's errors as one line, with a way out."""
 
+import contextlib
 import functools
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import yaml
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
-from omegaconf.errors import MissingMandatoryValue
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, loader
-from ablate.config.rules import did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean
+
+# What Hydra raises for configs and overrides that will not do: not all of it has a type of its own.
+REFUSALS = (
+    *(HydraException, OmegaConfBaseException, yaml.YAMLError),
+    *(ValueError, TypeError, RuntimeError, AssertionError),
+)
 
 
-def explain(error: Exception, overrides: list[Override]) -> str:
-    text = str(error)
+@contextlib.contextmanager
+def explained(overrides: list[Override]) -> Iterator[None]:
+    """What Hydra refuses within, as a ConfigError."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except REFUSALS as error:
+        raise ConfigError(explain(error, overrides)) from error
+
+
+def explain(error: BaseException, overrides: list[Override]) -> str:
+    if isinstance(error, RecursionError):
+        return "a config is nested too deeply, or in itself"
+    if not str(error) and error.__cause__:
+        return explain(error.__cause__, overrides)
+    text = str(error) or f"Hydra can't use this ({type(error).__name__}); see ablate run --cfg hydra"
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, name = (error.missing_cfg_file or "").rpartition("/")
         return f"{group}={name}: no such {group}{did_you_mean(name, error.options)}"
@@ -25,7 +49,10 @@ def explain(error: Exception, overrides: list[Override]) -> str:
     if isinstance(error, MissingMandatoryValue):
         return f"{error.full_key}=???: a value is missing; give one"
     lines = [line.strip() for line in text.splitlines()]
-    return " ".join(line for line in lines if line and not line.startswith(("full_key:", "object_type=")))
+    key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) and error.full_key else ""
+    return key + " ".join(
+        line for line in lines if line and not line.startswith(("full_key:", "object_type="))
+    )
 
 
 def _explain_unknown(key: str, overrides: list[Override]) -> str:
@@ -36,7 +63,7 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
         return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
     group = key.partition(".")[0]
     if choices := _having(key, group):
-        return f"{key}: a key of {' and '.join(choices)} alone; choose that as well, or leave the key out"
+        return f"{key}: a key of {' or '.join(choices)}; choose that as well, or leave the key out"
     known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
     parent = key.rpartition(".")[0]
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
@@ -53,11 +80,13 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
 def _levels_without(key: str, overrides: list[Override]) -> list[str]:
     """The swept choices of the key's group that lack it, as GROUP=NAME; none if all of them do."""
     group = key.partition(".")[0]
+    if not (configs_dir() / group).is_dir():
+        return []
     swept = [o for o in overrides if o.key_or_group == group and o.is_discrete_sweep()]
     levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
     try:
         lacking = [level for level in levels if key not in _known_keys(level)]
-    except HydraException:  # there is no such group, or no such choice of it
+    except HydraException:  # there is no such choice
         return []
     return lacking if len(lacking) < len(levels) else []
 

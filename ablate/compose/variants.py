@@ -3,18 +3,18 @@
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, RangeSweep
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.compose.messages import explain
+from ablate.compose.messages import REFUSALS, explain, explained
 from ablate.config.read import read_run
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import RunConfig
@@ -36,15 +36,31 @@ def is_demonstration(config: DictConfig) -> bool:
 
 def to_run_config(config: DictConfig) -> RunConfig:
     """Where DictConfig ends. Raises ConfigError."""
-    return read_run(_ours(config))
+    return read_run(_of_a_run(_plain(config)))
 
 
-def _ours(config: DictConfig) -> dict[str, Any]:
-    """The keys of a run, as plain values."""
-    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key not in NOT_OF_A_RUN])
-    plain = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
+def _plain(config: DictConfig) -> dict[str, Any]:
+    """All keys but Hydra's, as plain values, interpolations as they are written."""
+    others = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    plain = OmegaConf.to_container(others, resolve=False)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+def _of_a_run(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a run, each with its value."""
+    if _is_open(values):
+        resolved = OmegaConf.to_container(OmegaConf.create({**values}), resolve=True, throw_on_missing=True)
+        assert isinstance(resolved, dict)
+        values = {str(key): value for key, value in resolved.items()}
+    return {key: value for key, value in values.items() if key not in NOT_OF_A_RUN}
+
+
+def _is_open(value: Any) -> bool:
+    """Whether there is an interpolation in it, or a value is missing."""
+    if isinstance(value, Mapping):
+        return any(map(_is_open, value.values()))
+    return any(map(_is_open, value)) if isinstance(value, list) else "${" in str(value) or value == "???"
 
 
 @dataclass(frozen=True)
@@ -79,17 +95,15 @@ class Composer:
         self._loader = loader
         self._parser = OverridesParser.create(config_loader=loader)
         self._arguments = arguments
-        self._composed: dict[Overrides, dict[str, Any]] = {}
+        self._composed: dict[Overrides, dict[str, Any] | Exception] = {}
         self._parsed: dict[str, Override] = {}
         self._values: dict[str, bool] = {}
 
     def settings(self, overrides: Iterable[str]) -> dict[str, Setting]:
         """By key, the last override of each. Raises ConfigError."""
-        try:
+        with explained([]):
             parsed = self._parser.parse_overrides([*overrides])
             settings = {override.get_key_element(): _setting(override) for override in parsed}
-        except HydraException as error:
-            raise ConfigError(explain(error, [])) from error
         runs = math.prod(len(setting.values) for setting in settings.values())
         if runs > MOST_RUNS:
             sizes = " × ".join(
@@ -103,40 +117,40 @@ class Composer:
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """overrides: all of one run, as KEY=VALUE. Raises Mistake, NotComposed."""
         with self._explained(overrides):
-            values = self._chosen(overrides)
-            try:
-                for override in map(self._parse, filter(_is_of_a_run, overrides)):
-                    if self._is_value(override):
-                        values = _with(values, override.key_or_group.split("."), override.value())
-            except LookupError:
-                values = {}
-            values = values or _ours(self._loader.load_sweep_config(self._config, list(overrides)))
+            groups, settings = self._parted(overrides)
+            values, others = self._compose(groups), []
+            for setting in settings:
+                try:
+                    values = _with(values, setting.key_or_group.split("."), setting.value())
+                except LookupError:
+                    others.append(setting.input_line or "")
+            if others:
+                self._compose((*groups, *others))  # a key that is none is refused once for all variants
+                values = _plain(self._loader.load_sweep_config(self._config, list(overrides)))
+            values = _of_a_run(values)
         try:
             return read_run(values)
         except ConfigError as error:
             raise Mistake(str(error)) from error
 
     def is_plain(self, overrides: Sequence[str]) -> bool:
-        """Whether no value follows from another, as in corpus.seed=${seed}. Raises Mistake,
-        NotComposed."""
+        """Whether no value follows from another, as in corpus.seed=${seed}. Raises Mistake, NotComposed."""
         with self._explained(overrides):
-            return not any("${" in override for override in overrides) and bool(self._chosen(overrides))
+            groups, _ = self._parted(overrides)
+            chosen = {key: value for key, value in self._compose(groups).items() if key not in NOT_OF_A_RUN}
+            return not _is_open([*overrides, chosen])
 
-    def _chosen(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """What the choices of groups alone come to; nothing where a value in it follows from another, which
-        is Hydra's to do."""
-        parsed = map(self._parse, filter(_is_of_a_run, overrides))
+    def _parted(self, overrides: Sequence[str]) -> tuple[Overrides, list[Override]]:
+        """Those of a run that choose from groups, and those that set a value."""
+        parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
-        if groups not in self._composed:
-            config = self._loader.load_sweep_config(self._config, list(groups))
-            self._composed[groups] = {} if _has_interpolations(config) else _ours(config)
-        return self._composed[groups]
+        return groups, [override for override in parsed if self._is_value(override)]
 
     @contextlib.contextmanager
     def _explained(self, overrides: Sequence[str]) -> Iterator[None]:
         try:
             yield
-        except (ConfigCompositionException, OmegaConfBaseException) as error:
+        except REFUSALS as error:
             of_command, of_variant = (
                 explain(error, [self._parse(override) for override in words])
                 for words in (self._arguments, overrides)
@@ -144,6 +158,19 @@ class Composer:
             if isinstance(error, MissingConfigException | OmegaConfBaseException):  # of every variant
                 raise Mistake(of_command) from error
             raise NotComposed(of_command, of_variant) from error
+
+    def _compose(self, overrides: Overrides) -> dict[str, Any]:
+        """What Hydra makes of them, which it is asked once, whether it refuses or not."""
+        if overrides not in self._composed:
+            try:
+                config = self._loader.load_sweep_config(self._config, list(overrides))
+                self._composed[overrides] = _plain(config)
+            except REFUSALS as error:
+                self._composed[overrides] = error
+        composed = self._composed[overrides]
+        if isinstance(composed, Exception):
+            raise composed
+        return composed
 
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:
@@ -179,20 +206,15 @@ def _setting(override: Override) -> Setting:
     return Setting(levels, swept=True)
 
 
-def _is_of_a_run(override: str) -> bool:
-    """Whether it may say something of a run, as the choice of a study may: its YAML can set keys of runs."""
-    return not override.startswith(("size=", "study.", "++study."))
-
-
-def _has_interpolations(config: DictConfig) -> bool:
-    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key not in NOT_OF_A_RUN])
-    return "${" in str(OmegaConf.to_container(ours, resolve=False))
+def _is_of_the_study(override: str) -> bool:
+    """Whether it says nothing of a run. The choice of a study may: its YAML is free to set keys of runs."""
+    return override.startswith(("size=", "study.", "++study."))
 
 
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     """`values` with a plain value in the place of another. LookupError: all else is Hydra's to do."""
     first, *rest = path
     before = values[first]
-    if isinstance(before, dict) != bool(rest) or isinstance(value, dict) or "${" in str(value):
+    if isinstance(before, dict) != bool(rest) or isinstance(value, dict):
         raise LookupError(first)
     return values | {first: _with(before, rest, value) if rest else value}

@@ -27,11 +27,19 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
 
 def check_value(key: str, value: Any) -> None:
     """Raises ConfigError for a plain value that no run takes. key: dotted; one of no run takes anything."""
-    hint: Any = RunConfig
-    for part in key.split("."):
-        hint = hints(hint).get(part, Any) if dataclasses.is_dataclass(hint) else Any
+    hint = dotted(RunConfig).get(key, Any)
     if not dataclasses.is_dataclass(hint):
         _convert(hint, value, key)
+
+
+def dotted(cls: Any, path: str = "") -> dict[str, Any]:
+    """The type of each key of `cls` and of what is nested in it, by dotted name."""
+    keys = {}
+    for key, hint in hints(cls).items():
+        keys[_within(path, key)] = hint
+        if dataclasses.is_dataclass(hint):
+            keys |= dotted(hint, _within(path, key))
+    return keys
 
 
 def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
@@ -146,7 +154,7 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
     if hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)  # `corpus.path=1984` is a path
     way_out = ""
-    if hint is int and isinstance(value, float) and value.is_integer():
+    if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         way_out = f"; write {int(value)}"
     raise ConfigError(f"{path}={typed(value)}: expected {_expected(hint)}{way_out}")
 

@@ -35,13 +35,17 @@ def holds(condition: str, values: Mapping[str, Any]) -> bool:
     """Whether the condition is true of a run. values: the keys of its config, dotted. Raises ConfigError."""
     try:
         return bool(_compute(_parse(condition), values, condition))
-    except (TypeError, ZeroDivisionError, OverflowError) as error:
+    except (TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
         raise _refusal(condition, f"can't be computed ({error})") from error
 
 
 def check(condition: str, configs: Sequence[Mapping[str, Any]]) -> None:
     """Raises ConfigError if the condition can't be read, or names a key that none of the configs has."""
-    for name in _names(_parse(condition)):
+    try:
+        names = _names(_parse(condition))
+    except RecursionError as error:
+        raise _refusal(condition, "nested too deeply") from error
+    for name in names:
         if name not in CONSTANTS and not any(_keys(name, values) for values in configs):
             raise _refusal(condition, f"{name} is no key{did_you_mean(name, configs[0])}")
 
@@ -49,7 +53,7 @@ def check(condition: str, configs: Sequence[Mapping[str, Any]]) -> None:
 def _parse(condition: str) -> ast.expr:
     try:
         return ast.parse(condition.strip(), mode="eval").body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:  # the latter: of a NUL
         raise _refusal(condition, "not an expression; write a comparison, as heads <= 8") from error
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from ablate.config.overrides import as_value
-from ablate.config.rules import Above, ConfigError, Meaning, Rule, did_you_mean
+from ablate.config.read import hints
+from ablate.config.rules import Above, ConfigError, Meaning, Rule, did_you_mean, typed
+from ablate.config.schema import RunConfig
 from ablate.store.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
 from ablate.study.design import Design
 
@@ -28,7 +30,28 @@ class InTurn(Rule):
         values = value if isinstance(value, list) else [value]
         if not values:
             raise ConfigError(f"{path}: the sweep is empty; list values")
+        if groups := [one for one in values if isinstance(one, Mapping)]:
+            raise ConfigError(f"{path}: {groups[0]}: a level is one value; sweep each key by itself")
         return [as_value(one) for one in values]
+
+
+class InAList(InTurn):
+    """The same, never one alone: `seeds: 3` would be one seed, and look like three."""
+
+    def read(self, value: Any, path: str) -> list[str]:
+        if not isinstance(value, list):
+            raise ConfigError(f"{path}={typed(value)}: write a list, as [0, 1, 2]")
+        return super().read(value, path)
+
+
+class KeysOfARun(Rule):
+    """Values by key, each a key that an override of a run may set."""
+
+    def check(self, value: Any, path: str) -> None:
+        known = hints(RunConfig)
+        for key in value:
+            if key.partition(".")[0] not in known:
+                raise ConfigError(f"{path}.{key}: no key of a run{did_you_mean(key, known)}")
 
 
 class OneNumberARun(Rule):
@@ -40,6 +63,7 @@ class OneNumberARun(Rule):
 
 
 Levels = Annotated[list[str], InTurn()]
+Seeds = Annotated[list[str], InAList()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +79,10 @@ class Declared(ABC):
     example: ClassVar[str]  # a study that shows all keys of the kind
 
     question: str
-    factors: Annotated[Mapping[str, Levels], Meaning("write each key with its levels, as {heads: [1, 4]}")]
-    seeds: Levels
+    factors: Annotated[
+        Mapping[str, Levels], KeysOfARun(), Meaning("write each key with its levels, as {heads: [1, 4]}")
+    ]
+    seeds: Seeds
     where: Annotated[list[str], Meaning("write a list, as [heads <= 4]; [] for none")] = field(
         default_factory=list
     )
@@ -68,10 +94,14 @@ class Declared(ABC):
         Meaning("what makes no difference, in the metric's unit; use a number above 0"),
     ] = 0.01
     demo: Annotated[
-        Mapping[str, Levels], Meaning("write overrides, as {train.steps: 60}; {} changes nothing")
+        Mapping[str, Levels],
+        KeysOfARun(),
+        Meaning("write overrides, as {train.steps: 60}; {} changes nothing"),
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if "seed" in self.factors:
+            raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
         known = {*CONFIG_COLUMNS, *(factor.rpartition(".")[2] for factor in self.factors)}
         for entry in self.primary:
             _check_contrast(entry, known)

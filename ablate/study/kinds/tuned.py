@@ -19,7 +19,7 @@ from ablate.config.rules import AtLeast, ConfigError, Meaning
 from ablate.store.columns import HIGHER_IS_BETTER
 from ablate.store.record import Choice, Role
 from ablate.store.status import RESULTS
-from ablate.study.declared import Declared, Levels
+from ablate.study.declared import Declared, Seeds
 from ablate.study.design import Absent, Overrides, Rows, combinations
 from ablate.study.kinds.parabola import minimum
 
@@ -36,7 +36,7 @@ class Tuned(Declared):
     example: ClassVar[str] = "tuned"
 
     tune: str
-    develop: Levels
+    develop: Seeds
     extend: Annotated[int, AtLeast(0), Meaning("how many octaves the grid may grow by; use 0, 1, 2, …")]
 
     def design(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":

@@ -17,7 +17,7 @@ def available(device: torch.device) -> float:
     its cgroups grant it. Infinite where it is not known."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    return min(min(_physical(), quota()) + _swap(), _address_space())
+    return min(min(_physical(), quota()) + _swap(), _limits())
 
 
 def quota(membership: Path = cgroups.MEMBERSHIP, root: Path = cgroups.ROOT) -> float:
@@ -46,10 +46,11 @@ def _swap() -> float:
     return 0
 
 
-def _address_space() -> float:
+def _limits() -> float:
+    """Of this process, as `ulimit` sets them."""
     with contextlib.suppress(ImportError):
         import resource
 
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        return math.inf if limit == resource.RLIM_INFINITY else limit
+        limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+        return min([limit for limit in limits if limit != resource.RLIM_INFINITY], default=math.inf)
     return math.inf

@@ -1,7 +1,6 @@
 """The loop that drives every sweep: propose runs, check them, make them, look at their rows, again."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,36 +8,32 @@ from typing import Any
 
 from ablate.compose.asked import Sweep
 from ablate.compose.launchers import Lost, Pool
-from ablate.compose.variants import Mistake, NotComposed, Setting
+from ablate.compose.variants import Setting
 from ablate.compute.cores import side_by_side, threads_each
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.data.text import CorpusError
 from ablate.execution.execute import settled
 from ablate.execution.run import Run, step_flops
 from ablate.launch.pool import Job, run_jobs
-from ablate.live.progress import board, checking
+from ablate.live.progress import board
 from ablate.store.columns import Row
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.run_files import Stamp
 from ablate.store.status import RESULTS
 from ablate.store.store import Store, StoreError
-from ablate.study.conditions import check, holds
+from ablate.study.checks import Checks
 from ablate.study.declared import Declared
-from ablate.study.design import Absent, Design, Overrides, combinations
+from ablate.study.design import Absent, Design, Overrides
 from ablate.study.estimate import estimate
-from ablate.study.growth import grown, record_of_sweep, values_of
+from ablate.study.growth import grown, record_of_sweep
 from ablate.study.job import job
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
 from ablate.study.outcome import Outcome, keeping_results
-from ablate.study.primary import unshown
-from ablate.study.replicates import Replicates, counted
-
-NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
+from ablate.study.replicates import counted
 
 
 def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
@@ -70,10 +65,6 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
     return drive.dry_run() if dry_run else drive.run(begun)
 
 
-class Unmet(ConfigError):
-    """A condition of the study leaves the run out."""
-
-
 class _Drive:
     """One command: from proposed runs to rows in the store."""
 
@@ -85,25 +76,19 @@ class _Drive:
         record: Callable[[Sequence[RunConfig], Sequence[str]], StudyRecord],
     ) -> None:
         self.asked = asked
-        self.declared = declared
-        self.conditions = declared.where if declared else []
         self.design = design
         self.record = record
         self.store = Store()
-        self.replicates = Replicates(asked.configs)
-        self.seen: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
+        self.checks = Checks(asked.configs, declared, needs_test_split=design.needs_test_split)
         self.rows: dict[Overrides, Row] = {}
-        self.configs: dict[Overrides, RunConfig] = {}
         self.ids: dict[Overrides, str] = {}
-        self.reasons: dict[str, str] = {}  # by variant, why it can't be built
-        self.left_out: list[str] = []
         self.refused: list[str] = []
         self.finished_before = 0
 
     def run(self, begun: Callable[[], None]) -> Outcome:
         name = ""
         while runs := self.next():
-            if self.declared and not name:
+            if not name:
                 self.check_primary(runs)
             record = self.note(runs)
             name = record.name
@@ -117,26 +102,25 @@ class _Drive:
             study=name,
             run_ids=sorted({*self.ids.values()}),
             finished_before=self.finished_before,
-            remarks=[*self.left_out, *self.design.closing(self.rows)],
+            remarks=[*self.checks.left_out, *self.design.closing(self.rows)],
             refused=self.refused,
         )
 
     def dry_run(self) -> Outcome:
         """What would be run first."""
         runs, launcher = self.next(), self.asked.launcher
-        if self.declared:
-            self.check_primary(runs)
+        self.check_primary(runs)
         record = self.said(runs)
         record = self.joined(self.store.read_study(record.name), record, runs)  # refuses what a run would
         assert record.machine is not None
         unique = [*_unique(runs).values()]
         expected = estimate(record, unique, launcher.at_once, record.machine.threads, self.design.forecast())
-        return Outcome(record.name, remarks=self.left_out, estimate=expected)
+        return Outcome(record.name, remarks=self.checks.left_out, estimate=expected)
 
     def next(self) -> dict[Overrides, Run]:
         """The runs that are due, ready to begin; none at the end. Raises ConfigError if there never are."""
         while proposed := self.design.propose(self.rows):
-            runs = self.check(proposed)
+            runs = self.checks.ready(proposed)
             self.rows |= {
                 overrides: {"status": Absent.LEFT_OUT} for overrides in proposed if overrides not in runs
             }
@@ -144,74 +128,19 @@ class _Drive:
             if runs:
                 return runs
             if not self.ids:
-                raise ConfigError(f"nothing to run: {'; '.join(self.left_out)}")
+                raise ConfigError(f"nothing to run: {'; '.join(self.checks.left_out)}")
         return {}
 
     def said(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """What study.json says of the study with these runs."""
-        record = self.record([self.configs[o] for o in runs], [run.run_id for run in runs.values()])
+        record = self.record([self.checks.configs[o] for o in runs], [run.run_id for run in runs.values()])
         roles, chosen = self.design.roles(self.rows, self.ids)
-        return replace(record, roles=roles, chosen=chosen, left_out=self.reasons)
-
-    def check(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
-        """Those that can be made, ready to begin."""
-        runs: dict[Overrides, Run] = {}
-        reasons: defaultdict[str, list[str]] = defaultdict(list)
-        shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
-        for overrides in checking(proposed):
-            try:
-                runs[overrides] = self.ready(overrides)
-            except Unmet as error:
-                reasons[str(error)].append("")
-            except ConfigError as error:
-                if self.declared is None or isinstance(error, Mistake | CorpusError):
-                    raise
-                why = error.of_variant if isinstance(error, NotComposed) else str(error)
-                name = _variant(overrides, shared)
-                reasons[why].append(name)
-                self.reasons[name] = why
-        for condition in self.conditions if self.seen else []:
-            check(condition, [*self.seen.values()])  # a mistake in it leaves nothing out: it is one
-        whole = len(proposed)
-        for why, names in reasons.items():
-            variants = [name for name in dict.fromkeys(names) if name]
-            some = f" ({', '.join(variants[:3])}{', …' if len(variants) > 3 else ''})" if variants else ""
-            self.left_out.append(f"{len(names)} of {whole} runs left out: {why}{some}")
-        return runs
-
-    def ready(self, overrides: Overrides) -> Run:
-        """Raises ConfigError if it can't be made, Unmet if it shall not be."""
-        replicate = self.replicates.of(overrides)
-        config, variant = self.replicates.config(replicate), replicate.variant
-        if variant not in self.seen:
-            self.seen[variant] = values_of(config)
-        values = self.seen[variant] | replicate.seeds
-        for condition in self.conditions:
-            if not holds(condition, values):
-                raise Unmet(f"not ({condition})")
-        run = self.replicates.run(variant, config)
-        if self.design.needs_test_split and not len(run.corpus.splits["test"].tokens):
-            raise ConfigError(NO_TEST)
-        self.configs[overrides] = config
-        return run
+        return replace(record, roles=roles, chosen=chosen, left_out=self.checks.reasons)
 
     def check_primary(self, runs: Mapping[Overrides, Run]) -> None:
-        """Raises ConfigError for a primary contrast that no levels of the study show: of what is declared, of
-        this command, or of those before."""
-        assert self.declared is not None
+        """Raises ConfigError for a primary contrast that no runs of the study can show."""
         before = self.store.read_study(self.said(runs).name)
-        levels = {key: [*values] for key, values in self.design.levels.items()}
-        for factors in (self.declared.factors, before.factors if before else {}):
-            levels |= {key: [*dict.fromkeys([*levels.get(key, ()), *more])] for key, more in factors.items()}
-        found, all_built = [run for run, _ in counted(runs.values())], True
-        for overrides in combinations({**levels, "seed": levels["seed"][:1]}):
-            try:
-                found.append(self.ready(overrides))
-            except Unmet:
-                pass
-            except ConfigError:
-                all_built = False
-        self.left_out += unshown(self.declared.primary, found, levels, all_built=all_built)
+        self.checks.primary(runs, self.design.levels, before.factors if before else {})
 
     def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
         """Write the study down before anything runs."""
@@ -258,7 +187,7 @@ class _Drive:
         assert machine is not None, "note has chosen"
         threads, linear, launcher = machine.threads, machine.linear, self.asked.launcher
         if isinstance(launcher, Pool):
-            jobs = [_job(self.configs[overrides], *due, linear) for overrides, due in todo.items()]
+            jobs = [_job(self.checks.configs[overrides], *due, linear) for overrides, due in todo.items()]
             workers = launcher.at_once or side_by_side(threads)
             with board(jobs, workers) as watcher:
                 refused = run_jobs(
@@ -307,11 +236,6 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     """Two ways to write one run are one run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
-
-
-def _variant(overrides: Overrides, shared: Set[str]) -> str:
-    """The overrides that tell a run from the others, the seed aside. shared: by all of them."""
-    return " ".join(o for o in overrides if o not in shared and not o.startswith("seed="))
 
 
 def _keep(key: str, kept: Any, asked: Any) -> Any:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tests.odd.tables import RESULTS
+
 Maker = Callable[[Path], object]  # puts something at a path
 
 
@@ -32,3 +34,25 @@ def holding(content: str | bytes) -> Maker:
     """A file with this content."""
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
     return partial(Path.write_bytes, data=data)
+
+
+# What lies in the directory where commands are typed.
+STUDY: str = """# @package _global_
+name: deep
+study:
+  kind: grid
+  question: Does the fusion matter?
+  factors: {fusion: [concat, sum], heads: [2, 4]}
+  seeds: [0, 1]
+  where: ["heads <= 4 or fusion == 'sum'"]
+  primary:
+    - {vary: fusion, baseline: concat, where: {heads: 4}}
+  metric: val_loss
+"""
+FILES = {
+    "book.txt": holding("The cat sat on the mat; the dog did not.\n" * 60),
+    "notes (old)/a.md": holding("# Notes\nnothing much, but a few words all the same\n" * 40),
+    "table.csv": holding(RESULTS),
+    "own/study/deep.yaml": holding(STUDY),
+    "own/mine.yaml": holding("defaults: [config, _self_]\nheads: 2\n"),
+}

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.odd.case import PILOT, SMALL, Case, Maker, holding
-from tests.odd.commands import STUDY
+from tests.odd.case import PILOT, SMALL, STUDY, Case, Maker, holding
 from tests.odd.tables import RESULTS, spoilt_table
-from tests.odd.words import ODD
+from tests.odd.words import ODD, apart
 
 # --- bytes --------------------------------------------------------------------------------------
+
+ENCODINGS = ("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "cp037")
 
 
 def spoilt(draw: random.Random, data: bytes) -> bytes:
@@ -24,23 +25,15 @@ def spoilt(draw: random.Random, data: bytes) -> bytes:
     for _ in range(draw.choice((1, 1, 5, 50))):
         few[draw.randrange(len(few))] = draw.randrange(256)
     text = data.decode(errors="replace")
+    others = (text.encode(encoding, errors="replace") for encoding in ENCODINGS)
     return draw.choice(
         (
             *(b"", data[:at], data[:at], data[at:], data + data, data + data[:at], bytes(few)),
             *(data[:at] + b"\0" + data[at:], data[:at] + b"\xff" + data[at:], draw.randbytes(3000)),
-            *(
-                text.encode(to, errors="replace")
-                for to in ("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "cp037")
-            ),
             *(text.replace("e", "é").encode("latin-1", errors="replace"), data.replace(b"\n", b"\r\n")),
-            *(data.replace(b"\n", b"\r"), data.replace(b"\n", b""), data.replace(b"\n", b"\n\n")),
+            *(data.replace(b"\n", b"\r"), data.replace(b"\n", b""), data.replace(b"\n", b"\n\n"), *others),
             *(gzip.compress(data, mtime=0), bz2.compress(data), zlib.compress(data), b"\n" * 500, b" " * 500),
-            *(
-                b"<!DOCTYPE html><html><body>404</body></html>",
-                b'{"rows": []}',
-                b"%PDF-1.4\n",
-                b"\x7fELF\x02",
-            ),
+            *(b"<!DOCTYPE html><html>404</html>", b'{"rows": []}', b"%PDF-1.4\n", b"\x7fELF\x02"),
         )
     )
 
@@ -57,37 +50,28 @@ def in_place(draw: random.Random) -> Maker:
 
 def no_file(draw: random.Random) -> Maker:
     """What is no regular file."""
-    return draw.choice(
-        (
-            os.mkfifo,
-            Path.mkdir,
-            *(
-                partial(Path.symlink_to, target=target)
-                for target in ("nowhere", ".", "..", "/dev/zero", "/dev/null")
-            ),
-            lambda path: path.symlink_to(path.name),  # a loop
-        )
-    )
+    targets = ("nowhere", ".", "..", "/dev/zero", "/dev/null")
+    links = (partial(Path.symlink_to, target=target) for target in targets)
+    return draw.choice((os.mkfifo, Path.mkdir, *links, lambda path: path.symlink_to(path.name)))
 
 
 # --- tables -------------------------------------------------------------------------------------
 
 
+READING_A_TABLE = apart(
+    """
+    compare table.csv  compare table.csv  compare table.csv whole.csv  compare table.csv --effects
+    compare table.csv --by fusion,heads --mixed  compare table.csv --where heads=4
+    compare table.csv --format csv  plan table.csv  plan table.csv --budget 60  report table.csv
+    """
+)
+
+
 def table(draw: random.Random) -> Case:
     content = spoilt_table(draw) if draw.random() < 0.65 else spoilt(draw, RESULTS.encode())
     made = holding(content) if draw.random() < 0.95 else no_file(draw)
-    argv = draw.choice(
-        (
-            *(("compare", "table.csv"), ("compare", "table.csv"), ("compare", "table.csv", "whole.csv")),
-            *(
-                ("compare", "table.csv", "--effects"),
-                ("compare", "table.csv", "--by", "fusion,heads", "--mixed"),
-            ),
-            *(("compare", "table.csv", "--where", "heads=4"), ("compare", "table.csv", "--format", "csv")),
-            *(("plan", "table.csv"), ("plan", "table.csv", "--budget", "60"), ("report", "table.csv")),
-        )
-    )
-    return Case(argv, files={"table.csv": made, "whole.csv": holding(RESULTS)})
+    argv = draw.choice(READING_A_TABLE).split()
+    return Case(tuple(argv), files={"table.csv": made, "whole.csv": holding(RESULTS)})
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -112,38 +96,11 @@ CONTENTS: dict[str, bytes] = {
     "short": b"To be, or not to be.",
 }
 NAMES = (
-    *(
-        "text",
-        "text",
-        "text",
-        "a b.txt",
-        "-.txt",
-        "--help",
-        "-",
-        "'",
-        '"',
-        "a,b",
-        "a=b",
-        "[a]",
-        "a*",
-        "?",
-        "$x",
-        "#a",
-    ),
-    *(
-        "日本語",
-        "a\nb",
-        "\udcff.txt",
-        "~",
-        "~nobody",
-        ".hidden",
-        "x" * 200,
-        "text.gz",
-        "text.zip",
-        "a{b}",
-        "a\\b",
-        "%s",
-    ),
+    *apart("""
+    text  a b.txt  -.txt  --help  -  '  "  a,b  a=b  [a]  a*  ?  $x  #a  日本語  ~  ~nobody  .hidden  text.gz
+    text.zip  a{b}  a\\b  %s
+    """),
+    *("text", "text", "a\nb", "\udcff.txt", "x" * 200),
 )
 
 
@@ -162,27 +119,15 @@ def text(draw: random.Random) -> Case:
     words = ["corpus=file", f"corpus.path={path}", f"corpus.tokenizer={draw.choice(('char', 'byte', 'bpe'))}"]
     words += ["corpus.bpe_vocab=300"] * draw.choice((0, 1))
     words += draw.choice(([], [], ["corpus.errors=replace"], ["corpus.errors=ignore"]))
-    encodings = (
-        "latin-1",
-        "utf-16",
-        "utf-32",
-        "cp037",
-        "rot13",
-        "base64",
-        "idna",
-        "utf-7",
-        "unicode_escape",
-        "nix",
-    )
+    encodings = apart("latin-1  utf-16  utf-32  cp037  rot13  base64  idna  utf-7  unicode_escape  nix")
     words += [f"corpus.encoding={draw.choice(encodings)}"] * (draw.random() < 0.3)
     return Case(("run", *words, *SMALL, *draw.choice(((), (), ("--dry-run",)))), piped, files)
 
 
 def _directory(draw: random.Random, data: bytes) -> dict[str, Maker]:
     files: dict[str, Maker] = {"texts": lambda path: path.mkdir(exist_ok=True)}
-    for name in draw.sample(
-        ("a.txt", "b/c.txt", ".hidden", ".git/x", "a.bin", "b/d/e/f.md"), draw.randrange(4)
-    ):
+    names = ("a.txt", "b/c.txt", ".hidden", ".git/x", "a.bin", "b/d/e/f.md")
+    for name in draw.sample(names, draw.randrange(4)):
         files[f"texts/{name}"] = holding(draw.choice((data, b"some more of it\n" * 50)))
     for name in draw.sample(("loop", "b/loop", "pipe"), draw.randrange(3)):
         files[f"texts/{name}"] = no_file(draw)
@@ -191,100 +136,30 @@ def _directory(draw: random.Random, data: bytes) -> dict[str, Maker]:
 
 # --- configs ------------------------------------------------------------------------------------
 
-KEYS = (
-    "kind",
-    "question",
-    "factors",
-    "seeds",
-    "where",
-    "primary",
-    "metric",
-    "margin",
-    "demo",
-    "tune",
-    "develop",
-    "nix",
-)
+KEYS = apart("kind  question  factors  seeds  where  primary  metric  margin  demo  tune  develop  nix")
 YAML = (
-    *(
-        "",
-        "null",
-        "[]",
-        "{}",
-        "[[]]",
-        "3",
-        "-1",
-        "1.5",
-        ".nan",
-        ".inf",
-        "1e400",
-        "true",
-        "'a'",
-        "[0, 0]",
-        "[a, b]",
-    ),
-    *("[1, [2]]", "{a: b}", "{heads: []}", "{heads: 4}", "{heads: [4, 4]}", "{heads: [4, x]}", "{nix: [1]}"),
-    *(
-        "{fusion: [concat, nix]}",
-        "{model: [tiny, nano]}",
-        "{seed: [0, 1]}",
-        "{study: [a]}",
-        "{1: [2]}",
-        "{'': [2]}",
-    ),
-    *(
-        "{null: [2]}",
-        "{heads: {a: 1}}",
-        "{hydra.mode: [RUN]}",
-        "{heads: [null]}",
-        "{name: [a, b]}",
-        "val_loss",
-    ),
-    *(
-        "run_id",
-        "${seed}",
-        "${nix}",
-        "${",
-        "2020-01-01",
-        "0x10",
-        "1_000",
-        "!!binary aGk=",
-        "!!set {a, b}",
-        "&a [*a]",
-    ),
-    *(
-        "!!python/object/apply:os.system ['touch x']",
-        "[heads <= 4]",
-        "['heads <']",
-        "['1/0']",
-        "['nix == 1']",
-    ),
-    *(
-        "['heads.real']",
-        "['__import__(1)']",
-        "['9//heads == 2.0']",
-        "['heads == heads == 2']",
-        "['\"a\" < 1']",
-    ),
-    *("['" + "(" * 300 + "1" + ")" * 300 + "']", "['" + "not " * 3000 + "1']", "['fusion in [1, concat]']"),
-    *(
-        "[{}]",
-        "[{vary: fusion}]",
-        "[{baseline: concat}]",
-        "[{vary: nix, baseline: 1}]",
-        "[{vary: fusion, baseline: nix}]",
-    ),
-    *(
-        "[{vary: fusion, baseline: concat, where: {heads: 3}}]",
-        "[{vary: 1, baseline: 2}]",
-        "[{vary: [a], baseline: b}]",
-    ),
-    *(
-        "[{baseline: {fusion: concat}}]",
-        "[{vary: fusion, baseline: concat, where: {heads: [2, 4]}}]",
-        "[null]",
-        "[a]",
-    ),
+    *apart("""
+    null  []  {}  [[]]  3  -1  1.5  .nan  .inf  1e400  true  'a'  [0, 0]  [a, b]  [1, [2]]  {a: b}
+    {heads: []}  {heads: 4}  {heads: [4, 4]}  {heads: [4, x]}  {nix: [1]}  {fusion: [concat, nix]}
+    {model: [tiny, nano]}  {seed: [0, 1]}  {study: [a]}  {1: [2]}  {'': [2]}  {null: [2]}  {heads: {a: 1}}
+    {hydra.mode: [RUN]}  {heads: [null]}  {name: [a, b]}  val_loss  run_id  ${seed}  ${nix}  ${  2020-01-01
+    0x10  1_000  !!binary aGk=  !!set {a, b}  &a [*a]  !!python/object/apply:os.system ['touch x']
+    [heads <= 4]  ['heads <']  ['1/0']  ['nix == 1']  ['heads.real']  ['__import__(1)']  ['9//heads == 2.0']
+    ['heads == heads == 2']  ['"a" < 1']  ['fusion in [1, concat]']  [{}]  [{vary: fusion}]
+    [{baseline: concat}]  [{vary: nix, baseline: 1}]  [{vary: fusion, baseline: nix}]
+    [{vary: fusion, baseline: concat, where: {heads: 3}}]  [{vary: 1, baseline: 2}]
+    [{vary: [a], baseline: b}]  [{baseline: {fusion: concat}}]
+    [{vary: fusion, baseline: concat, where: {heads: [2, 4]}}]  [null]  [a]
+    """),
+    *("", "['" + "(" * 300 + "1" + ")" * 300 + "']", "['" + "not " * 3000 + "1']"),
+)
+
+OF_A_CONFIG = apart(
+    """
+    defaults: [config, _self_]  defaults: []  defaults: [nix]  defaults: [mine]  defaults: 3  heads: 2  nix: 1
+    defaults: [{fusion: nix}]  defaults: [config, {override fusion: sum}]  hydra: {mode: MULTIRUN}
+    hydra: {mode: x}  hydra: 3  study: {kind: grid}  fusion: sum  name: [a]
+    """
 )
 
 
@@ -298,42 +173,14 @@ def config(draw: random.Random) -> Case:
         case 1:
             files = {"own/study": draw.choice((no_file(draw), holding(b"x")))}
         case 2:
-            group = draw.choice(
-                ("fusion", "model", "train", "corpus", "hydra/launcher", "hydra/sweeper", "study")
-            )
+            group = draw.choice(apart("fusion  model  train  corpus  hydra/launcher  hydra/sweeper  study"))
             name = draw.choice(("odd", "concat", "tiny", "a b", "日本語"))
-            content = draw.choice(
-                (f"name: {draw.choice(YAML)}", f"x: {draw.choice(YAML)}", draw.choice(YAML), STUDY)
-            )
+            value = draw.choice(YAML)
+            content = draw.choice((f"name: {value}", f"x: {value}", value, STUDY))
             files = {f"own/{group}/{name}.yaml": holding(content)}
             argv[3] = f"{group}={name}"
         case 3:
-            lines = draw.sample(
-                (
-                    *(
-                        "defaults: [config, _self_]",
-                        "defaults: []",
-                        "defaults: [nix]",
-                        "defaults: [mine]",
-                        "defaults: 3",
-                    ),
-                    *(
-                        "defaults: [{fusion: nix}]",
-                        "defaults: [config, {override fusion: sum}]",
-                        "hydra: {mode: MULTIRUN}",
-                    ),
-                    *(
-                        "hydra: {mode: x}",
-                        "hydra: 3",
-                        "heads: 2",
-                        "nix: 1",
-                        "study: {kind: grid}",
-                        "fusion: sum",
-                        "name: [a]",
-                    ),
-                ),
-                draw.randrange(1, 4),
-            )
+            lines = draw.sample(OF_A_CONFIG, draw.randrange(1, 4))
             files = {"own/mine.yaml": holding("\n".join(lines))}
             argv[3:4] = ["-cn", "mine"]
     return Case(tuple(argv), files=files)
@@ -344,7 +191,7 @@ def _study(draw: random.Random) -> str | bytes:
         return spoilt(draw, STUDY.encode())
     if draw.random() < 0.15:
         return draw.choice((*YAML, "study:\n\tkind: grid", "study: {kind: nix}", "- a\n- b", "a: b: c", *ODD))
-    lines = STUDY.splitlines()
+    lines: list[str] = STUDY.splitlines()
     for _ in range(draw.choice((1, 1, 2))):
         at = draw.randrange(len(lines))
         match draw.randrange(4):
@@ -362,34 +209,23 @@ def _study(draw: random.Random) -> str | bytes:
 # --- stores -------------------------------------------------------------------------------------
 
 
+OF_A_RUN = ("result.json", "metrics.csv", "config.yaml", "model.safetensors", "tokenizer.json")
+SPOILT = (
+    *(f"runs/store/sum-h4-d8x1-s0-*/{name}" for name in OF_A_RUN),
+    *(f"runs/studies/{PILOT}/*.json", f"runs/studies/{PILOT}/results.csv", "runs/results.csv"),
+)
+READING_A_STORE = apart(
+    """
+    runs  runs pilot  compare pilot  compare runs  compare  plan pilot  report pilot
+    report runs/studies/pilot  sample sum-h4-d8x1-s0 --tokens 3
+    """
+)
+
+
 def store(draw: random.Random) -> Case:
     """A finished sweep, one of whose files is not what it was."""
-    study = f"runs/studies/{PILOT}"
-    argv = draw.choice(
-        (
-            *(
-                ("runs",),
-                ("runs", PILOT),
-                ("compare", PILOT),
-                ("compare", "runs"),
-                ("compare",),
-                ("plan", PILOT),
-            ),
-            *(("report", PILOT), ("sample", "sum-h4-d8x1-s0", "--tokens", "3"), ("report", study)),
-            ("run", *SMALL, "--dry-run"),
-        )
-    )
-    of_a_run = (
-        "result.json",
-        "result.json",
-        "metrics.csv",
-        "config.yaml",
-        "model.safetensors",
-        "tokenizer.json",
-    )
-    of_all = (f"{study}/study.json", f"{study}/study.json", f"{study}/results.csv", "runs/results.csv")
-    one = draw.choice((*of_all, *(f"runs/store/sum-h4-d8x1-s0-*/{name}" for name in of_a_run)))
-    return Case(argv, files={one: in_place(draw)}, finished=True)
+    argv = draw.choice(READING_A_STORE).split()
+    return Case(tuple(argv), files={draw.choice(SPOILT): in_place(draw)}, finished=True)
 
 
 def odd_file(draw: random.Random) -> Case:

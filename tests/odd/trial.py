@@ -40,12 +40,11 @@ class Sandbox:
 
     def __init__(self, root: Path, call: Callable[..., subprocess.CompletedProcess] = run_cli) -> None:
         self.call = call
-        self.pilot, self.cases = root / "pilot", root / "cases"
-        self.environment = {"ABLATE_CACHE": str(root / "cache")}
+        self.pilot, self.cases, self.cache = root / "pilot", root / "cases", str(root / "cache")
         self.pilot.mkdir(parents=True)
         self.cases.mkdir()
         words = (*TEXT, *SMALL, "fusion=concat,sum", "seed=0,1,2", f"name={PILOT}")
-        made = run_cli("run", "-m", *words, cwd=self.pilot, **self.environment)
+        made = run_cli("run", "-m", *words, cwd=self.pilot, ABLATE_CACHE=self.cache)
         assert made.returncode == 0, made.stderr
 
     def trial(self, case: Case) -> Ending:
@@ -78,7 +77,7 @@ class Sandbox:
                 piped=case.piped,
                 timeout_s=LONGEST_S,
                 HOME=str(home),
-                **self.environment,
+                ABLATE_CACHE=self.cache,
             )
         except subprocess.TimeoutExpired as late:
             err = (late.stderr or b"").decode(errors="replace")

@@ -4,125 +4,31 @@ import random
 import re
 from collections.abc import Sequence
 
-NUMBERS = (
-    *("nan", "inf", "-inf", "-1", "0", "-0.0", "1", "0.5", "1e300", "1e-300", "1e24", "1E3", "007", "1_000"),
-    *(
-        "0x10",
-        "1,5",
-        "1.5.2",
-        "+1",
-        "٣",
-        "½",
-        "2147483648",
-        "9223372036854775808",
-        "9" * 40,
-        "1e",
-        ".",
-        "1 000",
-    ),
+
+def apart(text: str) -> tuple[str, ...]:
+    """The words that stand two spaces apart, or on lines of their own."""
+    return tuple(re.split(r"\s{2,}", text.strip()))
+
+
+NUMBERS = apart(
+    """
+    nan  inf  -inf  -1  0  -0.0  1  0.5  1e300  1e-300  1e24  1E3  007  1_000  0x10  1,5  1.5.2  +1  ٣  ½
+    2147483648  9223372036854775808  9999999999999999999999999999999999999999  1e  .  1 000
+    """
 )
-TEXTS = (
-    *(
-        "",
-        " ",
-        "None",
-        "null",
-        "true",
-        "False",
-        "~",
-        "-",
-        "--",
-        "---",
-        "=",
-        "==",
-        "a=b=c",
-        "a=",
-        "=b",
-        ",",
-        ",,",
-    ),
-    *(
-        "a,b",
-        "a,,b",
-        ",a",
-        "*",
-        "?",
-        "**",
-        "[",
-        "]",
-        "[]",
-        "[[1]]",
-        "{}",
-        "{a: b}",
-        "{a",
-        "(",
-        ")",
-        "a(b)",
-        "[1,2",
-    ),
-    *(
-        "${seed}",
-        "${",
-        "${oc.env:HOME}",
-        "${nix:1}",
-        "${${seed}}",
-        "$(id)",
-        "'",
-        '"',
-        "'a",
-        '"a b"',
-        "`",
-        "\\",
-    ),
-    *(
-        "a\\",
-        "\\n",
-        "a\nb",
-        "\n",
-        "a\tb",
-        "\r",
-        "\x01",
-        "\x1b[31mred",
-        "\x7f",
-        "\u2028",
-        "\u202egnp",
-        "\ufeff",
-    ),
-    *("日本語", "é", "e\u0301", "😀", "ﬀ", "\udcff", "a\udc80b", "../x", ".", "..", "...", "one/two"),
-    *(
-        "%s",
-        "%(x)s",
-        "%",
-        "{0}",
-        "#",
-        "!",
-        ";",
-        "|",
-        "&",
-        "<",
-        ">",
-        "@a",
-        ":",
-        "::",
-        "a:b",
-        "a: b",
-        "on",
-        "y",
-    ),
-    *("-h", "--help", "-m", "-x", "--nix", "--seed", "!!python/name:os.system", "*a", "&a", "? a", "- a"),
-    *(
-        "range(0,3)",
-        "choice(1,2)",
-        "interval(0,1)",
-        "glob(*)",
-        "int(a)",
-        "nix(1)",
-        "sort(3,1)",
-        "x" * 300,
-        "x" * 20_000,
-    ),
+TEXTS = apart(
+    r"""
+    None  null  true  False  ~  -  --  ---  =  ==  a=b=c  a=  =b  ,  ,,  a,b  a,,b  ,a  *  ?  **  [  ]  []
+    [[1]]  {}  {a: b}  {a  (  )  a(b)  [1,2  ${seed}  ${  ${oc.env:HOME}  ${nix:1}  ${${seed}}  $(id)  '  "
+    'a  "a b"  `  \  a\  \n  日本語  é  é  😀  ﬀ  ../x  .  ..  ...  one/two  %s  %(x)s  %  {0}  #  !  ;  |  &
+    <  >  @a  :  ::  a:b  a: b  on  y  -h  --help  -m  -x  --nix  --seed  !!python/name:os.system  *a  &a
+    ? a  - a  range(0,3)  choice(1,2)  interval(0,1)  glob(*)  int(a)  nix(1)  sort(3,1)
+    """
 )
-ODD = (*NUMBERS, *TEXTS)
+UNSEEN = ("", " ", "a\nb", "\n", "a\tb", "\r", "\x01", "\x1b[31mred", "\x7f", "\u2028", "\u202egnp", "\ufeff")
+NOT_UTF_8 = ("\udcff", "a\udc80b")
+LONG = ("x" * 300, "x" * 20_000)
+ODD = (*NUMBERS, *TEXTS, *UNSEEN, *NOT_UTF_8, *LONG)
 CHARACTERS = "abz019 =,.-+~*?()[]{}$:;#'\"\\\n\té日\udcff"
 # No word becomes an absolute path: it could name a file outside the sandbox.
 ABSOLUTE = re.compile("(^|=)/+")

@@ -76,7 +76,7 @@ def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     monkeypatch.setattr(
         loader, "load_sweep_config", lambda *given: composed.append(given) or original(*given)
     )
-    with pytest.raises(ConfigError, match="nothing to run|'nope' not found"):
+    with pytest.raises(ConfigError, match=r"nothing to run|'nope' not found"):
         run(asked, dry_run=True)
     assert len(composed) < 10
 

@@ -1,6 +1,6 @@
 """How long the report of a large study takes, and how large it is: `python benchmarks/report.py`.
 
-The study is synthetic: losses are drawn, nothing is trained; its files are those of real runs.
+The study is synthetic: losses are drawn, nothing is trained.
 """
 
 import argparse
@@ -9,119 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ablate.config.identity import digest
-from ablate.store.columns import Row
-from ablate.store.provenance import parts_code, provenance
-from ablate.store.record import StudyRecord
-from ablate.store.store import Store
-
-FUSIONS = ("concat", "sum", "weighted_sum", "mean")
-HEADS = (1, 2, 4, 8)
-STEPS = (100, 200, 300, 400, 500)
-WIDTH = 64
-PRIMARY: list[Mapping[str, Any]] = [
-    {"vary": "fusion", "baseline": "concat", "where": {"heads": 4, "out_proj": True}}
-]
-
-
-def synthetic_study(
-    root: Path,
-    *,
-    name: str = "synthetic",
-    question: str = "Does it matter how heads are brought together?",
-    fusions: Sequence[str] = FUSIONS,
-    heads: Sequence[int] = HEADS,
-    out_proj: Sequence[bool] = (True, False),
-    rates: Sequence[float] = (0.003,),
-    seeds: int = 8,
-    diverging: Sequence[int] = (),
-    **columns: Any,
-) -> Store:
-    """Write a finished grid below `root` (runs/). diverging: indices of runs that diverge. columns: of every
-    row, over what stands here."""
-    store, generator = Store(root), np.random.default_rng(0)
-    luck = generator.normal(0, 0.008, seeds)  # that all variants share, as seeds are paired
-    runs = list(product(fusions, heads, out_proj, rates, range(seeds)))
-    ids = []
-    for index, (fusion, h, projected, rate, seed) in enumerate(runs):
-        effect = 0.03 * fusions.index(fusion) * (h > 1) + 0.15 * (not projected) + 0.02 * abs(h - 4)
-        effect += 0.1 * np.log2(rate / 0.004) ** 2
-        loss = float(2.0 + effect + luck[seed] + generator.normal(0, 0.004))
-        row = _row(fusion, h, projected, rate, seed) | columns
-        row["run_id"] = digest([name, index])[:16]
-        ids.append(row["run_id"])
-        label = f"run-{row['run_id'][:8]}"
-        with store.run(label).attempt(_config(row), row, known=[]) as writer:
-            writer.write_json("environment.json", {"python": "3.11.7", "train_tokens": 2_000_000})
-            for step in STEPS:
-                now = loss + 1.2 * (1 - step / STEPS[-1]) ** 2
-                writer.metrics(
-                    {
-                        **{"step": step, "tokens": step * 2048, "lr": rate, "train_loss": now - 0.05},
-                        **{"val_loss": now, "grad_norm": 0.4, "seconds": step / 50},
-                    }
-                )
-            if index in diverging:
-                end: Row = {"status": "diverged", "error": "the loss is not finite at step 37"}
-            else:
-                end = {
-                    **{"status": "done", "train_loss": loss - 0.05, "val_loss": loss, "val_bpb": loss * 1.4},
-                    **{"best_val_loss": loss, "best_step": STEPS[-1], "test_loss": loss - 0.1},
-                }
-                if fusion == "weighted_sum":
-                    end["fusion_weights"] = generator.normal(1, 0.2, (2, h)).tolist()
-            store.run(label).finish(writer, row | end, known=[])
-    levels = {"fusion": fusions, "heads": heads, "out_proj": out_proj, "train.lr": rates}
-    record = StudyRecord(
-        name=name,
-        kind="grid",
-        question=question,
-        factors={key: [str(v).lower() for v in values] for key, values in levels.items()},
-        fixed={},
-        seeds=list(range(seeds)),
-        runs=sorted(ids),
-        primary=PRIMARY if 4 in heads else [],
-        metric="val_loss",
-        margin=0.01,
-    )
-    store.change_study(name, lambda _: record)
-    return store
-
-
-def _row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:
-    narrow = WIDTH // heads
-    value = narrow if out_proj or fusion == "concat" else WIDTH
-    params = 101_000 + 8_192 * out_proj + 128 * heads * (value - narrow)
-    return {
-        **{"status": "running", "fusion": fusion, "fusion_options": '{"normalize": "none"}'},
-        **{"normalize": "none", "heads": heads, "out_proj": out_proj, "value_width": value},
-        **{"key_width": narrow, "match": "none", "match_by": "mlp", "d_model": WIDTH, "layers": 2},
-        **{"context": 64, "mlp_hidden": 256, "bias": False, "dropout": 0.0, "corpus_sha256": "0" * 64},
-        **{"tokenizer": "char", "vocab": 97, "splits": [0.8, 0.1, 0.1], "steps": STEPS[-1], "batch": 32},
-        **{"lr": lr, "warmup": 0.05, "min_lr_ratio": 0.1, "weight_decay": 0.1, "beta1": 0.9},
-        **{"beta2": 0.99, "eps": 1e-8, "clip": 1.0, "eval_every": 100, "precision": "float32"},
-        **{"seed": seed, "seed_backbone": seed, "seed_fusion": seed, "seed_data": seed, "model": "tiny"},
-        **{"corpus": "pydoc", "params": params, "flops_per_token": 2 * params, "tokens": 1_024_000},
-        **{"device": "cpu", "engine": "plain", "linear": "mkl", "threads": 1, **provenance()},
-        **parts_code("model/fusion/sum.py"),
-    }
-
-
-def _config(row: Row) -> dict[str, Any]:
-    return {
-        "fusion": {"name": row["fusion"], "options": {"normalize": "none"}},
-        **{key: row[key] for key in ("heads", "out_proj", "value_width", "key_width", "seed")},
-        "model": {"name": "tiny", "d_model": WIDTH, "layers": 2, "context": 64},
-        "train": {"steps": row["steps"], "lr": row["lr"], "clip": 1.0},
-        "corpus": {"name": "pydoc", "path": None, "tokenizer": "char"},
-    }
+from tests.synthetic import synthetic_study
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from ablate.api import as_overrides
 from ablate.config.rules import ConfigError
 from ablate.reporting.subject import find
 from ablate.store.store import Store
-from benchmarks.report import synthetic_study
 from tests.helpers import ROOT, run_cli, write_study
+from tests.synthetic import synthetic_study
 
 
 @pytest.fixture
@@ -29,9 +29,8 @@ def study(tmp_path, monkeypatch):
 
 
 def test_the_exports_are_complete():
-    assert {*ablate.__all__} == {"ConfigError", "__version__", "compare", "load", "report", "run"}
-    assert {*api.__all__} == {*ablate.__all__} - {"__version__"}
-    assert all(callable(getattr(ablate, name)) for name in api.__all__)
+    assert {*dir(ablate)} == {*api.__all__, "__version__"}
+    assert all(getattr(ablate, name) is getattr(api, name) for name in api.__all__)
     with pytest.raises(AttributeError, match="no attribute 'reports'"):
         ablate.reports  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -14,8 +14,8 @@ from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.store.record import Role
-from benchmarks.report import synthetic_study
 from tests.helpers import write_study
+from tests.synthetic import synthetic_study
 
 HEADER = "fusion,heads,out_proj,seed,val_loss"
 ROWS = ("concat,4,true,0,2.0", "concat,4,true,1,2.1", "sum,4,true,0,2.2", "sum,4,true,1,2.31")

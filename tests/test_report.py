@@ -27,8 +27,8 @@ from ablate.reporting.subject import Subject, find
 from ablate.reporting.words import more_seeds
 from ablate.store.record import Choice
 from ablate.store.store import Store
-from benchmarks.report import synthetic_study
 from tests.helpers import make_record, run_cli, write_study
+from tests.synthetic import synthetic_study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028"
 SIZES = (400, 1400)

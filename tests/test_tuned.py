@@ -4,12 +4,9 @@ import io
 import json
 import math
 import random
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,15 +14,21 @@ import pytest
 
 from ablate.analysis.compare import compare
 from ablate.analysis.roles import AT_BASELINE, OCTAVE_AWAY, without_values
+from ablate.compose.asked import Sweep
+from ablate.compose.hydra_app import compose
 from ablate.config.rules import ConfigError
+from ablate.execution.events import unheard
 from ablate.execution.prepare import prepare
 from ablate.execution.timing import step_seconds
+from ablate.launch.pool import Job
+from ablate.launch.worker import work
 from ablate.store.columns import MEASURED_COLUMNS, Row
 from ablate.store.record import Choice, StudyRecord
 from ablate.study.design import Overrides
 from ablate.study.growth import grown
 from ablate.study.kinds import read_declared, tuned
 from ablate.study.kinds.parabola import minimum
+from ablate.study.loop import run_sweep
 from tests.helpers import make_config, make_record, run_cli
 from tests.test_compare import ROW
 
@@ -416,7 +419,7 @@ def rows_of(cwd: Path, name: str = "tuned") -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path):
+def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch):
     whole, cut, other = (tmp_path / name for name in ("whole", "cut", "other"))
     for cwd in (whole, cut, other):
         cwd.mkdir()
@@ -433,13 +436,17 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path):
         **{"tuned": 4, "octave_down": 4, "octave_up": 4, "baseline_rate": 4},
     }
 
-    command = [sys.executable, "-m", "ablate", *TUNED]
-    process = subprocess.Popen(command, cwd=cut, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    limit = time.monotonic() + 60
-    while len(list((cut / "runs" / "store").glob("[!.]*"))) < 4 and time.monotonic() < limit:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
+    def four(jobs: Sequence[Job], **_: Any) -> None:
+        work([(job.config, job.known) for job in jobs[:4]], unheard)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.chdir(cut)
+        patch.setattr("ablate.study.loop.run_jobs", four)
+        asked = compose(TUNED[1:])
+        assert isinstance(asked, Sweep)
+        run_sweep(asked, dry_run=False, begun=lambda: None)
+    assert len(rows_of(cut)) == 4
     assert set(rows_of(cut)["phase"]) == {"develop"}
     assert run_cli(*TUNED, cwd=cut).returncode == 0
     pd.testing.assert_frame_equal(rows_of(cut), rows)

@@ -67,17 +67,17 @@ def main() -> None:
     numbers: Sequence[int] = arguments.only or range(arguments.first, arguments.first + arguments.cases)
     processes = min(arguments.processes, len(numbers))
     endings: dict[int, Ending] = {}
-    with tempfile.TemporaryDirectory() as root:
-        with ProcessPoolExecutor(processes, get_context("spawn"), begin, (root,)) as pool:
-            tried = pool.map(trial, repeat(arguments.seed), numbers)
-            for number, ending in zip(numbers, tried, strict=True):
-                endings[number] = ending
-                if ending.faults:
-                    print(shown(number, case(arguments.seed, number), ending), flush=True)
-                if arguments.only:
-                    print(
-                        f"exit code {ending.code}, {ending.seconds:.1f} s", ending.out, ending.err, sep="\n"
-                    )
+    with (
+        tempfile.TemporaryDirectory() as root,
+        ProcessPoolExecutor(processes, get_context("spawn"), begin, (root,)) as pool,
+    ):
+        tried = pool.map(trial, repeat(arguments.seed), numbers)
+        for number, ending in zip(numbers, tried, strict=True):
+            endings[number] = ending
+            if ending.faults:
+                print(shown(number, case(arguments.seed, number), ending), flush=True)
+            if arguments.only:
+                print(f"exit code {ending.code}, {ending.seconds:.1f} s", ending.out, ending.err, sep="\n")
     codes = Counter(str(ending.code) for ending in endings.values())
     slowest = max(endings, key=lambda number: endings[number].seconds)
     faulty = sum(bool(ending.faults) for ending in endings.values())

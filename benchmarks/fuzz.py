@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def trial(seed: int, number: int) -> Ending:
 def shown(number: int, of: Case, ending: Ending) -> str:
     """A violation as one line."""
     words = shlex.join(word if len(word) < 200 else f"{word[:20]}…({len(word)})" for word in of.argv)
-    return f"{number}: {'; '.join(ending.faults)}: ablate {words!a}"
+    return f"{number}: {'; '.join(ending.faults)}: ablate {ascii(words)[1:-1]}"
 
 
 def main() -> None:
@@ -64,16 +65,14 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     numbers: Sequence[int] = arguments.only or range(arguments.first, arguments.first + arguments.cases)
+    processes = min(arguments.processes, len(numbers))
     endings: dict[int, Ending] = {}
     with (
         tempfile.TemporaryDirectory() as root,
-        ProcessPoolExecutor(
-            min(arguments.processes, len(numbers)), get_context("spawn"), initializer=begin, initargs=(root,)
-        ) as pool,
+        ProcessPoolExecutor(processes, get_context("spawn"), begin, (root,)) as pool,
     ):
-        for number, ending in zip(
-            numbers, pool.map(trial, [arguments.seed] * len(numbers), numbers), strict=True
-        ):
+        tried = pool.map(trial, repeat(arguments.seed), numbers)
+        for number, ending in zip(numbers, tried, strict=True):
             endings[number] = ending
             if ending.faults:
                 print(shown(number, case(arguments.seed, number), ending), flush=True)

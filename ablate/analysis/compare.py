@@ -249,7 +249,8 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     table["p_sign"], table["p_sign_floor"] = stats.sign_flip(
         np.where(result["family"][:, None], variant - baseline, np.nan)
     )
-    table["ratio"] = np.exp(table["diff"]) if variants.metric.endswith("_loss") else np.nan
+    with np.errstate(over="ignore"):  # a loss of hundreds of nats
+        table["ratio"] = np.exp(table["diff"]) if variants.metric.endswith("_loss") else np.nan
     table["level"] = np.where(result["family"], 1 - alpha / k, np.nan)
     table["baseline"] = [variants.names[base] for _, base in pairs]
     table["differs"] = differing(variants, pairs)

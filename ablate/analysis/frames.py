@@ -130,8 +130,9 @@ def _refuse_twice(columns: Sequence[str], name: str) -> None:
 def _numbers(column: pd.Series, name: str) -> pd.Series:
     """Raises ConfigError for a word, and for infinity where it says nothing: a loss is infinite where a run
     diverged."""
-    numbers = pd.to_numeric(column, errors="coerce")
-    wrong = column.notna() & (numbers.isna() | pd.api.types.is_bool_dtype(column))
+    is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    numbers = column if is_number else pd.to_numeric(column.astype(str), errors="coerce")
+    wrong = column.notna() & numbers.isna()
     if column.name not in METRIC_COLUMNS:
         wrong |= np.isinf(numbers)
     if len(words := column[wrong]):

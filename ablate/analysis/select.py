@@ -13,6 +13,7 @@ from ablate.config.rules import ConfigError, did_you_mean
 _CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
 # An exponent has its sign, as every CSV writer gives it: 12345678e012 is a hash.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
+_LONGEST = 400  # digits: no float has more
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -77,7 +78,7 @@ def as_text(value: object) -> str:
     text = str(value).strip()
     if text in ("True", "False"):
         return text.lower()
-    if not _NUMBER.fullmatch(text):
+    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
         return text
     if "." not in text and "e" not in text:
         return str(int(text))  # a large seed keeps all its digits
@@ -101,6 +102,9 @@ def _options(text: object) -> dict[str, object]:
         return {}
     try:
         options = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         options = None
-    return options if isinstance(options, dict) else {"fusion_options": text}
+    if not isinstance(options, dict):
+        return {"fusion_options": text}
+    nested = (list, dict)
+    return {k: json.dumps(v) if isinstance(v, nested) else v for k, v in options.items()}

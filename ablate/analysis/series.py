@@ -87,7 +87,7 @@ def _numbers(text: str) -> list[list[float]]:
     """fusion_weights, layers × heads; nothing for text of another kind."""
     try:
         return [[float(weight) for weight in layer] for layer in json.loads(text)]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return []
 
 

@@ -223,7 +223,7 @@ def _refuse_mixed(rows: pd.DataFrame) -> None:
         present = [column for column in columns if column in rows.columns]
         if not present:
             continue
-        kinds = rows[present].drop_duplicates().astype(str).drop_duplicates()
+        kinds = rows[present].drop_duplicates().astype(object).fillna("unknown").astype(str).drop_duplicates()
         if len(kinds) > 1:
             raise Incomparable(
                 f"these rows come from {len(kinds)} {what}, so their numbers don't compare:"
@@ -282,8 +282,9 @@ def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric:
         way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
         if LOOKS in same and same[LOOKS].nunique() > 1:
             way_out = f"choose with --where {LOOKS}={row[LOOKS]}"
+        ids = " and ".join(filter(None, as_texts(same["run_id"])))
         raise Incomparable(
-            f"two rows of one variant and seed: runs {' and '.join(same['run_id'].astype(str))}"
+            f"two rows of one variant and seed{f': runs {ids}' if ids else ''}"
             f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}, {metric}"
             f" {' and '.join(map(str, same[metric]))}); {way_out}"
         )

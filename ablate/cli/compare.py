@@ -4,22 +4,33 @@ from typing import Annotated, Any
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.output import READ, CompareFormat, CompareFormatOption, print_table, remark, say
 
 
 def compare(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(help="Studies by name or directory, or CSV files; without any, every run there is."),
+        typer.Argument(
+            help="Studies by name or directory, or CSV files; without any, every run there is.",
+            autocompletion=completion.studies,
+        ),
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
-            help="The column to compare: val_loss, or what the study reports on.", show_default=False
+            help="The column to compare: val_loss, or what the study reports on.",
+            show_default=False,
+            autocompletion=completion.metrics,
         ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="COL[,COL]", help="The columns that make and name a variant.")
+        str | None,
+        typer.Option(
+            metavar="COL[,COL]",
+            help="The columns that make and name a variant.",
+            autocompletion=completion.columns,
+        ),
     ] = None,
     baseline: Annotated[
         str | None,

@@ -4,12 +4,18 @@ from typing import Annotated, Any
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.options import BaselineOption, MetricOption
 from ablate.cli.output import Format, FormatOption, print_table, say
 
 
 def plan(
-    targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            help="The pilot: a study, or a CSV file of results.", autocompletion=completion.studies
+        ),
+    ],
     difference: Annotated[
         float, typer.Option(help="The difference to be seen, in the metric's unit.")
     ] = 0.01,

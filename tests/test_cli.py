@@ -1,8 +1,10 @@
 """The command line, as a shell starts it."""
 
+import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pandas as pd
 import pytest
 
 from ablate.cli.app import main
+from ablate.compose import configs
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
@@ -370,22 +373,83 @@ def test_hydras_own_command_line_stays(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
 
-def test_completion_offers_overrides():
-    from ablate.compose.hydra_app import complete
+def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
+    """What bash is offered after these pieces: it splits words at = and :, as its COMP_WORDBREAKS says."""
+    monkeypatch.setenv("_ABLATE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "\n".join(["ablate", *pieces]))
+    monkeypatch.setenv("COMP_CWORD", str(len(pieces)))
+    monkeypatch.setattr(sys, "argv", ["ablate"])
+    with contextlib.suppress(SystemExit):
+        main()
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out.split()
 
-    assert set(complete("fusion=")) == {
-        f"fusion={m}" for m in ("concat", "grouped", "mean", "sum", "weighted_sum")
-    }
-    assert "train.lr=" in complete("train.l")
+
+@pytest.mark.parametrize(
+    "pieces, offered",
+    [
+        ("run fus", "fusion= fusion.normalize= fusion.groups= fusion.weights= fusion.per="),
+        ("run fusion =", "concat grouped mean sum weighted_sum"),
+        ("run fusion = we", "weighted_sum"),
+        ("run -m seed = 0,1 fusion = sum,me", "sum,mean"),
+        ("run out_p", "out_proj=true out_proj=false"),
+        ("run force = ", "true false stale"),
+        ("run train.precision =", "float32 bfloat16"),
+        ("run train = ", "default nanogpt"),
+        ("run size =", "full demo"),
+        ("run train.lr", "train.lr=3e-3"),
+        ("run corpus.pa", "corpus.path= corpus.path=null"),
+        ("run corpus.path = b", ""),  # then bash offers files
+        ("run -cd own study = mi", "mine"),
+        ("run nonsense = ", ""),
+        ("compare de", "deep"),
+        ("report ", "deep"),
+        ("plan d", "deep"),
+        ("runs d", "deep"),
+        ("compare x.csv --metric val_l", "val_loss"),
+        ("plan deep --metric test_a", "test_acc"),
+        ("compare --by heads,fus", "heads,fusion"),
+        ("runs --format j", "json"),
+        ("sample sum", "sum-h4-d64x2-s0-12345678"),
+        ("samp", "sample"),
+    ],
+)
+def test_the_shell_is_offered_what_goes_on(pieces, offered, tmp_path, monkeypatch, capsys):
+    for path in ("own/study/mine.yaml", "runs/studies/deep/study.json"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("{}")
+    for name in ("sum-h4-d64x2-s0-12345678", ".sum-h8-d64x2-s0-12345678.part"):
+        (tmp_path / "runs" / "store" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert completed(monkeypatch, capsys, *pieces.split(" ")) == offered.split()
 
 
-@pytest.mark.slow
-def test_the_shell_asks_for_completions():
-    words = "ablate run fusion=we"
-    env = {"_ABLATE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "2"}
-    script = Path(sys.executable).with_name("ablate")
-    done = subprocess.run([script], env={**os.environ, **env}, capture_output=True, text=True, check=True)
-    assert "fusion=weighted_sum" in done.stdout
+def test_completion_is_silent_on_errors(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("a file")
+    assert completed(monkeypatch, capsys, "compare", "") == completed(monkeypatch, capsys, "sample", "") == []
+    monkeypatch.setattr(configs, "PACKAGE", tmp_path)
+    assert completed(monkeypatch, capsys, "run", "fusion", "=") == []
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
+def test_bash_completes(tmp_path):
+    """By the script that --install-completion installs, in a bash, without what takes long to load."""
+    program = tmp_path / "ablate"
+    check = "not {'torch', 'hydra', 'pandas'} & {*sys.modules}"
+    program.write_text(
+        f"#!{sys.executable}\nimport atexit, sys\nfrom ablate.cli.app import main\n"
+        f"atexit.register(lambda: print('heavy' if not {check} else ''))\nmain()\n"
+    )
+    program.chmod(0o755)
+    script = (
+        'eval "$(_ABLATE_COMPLETE=source_bash ablate)"; COMP_WORDS=(ablate run fusion = we); COMP_CWORD=4;'
+        ' _ablate_completion ablate; echo "${COMPREPLY[@]}"'
+    )
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("weighted_sum\n", "")
 
 
 def test_help_loads_neither_torch_nor_hydra():

@@ -1,12 +1,14 @@
 """The command line: its commands, and how the program ends. Heavy imports stand inside the commands."""
 
 import importlib
+import os
 import signal
 import sys
 from typing import Annotated, Any
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.output import TERMINATED, say
 
 # The kind of all that is wrong with a command line, which Typer gives no name.
@@ -64,6 +66,8 @@ def _root(
 def main() -> None:
     """The console script. Exit codes: 0 all well, 1 some runs failed, 2 the command could not be done (wrong
     usage, the system, a fault of ablate's), 130 Ctrl-C, 143 SIGTERM."""
+    if os.environ.get(completion.ASKED, "").startswith("complete_"):
+        return completion.answer(build())
     signal.signal(signal.SIGTERM, _terminated)
     try:
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))

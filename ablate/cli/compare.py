@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.options import (
     BaselineOption,
     ByOption,
@@ -19,7 +20,10 @@ from ablate.cli.output import READ, Format, FormatOption, print_table, remark, s
 def compare(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(help="Studies by name or directory, or CSV files; without any, every run there is."),
+        typer.Argument(
+            help="Studies by name or directory, or CSV files; without any, every run there is.",
+            autocompletion=completion.studies,
+        ),
     ] = None,
     metric: MetricOption = None,
     by: ByOption = None,

@@ -5,15 +5,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ablate.cli import completion
+
 if TYPE_CHECKING:
     from ablate.analysis.compare import Question
 
 MetricOption = Annotated[
     str | None,
-    typer.Option(help="The column to compare: val_loss, or what the study reports on.", show_default=False),
+    typer.Option(
+        help="The column to compare: val_loss, or what the study reports on.",
+        show_default=False,
+        autocompletion=completion.metrics,
+    ),
 ]
 ByOption = Annotated[
-    str | None, typer.Option(metavar="COL[,COL]", help="The columns that make and name a variant.")
+    str | None,
+    typer.Option(
+        metavar="COL[,COL]",
+        help="The columns that make and name a variant.",
+        autocompletion=completion.columns,
+    ),
 ]
 BaselineOption = Annotated[
     str | None,

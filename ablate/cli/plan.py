@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.options import BaselineOption, ByOption, MetricOption, MixedOption, WhereOption, question
 from ablate.cli.output import Format, FormatOption, print_table, say
 
@@ -21,7 +22,12 @@ def _between(low: float, high: float) -> Callable[[float | None], float | None]:
 
 
 def plan(
-    targets: Annotated[list[str], typer.Argument(help="The pilot: a study, or a CSV file of results.")],
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            help="The pilot: a study, or a CSV file of results.", autocompletion=completion.studies
+        ),
+    ],
     difference: Annotated[
         float,
         typer.Option(help="The difference to be seen, in the metric's unit.", callback=_between(0, 1e9)),

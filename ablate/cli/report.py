@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.options import (
     BaselineOption,
     ByOption,
@@ -16,7 +17,12 @@ from ablate.cli.options import (
 
 
 def report(
-    target: Annotated[str, typer.Argument(help="A study by name or directory, or a CSV file of results.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A study by name or directory, or a CSV file of results.", autocompletion=completion.studies
+        ),
+    ],
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where to write it; else beside the results.")
     ] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.output import TERMINATED, Format, duration, print_table, say
 
 if TYPE_CHECKING:
@@ -24,12 +25,6 @@ SHOWN = 20  # values of a factor, at most
 INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
-def _complete(incomplete: str) -> list[str]:
-    from ablate.compose.hydra_app import complete
-
-    return complete(incomplete)
-
-
 def run(
     overrides: Annotated[
         list[str] | None,
@@ -37,7 +32,7 @@ def run(
             help="Hydra overrides, as KEY=VALUE, and Hydra's own options: -m sweeps over values separated by"
             " commas, --cfg job shows the configuration, --info what it is composed of,"
             " -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
-            autocompletion=_complete,
+            autocompletion=completion.overrides,
             show_default=False,
         ),
     ] = None,

@@ -4,11 +4,15 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli import completion
 from ablate.cli.output import READ, Format, FormatOption, print_table, say
 
 
 def runs(
-    target: Annotated[str | None, typer.Argument(help="A study by name; without one, every run.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(help="A study by name; without one, every run.", autocompletion=completion.studies),
+    ] = None,
     format: FormatOption = Format.table,
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on showing what runs, and how far it is, until Ctrl-C.")

@@ -4,9 +4,16 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli import completion
+
 
 def sample(
-    run: Annotated[str, typer.Argument(help="A run: the beginning of its id or of its directory's name.")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="A run: the beginning of its id or of its directory's name.", autocompletion=completion.runs
+        ),
+    ],
     prompt: Annotated[
         str | None, typer.Option(help="The text to go on from; without one, a new line.", show_default=False)
     ] = None,

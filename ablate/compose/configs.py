@@ -1,10 +1,13 @@
 """Where ablate's own configs lie, and Hydra's loader of them."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hydra.core.config_loader import ConfigLoader
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
 
 PACKAGE = Path(__file__).parent.parent
+SIZES = ("full", "demo")  # of a study
 
 
 def configs_dir() -> Path:
@@ -12,7 +15,7 @@ def configs_dir() -> Path:
     return PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 
-def loader() -> ConfigLoader:
+def loader() -> "ConfigLoader":
     """Of ablate's own configs, beside whatever Hydra is at."""
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_automatic_config_search_path

@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.arguments import check_overrides, chooses_a_study, parse, sets_the_mode
 from ablate.compose.asked import Single, Sweep
-from ablate.compose.configs import configs_dir, loader
+from ablate.compose.configs import configs_dir
 from ablate.compose.launchers import HydraLauncher
 from ablate.compose.messages import explained
 from ablate.compose.variants import Composer, is_demonstration, to_run_config
@@ -47,13 +47,6 @@ def compose(args: Sequence[str]) -> Single | Sweep | None:
         if parsed.cfg or parsed.info or parsed.hydra_help:
             return _show(hydra, parsed)
         return _asked(hydra, parsed)
-
-
-def complete(incomplete: str) -> list[str]:
-    """The overrides that could go on from here, for the shell."""
-    from hydra._internal.core_plugins.bash_completion import BashCompletion
-
-    return BashCompletion(loader())._query("config", incomplete)
 
 
 @contextlib.contextmanager

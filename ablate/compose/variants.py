@@ -14,6 +14,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ablate.compose.configs import SIZES
 from ablate.compose.messages import REFUSALS, explain, explained
 from ablate.config.read import read_run
 from ablate.config.rules import ConfigError, did_you_mean
@@ -27,10 +28,8 @@ Overrides = tuple[str, ...]  # of one run, as KEY=VALUE
 
 def is_demonstration(config: DictConfig) -> bool:
     """What `size` asks for. Raises ConfigError."""
-    if config.size not in ("full", "demo"):
-        raise ConfigError(
-            f"size={config.size}: not a choice{did_you_mean(str(config.size), ('full', 'demo'))}"
-        )
+    if config.size not in SIZES:
+        raise ConfigError(f"size={config.size}: not a choice{did_you_mean(str(config.size), SIZES)}")
     return config.size == "demo"
 
 

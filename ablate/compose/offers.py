@@ -1,0 +1,65 @@
+"""How an override could go on, by the files of configs and the types of keys: Hydra needs half a second."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import yaml
+
+from ablate.compose.configs import SIZES, configs_dir
+from ablate.config.overrides import flatten
+from ablate.config.read import dotted
+from ablate.config.rules import typed
+from ablate.config.schema import RunConfig
+
+
+def offers(incomplete: str, arguments: Sequence[str]) -> list[str]:
+    """KEY=, or KEY=VALUE, where several values may follow each other. arguments: those before it."""
+    own = re.findall(r"(?:-cd|--config-dir)[= ](\S+)", " ".join(arguments))
+    directories = [configs_dir(), *map(Path, own)]
+    key, equals, value = incomplete.partition("=")
+    if not equals:
+        keys = [name for name in _defaults() if name.startswith(key)]
+        if len(keys) != 1:
+            return [f"{name}=" for name in keys]
+        # With its values, as a shell puts a space behind what is the only choice.
+        return [f"{keys[0]}={choice}" for choice in _choices(keys[0], directories) or ("", "null")]
+    before = value.rpartition(",")[0] + "," * ("," in value)
+    return [f"{key}={before}{choice}" for choice in _choices(key, directories)]
+
+
+def _choices(key: str, directories: Sequence[Path]) -> list[str]:
+    """The values of a key; its default where there are too many, if it has one."""
+    groups = [path.stem for directory in directories for path in sorted((directory / key).glob("*.yaml"))]
+    words = SIZES if key == "size" else _words(dotted(RunConfig).get(key))
+    default = _defaults().get(key)
+    return groups or [*words] or [typed(value) for value in (default,) if value is not None]
+
+
+def _words(hint: Any) -> list[str]:
+    """The words that a type has for values."""
+    if hint is bool:
+        return ["true", "false"]
+    if get_origin(hint) is Literal:
+        return [str(word) for word in get_args(hint)]
+    parts = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return [word for part in parts for word in _words(part)]
+
+
+def _defaults() -> dict[str, Any]:
+    """Every key of a run with its default, and the groups."""
+    config = _read(configs_dir() / "config.yaml")
+    chosen = {group: name for entry in config["defaults"][1:] for group, name in entry.items()}
+    of_groups = (
+        path for path in configs_dir().glob("*/*.yaml") if path.parent.name not in ("hydra", "study")
+    )
+    for path in sorted(of_groups, key=lambda path: path.stem == chosen[path.parent.name]):
+        group = path.parent.name
+        config[group] = {**config.get(group, {}), **_read(path), "name": path.stem}
+    values = {k: v for k, v in flatten(config).items() if not re.match(r"hydra|(.*\.)?defaults", k)}
+    return {**values, "study": None, "hydra/launcher": "auto"}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -119,7 +119,7 @@ def test_what_can_not_be_planned(rows: pd.DataFrame, options: Any, reason: str):
 def test_a_number_out_of_bounds_is_refused_at_its_option(command, option, values):
     for value in values:
         code, printed, said = command("plan", "nothing.csv", option, value)
-        assert (code, printed) == (2, "") and f"'{option}'" in said and "nothing.csv" not in said
+        assert (code, printed) == (2, "") and option in said and "nothing.csv" not in said
 
 
 @pytest.mark.parametrize("seconds, lines", [(0.0, "no times"), (1e-300, "no times"), (1e-5, "minutes: ")])

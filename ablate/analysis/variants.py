@@ -282,7 +282,7 @@ def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric:
         way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
         if LOOKS in same and same[LOOKS].nunique() > 1:
             way_out = f"choose with --where {LOOKS}={row[LOOKS]}"
-        ids = " and ".join(filter(None, as_texts(same["run_id"])))
+        ids = " and ".join(map(str, same["run_id"].dropna()))
         raise Incomparable(
             f"two rows of one variant and seed{f': runs {ids}' if ids else ''}"
             f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}, {metric}"

@@ -62,7 +62,7 @@ def runs() -> list[str]:
     """The names of those that are finished."""
     from ablate.store.store import Store
 
-    return sorted(path.name for path in Store().directory("").glob("[!.]*"))
+    return sorted(Store().finished())
 
 
 def metrics() -> list[str]:

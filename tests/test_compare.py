@@ -709,8 +709,10 @@ def test_what_was_named_beforehand_is_so_for_its_metric_and_its_baseline():
 
 def test_words_in_a_metric_are_no_gap():
     rows = table({"val_loss": "1.0"}, {"val_loss": "oops", "seed": 1})
-    with pytest.raises(Incomparable, match=r"'oops' is no number .*seed=1"):
+    with pytest.raises(Incomparable, match=r"'oops' is no usable number .*seed=1"):
         compare(rows)
+    with pytest.raises(Incomparable, match=r"'1e\+101' is no usable number .*seed=0"):
+        compare(table({"val_loss": 1e101}, {"val_loss": 2.0, "seed": 1}))
 
 
 def test_a_run_that_stands_for_its_variant_is_a_finished_one():

@@ -42,7 +42,7 @@ DAMAGED = {
     "two files without a line end between": (TABLE.rstrip() + TABLE, "line 5 has 9 cells, not 5"),
     "two files of other columns": (
         TABLE + "heads,fusion,out_proj,seed,val_loss\n4,mean,true,0,2.0\n",
-        "line 6: heads 'fusion' is no finite number",
+        "line 6: heads 'fusion' is no usable number",
     ),
     "only a header": (HEADER + "\n", "only a header"),
     "blank lines": ("\n\n \n", "empty"),
@@ -54,10 +54,14 @@ DAMAGED = {
     "a column twice": (TABLE.replace("seed", "heads"), "two columns are called heads"),
     "a word": (
         TABLE.replace("4,true,1,2.31", "four,true,1,2.31"),
-        "line 5: heads 'four' is no finite number",
+        "line 5: heads 'four' is no usable number",
     ),
-    "a truth": (TABLE.replace(",4,", ",true,"), "line 2: heads .* is no finite number"),
-    "infinity": (TABLE.replace("concat,4", "concat,inf"), "line 2: heads .inf. is no finite number"),
+    "a truth": (TABLE.replace(",4,", ",true,"), "line 2: heads .* is no usable number"),
+    "too many digits": (
+        TABLE.replace("sum,4", "sum," + "1" * 400),
+        "line 4: heads '11.*' is no usable number",
+    ),
+    "infinity": (TABLE.replace("concat,4", "concat,inf"), "line 2: heads .inf. is no usable number"),
     "no seed": (TABLE.replace("true,1,2.31", "true,,2.31"), "line 5 has no seed; complete it"),
     "no fusion": (TABLE.replace("sum,4,true,1", ",4,true,1"), "line 5 has no fusion"),
     "another table": ("a,b\n1,2\n", "it lacks fusion, heads, out_proj, seed"),

@@ -30,7 +30,7 @@ from ablate.store.store import Store
 from tests.helpers import make_record, run_cli, write_study
 from tests.synthetic import synthetic_study
 
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
 SIZES = (400, 1400)
 
 

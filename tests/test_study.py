@@ -42,7 +42,7 @@ from ablate.study.design import combinations
 from ablate.study.growth import grown, values_of
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
-from ablate.study.replicates import Replicates, counted
+from ablate.study.replicates import Replicates, one_of_each
 from ablate.study.run import run
 from hydra_plugins.ablate.launcher import PoolLauncher
 from tests.helpers import ROOT, make_config, make_record, run_cli, write_study
@@ -191,7 +191,7 @@ def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
         assert config == configs((*QUICK, *cell)), cell
         runs.append(replicates.run(replicate.variant, config))
         assert runs[-1] == prepare(config), cell
-    assert [count for _, count in counted(runs)] == [4, 1, 1, 1, 1, 1]
+    assert [count for _, count in one_of_each(runs)] == [4, 1, 1, 1, 1, 1]
     with pytest.raises(ConfigError, match="seed=x: expected a whole number"):
         replicates.config(replicates.of((*QUICK, "heads=2", "seed=x")))
 

@@ -29,6 +29,7 @@ from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
+from ablate.phrases import only_if
 from ablate.store.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
 from ablate.store.record import StudyRecord
 
@@ -166,7 +167,7 @@ def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if not kept.any():
         raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
     left = int((~kept).sum())
-    lines = [f"{left} rows of development seeds are left out (phase)"] * (left > 0)
+    lines = only_if(left, f"{left} rows of development seeds are left out (phase)")
     rows = rows[kept]
     if "role" in rows and "tuned" in rows:
         replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")

@@ -11,6 +11,7 @@ from ablate.analysis.select import as_text
 from ablate.analysis.variants import WIDTHS, Variants
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION
+from ablate.phrases import only_if
 
 EQUAL = "equal by construction"  # a verdict, of two variants that are one function
 Pair = tuple[int, int]  # of variants: one and its baseline
@@ -157,7 +158,7 @@ def unknown_forms(variants: Variants) -> list[str]:
     """A line if there are variants whose form neither their rows nor this program know."""
     unknown = variants.table["form"].eq("") & ~variants.table["fusion"].isin(METHODS)
     names = ", ".join(f"fusion={name}" for name in variants.table.loc[unknown, "fusion"].unique())
-    return [f"equal forms are not known for {names} (rows without the column form)"] * bool(names)
+    return only_if(names, f"equal forms are not known for {names} (rows without the column form)")
 
 
 def named_after_form(variants: Variants, variant: int, form: tuple[str, ...]) -> bool:

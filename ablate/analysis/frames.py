@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.config.rules import ConfigError
+from ablate.phrases import only_if
 from ablate.store.columns import COLUMNS, METRIC_COLUMNS, SEED_COLUMNS, Row, csv_text
 from ablate.store.status import RESULTS, Status
 
@@ -35,6 +36,7 @@ BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+LARGEST = 1e100  # of a number whose square can still be added up
 SEPARATORS = ",;\t"  # that spreadsheets write
 
 
@@ -53,8 +55,8 @@ def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
     csv.writer(plain).writerows([header, *rows.values()])
     table = _typed(plain.getvalue())
     table.index = pd.Index([*rows], name="line")
-    lines = [f"{path}: its last line has no end; if it was cut off there, its last value is wrong"]
-    return as_results(table, str(path)), lines if text[-1] not in "\r\n" else []
+    cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
+    return as_results(table, str(path)), only_if(text[-1] not in "\r\n", cut)
 
 
 def as_results(table: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -128,16 +130,16 @@ def _refuse_twice(columns: Sequence[str], name: str) -> None:
 
 
 def _numbers(column: pd.Series, name: str) -> pd.Series:
-    """Raises ConfigError for a word, and for infinity where it says nothing: a loss is infinite where a run
-    diverged."""
+    """Raises ConfigError for a word, for a number too large to count with, and for infinity where it says
+    nothing: a loss is infinite where a run diverged."""
     is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     numbers = column if is_number else pd.to_numeric(column.astype(str), errors="coerce")
-    wrong = column.notna() & numbers.isna()
-    if column.name not in METRIC_COLUMNS:
-        wrong |= np.isinf(numbers)
+    wrong = (column.notna() & numbers.isna()) | (numbers.abs() > LARGEST)
+    if column.name in METRIC_COLUMNS:
+        wrong &= ~np.isinf(numbers)
     if len(words := column[wrong]):
         raise ConfigError(
-            f"{name}: {_place(words)}: {column.name} {reprlib.repr(str(words.iloc[0]))} is no finite number;"
+            f"{name}: {_place(words)}: {column.name} {reprlib.repr(str(words.iloc[0]))} is no usable number;"
             " correct it, or leave the row out"
         )
     return column if column.name in SEED_COLUMNS else numbers  # a large seed keeps all its digits

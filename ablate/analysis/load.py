@@ -12,6 +12,7 @@ import pandas as pd
 
 from ablate.analysis.frames import as_results, frame, read_table
 from ablate.config.rules import ConfigError
+from ablate.phrases import only_if, some
 from ablate.store.columns import MEASURED_COLUMNS, ROLE_COLUMNS
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
@@ -141,12 +142,11 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
     """A line if rows are of studies, and nobody knows what those named beforehand."""
     known = source and (source.record or not (source.study or source.table))
     studies = rows["study"].dropna().unique()
-    if known or not len(studies):
-        return []
-    return [
-        f"{name}: without the study.json of {', '.join(studies[:3])}, so nothing counts as named beforehand:"
+    line = (
+        f"{name}: without the study.json of {some(studies)}, so nothing counts as named beforehand:"
         " no contrast, metric or margin"
-    ]
+    )
+    return only_if(len(studies) and not known, line)
 
 
 def _once(rows: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from ablate.analysis.variants import (
     variant_columns,
     variant_names,
 )
+from ablate.phrases import counted, only_if, some
 from ablate.store.columns import COLUMNS
 from ablate.store.record import StudyRecord
 from ablate.store.status import Status
@@ -30,15 +31,14 @@ def not_begun(
     """A line if runs of the study have no row; rows: all of it."""
     planned = {*record.runs}
     count = len(planned - {*rows["run_id"]})
-    return [words.format(count, len(planned))] * (count > 0)
+    return only_if(count, words.format(count, len(planned)))
 
 
 def stale(rows: pd.DataFrame) -> list[str]:
     """A line if results of other code, or of another torch, are among the rows."""
     count = int((rows["status"] == Status.STALE).sum())
-    return [f"{count} rows are stale: other code or another torch made them; force=stale runs them again"] * (
-        count > 0
-    )
+    line = f"{count} rows are stale: other code or another torch made them; force=stale runs them again"
+    return only_if(count, line)
 
 
 def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
@@ -94,8 +94,9 @@ def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
-            some = ", ".join(map(str, kinds[:3])) + ", …" * (len(kinds) > 3)
-            lines.append(f"{column} ({some}) makes no variant here; --by fusion,{column} tells them apart")
+            lines.append(
+                f"{column} ({some(kinds)}) makes no variant here; --by fusion,{column} tells them apart"
+            )
     return lines
 
 
@@ -105,7 +106,7 @@ def budgets(variants: Variants) -> list[str]:
     line = (
         f"variants are trained on {count} different numbers of tokens; best is one of several with equal ones"
     )
-    return [line] if count > 1 else []
+    return only_if(count > 1, line)
 
 
 def weaknesses(table: pd.DataFrame) -> list[str]:
@@ -116,30 +117,30 @@ def weaknesses(table: pd.DataFrame) -> list[str]:
     if len(widths):
         lines.append(
             f"{len(widths)} of {len(tested)} comparisons change a width too, which follows from the factor:"
-            f" {widths['variant'].iloc[0]}{', …' if len(widths) > 1 else ''} (column differs)"
+            f" {some(widths['variant'].tolist(), 1)} (column differs)"
         )
     skewed = tested[tested["skew"].abs() > 1]
     if len(skewed):
         lines.append(
             f"{len(skewed)} of {len(tested)} comparisons have skewed differences (|skew| > 1), where 95 %"
-            f" intervals may cover about 90 %: {skewed['variant'].iloc[0]}{', …' if len(skewed) > 1 else ''}"
+            f" intervals may cover about 90 %: {some(skewed['variant'].tolist(), 1)}"
         )
     apart = tested[tested["correlation"] < stats.UNCORRELATED]
     if len(apart):
-        some = [
+        each = [
             f"{row['variant']} {row['p_welch']:.2g} (r = {row['correlation']:.2f})"
-            for row in apart.head(3).to_dict("records")
+            for row in apart.to_dict("records")
         ]
         lines.append(
             f"in {len(apart)} of {len(tested)} comparisons seeds hardly correlate, so pairing gains nothing;"
-            f" Welch's p, uncorrected: {', '.join(some)}{', …' if len(apart) > 3 else ''}"
+            f" Welch's p, uncorrected: {some(each)}"
         )
     equal = table[(table["verdict"] == EQUAL)]
     if len(equal):
-        row = equal.iloc[-1]
+        each = [f"{row['variant']} is {row['why']}" for row in reversed(equal.to_dict("records"))]
         lines.append(
-            f"{len(equal)} variant{'s are' if len(equal) > 1 else ' is'} equal by construction, and in no"
-            f" family: {row['variant']} is {row['why']}{', …' if len(equal) > 1 else ''}"
+            f"{counted(len(equal), 'variant')} {'is' if len(equal) == 1 else 'are'} equal by construction,"
+            f" and in no family: {some(each, 1)}"
         )
     return lines
 

@@ -11,6 +11,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, Question, compare, report_rows
 from ablate.analysis.select import select, with_options
 from ablate.config.rules import ConfigError
+from ablate.phrases import counted
 from ablate.store.record import StudyRecord
 
 SURE = 0.9  # of the interval of the noise itself
@@ -59,7 +60,7 @@ def seeds_needed(
     lines = [
         told,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
-        f"power {power:g} of each of {k} comparison{'s' * (k > 1)} at {alpha:g}/{k} (Bonferroni, the first"
+        f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"
         f" step of Holm), {arms} variants; not of all at once",
     ]
     if math.isnan(run_s):
@@ -99,10 +100,9 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
     if len(family):
         n, sd = family["pairs"].to_numpy(int), family["sd_diff"].to_numpy(float)
         pooled = float(np.sqrt(np.average(sd**2, weights=n - 1)))
-        which = {"primary": "primary ", "exploratory": ""}[str(family["family"].iloc[0])]
+        which = {"primary": "primary comparison", "exploratory": "comparison"}[str(family["family"].iloc[0])]
         told = (
-            f"noise: sd {pooled:.2g} of paired differences, {len(n)} {which}comparison{'s' * (len(n) > 1)},"
-            f" up to {n.max()} seeds"
+            f"noise: sd {pooled:.2g} of paired differences, {counted(len(n), which)}, up to {n.max()} seeds"
         )
         return pooled, int(n.max() - 1), told
     n, sd = result.table["n"].to_numpy(int), result.table["sd"].to_numpy(float)

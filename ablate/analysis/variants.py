@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from ablate.analysis.frames import LARGEST
 from ablate.analysis.select import as_texts, column_of, option_names, with_options
 from ablate.analysis.stats import Array, moments
 from ablate.config.rules import ConfigError, did_you_mean
@@ -124,10 +125,11 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     _refuse_duplicates(keyed, variant, seed, metric)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
-    if len(words := keyed[np.isnan(value) & keyed[metric].notna().to_numpy()]):
-        row = words.iloc[0]
+    huge = np.isfinite(value) & (np.abs(value) > LARGEST)
+    if len(wrong := keyed[huge | (np.isnan(value) & keyed[metric].notna().to_numpy())]):
+        row = wrong.iloc[0]
         raise Incomparable(
-            f"{metric}: {str(row[metric])!r} is no number (fusion={row['fusion']} heads={row['heads']}"
+            f"{metric}: {str(row[metric])!r} is no usable number (fusion={row['fusion']} heads={row['heads']}"
             f" seed={row['seed']}); correct the row or leave it out"
         )
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)

@@ -10,6 +10,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.output import TERMINATED, Format, duration, print_table, say
+from ablate.phrases import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ def _show_results(outcome: "Outcome") -> int:
         lines.append("a demonstration: too few steps and seeds to conclude anything from")
     for line in lines:
         say(line)
-    typer.echo(f"\n{len(rows)} run{'s' if len(rows) != 1 else ''} in {store.results_path(outcome.study)}")
+    typer.echo(f"\n{counted(len(rows), 'run')} in {store.results_path(outcome.study)}")
     return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 
@@ -117,8 +118,8 @@ def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
         typer.echo(f"{key}: {_some(levels)}")
     typer.echo(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
-    size = f"{estimate.workers} at a time, {estimate.threads} thread{'s' * (estimate.threads > 1)} each"
-    typer.echo(f"{estimate.runs} run{'s' * (estimate.runs != 1)}{finished}; {size}")
+    size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
+    typer.echo(f"{counted(estimate.runs, 'run')}{finished}; {size}")
     typer.echo(f"about {duration(estimate.seconds)} here, from timing a few steps")
     for line in estimate.forecast:
         typer.echo(line)

@@ -198,7 +198,7 @@ def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
     other = _marked(start) or ("utf-32" if encoding.lower().startswith("utf-16") else "utf-16")
     return CorpusError(
         f"{name}: binary, it has a NUL byte at offset {offset};"
-        f" give a text file, or corpus.encoding={other} if that is what it is"
+        f" give a text file, unpacked, or corpus.encoding={other} if that is what it is"
     )
 
 

@@ -21,6 +21,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution.prepare import prepare
 from ablate.execution.run import Run, build, training
+from ablate.phrases import counted
 from ablate.store.store import Store, StoreError
 from ablate.training.train import Step
 
@@ -49,7 +50,7 @@ def with_cost(
     finally:
         torch.set_num_threads(before)
     line = (
-        f"step_ms: a training step here, {threads} thread{'s' * (threads > 1)}, median of {ROUNDS} rounds;"
+        f"step_ms: a training step here, {counted(threads, 'thread')}, median of {ROUNDS} rounds;"
         " step_ratio: to its baseline, taking turns, [least, most]"
     )
     return table.join(timed), line

@@ -17,6 +17,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.files.atomic import explained
+from ablate.phrases import only_if
 from ablate.reporting import own_files
 from ablate.reporting.methods import HYPERPARAMETERS
 from ablate.reporting.page import Page
@@ -34,6 +35,7 @@ VERDICTS = {
 SHAPES = ("diamond", "triangle-up", "square", "circle", "triangle-down", "cross")
 WIDTH = 640  # of a file; the page has its own
 MANY_COLUMNS = 10  # of a heat map: numbers no longer fit
+_LINE_ENDS = {0x2028: " ", 0x2029: " "}  # of Unicode: Vega's expressions may not hold them in a text
 CONFIG: dict[str, Any] = {
     "font": "system-ui, Helvetica, Arial, sans-serif",
     "background": "transparent",
@@ -231,7 +233,7 @@ def _rates(page: Page) -> Iterator[Figure]:
         lines = _tip(lost, "variant", "phase", column, "n", "diverged")
         layers.append(gone.encode(x=x, y=alt.value(6), color=color, tooltip=lines))
         about += " Open triangles at the top: seeds diverged there, so that there is no mean."
-    hidden = [*["phase"] * (not phases), *["diverged"] * lost.empty]
+    hidden = [*only_if(not phases, "phase"), *only_if(lost.empty, "diverged")]
     yield Figure(
         "rates",
         f"Loss against {words}",
@@ -431,4 +433,5 @@ def _spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
     )
     with alt.data_transformers.enable("default", max_rows=None):
-        return {**sized.to_dict(), "config": CONFIG}
+        text = json.dumps(sized.to_dict(), ensure_ascii=False).translate(_LINE_ENDS)
+    return {**json.loads(text), "config": CONFIG}

@@ -10,6 +10,7 @@ import yaml
 
 from ablate.analysis.select import as_texts
 from ablate.config.overrides import as_value, flatten
+from ablate.phrases import only_if
 from ablate.reporting.subject import Subject
 
 SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
@@ -42,7 +43,7 @@ def commands(subject: Subject) -> list[str]:
     swept["seed"] = ",".join(report)
     start = [f"name={as_value(record.name)}"]
     if record.study:  # it leaves out runs that -m would refuse
-        start = [f"study={record.study}", *["size=demo"] * record.demonstration, *start]
+        start = [f"study={record.study}", *only_if(record.demonstration, "size=demo"), *start]
         # What it holds to. Its YAML may say otherwise: keys of it may have been overridden.
         held = {key: _nested(value) for key, value in record.declaration.items()}
         levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}

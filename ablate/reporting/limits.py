@@ -6,6 +6,7 @@ import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import USABLE
+from ablate.phrases import counted
 from ablate.store.record import StudyRecord
 
 FEW_SEEDS = 5
@@ -33,15 +34,15 @@ def _size(rows: pd.DataFrame, comparison: Comparison, record: StudyRecord) -> li
     if record.demonstration:
         lines.append("A demonstration: too few steps and seeds to conclude anything from.")
     low, high = int(comparison.table["n"].min()), int(comparison.table["n"].max())
-    seeds = f"{low}" if low == high else f"{low} to {high}"
+    seeds = counted(high, "seed") if low == high else f"{low} to {counted(high, 'seed')}"
     few = ": few, so intervals are wide and only large differences show" if low < FEW_SEEDS else ""
-    lines.append(f"{seeds} seed{'s' * (high != 1)} a variant{few}.")
+    lines.append(f"{seeds} a variant{few}.")
     if not record.primary:
         lines.append("No contrast was named beforehand: every difference is a lead to test, not a result.")
     sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
     levels = {words: _levels(rows[column]) for column, words in sizes.items()}
     known = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
-    lines.append(f"Conditional on this size and length of training{': ' * bool(known)}{known}.")
+    lines.append(": ".join(filter(None, ["Conditional on this size and length of training", known])) + ".")
     return lines
 
 

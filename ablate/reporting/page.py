@@ -15,6 +15,7 @@ from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.roles import at_own_value
 from ablate.analysis.select import as_text, as_texts, select, with_options
 from ablate.config.identity import digest
+from ablate.phrases import counted
 from ablate.reporting import words
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.limits import limits
@@ -100,9 +101,8 @@ def _tally(comparison: Comparison) -> list[str]:
         verdicts = table[table["p"].notna()]["verdict"].value_counts()
         if family == "exploratory" and len(verdicts):
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-            whole = int(verdicts.sum())
-            s = "s" * (whole > 1)
-            lines.append(f"Exploratory, {whole} comparison{s}: {counts}. Leads to test, not results.")
+            whole = counted(int(verdicts.sum()), "comparison")
+            lines.append(f"Exploratory, {whole}: {counts}. Leads to test, not results.")
     if not lines and comparison.table["p"].isna().all():
         lines.append("Nothing was tested: no variant has a baseline and two paired seeds.")
     return lines

@@ -8,6 +8,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL
+from ablate.phrases import counted
 
 _UNITS = {"val_bpb": "bits per byte"}
 
@@ -59,7 +60,7 @@ def caption(comparison: Comparison, family: str) -> str:
     correlation = tested["correlation"].median()
     seeds = "" if correlation != correlation else f", seed correlation {correlation:.2f} (median)"
     return (
-        f"{family} ({comparison.metric}; {named}): {len(tested)} comparison{'s' * (len(tested) > 1)},"
+        f"{family} ({comparison.metric}; {named}): {counted(len(tested), 'comparison')},"
         f" p_holm by Holm over them,\nsimultaneous {level} intervals (each at {each}), margin {margin}{seeds}"
     )
 
@@ -127,16 +128,12 @@ def more_seeds(count: Any) -> str:
     """How many more seeds would decide, if the difference is what it looks like."""
     if pd.isna(count):
         return ""
-    return f"; about {_seeds(count)} would decide it (power {100 * POWER:g} %)"
-
-
-def _seeds(count: int) -> str:
-    return f"{count:,} more seed{'s' * (count != 1)}"
+    return f"; about {counted(count, 'more seed')} would decide it (power {100 * POWER:g} %)"
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
     if row["verdict"] == stats.UNDECIDED and not pd.isna(row["more_seeds"]):
-        return f"undecided: {_seeds(row['more_seeds'])}"
+        return f"undecided: {counted(row['more_seeds'], 'more seed')}"
     if row["verdict"] == stats.UNDECIDED and row["why"]:
         return f"undecided: {row['why']}"
     return row["verdict"] or ""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ablate.config.rules import did_you_mean
-from ablate.files.atomic import StoreError, write_atomically
+from ablate.files.atomic import StoreError, explained, write_atomically
 from ablate.store import claim
 from ablate.store.columns import ROLE_COLUMNS, Row, csv_text
 from ablate.store.record import Role, StudyRecord
@@ -128,7 +128,13 @@ class Store:
         return read_study(self.root / "studies" / name)
 
     def change_study(self, name: str, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
-        """Make of the record what `change` makes of it, whoever else changes it: see studies.change_study."""
+        """Make of the record what `change` makes of it, whoever else changes it: see studies.change_study.
+
+        Raises StoreError, also where its runs could not be written.
+        """
+        runs = self.root / "store"
+        with explained(runs):
+            runs.mkdir(parents=True, exist_ok=True)
         return change_study(self.root / "studies" / name, change)
 
     def study_names(self) -> list[str]:

@@ -10,12 +10,13 @@ from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution.run import Run
 from ablate.live.progress import checking
+from ablate.phrases import some
 from ablate.study.conditions import check, holds
 from ablate.study.declared import Declared
 from ablate.study.design import combinations
 from ablate.study.growth import values_of
 from ablate.study.primary import unshown
-from ablate.study.replicates import Replicates, counted
+from ablate.study.replicates import Replicates, one_of_each
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
 
@@ -64,8 +65,8 @@ class Checks:
         whole = len(proposed)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
-            some = f" ({', '.join(variants[:3])}{', …' if len(variants) > 3 else ''})" if variants else ""
-            self.left_out.append(f"{len(names)} of {whole} runs left out: {why}{some}")
+            which = f" ({some(variants)})" if variants else ""
+            self.left_out.append(f"{len(names)} of {whole} runs left out: {why}{which}")
         return runs
 
     def run(self, overrides: Overrides) -> Run:
@@ -92,9 +93,9 @@ class Checks:
         if self.declared is None:
             return
         every: dict[str, list[str]] = {}
-        for some in (*levels, self.declared.factors):
-            every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in some.items()}
-        found, all_built = [run for run, _ in counted(runs.values())], True
+        for part in (*levels, self.declared.factors):
+            every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
+        found, all_built = [run for run, _ in one_of_each(runs.values())], True
         for overrides in combinations({**every, "seed": every["seed"][:1]}):
             try:
                 found.append(self.run(overrides))

@@ -12,7 +12,7 @@ from ablate.execution.execute import settled
 from ablate.execution.run import Run, build, step_flops, training
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.study.replicates import counted
+from ablate.study.replicates import one_of_each
 from ablate.training.train import Step, evaluate
 
 STEPS, WARM_UP = 8, 2  # timed, and of these left out
@@ -49,7 +49,7 @@ def estimate(
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     workers = min(at_once or side_by_side(threads), max(1, len(todo)))
-    seconds = _total(counted(todo), threads) / workers if todo else 0.0
+    seconds = _total(one_of_each(todo), threads) / workers if todo else 0.0
     return Estimate(record, len(runs), len(runs) - len(todo), workers, threads, seconds, forecast)
 
 

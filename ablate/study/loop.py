@@ -33,7 +33,7 @@ from ablate.study.job import job
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
 from ablate.study.outcome import Outcome, keeping_results
-from ablate.study.replicates import counted
+from ablate.study.replicates import one_of_each
 
 
 def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
@@ -169,7 +169,7 @@ class _Drive:
     def threads(self, runs: Mapping[Overrides, Run]) -> int:
         """Of each run, which shares the cores with those beside it, unless its launcher gives it its own."""
         launcher, count = self.asked.launcher, len(_unique(runs))
-        step = max(step_flops(run) for run, _ in counted(runs.values()))
+        step = max(step_flops(run) for run, _ in one_of_each(runs.values()))
         if launcher.cores_each:
             return threads_each(1, step, launcher.cores_each)
         return threads_each(min(launcher.at_once or count, count), step)

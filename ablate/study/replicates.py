@@ -61,7 +61,7 @@ class Replicates:
         return _once(self._prepared, variant, lambda _: Prepared(config)).with_seeds(config)
 
 
-def counted(runs: Iterable[Run]) -> list[tuple[Run, int]]:
+def one_of_each(runs: Iterable[Run]) -> list[tuple[Run, int]]:
     """One run of each kind, and how many there are: those that differ in seeds alone share their spec."""
     kinds, counts = {}, Counter[int]()
     for run in runs:

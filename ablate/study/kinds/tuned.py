@@ -16,6 +16,7 @@ import numpy as np
 
 from ablate.config.overrides import as_value
 from ablate.config.rules import AtLeast, ConfigError, Meaning
+from ablate.phrases import only_if
 from ablate.store.columns import HIGHER_IS_BETTER
 from ablate.store.record import Choice, Role
 from ablate.store.status import RESULTS
@@ -143,7 +144,7 @@ class Tuning:
         return [
             f"{self.name(arm)}: "
             + "; ".join(
-                ([f"{self.key}={choice.value}"] if choice.value else []) + [choice.doubt] * bool(choice.doubt)
+                [*only_if(choice.value, f"{self.key}={choice.value}"), *only_if(choice.doubt, choice.doubt)]
             )
             for arm, choice in now.choices.items()
         ]

@@ -4,12 +4,14 @@
     python benchmarks/kills.py --kills 100 --commands 2     two at once, one of them killed each time
 
 The same command is run to its end in one directory, and in another killed with SIGKILL, its whole process
-group at once, at random moments, each kill followed by the same command. Then every metrics.csv and
+group at once, at random moments, each kill followed by the same command; a sweep that is finished in spite of
+it is followed by another. Then every metrics.csv and
 results.csv are compared byte by byte, measured columns aside, and no finished run may have been touched.
 """
 
 import argparse
 import csv
+import json
 import os
 import random
 import signal
@@ -63,9 +65,22 @@ def finished(root: Path) -> dict[str, int]:
     return {p.parent.name: p.stat().st_mtime_ns for p in root.glob("runs/store/[!.]*/result.json")}
 
 
-def in_training(root: Path) -> bool:
-    """Whether some run is under way and has a state to lose or keep."""
-    return any(root.glob("runs/store/.*.part/*/*/metrics.csv"))
+def trains(root: Path, process: subprocess.Popen) -> bool:
+    """Whether a run of this command is under way and has a state to lose or keep."""
+    for metrics in root.glob("runs/store/.*.part/*/*/metrics.csv"):
+        try:
+            worker = json.loads(metrics.with_name("claim.json").read_text())["pid"]
+            if os.getpgid(worker) == process.pid:
+                return True
+        except (OSError, ValueError):  # it has ended meanwhile
+            continue
+    return False
+
+
+def wait_for_training(root: Path, process: subprocess.Popen) -> None:
+    limit = time.monotonic() + 60
+    while process.poll() is None and not trains(root, process) and time.monotonic() < limit:
+        time.sleep(0.02)
 
 
 def untouched(root: Path, before: dict[str, int], when: str) -> dict[str, int]:
@@ -76,53 +91,33 @@ def untouched(root: Path, before: dict[str, int], when: str) -> dict[str, int]:
     return after
 
 
-def kill_again_and_again(root: Path, overrides: list[str], kills: int, longest_s: float, seed: int) -> int:
-    """Returns how many kills hit training. Raises AssertionError if a finished run is touched."""
-    moments, before, hits = random.Random(seed), dict[str, int](), 0
-    for number in range(1, kills + 1):
-        process = start(root, overrides)
-        limit = time.monotonic() + 60
-        if moments.random() < 0.9:  # most of the time wait until something is being trained
-            known = {path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/*/*/claim.json")}
-            while process.poll() is None and time.monotonic() < limit:
-                now = {
-                    path: path.stat().st_mtime_ns for path in root.glob("runs/store/.*.part/*/*/claim.json")
-                }
-                if now != known and in_training(root):
-                    break
-                time.sleep(0.02)
+def kill_again_and_again(
+    root: Path, overrides: list[str], kills: int, longest_s: float, seed: int, commands: int = 1
+) -> tuple[int, int]:
+    """So many commands at once on one sweep, until it is finished; each kill hits one of them, which is
+    started again. Returns how many kills there were, and how many of them hit training. Raises
+    AssertionError if a finished run is touched."""
+    moments, before, number, hits = random.Random(seed), dict[str, int](), 0, 0
+    processes = [start(root, overrides) for _ in range(commands)]
+    while number < kills:
+        victim = moments.randrange(commands)
+        if moments.random() < 0.9:
+            wait_for_training(root, processes[victim])
         time.sleep(moments.uniform(0, longest_s))
-        hits += in_training(root) and process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
-        process.communicate()
-        before = untouched(root, before, f"kill {number}")
-        print(f"kill {number}: {len(before)} runs finished", flush=True)
-    finish(root, overrides)
-    untouched(root, before, "the end")
-    return hits
-
-
-def kill_one_of_two(root: Path, overrides: list[str], kills: int, longest_s: float, seed: int) -> int:
-    """Two commands at once, until the sweep is finished; each kill hits one of them, which is started again.
-    Returns how many kills there were. Raises AssertionError if a finished run is touched."""
-    moments, before, number = random.Random(seed), dict[str, int](), 0
-    both = [start(root, overrides) for _ in range(2)]
-    while number < kills and all(process.poll() is None for process in both):
-        time.sleep(moments.uniform(0, longest_s))
-        victim = moments.randrange(2)
-        if not in_training(root) or both[victim].poll() is not None:
-            continue
-        os.killpg(both[victim].pid, signal.SIGKILL)
-        both[victim].communicate()
+        if any(process.poll() is not None for process in processes):
+            break
+        hits += trains(root, processes[victim])
+        os.killpg(processes[victim].pid, signal.SIGKILL)
+        processes[victim].communicate()
         number += 1
         before = untouched(root, before, f"kill {number}")
         print(f"kill {number}: {len(before)} runs finished", flush=True)
-        both[victim] = start(root, overrides)
-    for process in both:
+        processes[victim] = start(root, overrides)
+    for process in processes:
         _, err = process.communicate()
         assert process.returncode == 0, err
     untouched(root, before, "the end")
-    return number
+    return number, hits
 
 
 def main() -> None:
@@ -133,7 +128,7 @@ def main() -> None:
         "--longest", type=float, default=5.0, help="seconds of training before a kill, at most"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--commands", type=int, choices=(1, 2), default=1, help="at once, on one sweep")
+    parser.add_argument("--commands", type=int, default=1, help="at once, on one sweep")
     arguments = parser.parse_args()
     overrides = [*SWEEP, f"train.steps={arguments.steps}", "train.checkpoint_every=20", "train.eval_every=50"]
     with tempfile.TemporaryDirectory() as directory:
@@ -141,15 +136,18 @@ def main() -> None:
         calm.mkdir()
         finish(calm, overrides)
         same, kills, hits, sweeps = True, 0, 0, 0
-        while kills < arguments.kills:  # two commands finish a sweep in spite of it
+        while kills < arguments.kills:  # a sweep may be finished in spite of them
             killed = Path(directory) / f"killed-{sweeps}"
             killed.mkdir()
-            how = (killed, overrides, arguments.kills - kills, arguments.longest, arguments.seed + sweeps)
-            if arguments.commands == 1:
-                hits, kills = kill_again_and_again(*how), arguments.kills
-            else:
-                hits = kills = kills + kill_one_of_two(*how)
-            sweeps += 1
+            number, hit = kill_again_and_again(
+                killed,
+                overrides,
+                arguments.kills - kills,
+                arguments.longest,
+                arguments.seed + sweeps,
+                arguments.commands,
+            )
+            kills, hits, sweeps = kills + number, hits + hit, sweeps + 1
             same = same and state(calm)[0] == state(killed)[0]
         print(f"{kills} kills, {hits} of them in training, {sweeps} sweeps; tables equal: {same}")
     sys.exit(0 if same else 1)

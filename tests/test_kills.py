@@ -19,7 +19,7 @@ def test_a_sweep_that_is_killed_comes_to_the_same_bytes(tmp_path):
     calm.mkdir()
     killed.mkdir()
     assert run_cli("run", "-m", *overrides, cwd=calm).returncode == 0
-    hits = kill_again_and_again(killed, overrides, kills=4, longest_s=1.0, seed=1)
+    _, hits = kill_again_and_again(killed, overrides, kills=4, longest_s=1.0, seed=1)
     assert hits > 0
     tables, runs = state(killed)
     assert len(runs) == 4 and len(tables) == 6  # a metrics.csv a run, and two results.csv

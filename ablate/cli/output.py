@@ -1,5 +1,6 @@
 """What commands print: tables on stdout, in the format asked for; remarks on stderr."""
 
+import re
 import sys
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+LONG_WORD = re.compile(r"(\S{150})\S{150,}(\S{50})")  # of which the ends are shown
 TERMINATED = 143  # the exit code after SIGTERM
 
 
@@ -40,8 +42,9 @@ def remark(text: str, format: Format) -> None:
 
 
 def say(line: str) -> None:
-    """One line, whatever line ends somebody's text brought into it."""
-    print(" ".join(line.splitlines()), file=sys.stderr)
+    """One line, whatever line ends, colours and endless words somebody's text brought into it."""
+    seen = "".join(c if c.isprintable() else " " for c in line)
+    print(LONG_WORD.sub(r"\1…\2", seen), file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

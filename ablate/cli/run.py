@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,7 +53,10 @@ def run(
 
     begun = _end_at_once()
     try:
-        asked = compose(overrides or [])
+        with warnings.catch_warnings(record=True) as heard:
+            asked = compose(overrides or [])
+        for warning in heard:  # as of a config of one's own without _self_
+            say(str(warning.message))
         if asked is None:  # it asked to be shown something
             return
         outcome = run_asked(asked, dry_run=dry_run, begun=begun)

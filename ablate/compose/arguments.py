@@ -74,6 +74,10 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
         if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
             raise _no_choice(argument, key)
+        if not ours and override.is_sweep_override():
+            raise ConfigError(f"{argument}: Hydra's own settings hold for a whole sweep; give one value")
+        if key.startswith("hydra/") and not isinstance(override.value(), str | list):
+            raise ConfigError(f"{argument}: name a config of Hydra's, as hydra/launcher=basic")
         if key == "study" and override.is_sweep_override():
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:
@@ -93,7 +97,8 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
 
 def _no_choice(argument: str, group: str) -> ConfigError:
     names = sorted(path.stem for path in (configs_dir() / group).glob("*.yaml"))
-    return ConfigError(f"{argument}: name one of configs/{group}: {', '.join(names)}")
+    way_out = ", or leave it out" if group == "study" else ""
+    return ConfigError(f"{argument}: name one of configs/{group}: {', '.join(names)}{way_out}")
 
 
 def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:

@@ -37,7 +37,7 @@ def explained(overrides: list[Override]) -> Iterator[None]:
 def explain(error: BaseException, overrides: list[Override]) -> str:
     if isinstance(error, RecursionError):
         return "a config is nested too deeply, or in itself"
-    if not str(error) and error.__cause__:
+    if error.__cause__ and (not str(error) or str(error).startswith("Error merging override")):
         return explain(error.__cause__, overrides)
     text = str(error) or f"Hydra can't use this ({type(error).__name__}); see ablate run --cfg hydra"
     if isinstance(error, MissingConfigException) and error.options is not None:

@@ -167,7 +167,8 @@ def check_encoding(encoding: str) -> None:
 
 def _is_of_text(encoding: str) -> bool:
     try:
-        io.TextIOWrapper(io.BytesIO(), encoding=encoding)  # refuses codecs such as hex, too
+        text = io.TextIOWrapper(io.BytesIO(b"a"), encoding, "replace")  # refuses codecs such as hex, too
+        text.read()  # refuses idna, which can't pass over anything
         return True
     except (LookupError, ValueError):
         return False

@@ -15,7 +15,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, utf8
 
-FORMAT = 1  # of what `write` writes: raise it when the files, or the ids in them, change
+FORMAT = 2  # of what `write` writes: raise it when the files, or the ids in them, change
 SPLITS = ("train", "validation", "test")
 PIECE = 1 << 16  # characters encoded at a time
 

@@ -99,6 +99,9 @@ class Byte(Tokenizer):
         return {}
 
 
+LONGEST_WORD = 1000  # characters, then it is cut: training takes time by the square of them
+
+
 class Bpe(Tokenizer):
     """Byte pair encoding over bytes, so that every text can be written. model: Hugging Face's JSON."""
 
@@ -117,7 +120,12 @@ class Bpe(Tokenizer):
         """The pairs most frequent in the text; fewer than vocab_size tokens where it has no more to merge."""
         hf = _hugging_face()
         model = hf.Tokenizer(hf.models.BPE())
-        model.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.pre_tokenizer = hf.pre_tokenizers.Sequence(
+            [
+                hf.pre_tokenizers.Split(hf.Regex(rf"\S{{{LONGEST_WORD}}}"), "isolated"),
+                hf.pre_tokenizers.ByteLevel(add_prefix_space=False),
+            ]
+        )
         model.decoder = hf.decoders.ByteLevel()
         trainer = hf.trainers.BpeTrainer(
             vocab_size=vocab_size,

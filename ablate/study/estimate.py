@@ -82,7 +82,7 @@ def _time(run: Run) -> tuple[float, float]:
     on a smaller run, whose seconds count as often as its work goes into that of the run."""
     small = _smaller(run)
     model = build(small)  # before the clock starts
-    config = replace(small.config.train, steps=STEPS)
+    config = replace(small.config.train, steps=STEPS, eval_every=STEPS)  # which ends before it evaluates
     seconds, began = [], time.perf_counter()
     for event in training(small, model, config):
         if isinstance(event, Step):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.plugins.config_source import ConfigResult
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 
 class OwnConfigSource(FileConfigSource):
@@ -24,7 +24,10 @@ class OwnConfigSource(FileConfigSource):
             with path.open(encoding="utf-8-sig") as file:
                 header = self._get_header_dict(file.read(512))
                 file.seek(0)
-                return ConfigResult(self.provider, self.full_path(), OmegaConf.load(file), header)
+                config = OmegaConf.load(file)
+            if not isinstance(config, DictConfig):
+                raise TypeError("it is a list; write KEY: VALUE")
+            return ConfigResult(self.provider, self.full_path(), config, header)
         except (OSError, *REFUSALS) as error:
             raise ConfigError(
                 f"{path}: no config can be read from it ({explain(error, [])}); mend it"

@@ -3,13 +3,14 @@
     python benchmarks/kills.py --kills 50
     python benchmarks/kills.py --kills 100 --commands 2     two at once, one of them killed each time
 
-The same command is run to its end in one directory, and in another killed with SIGKILL, its whole process
-group at once, at random moments, each kill followed by the same command; a sweep that is finished in spite of
-it is followed by another. Then every metrics.csv and
+The same command is run to its end in one directory. In another it is killed with SIGKILL, its whole process
+group at once, at random moments, and begun again after each kill; a sweep that is finished in spite of that
+is followed by another. Then every metrics.csv and
 results.csv are compared byte by byte, measured columns aside, and no finished run may have been touched.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -67,13 +68,12 @@ def finished(root: Path) -> dict[str, int]:
 
 def trains(root: Path, process: subprocess.Popen) -> bool:
     """Whether a run of this command is under way and has a state to lose or keep."""
-    for metrics in root.glob("runs/store/.*.part/*/*/metrics.csv"):
-        try:
-            worker = json.loads(metrics.with_name("claim.json").read_text())["pid"]
-            if os.getpgid(worker) == process.pid:
-                return True
-        except (OSError, ValueError):  # it has ended meanwhile
-            continue
+    for part in root.glob("runs/store/.*.part"):
+        with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
+            for metrics in part.glob("*/*/metrics.csv"):
+                worker = json.loads(metrics.with_name("claim.json").read_text())["pid"]
+                if os.getpgid(worker) == process.pid:
+                    return True
     return False
 
 

@@ -96,6 +96,14 @@ def test_a_run_directory_edited_by_hand(tmp_path, file, made):
     pd.testing.assert_frame_equal(results(tmp_path)[same], before[same])
 
 
+def test_a_run_whose_result_is_missing_is_made_again_by_a_sweep(tmp_path, made):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    (run_directory(tmp_path) / "result.json").unlink()
+    again = run_cli("run", "-m", *QUICK, cwd=tmp_path)
+    assert again.returncode == 0 and "runs/damaged" in again.stderr
+    assert (results(tmp_path)["status"] == "done").all()
+
+
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("run_id,stu")])
 def test_results_that_were_deleted_or_cut_off_come_back(tmp_path, damage, made):
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)

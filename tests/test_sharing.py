@@ -1,9 +1,13 @@
 """Many processes on one store: who is at a run, who gets it, and that nothing is lost or mixed."""
 
+import contextlib
+import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -11,15 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from ablate.execution.events import Finished, Skipped
+from ablate.execution.events import Event, Finished, Noticed, Skipped
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.prepare import prepare
+from ablate.execution.recorder import describe
+from ablate.execution.run import Run
 from ablate.files.atomic import StoreError
+from ablate.launch import worker
 from ablate.launch.queue import AGAIN_S, Item, Queue
-from ablate.store import claim
-from ablate.store.run_files import Busy, RunWriter
+from ablate.store import claim, studies
+from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
 from ablate.study.growth import grown
@@ -44,7 +52,7 @@ def finish(run: StoredRun, writer: RunWriter, status: str = "done") -> None:
 def claimed(directory: Path, **changes: Any) -> Path:
     """A claim of this process, changed."""
     directory.mkdir(exist_ok=True)
-    (directory / "claim.json").write_text(json.dumps({**json.loads(claim.claim()), **changes}))
+    (directory / "claim.json").write_text(json.dumps({**json.loads(claim.claim(directory)), **changes}))
     return directory
 
 
@@ -116,6 +124,39 @@ def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
         while (writer.path / "claim.json").stat().st_mtime == 0:  # nothing is written meanwhile
             assert time.monotonic() < limit
         writer.check()
+
+
+def test_what_else_lies_there_is_no_attempt(tmp_path, monkeypatch):
+    """As the temporary files of a file system that knows no nameless ones."""
+    monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False)
+    run = Store(tmp_path).run("run")
+    with attempt(run) as writer:
+        for name in ("tmpab12", ".nfs0000", ".DS_Store"):
+            (writer.path.parent / name).touch()
+        here = {**claim._here(), "host": "elsewhere"}
+        monkeypatch.setattr(claim, "_here", lambda: here)
+        for _ in range(3):
+            with pytest.raises(Busy, match="is training this run"), attempt(run):
+                pass
+        assert run.latest() == writer.path
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.EACCES])
+def test_what_cant_be_read_at_this_moment_is_neither_dead_nor_damaged(tmp_path, monkeypatch, code):
+    def refuse(path: Path, *_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code), str(path))
+
+    run = Store(tmp_path).run("run")
+    with attempt(run) as writer:
+        finish(run, writer)
+    with attempt(run) as writer, monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", refuse)
+        patch.setattr(Path, "read_bytes", refuse)
+        assert claim.is_live(writer.path)
+        for look in (run.read, lambda: run.put_aside_if_damaged(run.directory), Store(tmp_path).rows):
+            with pytest.raises(StoreError, match=r"result\.json: can't be read"):
+                look()
+    assert not (tmp_path / "damaged").exists()
 
 
 # --- who gets it ----------------------------------------------------------------------------------
@@ -253,6 +294,149 @@ def test_what_a_process_was_at_that_was_ended_is_given_back(tmp_path):
         assert not path.exists()
 
 
+def test_who_has_finished_removes_nothing_of_who_began_after_that(tmp_path, monkeypatch):
+    """It was stopped in between."""
+    run, stopped = Store(tmp_path).run("run"), Store(tmp_path).run("run")
+    late: list[Path] = []
+    monkeypatch.setattr(stopped, "_clear", late.append)
+    with attempt(stopped) as first:
+        finish(stopped, first)
+    with attempt(run) as second:
+        monkeypatch.undo()
+        stopped._clear(late[0])
+        second.log("goes on")
+        run.finish(second, {**ROW, "status": "diverged"}, known=run.stamp())
+    assert (run.read() or {})["status"] == "diverged"
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
+
+
+def test_a_result_that_is_replaced_at_this_moment_is_put_back(tmp_path, monkeypatch):
+    run, other = Store(tmp_path).run("run"), Store(tmp_path).run("run")
+    with attempt(run) as writer:
+        finish(run, writer)
+    known = run.stamp()
+    with run.attempt({}, ROW, known=known) as late:
+        (tmp_path / "other").mkdir()
+        another = Store(tmp_path / "other").run("run")
+        with attempt(another) as writer:
+            finish(another, writer, "diverged")
+
+        def replaced() -> list[int]:  # between the look at the result and taking it away
+            monkeypatch.undo()
+            shutil.rmtree(run.directory)
+            another.directory.rename(run.directory)
+            return known
+
+        monkeypatch.setattr(other, "stamp", replaced)
+        with pytest.raises(Busy, match="has just finished"):
+            other.finish(late, {**ROW, "status": "failed"}, known=known)
+    assert (run.read() or {})["status"] == "diverged"
+
+
+def test_a_network_that_says_stale_has_lost_the_run(tmp_path, monkeypatch):
+    def stale(*_: Any) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with pytest.raises(Busy, match="has taken this run over"), attempt(Store(tmp_path).run("run")) as writer:
+        monkeypatch.setattr("ablate.store.run_files.replace_file", stale)
+        writer.write_json("environment.json", {})
+
+
+def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ablate.launch.worker.AGAIN_S", 0.01)
+    run, (pipe, child) = prepare(make_config(*TINY)), FORK.Pipe()
+    stored, heard = Store().run(run.name), []
+
+    def begin() -> None:
+        with attempt(stored) as writer:
+            child.send("begun")
+            child.recv()
+            finish(stored, writer)
+
+    def listen(event: Event) -> None:
+        heard.append(type(event))
+        if heard == [Noticed]:
+            pipe.send("go on")
+
+    other = FORK.Process(target=begin)
+    other.start()
+    assert pipe.recv() == "begun"
+    worker.make(run, listen, known=[])
+    other.join()
+    assert heard == [Noticed, Skipped]
+
+
+# --- killed at any moment -------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """From here on this process does nothing any more."""
+
+
+def killed_before(call: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Let the process end before its operation of this number that changes names; returns their count."""
+    count = 0
+
+    def counted(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any, **options: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count >= call:
+                raise Killed
+            return operation(*arguments, **options)
+
+        return act
+
+    for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+    return lambda: count
+
+
+def make_anew(run: StoredRun, steps: tuple[int, ...] = (3, 6)) -> int:
+    """Put a result in the place of the one that is there; returns the step that it went on from."""
+    with run.attempt({"heads": 4}, ROW, known=run.stamp()) as writer:
+        began = writer.start.step if writer.start else 0
+        for step in steps:
+            writer.checkpoint(Checkpoint(step, {"w": np.zeros(2)}, [{**METRICS, "step": step}], 1.0, 0.5))
+        run.finish(writer, {**ROW, "status": "done", "val_loss": 1.0}, known=run.stamp())
+    return began
+
+
+def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypatch):
+    """With a result of before, whose place a new one is to take."""
+    for call in range(1, 1000):
+        run = Store(tmp_path / str(call)).run("run")
+        with attempt(run) as writer:
+            finish(run, writer)
+        with monkeypatch.context() as patch:
+            calls = killed_before(call, patch)
+            with contextlib.suppress(Killed):
+                make_anew(run)
+            if calls() < call:
+                assert call > 20
+                break
+        sealed = [path for path in run.attempts.glob("*/*") if is_sealed(path)]
+        kept = [int(step) for path in run.attempts.glob("*/*/checkpoint-*") for step in _steps(path)]
+        assert run.read() or sealed
+        with monkeypatch.context() as patch:
+            elsewhere(patch)
+            if (run.read() or {}).get("val_loss") != 1.0:
+                try:
+                    assert make_anew(run) == max(kept, default=0)
+                except Busy:
+                    assert sealed  # it was published
+            if run.attempts.exists():  # killed after its run was published
+                make_anew(run)
+        assert (run.read() or {})["val_loss"] == 1.0
+        assert [path.name for path in (tmp_path / str(call) / "store").iterdir()] == ["run"], call
+
+
+def _steps(path: Path) -> list[int]:
+    checkpoint = read_checkpoint(path.parent)
+    return [checkpoint.step] if checkpoint else []
+
+
 # --- one try a command ----------------------------------------------------------------------------
 
 TINY = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
@@ -297,6 +481,21 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
     assert [row["status"] for row in Store(tmp_path).rows()] == ["done"]
 
 
+def test_a_failure_never_takes_the_place_of_what_another_finishes_meanwhile(tmp_path, monkeypatch):
+    run, original = prepare(make_config(*TINY)), describe
+    stored = Store(tmp_path).run(run.name)
+
+    def late(run: Run) -> dict[str, Any]:
+        with attempt(stored) as writer:
+            finish(stored, writer)
+        return original(run)
+
+    monkeypatch.setattr("ablate.execution.execute.describe", late)
+    with pytest.raises(Busy, match="has just finished"):
+        record_failure(run, "its process is gone", tmp_path, known=[])
+    assert (stored.read() or {})["status"] == "done"
+
+
 # --- the order ------------------------------------------------------------------------------------
 
 
@@ -316,15 +515,18 @@ def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
     assert len(orders) > 5
 
 
-def test_what_is_finished_is_passed_over_and_what_another_is_at_comes_last(tmp_path, monkeypatch):
+def make(store: Store, item: Item) -> None:
+    with attempt(store.run(item.name)) as writer:
+        finish(store.run(item.name), writer)
+
+
+def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path, monkeypatch):
     store, runs = Store(tmp_path), items(1, 1, 1, 1)
-    runs[3] = replace(runs[3], known=[1, 2, 3])  # its result is to be replaced
-    for index in (1, 3):
-        with attempt(store.run(runs[index].name)) as writer:
-            finish(store.run(runs[index].name), writer)
+    make(store, runs[3])  # before: it is to be made anew, or is damaged
     with pytest.raises(KeyboardInterrupt), attempt(store.run(runs[2].name)):
         raise KeyboardInterrupt
     queue = Queue(runs, store, start=0)
+    make(store, runs[1])
     assert queue.next() == 2  # which was cut off
     queue.later(2)
     assert picked(queue) == [0, 3] and queue.made == [1] and queue
@@ -367,6 +569,29 @@ def test_a_change_counts_before_study_json_has_it_and_an_edit_by_hand_holds(tmp_
     edited = json.loads(path.read_text())
     path.write_text(json.dumps({**edited, "margin": 0.5}))
     assert (store.read_study("mine") or make_record()).margin == 0.5
+
+
+def test_a_study_json_that_was_put_back_holds(tmp_path, monkeypatch):
+    store, path = Store(tmp_path), tmp_path / "studies" / "mine" / "study.json"
+    write_study(store, make_record(name="mine", seeds=[0]))
+    before = path.read_bytes()
+    for seed in (1, 2):
+        write_study(store, make_record(name="mine", seeds=[0, seed]))
+    path.write_bytes(before)
+    monkeypatch.setattr(studies, "COPIED_S", -1)  # long ago
+    assert (store.read_study("mine") or make_record()).seeds == [0]
+    store.change_study("mine", lambda record: replace(record or make_record(), margin=0.5))
+    record = store.read_study("mine")
+    assert record and (record.seeds, record.margin) == ([0], 0.5)
+
+
+def test_a_version_without_its_file_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(studies, "CHANGES_S", 0.1)
+    store, path = Store(tmp_path), tmp_path / "studies" / "mine"
+    write_study(store, make_record(name="mine"))
+    (path / ".versions" / "12").mkdir()
+    with pytest.raises(StoreError, match=r"\.versions: can't be read \(its newest, 12, holds no study\.json"):
+        store.read_study("mine")
 
 
 def test_a_change_that_is_none_writes_nothing(tmp_path):

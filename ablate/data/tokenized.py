@@ -45,7 +45,7 @@ def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> d
     """
     lengths = split_lengths(scanned.characters, config.splits)
     tokenizer = _tokenizer(text, scanned, config, lengths)
-    tokenizer.save(directory / "tokenizer.json")
+    (directory / "tokenizer.json").write_text(tokenizer.dump(), encoding="utf-8")
     digest = hashlib.sha256()
     about = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
     for split, parts in _by_split(_hashed(text.chunks(), digest), lengths):

@@ -44,8 +44,9 @@ class Tokenizer(ABC):
     def state(self) -> dict[str, Any]:
         """What `load` needs besides the name, as plain data."""
 
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps({"name": self.name, **self.state()}), encoding="utf-8")
+    def dump(self) -> str:
+        """What `load` reads."""
+        return json.dumps({"name": self.name, **self.state()})
 
 
 class Char(Tokenizer):
@@ -147,7 +148,7 @@ class Bpe(Tokenizer):
 
 
 def load(path: Path) -> Tokenizer:
-    """The tokenizer that `save` wrote. Raises ConfigError for a file that is none."""
+    """The tokenizer that was dumped there. Raises ConfigError for a file that is none."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         match state.pop("name"):

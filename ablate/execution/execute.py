@@ -55,7 +55,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
             "train_tokens": len(run.corpus.splits["train"].tokens),
         }
         writer.write_json("environment.json", {**machine(), **about})
-        run.corpus.tokenizer.save(writer.path / "tokenizer.json")
+        writer.write("tokenizer.json", run.corpus.tokenizer.dump())
         writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
         listener(_started(run, writer))
         try:
@@ -86,13 +86,14 @@ def record_failure(run: Run, reason: str, root: Path = Path("runs"), *, known: S
     another, had finished the run before it went, that is the row. known: as for `execute`. Raises
     StoreError."""
     stored = Store(root).run(run.name)
-    finished = _finished(stored, unheard)
-    if finished and stored.stamp() != known:
+    current, finished = stored.stamp(), _finished(stored, unheard)
+    if finished and current != known:
         return finished
+    current = current if finished else []
     row = describe(run) | {"status": Status.FAILED, "error": reason}
-    with _attempt(stored, run, unheard, row, known=stored.stamp()) as writer:
+    with _attempt(stored, run, unheard, row, known=current) as writer:
         writer.log(reason)
-        _finish(stored, writer, row, finished, known=stored.stamp())
+        _finish(stored, writer, row, finished, known=current)
     return row
 
 
@@ -125,9 +126,7 @@ def _attempt(
 def _finish(stored: StoredRun, writer: RunWriter, row: Row, before: Row | None, *, known: Stamp) -> None:
     """A failure never takes the place of a result."""
     if row["status"] == Status.FAILED and before and before["status"] in RESULTS:
-        writer.end()
-        aside = stored.put_aside(writer.path)
-        name = stored.directory.name
+        aside, name = stored.give_up(writer), stored.directory.name
         raise StoreError(
             f"{name}: {row['error']}; its result of before stays, and this attempt lies in {aside}"
         )

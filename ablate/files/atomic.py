@@ -11,14 +11,32 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ablate.config.rules import ConfigError
 
+NEW = ".new-"  # begins the name of what is not whole yet
+GONE = ".gone-"  # of what was taken away
+
 
 class StoreError(ConfigError):
     """What is on disk does not allow what was asked for."""
+
+
+def is_gone(error: OSError) -> bool:
+    """Whether it says that there is no such file any more, as a network's file system does by ESTALE."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+
+def names(directory: Path) -> list[str]:
+    """Of what lies there, sorted; none where there is no directory. Raises OSError."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError as error:
+        if is_gone(error):
+            return []
+        raise
 
 
 @contextlib.contextmanager
@@ -57,8 +75,8 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
     """Make a directory with these files, of which there is at least one; False if somebody has made it
-    before. files: by their names in it, or NAME/NAME. Raises OSError."""
-    part = directory.with_name(f".new-{secrets.token_hex(4)}")
+    before. files: by their names in it, or NAME/NAME, written in this order. Raises OSError."""
+    part = directory.with_name(f"{NEW}{secrets.token_hex(4)}")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
@@ -68,11 +86,11 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
             (part / name).write_bytes(data)
         if rename_onto_free(part, directory):
             return True
-    except FileNotFoundError:  # who ended with all of it took it away
-        pass
-    except OSError:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    except OSError as error:
+        # Who ended with all of it took it away, be it in the middle of mkdir.
+        if error.errno not in (errno.ENOENT, errno.ESTALE, errno.EEXIST):
+            shutil.rmtree(part, ignore_errors=True)
+            raise
     shutil.rmtree(part, ignore_errors=True)
     return False
 
@@ -92,16 +110,14 @@ def rename_onto_free(directory: Path, free: Path) -> bool:
 def take_away(directory: Path, into: Path) -> Path:
     """Rename a directory that another process may still write in, which then finds nothing there; returns
     where it lies in `into`. Raises FileNotFoundError if it is gone, OSError."""
-    return directory.rename(into / f".gone-{secrets.token_hex(4)}")
+    return directory.rename(into / f"{GONE}{secrets.token_hex(4)}")
 
 
-def sync(directory: Path) -> None:
-    """Have the system write the files of a directory out, so that a power cut finds them whole."""
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_file():
-                with open(entry, "rb+") as file:
-                    os.fsync(file.fileno())
+def sync(files: Iterable[Path]) -> None:
+    """Have the system write them out, so that a power cut finds them whole."""
+    for path in files:
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
 
 
 def file_digest(path: Path) -> str:

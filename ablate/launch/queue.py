@@ -36,11 +36,12 @@ class Queue:
         self.items = items
         self.store = store
         self.made: list[int] = []  # by others, since the last look at it
-        begun = store.begun()
+        interrupted = store.interrupted()
         order = _turned(items, secrets.randbelow(1000) / 1000 if start is None else start)
-        self._waiting = deque(sorted(order, key=lambda index: items[index].name not in begun))
+        self._waiting = deque(sorted(order, key=lambda index: items[index].name not in interrupted))
         self._later = deque[tuple[float, int]]()  # when to ask again
         self._looked = -math.inf
+        self._before = store.finished()  # to be made anew, or damaged: the run itself can tell
         self._finished: set[str] = set()
 
     def __bool__(self) -> bool:
@@ -69,13 +70,12 @@ class Queue:
 
     def _look(self) -> None:
         if time.monotonic() - self._looked >= LOOK_EVERY_S:
-            self._finished = self.store.finished()
+            self._finished = self.store.finished() - self._before
             self._looked = time.monotonic()
 
     def _is_made(self, index: int) -> bool:
-        """By another. Where one result is to replace another, only the run itself can tell them apart."""
-        item = self.items[index]
-        if item.known or item.name not in self._finished:
+        """By another, since this command began."""
+        if self.items[index].name not in self._finished:
             return False
         self.made.append(index)
         return True

@@ -1,13 +1,33 @@
-"""The one loop in which runs are made, whichever launcher hands them over."""
+"""The loops in which runs are made, whoever hands them over."""
 
+import time
 from collections.abc import Iterable
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.events import Listener, Refused, Taken
+from ablate.execution.events import Listener, Noticed, Refused, Taken
 from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
+from ablate.execution.run import Run
+from ablate.launch.queue import AGAIN_S
 from ablate.store.run_files import Busy, Stamp
+
+
+def make(run: Run, listener: Listener, *, known: Stamp) -> None:
+    """Make one run; if another process is at it, wait for that. Raises ConfigError if it can't begin.
+
+    known: of the result that was there when the command began.
+    """
+    waits = False
+    while True:
+        try:
+            execute(run, listener, known=known)
+            return
+        except Busy as error:
+            if not waits:
+                listener(Noticed(f"{error}; waiting"))
+            waits = True
+            time.sleep(AGAIN_S)
 
 
 def work(runs: Iterable[tuple[RunConfig, Stamp]], listener: Listener) -> None:

@@ -7,47 +7,52 @@ its claim.json, by the clock of the file system, wherever that is.
 import contextlib
 import functools
 import json
+import math
 import os
 import socket
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
+
+from ablate.files.atomic import is_gone
 
 HEARTBEAT_S = 5
 EXPIRES_S = 120  # without a heartbeat
 
 
-def claim() -> bytes:
-    """The content of claim.json where this process is at work."""
+_mine = set[str]()  # the names of the attempts that this process is at
+
+
+def claim(attempt: Path) -> bytes:
+    """The content of its claim.json: from here on until it is released, this process is at it."""
+    _mine.add(attempt.name)
     pid = os.getpid()
     return (json.dumps({**_here(), "pid": pid, "started": _started(pid)}) + "\n").encode()
 
 
-def is_mine(directory: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return (directory / "claim.json").read_bytes() == claim()
-    return False
-
-
 def is_live(directory: Path) -> bool:
-    """Whether the process that claimed `directory` is still at it."""
+    """Whether the process that claimed this attempt is still at it."""
     path = directory / "claim.json"
     try:
         content = json.loads(path.read_bytes())
         pid, started = int(content["pid"]), content["started"]
         if started and {key: content.get(key) for key in _here()} == _here():
             now = _started(pid)
+            if pid == os.getpid() and now == started:
+                return directory.name in _mine  # else it could not be given back
             if now or not _exists(pid):
                 return now == started
-        return _clock(directory.parent) - path.stat().st_mtime < EXPIRES_S
-    except (OSError, ValueError, KeyError, TypeError):
+        return _clock(directory.parents[2]) - path.stat().st_mtime < EXPIRES_S
+    except OSError as error:
+        return not is_gone(error)  # what can't be read at this moment is left alone
+    except (ValueError, KeyError, TypeError):
         return False
 
 
 def release(directory: Path) -> None:
     """This process gives it back."""
+    _mine.discard(directory.name)
     with contextlib.suppress(OSError):
         (directory / "claim.json").unlink()
 
@@ -70,13 +75,12 @@ class Heartbeat:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def _beat(self) -> None:
-        while not (self.lost or self._ended.wait(HEARTBEAT_S)):
+        while not (self.lost or self._ended.is_set()):
             try:
                 os.utime(self._claim)
-            except FileNotFoundError:
-                self.lost = not self._ended.is_set()
-            except OSError:  # a network may be away for a while
-                pass
+            except OSError as error:  # a network may be away for a while
+                self.lost = is_gone(error) and not self._ended.is_set()
+            self._ended.wait(HEARTBEAT_S)
 
     def end(self) -> None:
         self._ended.set()
@@ -93,10 +97,11 @@ def _here() -> dict[str, Any]:
 
 
 def _clock(directory: Path) -> float:
-    """Now, by the clock that heartbeats are written with."""
-    with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=directory) as file:
+    """Now, by the clock that heartbeats are written with; where nothing can be written, nobody can take a run
+    either, and no claim expires."""
+    with contextlib.suppress(OSError), tempfile.TemporaryFile(prefix=".clock-", dir=directory) as file:
         return os.fstat(file.fileno()).st_mtime
-    return time.time()  # a store that can only be read
+    return -math.inf
 
 
 def _exists(pid: int) -> bool:

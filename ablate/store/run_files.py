@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.identity import digest
-from ablate.files.atomic import StoreError, explained, file_digest, replace_file, sync
+from ablate.files.atomic import StoreError, explained, file_digest, is_gone, replace_file, sync
 from ablate.store import claim
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
 
@@ -63,7 +63,7 @@ class RunWriter:
     def check(self) -> None:
         """Whether the run is still this process's; cheap enough for every step."""
         if self._heartbeat and self._heartbeat.lost:
-            raise self._taken()
+            raise taken_over(self.path)
 
     def metrics(self, row: Row) -> None:
         """Add a row to metrics.csv."""
@@ -73,15 +73,17 @@ class RunWriter:
         self._append("log.txt", text.rstrip("\n") + "\n")
 
     def write_json(self, name: str, content: Any) -> None:
+        self.write(name, as_json(content))
+
+    def write(self, name: str, content: str | bytes) -> None:
         with self._here():
-            replace_file(self.path / name, as_json(content))
+            replace_file(self.path / name, content)
 
     def write_weights(self, weights: Mapping[str, Any]) -> None:
         """weights: NumPy arrays by parameter name."""
         import safetensors.numpy
 
-        with self._here():
-            replace_file(self.path / "model.safetensors", safetensors.numpy.save(dict(weights)))
+        self.write("model.safetensors", safetensors.numpy.save(dict(weights)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep this checkpoint, then drop the one before."""
@@ -93,15 +95,13 @@ class RunWriter:
                 path.unlink()
 
     def seal(self, row: Row) -> None:
-        """The run is over, with this row."""
+        """The run is over, with this row. Its last checkpoint is kept until it is published: a disk may be
+        full."""
         with self._here():
             there = os.listdir(self.path)
-            for name in there:
-                if name.startswith("checkpoint-"):
-                    (self.path / name).unlink()
             files = {name: file_digest(self.path / name) for name in SEALED if name in there}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
-            sync(self.path)
+            sync(self.path / name for name in there if not name.startswith("checkpoint-"))
 
     def end(self) -> None:
         """Give it back."""
@@ -120,12 +120,13 @@ class RunWriter:
             with explained(self.path):
                 yield
         except StoreError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise self._taken() from error
+            if isinstance(error.__cause__, OSError) and is_gone(error.__cause__):
+                raise taken_over(self.path) from error
             raise
 
-    def _taken(self) -> Busy:
-        return Busy(f"{self.path}: another process has taken this run over")
+
+def taken_over(attempt: Path) -> Busy:
+    return Busy(f"{attempt}: another process has taken this run over")
 
 
 def as_json(content: Any) -> bytes:
@@ -154,12 +155,19 @@ def _metrics_lines(rows: list[Row]) -> str:
 
 
 def stamp(directory: Path) -> Stamp:
-    """Of the result in this directory."""
+    """Of the result in this directory. Raises StoreError where it can't be told."""
+    path = directory / "result.json"
     try:
-        stat = os.stat(directory / "result.json")
-    except OSError:
-        return []
+        stat = os.stat(path)
+    except OSError as error:
+        if is_gone(error):
+            return []
+        raise _out_of_reach(path, error) from error
     return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+
+
+class Garbled(StoreError):
+    """A file is not what ablate wrote."""
 
 
 class Damaged(StoreError):
@@ -172,10 +180,10 @@ class Damaged(StoreError):
 
 
 def read_started(directory: Path) -> Row:
-    """The row of a run under way. Raises FileNotFoundError, or Damaged if it can't be read."""
+    """The row of a run under way. Raises FileNotFoundError, or Damaged."""
     try:
         return read_json(directory / "result.json", ROW_KEYS)
-    except StoreError as error:
+    except Garbled as error:
         raise Damaged(directory / "result.json", "damaged", {}) from error
 
 
@@ -192,7 +200,7 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
     path = directory / "result.json"
     try:
         row = read_json(path, ROW_KEYS | {"seal", "files"})
-    except (FileNotFoundError, StoreError) as error:
+    except (FileNotFoundError, Garbled) as error:
         row = {"run_id": directory.name.rpartition("-")[2], "code": None, "torch": None}
         raise Damaged(path, "missing or damaged", row) from error
     seal, files = row.pop("seal"), row.pop("files")
@@ -202,7 +210,9 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
         path = directory / name
         try:
             same = file_digest(path) == was
-        except OSError:
+        except OSError as error:
+            if not is_gone(error):
+                raise _out_of_reach(path, error) from error
             same = False
         if not same:
             raise Damaged(path, "missing, damaged, or edited since the run ended", row)
@@ -226,19 +236,28 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
 
 
 def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
-    """Raises FileNotFoundError, or StoreError for a file that is not what ablate wrote."""
+    """Raises FileNotFoundError, Garbled, or StoreError where it can't be read at this moment."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(path) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        if is_gone(error):
+            raise FileNotFoundError(path) from None
+        raise _out_of_reach(path, error) from error
+    except ValueError as error:
         reason = str(error)
-    raise unreadable(path, reason)
+    raise garbled(path, reason)
 
 
-def unreadable(path: Path, reason: str) -> StoreError:
+def _out_of_reach(path: Path, error: OSError) -> StoreError:
+    """It may be as it should be: a network is away, too many files are open, or it is somebody else's."""
+    return StoreError(
+        f"{path}: can't be read ({error.strerror or error}); mend that, and run the same command"
+    )
+
+
+def garbled(path: Path, reason: str) -> Garbled:
     """What a user hears of a file of ours that is damaged, or that somebody edited."""
-    return StoreError(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")
+    return Garbled(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")

@@ -10,14 +10,13 @@ and never read again. Any number of processes, on any number of machines, may sh
 
 import contextlib
 import csv
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ablate.config.rules import did_you_mean
-from ablate.files.atomic import StoreError, explained, write_atomically
+from ablate.files.atomic import StoreError, explained, names, write_atomically
 from ablate.store import claim
 from ablate.store.columns import ROLE_COLUMNS, Row, csv_text
 from ablate.store.record import Role, StudyRecord
@@ -51,16 +50,21 @@ class Store:
             name[1 : -len(PART)] for name in self._names() if name.startswith(".") and name.endswith(PART)
         }
 
+    def interrupted(self) -> set[str]:
+        """Those of them that nobody is at."""
+        return {
+            name
+            for name in self.begun()
+            if (attempt := self.run(name).latest()) and not claim.is_live(attempt)
+        }
+
     def _names(self) -> list[str]:
-        try:
-            return os.listdir(self.root / "store")
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return names(self.root / "store")
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name or id begins with `run`. Raises StoreError."""
-        finished = [path for path in _listdir(self.root / "store") if not path.name.startswith(".")]
-        found = [path for path in finished if run and (path.name.startswith(run) or _id_begins(path, run))]
+        paths = [self.root / "store" / name for name in sorted(self.finished())]
+        found = [path for path in paths if run and (path.name.startswith(run) or _id_begins(path, run))]
         if len(found) == 1:
             return found[0]
         if found:
@@ -71,13 +75,9 @@ class Store:
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """Where the files of these runs lie, by run_id; only of those that are finished."""
         wanted = {run_id[:8]: run_id for run_id in run_ids}
-        paths = {path.name.rpartition("-")[2]: path for path in _listdir(self.root / "store")}
+        paths = {name.rpartition("-")[2]: self.root / "store" / name for name in self.finished()}
         found = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
-        return {
-            run_id: path
-            for run_id, path in found.items()
-            if not path.name.startswith(".") and _id_begins(path, run_id)
-        }
+        return {run_id: path for run_id, path in found.items() if _id_begins(path, run_id)}
 
     def rows(self) -> list[Row]:
         """Every run once, sorted by run_id; the study column names the studies that share it, and phase and
@@ -138,13 +138,14 @@ class Store:
         return change_study(self.root / "studies" / name, change)
 
     def study_names(self) -> list[str]:
-        return [path.name for path in _listdir(self.root / "studies") if (path / "study.json").exists()]
+        studies = self.root / "studies"
+        return [name for name in names(studies) if (studies / name / "study.json").exists()]
 
     def study_rows(self, name: str) -> list[Row]:
         """The rows of one study, sorted by run_id. Runs that have not begun have none."""
         if self.read_study(name) is None:
-            names = self.study_names()
-            known = did_you_mean(name, names) if names else "; there are none yet"
+            others = self.study_names()
+            known = did_you_mean(name, others) if others else "; there are none yet"
             raise StoreError(f"{name}: no such study in {self.root / 'studies'}{known}")
         return self._members(name, self.rows())
 
@@ -162,8 +163,10 @@ class Store:
         while True:
             for place, text in tables.items():
                 write_atomically(place, text)
+            if time.monotonic() > until:  # whoever goes on writes them again
+                return path
             before, tables = tables, self._tables(study)
-            if tables == before or time.monotonic() > until:  # whoever goes on writes them again
+            if tables == before:
                 return path
 
     def _tables(self, study: str) -> dict[Path, str]:
@@ -206,7 +209,3 @@ def _id_begins(path: Path, run: str) -> bool:
         return read_finished(path)["run_id"].startswith(run)
     except Damaged:
         return False
-
-
-def _listdir(path: Path) -> list[Path]:
-    return sorted(path.iterdir()) if path.is_dir() else []

@@ -7,12 +7,13 @@ To begin is to make the next number, which one process can and all others can't.
 that is its own, and never anybody else's; whose number is no longer the highest finds nothing there at its
 next write. To finish is to rename that directory onto the free name: who comes second drops what it made. So
 a run that is made twice, as when a computer was asleep and another took its run over, costs time and changes
-no byte. To read moves nothing.
+no byte. To read moves nothing, and nobody removes what another may still be at.
 """
 
 import contextlib
 import itertools
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,16 @@ from typing import Any
 
 import yaml
 
-from ablate.files.atomic import explained, make_once, rename_onto_free, take_away
+from ablate.files.atomic import (
+    GONE,
+    NEW,
+    StoreError,
+    explained,
+    make_once,
+    names,
+    rename_onto_free,
+    take_away,
+)
 from ablate.store import claim
 from ablate.store.columns import Row
 from ablate.store.run_files import (
@@ -38,12 +48,14 @@ from ablate.store.run_files import (
     read_finished,
     read_started,
     stamp,
+    taken_over,
 )
 
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
 RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code", "parts")
 PART = ".part"
-OVER = ".over"  # marks a number whose attempt was discarded
+OVER = ".over"  # marks a number whose attempt was discarded: it is not free
+ATTEMPT = re.compile("[0-9a-f]{8}")  # what else lies there is the file system's, or somebody's
 
 
 class StoredRun:
@@ -69,20 +81,19 @@ class StoredRun:
 
     def latest(self) -> Path | None:
         """The attempt that counts."""
-        return self._attempt_of(self._numbers())
+        return self._latest_of(self._numbers())
 
     def _numbers(self) -> list[int]:
         """Those that were given, the highest first."""
-        return sorted(
-            (int(path.name) for path in _listdir(self.attempts) if path.name.isdecimal()), reverse=True
-        )
+        return sorted((int(name) for name in names(self.attempts) if name.isdecimal()), reverse=True)
 
-    def _attempt_of(self, numbers: list[int]) -> Path | None:
-        for number in numbers:
-            for path in _listdir(self.attempts / str(number)):
-                if path.name != OVER:
-                    return path
-        return None
+    def _attempts_of(self, number: int) -> list[Path]:
+        """One, or none any more."""
+        directory = self.attempts / str(number)
+        return [directory / name for name in names(directory) if ATTEMPT.fullmatch(name)]
+
+    def _latest_of(self, numbers: list[int]) -> Path | None:
+        return next((path for number in numbers for path in self._attempts_of(number)), None)
 
     @contextlib.contextmanager
     def attempt(self, config: Mapping[str, Any], row: Row, *, known: Stamp) -> Iterator[RunWriter]:
@@ -94,30 +105,34 @@ class StoredRun:
         """
         with explained(self.attempts):
             numbers = self._numbers()
-            before = self._attempt_of(numbers)
+            before = self._latest_of(numbers)
             start = self._cut_off(before, row, known) if before else None
             if self.stamp() != known:
                 raise self._is_finished()
             asked_for = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-            files = {
-                "config.yaml": asked_for.encode(),
-                "result.json": as_json(row),
-                "claim.json": claim.claim(),
-            }
+            files = {"config.yaml": asked_for.encode(), "result.json": as_json(row)}
             files["metrics.csv"] = metrics_text(start.metrics if start else []).encode()
             files |= dict([checkpoint_file(start)]) if start else {}
             files |= _logged(before) if before else {}
             number = self.attempts / str(max(numbers, default=0) + 1)
             path = number / secrets.token_hex(4)
-            if not make_once(number, {f"{path.name}/{name}": data for name, data in files.items()}):
-                raise Busy(f"{number}: another process has just begun this run")
-            if self.stamp() != known:  # it was finished meanwhile, and its attempts with it
-                self._discard(path)
-                self._clear(number)
-                raise self._is_finished()
-            if before:
-                self._discard(before)
-        writer = RunWriter(path, start)
+            files["claim.json"] = claim.claim(path)  # the last to be written: its age counts
+            try:
+                made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
+                if not made and not path.exists():  # a network may say no to what it has done
+                    raise Busy(f"{number}: another process has just begun this run")
+                if self.stamp() != known:  # it was finished meanwhile, and its attempts with it
+                    self._discard(path)
+                    self._clear(number)
+                    raise self._is_finished()
+                for earlier in (path for n in numbers for path in self._attempts_of(n)):
+                    self._discard(earlier)
+                writer = RunWriter(path, start)
+            except BaseException:  # Ctrl-C too
+                claim.release(path)
+                with contextlib.suppress(OSError):
+                    os.rmdir(self.attempts)  # if there is nothing else
+                raise
         try:
             yield writer
         finally:
@@ -130,6 +145,20 @@ class StoredRun:
         with explained(self.directory):
             self._publish(writer.path, known)
         writer.path = self.directory  # with the claim in it, so that nobody publishes it before
+
+    def give_up(self, writer: RunWriter) -> Path:
+        """Leave the result of before, and put this attempt aside; returns where it lies. Raises Busy, and
+        StoreError."""
+        number = writer.path.parent
+        try:
+            with explained(writer.path):
+                writer.path = self.put_aside(writer.path)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise taken_over(writer.path) from error
+            raise
+        self._clear(number)
+        return writer.path
 
     def put_aside(self, path: Path) -> Path:
         """Move the result, or an attempt, to damaged/, where nothing reads it again; returns where it lies.
@@ -154,49 +183,65 @@ class StoredRun:
 
     def release(self, pid: int) -> None:
         """Give back what a process of this machine was at, which has ended."""
-        if latest := self.latest():
-            claim.release_ended(latest, pid)
+        with contextlib.suppress(OSError):
+            if latest := self.latest():
+                claim.release_ended(latest, pid)
 
     def _cut_off(self, before: Path, row: Row, known: Stamp) -> Checkpoint | None:
         """Of an attempt that was cut off, the checkpoint that leads to the bytes of `row`."""
         if claim.is_live(before):
-            raise Busy(f"{before}: another process is training this run; wait for it, or stop it")
-        if is_sealed(before):  # cut off after its last word
-            self._publish(before, known)
-            raise self._is_finished()
+            raise Busy(f"{before}: another process is training this run")
         try:
             began = read_started(before)
-            agrees = all(began.get(column) == row.get(column) for column in RESUMABLE)
-            return read_checkpoint(before) if agrees else None
+            if any(began.get(column) != row.get(column) for column in RESUMABLE):
+                return None
+            if is_sealed(before):  # cut off after its last word
+                self._publish(before, known)
+                raise self._is_finished()
+            return read_checkpoint(before)
         except FileNotFoundError:  # its process lives after all, and has just dropped one for the next
             return None
 
     def _publish(self, attempt: Path, known: Stamp) -> None:
-        """An attempt with its last word becomes the result."""
+        """An attempt with its last word becomes the result, in the place of the one that is known."""
+        number = attempt.parent
         try:
+            for checkpoint in attempt.glob("checkpoint-*"):
+                checkpoint.unlink()
             while not rename_onto_free(attempt, self.directory):
-                if self.stamp() != known:
-                    self._discard(attempt)
-                    self._clear(attempt.parent)
-                    raise self._is_finished()
-                take_away(self.directory, self.attempts)
+                if self.stamp() == known:
+                    old = take_away(self.directory, number)
+                    if stamp(old) == known:
+                        continue
+                    rename_onto_free(old, self.directory)  # it was replaced at this moment
+                self._discard(attempt)
+                self._clear(number)
+                raise self._is_finished()
         except FileNotFoundError:
-            raise self._is_finished() from None
-        self._clear(attempt.parent)
+            raise taken_over(attempt) from None
+        self._clear(number)
 
     def _discard(self, attempt: Path) -> None:
         """Its process finds nothing there from now on, and nobody gets its number."""
         with contextlib.suppress(OSError):
             (attempt.parent / OVER).touch()
-            shutil.rmtree(take_away(attempt, self.attempts), ignore_errors=True)
+            shutil.rmtree(take_away(attempt, attempt.parent), ignore_errors=True)
 
-    def _clear(self, number: Path) -> None:
-        """The run is finished: there is nothing more to attempt."""
-        try:
-            os.rmdir(number)
-            os.rmdir(self.attempts)
-        except OSError:  # what it replaced lies there, or an attempt that came too late
-            shutil.rmtree(self.attempts, ignore_errors=True)
+    def _clear(self, last: Path) -> None:
+        """The run is finished: numbers up to `last` are of no use any more. Those that hold an attempt stay,
+        since its process may be alive; one that is just about to begin has to ask again."""
+        with contextlib.suppress(OSError):
+            numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
+            for old in (
+                *self.attempts.glob(f"{NEW}*"),
+                *(old for n in numbers for old in n.glob(f"{GONE}*")),
+            ):
+                shutil.rmtree(old, ignore_errors=True)
+            for number in numbers:
+                with contextlib.suppress(OSError):
+                    (number / OVER).unlink(missing_ok=True)
+                    number.rmdir()
+            self.attempts.rmdir()
 
     def _is_finished(self) -> Busy:
         return Busy(f"{self.directory}: another process has just finished this run")
@@ -223,10 +268,3 @@ def _attempt_is_damaged(path: Path) -> bool:
 def _result_is_damaged(path: Path) -> bool:
     """Looked at twice: it may be replaced between two of its files."""
     return all(path.exists() and not is_sealed(path) for _ in range(2))
-
-
-def _listdir(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []

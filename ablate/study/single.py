@@ -6,9 +6,9 @@ import torch
 
 from ablate.compose.asked import Single
 from ablate.compute.cores import threads_each
-from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
 from ablate.execution.run import step_flops
+from ablate.launch.worker import make
 from ablate.live.progress import listener
 from ablate.store.store import Store
 from ablate.study.estimate import estimate
@@ -23,9 +23,10 @@ def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Ou
     threads = threads_each(1, step_flops(run))
     if dry_run:
         return Outcome(record.name, estimate=estimate(record, [run], at_once=1, threads=threads))
+    known = store.run(run.name).stamp()
     store.change_study(record.name, lambda before: grown(before, record))
     begun()
     torch.set_num_threads(threads)
     with keeping_results(store, record.name):
-        execute(run, listener(None))
+        make(run, listener(None), known=known)
     return Outcome(record.name, [run.run_id])

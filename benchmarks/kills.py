@@ -25,6 +25,7 @@ from pathlib import Path
 from ablate.store.columns import MEASURED_COLUMNS
 
 SWEEP = ("fusion=concat,sum,weighted_sum,mean", "heads=2,4", "seed=0,1,2")
+SWEEP += ("train.steps=500", "train.checkpoint_every=20", "train.eval_every=50")
 
 
 def start(root: Path, overrides: list[str]) -> subprocess.Popen:
@@ -123,25 +124,24 @@ def kill_again_and_again(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("sweep", nargs="*", default=SWEEP, help="overrides; by default 24 runs")
     parser.add_argument(
         "--longest", type=float, default=5.0, help="seconds of training before a kill, at most"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--commands", type=int, default=1, help="at once, on one sweep")
     arguments = parser.parse_args()
-    overrides = [*SWEEP, f"train.steps={arguments.steps}", "train.checkpoint_every=20", "train.eval_every=50"]
     with tempfile.TemporaryDirectory() as directory:
         calm = Path(directory) / "calm"
         calm.mkdir()
-        finish(calm, overrides)
+        finish(calm, arguments.sweep)
         same, kills, hits, sweeps = True, 0, 0, 0
         while kills < arguments.kills:  # a sweep may be finished in spite of them
             killed = Path(directory) / f"killed-{sweeps}"
             killed.mkdir()
             number, hit = kill_again_and_again(
                 killed,
-                overrides,
+                arguments.sweep,
                 arguments.kills - kills,
                 arguments.longest,
                 arguments.seed + sweeps,

@@ -119,7 +119,7 @@ def test_a_study_of_ones_own(tmp_path, mark):
         ("a: ${", "mine.yaml: no config can be read from it (a: no viable alternative"),
         ("{null: [1]}", "mine.yaml: no config can be read from it (Incompatible key type"),
         ("# @package\n", "mine.yaml: no config can be read from it (Expected header format"),
-        ("- a\n- b", "study=mine: its file declares no study"),
+        ("- a\n- b", "it is a list; write KEY: VALUE"),
         (f"{STUDY}\ndefaults: 3", "Invalid defaults list in 'study/mine'"),
         ("# @package _global_\ndefaults: [mine]", "a config is nested too deeply, or in itself"),
         (f"{STUDY}\ndevice: ${{device}}", "device: Recursive interpolation detected"),

@@ -291,8 +291,10 @@ def test_text_of_wide_characters_is_told_its_encoding(texts: Path, encoding: str
         wide = put(texts / name, (text * 11).encode(encoding))
         assert f"corpus.encoding={encoding}" in refusal(wide).replace("=… (", "=")
         assert "".join(words(opened(wide, encoding=encoding))) == text * 11
-    unmarked = put(texts / "unmarked", "plain".encode("utf-32-le"))
-    assert "corpus.encoding=utf-32" in refusal(unmarked, encoding="utf-16")
+    for order in ("le", "be"):
+        unmarked = put(texts / "unmarked", ("plain " * 11).encode(f"{encoding}-{order}"))
+        assert f"corpus.encoding={encoding}-{order} if" in refusal(unmarked)
+        assert "".join(words(opened(unmarked, encoding=f"{encoding}-{order}"))) == "plain " * 11
 
 
 @pytest.mark.parametrize("where", [0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 7])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.app import main
+from ablate.cli.output import say
 from ablate.store.store import Store
 from tests.test_cli import one_line
 
@@ -60,3 +61,8 @@ def test_the_file_lies_elsewhere_where_the_cache_takes_none(told, tmp_path, monk
     assert kept.parent == tmp_path and "by hand" in kept.read_text(encoding="utf-8")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     assert told(ZeroDivisionError("by hand"))[1].endswith("by hand; this is a fault of ablate's")
+
+
+def test_what_is_said_is_one_line_that_can_be_read(capsys):
+    say(f"ablate: {'x' * 20_000}: not\na\x1b[31m number\u2028 {'y' * 100}")
+    assert capsys.readouterr().err == f"ablate: {'x' * 150}…{'x' * 49}: not a [31m number  {'y' * 100}\n"

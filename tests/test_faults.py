@@ -63,7 +63,7 @@ def test_a_full_disk(small_disk):
     assert "Traceback" not in swept.stderr
     mount("-o", "remount,size=20m", str(small_disk))
     done = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=small_disk)
-    assert done.returncode == 0 and "1 runs had finished before" in done.stderr
+    assert done.returncode == 0 and "1 run had finished before" in done.stderr
     assert results(small_disk)["status"].tolist() == ["done", "done"]
 
 

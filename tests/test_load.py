@@ -37,7 +37,7 @@ def table(tmp_path, monkeypatch) -> Callable[[str | bytes], Path]:
 DAMAGED = {
     "cut off in a row": (TABLE[: TABLE.rindex(",true")] + "\n", "line 5 has 2 cells, not 5"),
     "cut off in a quotation": (TABLE.replace("sum,4,true,1", '"sum,4,true,1'), "line 5: unexpected end"),
-    "a row of another separator": (TABLE.replace(ROWS[1], ROWS[1].replace(",", ";")), "line 3 has 1 cells"),
+    "a row of another separator": (TABLE.replace(ROWS[1], ROWS[1].replace(",", ";")), "line 3 has 1 cell,"),
     "a cell too many": (TABLE.replace(ROWS[2], ROWS[2] + ",7"), "line 4 has 6 cells, not 5"),
     "two files without a line end between": (TABLE.rstrip() + TABLE, "line 5 has 9 cells, not 5"),
     "two files of other columns": (

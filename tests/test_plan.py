@@ -97,6 +97,11 @@ def test_one_variant_alone_is_taken_as_unpaired():
     [
         (pilot().query("seed == 0"), {}, "no variant has two finished seeds"),
         (table(*variant((2.0, 2.0, 2.0), **CONCAT)), {}, "val_loss is the same at every seed"),
+        (
+            table(*variant((2.0, 2.1, 2.2), **CONCAT), *variant((2.5, 2.6, 2.7), **SUM)),
+            {},
+            "val_loss differs by the same at every seed",
+        ),
         (pilot(), {"difference": 1e-9}, "more than 100,000 seeds"),
         (pilot(), {"where": ["heads=5"]}, "no row meets it"),
     ],

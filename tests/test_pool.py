@@ -1,5 +1,6 @@
 """The pool: what happens to runs, workers and the parent when something ends before its time."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -147,11 +149,19 @@ def test_a_worker_may_be_lost_before_it_is_ready():
         pool.lost(starting, "ended")
 
 
+def loads_pytorch(process: psutil.Process) -> bool:
+    with contextlib.suppress(OSError):
+        return "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says what a process has loaded")
 def test_ctrl_c_while_pytorch_loads(tmp_path, start):
     """In this process and in the server that workers are forked from."""
-    for wait_s in (0.7, 1.1, 1.5, 1.9):
+    for processes in (lambda process: [process], psutil.Process.children):
         process = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
-        time.sleep(wait_s)
+        here = psutil.Process(process.pid)
+        wait_for(partial(lambda here, of: any(map(loads_pytorch, of(here))), here, processes))
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 130 and len(err.splitlines()) <= 1, err

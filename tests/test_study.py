@@ -300,6 +300,7 @@ NULL = object()  # a key that is there and empty; None: one that is not
         ({"seeds": 3}, r"study.seeds=3: write a list, as \[0, 1, 2\]"),
         ({"factors": {"haeds": [1]}}, r"study.factors.haeds: no key of a run; did you mean heads\?"),
         ({"factors": {"seed": [1]}}, "study.factors.seed: seeds are no factor"),
+        ({"factors": {"name": ["a", "b"]}}, "study.factors.name: it makes no variants"),
         ({"factors": {"heads": [{"a": 1}]}}, "study.factors.heads: .*: a level is one value"),
         ({"demo": {"study.margin": 1}}, "study.demo.study.margin: no key of a run"),
         ({"kind": []}, r"study.kind=\[\]: no such kind"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ablate.config.rules import ConfigError
-from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, load
+from ablate.data.tokenizers import LONGEST_WORD, Bpe, Byte, Char, Tokenizer, load
 
 TEXT = (
     "naïve 日本 🙂\r\n\tna\u0301ive  \u2028 na na na\n"  # 1, 2, 3 and 4 bytes; accents apart; odd line ends
@@ -65,6 +65,13 @@ def test_bpe_merges_what_is_frequent():
     assert sorted(bpe.byte_lengths)[-2:] == [2, 4] and sum(bpe.byte_lengths == 1) == 256
     assert [bpe.byte_lengths[i] for i in bpe.encode("ababab")] == [4, 2]
     assert bpe.decode(bpe.encode("🙂")[:2]) == "\ufffd"
+
+
+def test_bpe_cuts_a_word_that_has_no_end():
+    """Whole, it would be trained on for as long as its square."""
+    text = f"a few {'x' * (3 * LONGEST_WORD + 5)} words"
+    bpe = Bpe.train([text] * 3, 300)
+    assert bpe.byte_lengths.max() <= LONGEST_WORD and bpe.decode(bpe.encode(text)) == text
 
 
 def test_bpe_is_no_larger_than_the_text_allows():

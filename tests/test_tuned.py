@@ -287,8 +287,7 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
     away = result.family(OCTAVE_AWAY)
     assert away["diff"].dropna().tolist() == pytest.approx([0.1] * 4)
     assert (
-        f"{len(rows[rows['phase'] == 'develop'])} rows of development seeds are left out (phase)"
-        in result.notes
+        f"left out: {len(rows[rows['phase'] == 'develop'])} rows of development seeds (phase)" in result.notes
     )
 
 
@@ -338,7 +337,7 @@ def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
     assert result.family("exploratory").set_index("fusion").loc["sum", "lr"] == "0.0028"
     old = rows[rows["role"] == "octave_up"].assign(role="", lr=0.0099, run_id="old")
     again = compare(pd.concat([rows, old]))
-    assert any(line.startswith("6 rows at values that are no longer") for line in again.notes)
+    assert any(line.startswith("left out: 6 rows at values that are no longer") for line in again.notes)
     assert again.table["variant"].tolist() == result.table["variant"].tolist()
     assert set(without_values(rows[rows["phase"] == "report"])["lr"]) == {None}
 

@@ -23,13 +23,14 @@ from ablate.analysis.contrasts import (
     unknown_forms,
 )
 from ablate.analysis.effects import effects, projection_and_heads
+from ablate.analysis.frames import LARGEST
 from ablate.analysis.notes import budgets, doubts, foreign_columns, missing_seeds, stale, unusable, weaknesses
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import only_if
+from ablate.phrases import counted, only_if
 from ablate.store.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
 from ablate.store.record import StudyRecord
 
@@ -167,12 +168,12 @@ def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if not kept.any():
         raise ConfigError("every row is of development seeds (phase); there is nothing to report on yet")
     left = int((~kept).sum())
-    lines = only_if(left, f"{left} rows of development seeds are left out (phase)")
+    lines = only_if(left, f"left out: {counted(left, 'row')} of development seeds (phase)")
     rows = rows[kept]
     if "role" in rows and "tuned" in rows:
         replaced = as_texts(rows["tuned"]).ne("") & as_texts(rows["role"]).eq("")
         if old := int(replaced.sum()):
-            lines.append(f"{old} rows at values that are no longer an arm's own are left out (role)")
+            lines.append(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
         rows = rows[~replaced]
     return rows, lines
 
@@ -201,8 +202,8 @@ def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | No
 def _margin(records: Sequence[StudyRecord], margin: float | None) -> float:
     planned = {record.margin for record in records if record.margin is not None}
     margin = margin if margin is not None else planned.pop() if len(planned) == 1 else MARGIN
-    if not 0 < margin < float("inf"):
-        raise ConfigError(f"--margin {margin}: has to be above 0, in the metric's unit, such as 0.01")
+    if not 0 < margin < LARGEST:
+        raise ConfigError(f"--margin {margin}: give one above 0, in the metric's unit, such as 0.01")
     return margin
 
 
@@ -235,7 +236,7 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     """A row a pair: NUMBERS, verdict, why, baseline, differs."""
     index = np.array(pairs, int).reshape(-1, 2)
     variant, baseline = variants.values[index[:, 0]], variants.values[index[:, 1]]
-    same = _same_as(variants, pairs, variant - baseline)
+    same = _same_as(variants, pairs)
     out_of = np.array([one is None for one in same], bool)
     result = stats.paired(
         variant,
@@ -276,7 +277,7 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     return table
 
 
-def _same_as(variants: Variants, pairs: Sequence[Pair], difference: stats.Array) -> list[str | None]:
+def _same_as(variants: Variants, pairs: Sequence[Pair]) -> list[str | None]:
     """What a variant equals by construction, its baseline or another of this family; None for most."""
     forms = equal_forms(variants)
     same: list[str | None] = [None] * len(pairs)
@@ -287,9 +288,8 @@ def _same_as(variants: Variants, pairs: Sequence[Pair], difference: stats.Array)
     )
     for i in order:
         variant, base = pairs[i]
-        values = difference[i][~np.isnan(difference[i])]
         first = seen.setdefault((forms[variant], base), variant)
-        if forms[variant] == forms[base] or (len(values) and not values.any()):
+        if forms[variant] == forms[base]:
             same[i] = variants.names[base]
         elif first != variant:
             same[i] = variants.names[first]
@@ -301,7 +301,7 @@ def _why(
 ) -> str | None:
     """Why a verdict is none, in a few words."""
     if equal is not None:  # a learned weight at one head: one function, but not one optimisation
-        return f"the same {'as' if not row['diff'] else 'function as'} {equal}"
+        return f"the same function as {equal}"
     if lost:
         return f"{more_diverged} more of its seeds diverged than of its baseline's"
     if row["verdict"] != stats.UNDECIDED:
@@ -309,7 +309,8 @@ def _why(
     if row["pairs"] < 2:
         return "one paired seed" if row["pairs"] else "no paired seed"
     if np.isnan(row["p"]):
-        return "the same difference at every seed: no test"
+        told = "the same difference at every seed" if row["diff"] else "no difference at any seed"
+        return f"{told}: no test"
     if row["p_holm"] < alpha:
         return "Holm's p alone would decide; the simultaneous interval holds 0"
     return None

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.config.rules import ConfigError
-from ablate.phrases import only_if
+from ablate.phrases import counted, only_if
 from ablate.store.columns import COLUMNS, METRIC_COLUMNS, SEED_COLUMNS, Row, csv_text
 from ablate.store.status import RESULTS, Status
 
@@ -111,8 +111,8 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]]]:
     for line, cells in rows.items():
         if len(cells) != len(header):
             raise ConfigError(
-                f"{path}: line {line} has {len(cells)} cells, not {len(header)}: cut off, or of another"
-                " separator or file; correct it, or leave it out"
+                f"{path}: line {line} has {counted(len(cells), 'cell')}, not {len(header)}: cut off, or of"
+                " another separator or file; correct it, or leave it out"
             )
     header = [name.strip() for name in header]
     _refuse_twice(header, str(path))

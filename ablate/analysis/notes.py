@@ -37,7 +37,7 @@ def not_begun(
 def stale(rows: pd.DataFrame) -> list[str]:
     """A line if results of other code, or of another torch, are among the rows."""
     count = int((rows["status"] == Status.STALE).sum())
-    line = f"{count} rows are stale: other code or another torch made them; force=stale runs them again"
+    line = f"{counted(count, 'stale row')}: by other code or another torch; force=stale makes new attempts"
     return only_if(count, line)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, Question, compare, report_rows
+from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.select import select, with_options
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
@@ -105,7 +106,13 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
             f"noise: sd {pooled:.2g} of paired differences, {counted(len(n), which)}, up to {n.max()} seeds"
         )
         return pooled, int(n.max() - 1), told
-    n, sd = result.table["n"].to_numpy(int), result.table["sd"].to_numpy(float)
+    table = result.table
+    if ((table["pairs"] >= 2) & (table["sd_diff"] == 0) & (table["verdict"] != EQUAL)).any():
+        raise ConfigError(
+            f"{result.metric} differs by the same at every seed: there is no noise to plan for; run more"
+            " seeds"
+        )
+    n, sd = table["n"].to_numpy(int), table["sd"].to_numpy(float)
     if not (n >= 2).any():
         raise ConfigError("no variant has two finished seeds: the noise is unknown; run a pilot, seed=0,1,2")
     known = (n >= 2) & (sd > 0)

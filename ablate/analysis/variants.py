@@ -111,7 +111,7 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     _check_metric(rows, metric)
     if not mixed:
         _refuse_mixed(rows)
-    by = [column_of(key, rows, f"--by {key}") for key in by]
+    by = [column_of(key, rows, f"--by {key}") for key in dict.fromkeys(by)]
     looks = [LOOKS] if metric in BY_LOOKS and LOOKS in rows else []
     columns = list(dict.fromkeys([*variant_columns(rows), *looks, *by]))
     seeds = [column for column in SEED_COLUMNS if column in rows.columns]

@@ -52,7 +52,7 @@ def question(
 
     return {
         "metric": metric,
-        "by": by.split(",") if by else (),
+        "by": [key for key in by.split(",") if key] if by else (),
         "baseline": parse_baseline(baseline) if baseline else None,
         "where": where or (),
         "mixed": mixed,

@@ -96,7 +96,8 @@ def _show_results(outcome: "Outcome") -> int:
             f"{missing} of {len(outcome.run_ids)} runs have not begun; the same command goes on from there"
         )
     if outcome.finished_before:
-        lines.append(f"{outcome.finished_before} runs had finished before; force=true runs them again")
+        before = counted(outcome.finished_before, "run")
+        lines.append(f"{before} had finished before; force=true makes a new attempt")
     if record.demonstration:
         lines.append("a demonstration: too few steps and seeds to conclude anything from")
     for line in lines:

@@ -58,7 +58,7 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
     if parsed.config_dir is not None:
         own = os.path.abspath(parsed.config_dir)
         if not os.path.isdir(own):
-            raise ConfigError(f"Additional config directory '{own}' not found")
+            raise ConfigError(f"-cd {parsed.config_dir}: there is no such directory; correct it")
         search_path.prepend("command-line", f"{OWN}://{own}", SearchPathQuery(provider="schema"))
     try:
         yield Hydra.create_main_hydra2("ablate", search_path)
@@ -135,18 +135,19 @@ def _sweep(hydra: Hydra, config: DictConfig, parsed: argparse.Namespace) -> Swee
     swept = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
     assert isinstance(swept, list)
     arguments = tuple(plugin.sweep(swept))
-    study: Any = OmegaConf.to_container(config.study) if config.get("study") else None
+    study: Any = config.get("study")
+    study = OmegaConf.to_container(study) if OmegaConf.is_config(study) else study
     chosen = config.hydra.runtime.choices.get("study")
     if chosen and not (isinstance(study, Mapping) and "kind" in study):
         raise ConfigError(
-            f"study={chosen}: its file declares no study; it begins with '# @package _global_', and a block"
-            " study: has a kind"
+            f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"
+            " a block study: with a kind"
         )
     return Sweep(
         arguments=arguments,
         configs=Composer(config, hydra.config_loader, parsed.overrides),
         launcher=getattr(plugin.launcher, "pool", None) or HydraLauncher(plugin.launcher, config, context),
-        study=study,
+        study=study or None,
         chosen=chosen,
         name=config.name,
         is_demonstration=is_demonstration(config),

@@ -57,6 +57,8 @@ def explain(error: BaseException, overrides: list[Override]) -> str:
 
 def _explain_unknown(key: str, overrides: list[Override]) -> str:
     """key: the whole dotted key. The suggestion looks at the keys beside it, then at all."""
+    if "@study." in key:
+        return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
     if key.startswith("hydra"):
         return f"{key}: no such key; see ablate run --cfg hydra"
     if lacking := _levels_without(key, overrides):

@@ -31,6 +31,13 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+# Which of four bytes are mostly zero in a text of Latin letters.
+ZEROS = {
+    (False, True, False, True): "utf-16-le",
+    (True, False, True, False): "utf-16-be",
+    (False, True, True, True): "utf-32-le",
+    (True, True, True, False): "utf-32-be",
+}
 
 
 class CorpusError(ConfigError):
@@ -196,7 +203,7 @@ def _refuse(path: str, reason: str) -> list[Path]:
 
 def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
     """offset: of a NUL byte. start: the first bytes."""
-    other = _marked(start) or ("utf-32" if encoding.lower().startswith("utf-16") else "utf-16")
+    other = _marked(start) or _by_zeros(start)
     return CorpusError(
         f"{name}: binary, it has a NUL byte at offset {offset};"
         f" give a text file, unpacked, or corpus.encoding={other} if that is what it is"
@@ -219,6 +226,13 @@ def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, sta
 def _marked(start: bytes) -> str | None:
     """The encoding that the first bytes name."""
     return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)
+
+
+def _by_zeros(start: bytes) -> str:
+    """The encoding of wide characters that the places of zero bytes speak for: a letter is 0041 or 00000041,
+    or the other way round."""
+    often = [start[place::4].count(0) > len(start) / 8 for place in range(4)]
+    return ZEROS.get(tuple(often), "utf-16")
 
 
 def _stamp(files: list[Path], encoding: str, errors: str) -> Any:

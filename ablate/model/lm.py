@@ -71,10 +71,10 @@ class LM(nn.Module):
             x_BTC = block(x_BTC)
         return self.product(self.norm(x_BTC), self.token.weight, None)
 
-    def loss(self, tokens_BT: Tensor, targets_BT: Tensor, reduction: str = "mean") -> Tensor:
-        """Cross-entropy in nats over the targets that are asked for (those not -100)."""
+    def loss(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        """Mean cross-entropy in nats over the targets that are asked for (those not -100)."""
         logits_BTN = self(tokens_BT)
-        return F.cross_entropy(logits_BTN.flatten(0, 1), targets_BT.flatten(), reduction=reduction)
+        return F.cross_entropy(logits_BTN.flatten(0, 1), targets_BT.flatten())
 
     def use(self, *, product: Callable[..., Tensor] | None = None, attend: Any = None) -> None:
         """Replace how every matrix product, or every head's attention, is computed.

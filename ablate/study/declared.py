@@ -102,6 +102,8 @@ class Declared(ABC):
     def __post_init__(self) -> None:
         if "seed" in self.factors:
             raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
+        for key in {"name", "force", "study", "size"} & {*self.factors}:
+            raise ConfigError(f"study.factors.{key}: it makes no variants; leave it out")
         known = {*CONFIG_COLUMNS, *(factor.rpartition(".")[2] for factor in self.factors)}
         for entry in self.primary:
             _check_contrast(entry, known)

@@ -12,6 +12,7 @@ results.csv are compared byte by byte, measured columns aside, and no finished r
 import argparse
 import contextlib
 import csv
+import itertools
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from ablate.store.columns import MEASURED_COLUMNS
 
+Tables = dict[str, list[list[str]]]  # by path
 SWEEP = ("fusion=concat,sum,weighted_sum,mean", "heads=2,4", "seed=0,1,2")
 SWEEP += ("train.steps=500", "train.checkpoint_every=20", "train.eval_every=50")
 
@@ -53,7 +55,7 @@ def unmeasured(path: Path) -> list[list[str]]:
     return [[row[i] for i in kept] for row in (names, *rows)]
 
 
-def state(root: Path) -> tuple[dict[str, list[list[str]]], dict[str, int]]:
+def state(root: Path) -> tuple[Tables, dict[str, int]]:
     """The tables of a store, and when each finished run was."""
     runs = root / "runs"
     tables = {
@@ -61,6 +63,15 @@ def state(root: Path) -> tuple[dict[str, list[list[str]]], dict[str, int]]:
         for path in (*runs.glob("store/[!.]*/metrics.csv"), *runs.glob("**/results.csv"))
     }
     return tables, finished(root)
+
+
+def differing(calm: Tables, killed: Tables) -> list[str]:
+    """A line for each table that is not the same in both, with the first row that is not."""
+    lines = []
+    for path in sorted({*calm, *killed}):
+        pairs = itertools.zip_longest(calm.get(path, []), killed.get(path, []))
+        lines += [f"{path}: {one} / {other}" for one, other in pairs if one != other][:1]
+    return lines
 
 
 def finished(root: Path) -> dict[str, int]:
@@ -148,7 +159,9 @@ def main() -> None:
                 arguments.commands,
             )
             kills, hits, sweeps = kills + number, hits + hit, sweeps + 1
-            same = same and state(calm)[0] == state(killed)[0]
+            other = differing(state(calm)[0], state(killed)[0])
+            print(*other[:5], sep="\n", flush=True)
+            same = same and not other
         print(f"{kills} kills, {hits} of them in training, {sweeps} sweeps; tables equal: {same}")
     sys.exit(0 if same else 1)
 

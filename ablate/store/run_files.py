@@ -76,7 +76,7 @@ class RunWriter:
         self.write(name, as_json(content))
 
     def write(self, name: str, content: str | bytes) -> None:
-        with self._here():
+        with self.here():
             replace_file(self.path / name, content)
 
     def write_weights(self, weights: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ class RunWriter:
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep this checkpoint, then drop the one before."""
         name, data = checkpoint_file(checkpoint)
-        with self._here():
+        with self.here():
             before = [path for path in self.path.glob("checkpoint-*") if path.name != name]
             replace_file(self.path / name, data)
             for path in before:
@@ -97,7 +97,7 @@ class RunWriter:
     def seal(self, row: Row) -> None:
         """The run is over, with this row. Its last checkpoint is kept until it is published: a disk may be
         full."""
-        with self._here():
+        with self.here():
             there = os.listdir(self.path)
             files = {name: file_digest(self.path / name) for name in SEALED if name in there}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
@@ -111,11 +111,12 @@ class RunWriter:
             claim.release(self.path)
 
     def _append(self, name: str, text: str) -> None:
-        with self._here(), (self.path / name).open("a", encoding="utf-8", newline="") as file:
+        with self.here(), (self.path / name).open("a", encoding="utf-8", newline="") as file:
             file.write(text)
 
     @contextlib.contextmanager
-    def _here(self) -> Iterator[None]:
+    def here(self) -> Iterator[None]:
+        """Around what is done to this attempt. Raises StoreError, and Busy if it is gone."""
         try:
             with explained(self.path):
                 yield

@@ -25,8 +25,8 @@ import yaml
 from ablate.files.atomic import (
     GONE,
     NEW,
-    StoreError,
     explained,
+    is_gone,
     make_once,
     names,
     rename_onto_free,
@@ -150,13 +150,8 @@ class StoredRun:
         """Leave the result of before, and put this attempt aside; returns where it lies. Raises Busy, and
         StoreError."""
         number = writer.path.parent
-        try:
-            with explained(writer.path):
-                writer.path = self.put_aside(writer.path)
-        except StoreError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise taken_over(writer.path) from error
-            raise
+        with writer.here():
+            writer.path = self.put_aside(writer.path)
         self._clear(number)
         return writer.path
 
@@ -217,8 +212,10 @@ class StoredRun:
                 self._discard(attempt)
                 self._clear(number)
                 raise self._is_finished()
-        except FileNotFoundError:
-            raise taken_over(attempt) from None
+        except OSError as error:
+            if is_gone(error):
+                raise taken_over(attempt) from None
+            raise
         self._clear(number)
 
     def _discard(self, attempt: Path) -> None:

@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from ablate.config.rules import ConfigError
 
@@ -79,6 +80,11 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
     part = directory.with_name(f"{NEW}{secrets.token_hex(4)}")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        if directory.parent.is_file():
+            raise
+        return False  # who ended with all of it took it away in the middle of this
+    try:
         part.mkdir()
         for parent in {(part / name).parent for name in files} - {part}:
             parent.mkdir()
@@ -87,8 +93,7 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
         if rename_onto_free(part, directory):
             return True
     except OSError as error:
-        # Who ended with all of it took it away, be it in the middle of mkdir.
-        if error.errno not in (errno.ENOENT, errno.ESTALE, errno.EEXIST):
+        if not is_gone(error):  # as above
             shutil.rmtree(part, ignore_errors=True)
             raise
     shutil.rmtree(part, ignore_errors=True)
@@ -120,7 +125,18 @@ def sync(files: Iterable[Path]) -> None:
             os.fsync(file.fileno())
 
 
+def synced_digest(path: Path) -> str:
+    """16 hex digits over the bytes of a file, which the system has then written out."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+        return _digest(file)
+
+
 def file_digest(path: Path) -> str:
     """16 hex digits over the bytes of a file."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        return _digest(file)
+
+
+def _digest(file: IO[bytes]) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()[:16]  # pyright: ignore[reportArgumentType]

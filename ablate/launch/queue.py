@@ -1,7 +1,8 @@
 """Which run to try next, where any number of commands may be at the same list. Loads no torch.
 
-Each begins at another place of the list, passes over what a look at the store shows finished, and comes back
-last to what another is at: by then it is finished, or its process is gone.
+Each begins at another place of the list, and goes on from another place where it meets another command. It
+passes over what a look at the store shows finished, and comes back last to what another is at: by then it is
+finished, or its process is gone.
 """
 
 import math
@@ -36,16 +37,16 @@ class Queue:
         self.items = items
         self.store = store
         self.made: list[int] = []  # by others, since the last look at it
-        interrupted = store.interrupted()
-        order = _turned(items, secrets.randbelow(1000) / 1000 if start is None else start)
-        self._waiting = deque(sorted(order, key=lambda index: items[index].name not in interrupted))
+        self._waiting = _alike(items, store.interrupted())
+        for alike in self._waiting:
+            alike.rotate(-(secrets.randbelow(len(alike)) if start is None else int(start * len(alike))))
         self._later = deque[tuple[float, int]]()  # when to ask again
         self._looked = -math.inf
         self._before = store.finished()  # to be made anew, or damaged: the run itself can tell
         self._finished: set[str] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._waiting or self._later)
+        return any(self._waiting) or bool(self._later)
 
     def next(self) -> int | None:
         """The run to try now; None if there is none at this moment, or none any more."""
@@ -53,7 +54,9 @@ class Queue:
             return None
         self._look()
         while self._waiting:
-            if not self._is_made(index := self._waiting.popleft()):
+            if not self._waiting[0]:
+                del self._waiting[0]
+            elif not self._is_made(index := self._waiting[0].popleft()):
                 return index
         for _ in range(len(self._later)):
             when, index = self._later.popleft()
@@ -65,8 +68,10 @@ class Queue:
         return None
 
     def later(self, index: int) -> None:
-        """Another process is at it."""
+        """Another process is at it. It goes on from there, so this one goes on from another place."""
         self._later.append((time.monotonic() + AGAIN_S, index))
+        if self._waiting and self._waiting[0]:
+            self._waiting[0].rotate(secrets.randbelow(len(self._waiting[0])))
 
     def _look(self) -> None:
         if time.monotonic() - self._looked >= LOOK_EVERY_S:
@@ -81,14 +86,11 @@ class Queue:
         return True
 
 
-def _turned(items: Sequence[Item], start: float) -> list[int]:
-    """The dearest first, so that none of them is left alone at the end; among those that cost about the same,
-    from `start` on."""
-    scale: dict[int, list[int]] = {}
+def _alike(items: Sequence[Item], interrupted: set[str]) -> list[deque[int]]:
+    """Those that cost about the same, the dearest first, so that none of them is left alone at the end; what
+    was cut off stands before all others."""
+    alike: dict[tuple[bool, int], deque[int]] = {}
     for index, item in enumerate(items):
-        scale.setdefault(math.frexp(item.cost)[1], []).append(index)
-    order: list[int] = []
-    for _, alike in sorted(scale.items(), reverse=True):
-        at = int(start * len(alike))
-        order += alike[at:] + alike[:at]
-    return order
+        key = item.name in interrupted, math.frexp(item.cost)[1]
+        alike.setdefault(key, deque()).append(index)
+    return [alike[key] for key in sorted(alike, reverse=True)]

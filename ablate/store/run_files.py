@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.identity import digest
-from ablate.files.atomic import StoreError, explained, file_digest, is_gone, replace_file, sync
+from ablate.files.atomic import StoreError, explained, file_digest, is_gone, replace_file, sync, synced_digest
 from ablate.store import claim
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
 
@@ -95,13 +95,15 @@ class RunWriter:
                 path.unlink()
 
     def seal(self, row: Row) -> None:
-        """The run is over, with this row. Its last checkpoint is kept until it is published: a disk may be
-        full."""
+        """The run is over, with this row."""
         with self.here():
             there = os.listdir(self.path)
-            files = {name: file_digest(self.path / name) for name in SEALED if name in there}
+            files = {name: synced_digest(self.path / name) for name in SEALED if name in there}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
-            sync(self.path / name for name in there if not name.startswith("checkpoint-"))
+            others = {*there} - {*SEALED, "claim.json"}
+            sync(self.path / name for name in others if not is_checkpoint(name))
+            for name in filter(is_checkpoint, there):  # not before: a disk may be full
+                (self.path / name).unlink()
 
     def end(self) -> None:
         """Give it back."""
@@ -132,6 +134,10 @@ def taken_over(attempt: Path) -> Busy:
 
 def as_json(content: Any) -> bytes:
     return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def is_checkpoint(name: str) -> bool:
+    return name.startswith("checkpoint-")
 
 
 def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:

@@ -42,6 +42,7 @@ from ablate.store.run_files import (
     Stamp,
     as_json,
     checkpoint_file,
+    is_checkpoint,
     is_sealed,
     metrics_text,
     read_checkpoint,
@@ -191,6 +192,8 @@ class StoredRun:
             if any(began.get(column) != row.get(column) for column in RESUMABLE):
                 return None
             if is_sealed(before):  # cut off after its last word
+                for name in filter(is_checkpoint, names(before)):
+                    (before / name).unlink()
                 self._publish(before, known)
                 raise self._is_finished()
             return read_checkpoint(before)
@@ -201,8 +204,6 @@ class StoredRun:
         """An attempt with its last word becomes the result, in the place of the one that is known."""
         number = attempt.parent
         try:
-            for checkpoint in attempt.glob("checkpoint-*"):
-                checkpoint.unlink()
             while not rename_onto_free(attempt, self.directory):
                 if self.stamp() == known:
                     old = take_away(self.directory, number)
@@ -227,6 +228,10 @@ class StoredRun:
     def _clear(self, last: Path) -> None:
         """The run is finished: numbers up to `last` are of no use any more. Those that hold an attempt stay,
         since its process may be alive; one that is just about to begin has to ask again."""
+        with contextlib.suppress(OSError):
+            last.rmdir()  # mostly there is no more
+            self.attempts.rmdir()
+            return
         with contextlib.suppress(OSError):
             numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
             for old in (

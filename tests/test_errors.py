@@ -1,5 +1,6 @@
 """What a user sees of an error: one line, and for a real fault the file with its traceback."""
 
+import errno
 import signal
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.app import main
+from ablate.cli.faults import in_a_line
 from ablate.cli.output import say
 from ablate.store.store import Store
 from tests.test_cli import one_line
@@ -61,6 +63,12 @@ def test_the_file_lies_elsewhere_where_the_cache_takes_none(told, tmp_path, monk
     assert kept.parent == tmp_path and "by hand" in kept.read_text(encoding="utf-8")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     assert told(ZeroDivisionError("by hand"))[1].endswith("by hand; this is a fault of ablate's")
+
+
+def test_a_name_that_is_too_long_is_no_fault():
+    assert in_a_line(OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300)) == (
+        f"{'x' * 300}: File name too long; give a shorter one"
+    )
 
 
 def test_what_is_said_is_one_line_that_can_be_read(capsys):

@@ -1,6 +1,7 @@
 """How an error is told: in one line. What no line explains keeps its traceback in a file."""
 
 import contextlib
+import errno
 import sys
 import tempfile
 import traceback
@@ -13,10 +14,11 @@ from ablate.version import __version__
 
 
 def in_a_line(error: Exception) -> str:
-    """What a user is told. For all but a ConfigError, which says everything, it names the file where the
-    traceback lies."""
+    """What a user is told. Where that does not say everything, it names the file where the traceback lies."""
     if isinstance(error, ConfigError):
         return str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{error.filename}: {error.strerror}; give a shorter one"
     if isinstance(error, OSError):
         said = f"{error.filename or 'standard output'}: {error.strerror or error}"
     else:

@@ -32,7 +32,7 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 # Which of four bytes are mostly zero in a text of Latin letters.
-ZEROS = {
+ZEROS: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
     (False, True, True, True): "utf-32-le",

@@ -5,8 +5,9 @@
 
 The same command is run to its end in one directory. In another it is killed with SIGKILL, its whole process
 group at once, at random moments, and begun again after each kill; a sweep that is finished in spite of that
-is followed by another. Then every metrics.csv and
-results.csv are compared byte by byte, measured columns aside, and no finished run may have been touched.
+is followed by another. Then every metrics.csv and results.csv are compared byte by byte, measured columns
+aside, and no finished run may have been touched. Nothing may change in the source tree meanwhile: the columns
+code and git would differ.
 """
 
 import argparse

@@ -13,9 +13,8 @@ SWEEP += ("train.steps=120", "train.batch=8", "train.checkpoint_every=10", "trai
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("commands", [1, 2])
-def test_a_sweep_that_is_killed_comes_to_the_same_bytes(commands):
-    script = (ROOT / "benchmarks" / "kills.py", "--kills", "3", "--longest", "1", "--commands", str(commands))
+def test_a_sweep_of_two_commands_of_which_one_is_killed_comes_to_the_same_bytes():
+    script = (ROOT / "benchmarks" / "kills.py", "--kills", "3", "--longest", "1", "--commands", "2")
     done = subprocess.run([sys.executable, *script, *SWEEP], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"3 kills, [1-3] of them in training, .*; tables equal: True", done.stdout)

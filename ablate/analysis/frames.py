@@ -3,7 +3,6 @@
 What is wrong with a table is one line that names it, the row, and the way out. It loads no torch.
 """
 
-import codecs
 import csv
 import io
 import reprlib
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.config.rules import ConfigError
+from ablate.files.byte_order import marked_encoding
 from ablate.phrases import counted, only_if
 from ablate.store.columns import COLUMNS, METRIC_COLUMNS, SEED_COLUMNS, Row, csv_text
 from ablate.store.status import RESULTS, Status
@@ -30,12 +30,6 @@ WORDS = (
 )
 NUMBERS = tuple(column for column in COLUMNS if column not in WORDS)
 REQUIRED = ("fusion", "heads", "out_proj", "seed")
-BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # begins as UTF-16's does
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 LARGEST = 1e100  # of a number whose square can still be added up
 SEPARATORS = ",;\t"  # that spreadsheets write
 
@@ -76,7 +70,7 @@ def as_results(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def _decoded(path: Path) -> str:
     data = path.read_bytes()
-    encoding = next((name for mark, name in BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
+    encoding = marked_encoding(data) or "utf-8"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:

@@ -21,16 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
+from ablate.files.byte_order import marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time; they decode to as many characters at most
 GZIP = b"\x1f\x8b"  # how gzip files begin, and no text in UTF-8
-# How texts of wide characters may begin. That of UTF-32 begins like that of UTF-16.
-MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 # Which of four bytes are mostly zero in a text of Latin letters.
 ZEROS: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "utf-16-le",
@@ -203,7 +197,7 @@ def _refuse(path: str, reason: str) -> list[Path]:
 
 def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
     """offset: of a NUL byte. start: the first bytes."""
-    other = _marked(start) or _by_zeros(start)
+    other = marked_encoding(start) or _by_zeros(start)
     return CorpusError(
         f"{name}: binary, it has a NUL byte at offset {offset};"
         f" give a text file, unpacked, or corpus.encoding={other} if that is what it is"
@@ -218,14 +212,9 @@ def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, sta
         offset = end - len(error.object) + error.start
         what = f"byte 0x{error.object[error.start]:02x} at offset {offset} is not {encoding} ({error.reason})"
     return CorpusError(
-        f"{name}: {what}; give the right one with corpus.encoding=… ({_marked(start) or 'latin-1'}?),"
+        f"{name}: {what}; give the right one with corpus.encoding=… ({marked_encoding(start) or 'latin-1'}?),"
         " or pass over such bytes with corpus.errors=replace"
     )
-
-
-def _marked(start: bytes) -> str | None:
-    """The encoding that the first bytes name."""
-    return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)
 
 
 def _by_zeros(start: bytes) -> str:

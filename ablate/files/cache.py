@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.identity import digest
+from ablate.files.atomic import rename_onto_free
 
 DAY = 86_400  # seconds
 
@@ -41,19 +42,12 @@ def publish(key: str, write: Callable[[Path], dict[str, Any]]) -> tuple[Path, di
         about = write(part)
         sizes = {file.name: file.stat().st_size for file in part.iterdir()}
         (part / "meta.json").write_text(json.dumps({"sizes": sizes, "about": about}), encoding="utf-8")
-        for attempt in range(10):
-            try:
-                os.rename(part, place)
-                return place, about
-            except OSError:
-                if entry := _whole(place):
-                    return entry  # the other was faster: use that, and drop ours
-                if attempt == 9 or not place.exists():
-                    raise
-                # Damaged: move it out of the way. Another process may do the same, hence the loop.
-                with scratch() as trash, suppress(OSError):
-                    os.rename(place, trash / "damaged")
-    raise AssertionError
+        while not rename_onto_free(part, place):
+            if entry := _whole(place):
+                return entry  # another was faster: use that, and drop ours
+            with scratch() as trash, suppress(OSError):  # damaged: out of the way, as others may do too
+                os.rename(place, trash / "damaged")
+        return place, about
 
 
 def recall(stamp: Any) -> Any:

@@ -53,11 +53,10 @@ class Queue:
         if not self:
             return None
         self._look()
-        while self._waiting:
-            if not self._waiting[0]:
-                del self._waiting[0]
-            elif not self._is_made(index := self._waiting[0].popleft()):
-                return index
+        for alike in self._waiting:
+            while alike:
+                if not self._is_made(index := alike.popleft()):
+                    return index
         for _ in range(len(self._later)):
             when, index = self._later.popleft()
             if self._is_made(index):
@@ -70,8 +69,8 @@ class Queue:
     def later(self, index: int) -> None:
         """Another process is at it. It goes on from there, so this one goes on from another place."""
         self._later.append((time.monotonic() + AGAIN_S, index))
-        if self._waiting and self._waiting[0]:
-            self._waiting[0].rotate(secrets.randbelow(len(self._waiting[0])))
+        if alike := next(filter(None, self._waiting), None):
+            alike.rotate(secrets.randbelow(len(alike)))
 
     def _look(self) -> None:
         if time.monotonic() - self._looked >= LOOK_EVERY_S:

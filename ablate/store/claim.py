@@ -20,7 +20,6 @@ from ablate.files.atomic import is_gone
 HEARTBEAT_S = 5
 EXPIRES_S = 120  # without a heartbeat
 
-
 _mine = set[str]()  # the names of the attempts that this process is at
 
 

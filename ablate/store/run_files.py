@@ -89,10 +89,10 @@ class RunWriter:
         """Keep this checkpoint, then drop the one before."""
         name, data = checkpoint_file(checkpoint)
         with self.here():
-            before = [path for path in self.path.glob("checkpoint-*") if path.name != name]
+            before = [other for other in checkpoints(self.path) if other.name != name]
             replace_file(self.path / name, data)
-            for path in before:
-                path.unlink()
+            for other in before:
+                other.unlink()
 
     def seal(self, row: Row) -> None:
         """The run is over, with this row."""
@@ -100,10 +100,11 @@ class RunWriter:
             there = os.listdir(self.path)
             files = {name: synced_digest(self.path / name) for name in SEALED if name in there}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
-            others = {*there} - {*SEALED, "claim.json"}
-            sync(self.path / name for name in others if not is_checkpoint(name))
-            for name in filter(is_checkpoint, there):  # not before: a disk may be full
-                (self.path / name).unlink()
+            dropped = checkpoints(self.path)
+            others = {*there} - {*SEALED, "claim.json", *(path.name for path in dropped)}
+            sync(self.path / name for name in others)
+            for path in dropped:  # not before: a disk may be full
+                path.unlink()
 
     def end(self) -> None:
         """Give it back."""
@@ -136,8 +137,9 @@ def as_json(content: Any) -> bytes:
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
-def is_checkpoint(name: str) -> bool:
-    return name.startswith("checkpoint-")
+def checkpoints(attempt: Path) -> list[Path]:
+    """The files of its checkpoints: one, mostly."""
+    return sorted(attempt.glob("checkpoint-*.safetensors"))
 
 
 def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:
@@ -232,7 +234,7 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
     import safetensors.numpy
 
     found = []
-    for path in sorted(directory.glob("checkpoint-*.safetensors")):
+    for path in checkpoints(directory):
         data = path.read_bytes()
         if path.stem != f"checkpoint-{hashlib.sha256(data).hexdigest()[:16]}":
             raise Damaged(path, "damaged", {})

@@ -42,7 +42,7 @@ from ablate.store.run_files import (
     Stamp,
     as_json,
     checkpoint_file,
-    is_checkpoint,
+    checkpoints,
     is_sealed,
     metrics_text,
     read_checkpoint,
@@ -192,8 +192,8 @@ class StoredRun:
             if any(began.get(column) != row.get(column) for column in RESUMABLE):
                 return None
             if is_sealed(before):  # cut off after its last word
-                for name in filter(is_checkpoint, names(before)):
-                    (before / name).unlink()
+                for path in checkpoints(before):
+                    path.unlink()
                 self._publish(before, known)
                 raise self._is_finished()
             return read_checkpoint(before)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
-from ablate.model.sizing import resolve_spec
+from ablate.model.resolve import resolve_spec
 from ablate.model.spec import ModelSpec
 
 
@@ -29,7 +29,7 @@ class PlainBlock(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         d = spec.d_model
-        self.heads = spec.heads
+        self.heads = spec.attention.heads
         self.norm_1, self.norm_2 = nn.LayerNorm(d, bias=False), nn.LayerNorm(d, bias=False)
         self.qkv, self.out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
         self.up, self.down = nn.Linear(d, 4 * d, bias=False), nn.Linear(4 * d, d, bias=False)

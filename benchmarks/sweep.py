@@ -32,7 +32,8 @@ from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.compute.cores import available
 from ablate.data.corpora import open_corpus
-from ablate.model.sizing import flops_per_token, resolve_spec
+from ablate.model.costs import flops_per_token
+from ablate.model.resolve import resolve_spec
 
 HERE = Path(__file__).parent
 TRAIN = {"tiny": "default", "nano": "nanogpt", "small": "default"}

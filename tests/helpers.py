@@ -24,8 +24,8 @@ from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
 from ablate.execution.prepare import _corpus
-from ablate.model.sizing import resolve_spec
-from ablate.model.spec import ModelSpec
+from ablate.model.resolve import resolve_spec
+from ablate.model.spec import HeadShape, ModelSpec
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 
@@ -42,6 +42,12 @@ def make_config(*overrides: str) -> RunConfig:
 
 def make_spec(*overrides: str, vocab: int = VOCAB) -> ModelSpec:
     return resolve_spec(make_config(*overrides), vocab)
+
+
+def make_shape(heads: int = 4, *, key_width: int = 3, value_width: int = 5, d_model: int = 7) -> HeadShape:
+    """Of heads that share nothing."""
+    widths = {"key_width": key_width, "value_width": value_width, "d_model": d_model}
+    return HeadShape(heads=heads, **widths, patterns=tuple(range(heads)), scale=key_width**-0.5)
 
 
 def make_record(**given: Any) -> StudyRecord:

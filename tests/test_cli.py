@@ -389,8 +389,8 @@ def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
 @pytest.mark.parametrize(
     "pieces, offered",
     [
-        ("run fus", "fusion= fusion.normalize= fusion.groups= fusion.weights= fusion.per="),
-        ("run fusion =", "concat grouped mean sum weighted_sum"),
+        ("run sco", "scores= scores.windows= scores.mix="),
+        ("run scores =", "qk_norm softmax talking uniform windows"),
         ("run fusion = we", "weighted_sum"),
         ("run -m seed = 0,1 fusion = sum,me", "sum,mean"),
         ("run out_p", "out_proj=true out_proj=false"),

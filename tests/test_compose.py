@@ -28,7 +28,7 @@ def refusal(*arguments: str) -> str:
         ("heads=4 5", "heads=4 5: expected a whole number"),
         ("corpus.splits=[1", "corpus.splits=[1: expected a list of 3 numbers"),
         ("device=日本", "device=日本: use auto, cpu"),
-        ("fusion=日本", "fusion=日本: name one of configs/fusion: concat, grouped"),
+        ("fusion=日本", "fusion=日本: name one of configs/fusion: concat, gated"),
         ("日本=3", "日本: no such key"),
         ("=日本", "=日本: the key is missing"),
         ("+=3", "+=3: the key is missing"),
@@ -40,7 +40,8 @@ def test_quotes_are_advised_only_where_they_help(argument, reason):
 
 
 @pytest.mark.parametrize(
-    "key, method", [("groups", "grouped"), ("weights", "weighted_sum"), ("per", "weighted_sum")]
+    "key, method",
+    [("groups", "grouped"), ("weights", "head_scale or fusion=weighted_sum"), ("input", "gated")],
 )
 def test_an_option_of_another_method_names_that_method(key, method):
     for chosen in ((), ("fusion=sum",)):

@@ -11,7 +11,7 @@ from ablate.config.rules import ConfigError, IntroducedAt
 from ablate.config.schema import RunConfig
 from ablate.execution.recorder import describe
 from ablate.execution.run import Run
-from ablate.model.sizing import resolve_spec, resolved
+from ablate.model.resolve import resolve_spec, resolved
 from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
 from tests.helpers import make_config
 

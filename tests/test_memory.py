@@ -11,7 +11,7 @@ from ablate.config.rules import ConfigError
 from ablate.execution.memory import needed_for_a_step, needed_for_weights, require_memory
 from ablate.execution.prepare import prepare
 from ablate.execution.run import build, training
-from ablate.model.sizing import total_params
+from ablate.model.costs import total_params
 from tests.helpers import PRIMES, WARM, make_config, make_spec
 
 TEXT = ("corpus=grammar", "corpus.characters=20000", "train.steps=2")

@@ -6,11 +6,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ablate import rng
-from ablate.model.attention import Attention, attend
+from ablate.model.attention import Attention
 from ablate.model.fusion import Fusion
 from ablate.model.layers import Linear
 from ablate.model.lm import LM, build_model, decayed, draw_weights
 from ablate.model.masks import CAUSAL, EVERYTHING, Mask
+from ablate.model.scores.base import attend
+from ablate.model.sharing import head_shape
 from tests.helpers import PRIMES, make_spec
 
 SEEDS = {"backbone": 5, "fusion": 5, "data": 5}
@@ -123,7 +125,8 @@ def test_a_mask_as_booleans_is_what_the_fast_path_computes():
             return torch.tensor([[s <= t for s in range(sources)] for t in range(queries)])
 
     q, k, v = (torch.randn(2, 3, 13, width, dtype=torch.float64) for width in (7, 7, 5))
-    torch.testing.assert_close(attend(q, k, v, Spelled()), attend(q, k, v, CAUSAL), rtol=0, atol=1e-14)
+    spelled, fast = (attend(q, k, v, mask, 0.0, 0.3) for mask in (Spelled(), CAUSAL))
+    torch.testing.assert_close(spelled, fast, rtol=0, atol=1e-14)
 
 
 def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
@@ -143,7 +146,7 @@ def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
 
     spec = make_spec(*PRIMES)
     model, seeds = LM(spec), {"backbone": 5, "gates": 7}
-    model.blocks[1].attention.fusion = Gated(spec.attention.shape, options=None)
+    model.blocks[1].attention.fusion = Gated(head_shape(spec.attention), options=None)
     draw_weights(model, seeds)
     for name, stream in (("fusion.gate", "gates"), ("query", "backbone")):
         weight = model.get_parameter(f"blocks.1.attention.{name}.weight")
@@ -176,7 +179,7 @@ def test_residual_writers_start_at_gpt2s_scale():
     for writer in ("mlp.down.weight", "attention.out_proj.weight"):
         assert block.get_parameter(writer).std().item() == pytest.approx(0.02 / 8**0.5, rel=0.02)
     without = build_model(make_spec("model=nano", "out_proj=false"), SEEDS).blocks[0].attention
-    assert without.value.weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.02)
+    assert without.get_parameter("value.weight").std().item() == pytest.approx(0.02 / 8**0.5, rel=0.02)
 
 
 def test_only_weights_of_linear_layers_and_embeddings_decay():
@@ -202,9 +205,9 @@ def test_products_and_attention_can_be_replaced():
         calls["product"] += 1
         return F.linear(x, weight, bias)
 
-    def own_attend(q, k, v, mask, dropout=0.0):
+    def own_attend(q, k, v, mask, dropout, scale):
         calls["attend"] += 1
-        scores = q @ k.mT / q.shape[-1] ** 0.5 + mask.visible(13, 13).log()
+        scores = scale * q @ k.mT + mask.visible(13, 13).log()
         return torch.softmax(scores, -1) @ v
 
     model.use(product=product, attend=own_attend)
@@ -218,7 +221,7 @@ def test_members_can_be_stacked_and_mapped():
     members = [build_model(spec, {**SEEDS, "backbone": seed}) for seed in (1, 2, 3)]
     stacked, _ = torch.func.stack_module_state(members)
     tokens = torch.randint(0, 59, (2, 13))
-    members[0].use(attend=lambda q, k, v, mask, dropout: torch.softmax(q @ k.mT, -1) @ v)
+    members[0].use(attend=lambda q, k, v, mask, dropout, scale: torch.softmax(q @ k.mT, -1) @ v)
 
     def logits(params):
         return torch.func.functional_call(members[0], params, (tokens,))

@@ -38,7 +38,9 @@ class Program:
         identity = f"{METHODS.index(fusion)}{seed}".ljust(16, "0")
         row = {"run_id": identity, "status": "running", "fusion": fusion, "heads": 4, "out_proj": True}
         row |= {"seed": seed, "val_loss": 2.25 + seed, **provenance.provenance()}
-        row |= {**provenance.parts_code(f"model/fusion/{fusion}.py"), **columns}
+        scores = "windows" if fusion == "sum" else "softmax"
+        parts = provenance.parts_code(f"model/fusion/{fusion}.py", f"model/scores/{scores}.py")
+        row |= {**parts, **columns}
         run = self.store.run(f"{fusion}-{seed}")
         known = run.stamp()
         with run.attempt({}, row, known=known) as writer:
@@ -84,11 +86,19 @@ def test_a_new_method_leaves_every_finished_run_as_it_is(program):
         ("model/fusion/sum.py", "heads**-0.5", "heads**-1.5", {"sum"}),
         ("model/fusion/weighted_sum.py", "else 1.0", "else 2.0", {"weighted_sum"}),
         ("model/fusion/base.py", '["none", "variance"]', '["variance", "none"]', set(METHODS)),
+        ("model/scores/windows.py", "head + 2", "head + 3", {"sum"}),
+        ("model/scores/softmax.py", "scale_folds = True", "scale_folds = False", {*METHODS} - {"sum"}),
+        ("model/scores/talking.py", '("pre", "both")', '("pre",)', set()),
         ("execution/formulas.py", "math.log(2)", "math.log(3)", set(METHODS)),
         ("training/train.py", "self.nats / self.targets", "self.nats / 2", set(METHODS)),
         ("model/layers.py", "STD = 0.02", "STD = 0.03", set(METHODS)),
         ("model/fusion/sum.py", "Heads added up", "Heads summed", set()),
-        ("model/fusion/base.py", "What every method takes.", "What all methods take.", set()),
+        (
+            "model/fusion/base.py",
+            "What every method takes: nothing.",
+            "What all methods take: nothing.",
+            set(),
+        ),
         ("execution/formulas.py", "A row of metrics.csv.", "One row of metrics.csv.", set()),
         ("training/train.py", "\n\n\n", "\n\n\n# a comment\n\n\n", set()),
         ("model/fusion/__init__.py", "__all__ =", "NAMES = __all__ =", set()),
@@ -139,9 +149,10 @@ def test_the_core_is_there_whole(program):
 @pytest.mark.parametrize("fusion", METHODS)
 def test_a_run_records_the_files_of_its_own_parts(fusion):
     row = describe(prepare(make_config("corpus=grammar", "corpus.characters=5000", f"fusion={fusion}")))
-    files = {"model/fusion/base.py", f"model/fusion/{fusion}.py"}
+    own = [f"model/fusion/{fusion}.py", "model/scores/softmax.py"]
+    files = {"model/fusion/base.py", "model/scores/base.py", *own}
     assert row["part_files"] == {name: code.tree_digest(name) for name in files}
-    assert row["parts"] == provenance.parts_code(f"model/fusion/{fusion}.py")["parts"]
+    assert row["parts"] == provenance.parts_code(*own)["parts"]
     assert row["code"] == provenance.core_code() and len(row["code"]) == len(row["parts"]) == 12
 
 

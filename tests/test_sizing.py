@@ -8,15 +8,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from ablate.config.rules import ConfigError
+from ablate.model.costs import attention_params, flops_per_token, total_params
 from ablate.model.lm import LM, build_model
-from ablate.model.sizing import (
-    attention_params,
-    flops_per_token,
-    match_error,
-    reference,
-    resolve_spec,
-    total_params,
-)
+from ablate.model.resolve import match_error, reference, resolve_spec
 from tests.helpers import PRIMES, make_config, make_spec
 
 SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
@@ -44,7 +38,7 @@ def test_formulas_agree_with_the_module(overrides):
 
 def test_tiny_by_hand():
     spec = make_spec("fusion=concat", vocab=97)
-    assert (spec.key_width, spec.value_width, spec.mlp_hidden) == (16, 16, 256)
+    assert (spec.attention.key_width, spec.attention.value_width, spec.mlp_hidden) == (16, 16, 256)
     attention, mlp, norms = 4 * 64 * 64, 2 * 64 * 256, 2 * 64
     assert attention_params(spec) == 2 * attention
     assert total_params(spec) == (97 + 64) * 64 + 2 * (attention + mlp + norms) + 64
@@ -71,7 +65,7 @@ def test_nanogpt_cpu_setting_has_its_published_number_of_parameters():
     ],
 )
 def test_value_widths(overrides, width):
-    assert make_spec(*overrides).value_width == width
+    assert make_spec(*overrides).attention.value_width == width
 
 
 @pytest.mark.parametrize("cost", ["params", "flops"])
@@ -111,7 +105,7 @@ def test_matched_mlp_widths_by_algebra(overrides, hidden):
 def test_resolving_what_was_resolved_changes_nothing():
     for overrides in (("match=params",), ("match=flops", "match_by=value_width"), ("out_proj=false",)):
         spec = make_spec("fusion=sum", *overrides)
-        sizes = [f"{key}={getattr(spec, key)}" for key in ("value_width", "key_width")]
+        sizes = [f"{key}={getattr(spec.attention, key)}" for key in ("value_width", "key_width")]
         assert make_spec("fusion=sum", *overrides, *sizes, f"model.mlp_hidden={spec.mlp_hidden}") == spec
 
 

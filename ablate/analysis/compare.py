@@ -20,6 +20,7 @@ from ablate.analysis.contrasts import (
     named_after_form,
     pair_up,
     primary_pairs,
+    same_classes,
     unknown_forms,
 )
 from ablate.analysis.effects import effects, projection_and_heads
@@ -59,10 +60,10 @@ class Question(TypedDict, total=False):
 @dataclass(frozen=True)
 class Comparison:
     """table: a row a variant in a family: variant, the `shown` columns, params, n, diverged, mean, sd, best,
-    family, baseline, then what is known of variant − baseline (NUMBERS), verdict, why, differs, metric,
-    margin. runs: for each variant the run_id of one of its runs. notes: what a reader must know of the
-    rows, a line each. interaction: effects.projection_and_heads, where a study asks what the projection is
-    for; else empty.
+    family, baseline, then what is known of variant − baseline (NUMBERS), verdict, why, differs, same_class
+    (whether both can be the same functions), metric, margin. runs: for each variant the run_id of one of its
+    runs. notes: what a reader must know of the rows, a line each. interaction: effects.projection_and_heads,
+    where a study asks what the projection is for; else empty.
     """
 
     table: pd.DataFrame
@@ -219,6 +220,7 @@ def _family(
     compared = _paired(variants, pairs, margin, alpha)
     compared.index += len(bases) + len(rest)
     table = table.join(compared).assign(family=name)
+    table["same_class"] = table["same_class"].eq(True)
     table["baseline"], table["why"] = (
         table[c].astype(object).where(table[c].notna(), None) for c in ("baseline", "why")
     )
@@ -228,7 +230,7 @@ def _family(
     ]  # fmt: skip
     ascending = variants.metric not in HIGHER_IS_BETTER
     table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
-    front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs"]
+    front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs", "same_class"]
     return table[front]
 
 
@@ -256,6 +258,7 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     table["level"] = np.where(result["family"], 1 - alpha / k, np.nan)
     table["baseline"] = [variants.names[base] for _, base in pairs]
     table["differs"] = differing(variants, pairs)
+    table["same_class"] = same_classes(variants, pairs)
     more_diverged = variants.diverged[index[:, 0]].sum(1) - variants.diverged[index[:, 1]].sum(1)
     lost = (more_diverged > 0) & table["verdict"].isin(CLAIMS_FOR)
     table["verdict"] = table["verdict"].mask(lost, stats.UNDECIDED)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ablate.analysis.forms import METHODS, form_of
 from ablate.analysis.select import as_text
-from ablate.analysis.variants import WIDTHS, Variants
+from ablate.analysis.variants import TEXT_COLUMNS, WIDTHS, Variants
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import only_if
@@ -17,6 +17,21 @@ EQUAL = "equal by construction"  # a verdict, of two variants that are one funct
 Pair = tuple[int, int]  # of variants: one and its baseline
 
 MATCH = ("match", "match_by")
+# What decides which functions a model can be, beside its attention; and what does not.
+OF_THE_MODEL = ("d_model", "layers", "context", "mlp_hidden", "bias", "dropout", *TEXT_COLUMNS)
+OF_TRAINING = (
+    "steps",
+    "batch",
+    "lr",
+    "warmup",
+    "min_lr_ratio",
+    "weight_decay",
+    "beta1",
+    "beta2",
+    "eps",
+    "clip",
+)
+OF_TRAINING += ("precision",)
 # What `auto` and `match` make of a factor: it may change along, where no variant keeps it.
 FOLLOWS = {
     "fusion": ("normalize",),
@@ -154,6 +169,18 @@ def equal_forms(variants: Variants) -> list[tuple[str, ...]]:
     ]
 
 
+def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
+    """For each pair, whether its attentions can be the same functions (column function_class) and differ, and
+    nothing else does that decides what can be learned."""
+    table = variants.table
+    rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
+    keys = list(zip(table["function_class"], *(rest[column] for column in rest), strict=True))
+    return [
+        bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
+        for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
+    ]
+
+
 def unknown_forms(variants: Variants) -> list[str]:
     """A line if there are variants whose form neither their rows nor this program know."""
     unknown = variants.table["form"].eq("") & ~variants.table["fusion"].isin(METHODS)
@@ -177,7 +204,7 @@ def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
 
 
 def _is_reference(row: "pd.Series[Any]") -> bool:
-    """Whether a model is what models are matched against (ablate.model.sizing.reference), so that matching
+    """Whether a model is what models are matched against (ablate.model.resolve.reference), so that matching
     it changes nothing."""
     row = row.reindex(
         ["fusion", "out_proj", "match", "heads", "d_model", "value_width", "key_width", "mlp_hidden"]

@@ -135,6 +135,13 @@ def weaknesses(table: pd.DataFrame) -> list[str]:
             f"in {len(apart)} of {len(tested)} comparisons seeds hardly correlate, so pairing gains nothing;"
             f" Welch's p, uncorrected: {some(each)}"
         )
+    alike = tested[tested["same_class"]]
+    if len(alike):
+        each = [f"{row['variant']} and {row['baseline']}" for row in alike.to_dict("records")]
+        lines.append(
+            f"in {len(alike)} of {len(tested)} comparisons the same functions can be learned, so this is"
+            f" parametrization: {some(each, 1)}"
+        )
     equal = table[(table["verdict"] == EQUAL)]
     if len(equal):
         each = [f"{row['variant']} is {row['why']}" for row in reversed(equal.to_dict("records"))]

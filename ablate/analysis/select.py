@@ -8,12 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ablate.config.read import introduced
 from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import STANDARD_SCORES, PartConfig, RunConfig
 
 _CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
 # An exponent has its sign, as every CSV writer gives it: 12345678e012 is a hash.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
 _LONGEST = 400  # digits: no float has more
+PARTS = ("fusion", "scores")  # kinds of parts, whose options stand in a column each
+# What rows of before a key, or before an option of a method, did.
+LATER = {key: value for key, value in introduced(RunConfig).items() if not isinstance(value, PartConfig)}
+LATER |= {"scores": STANDARD_SCORES, "scores_options": "{}"}
+LATER_OPTIONS = {"fusion": {"sum": {"order": "none"}}}
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -47,20 +54,33 @@ def column_of(key: str, rows: pd.DataFrame, where: str) -> str:
 
 
 def with_options(rows: pd.DataFrame) -> pd.DataFrame:
-    """A column more for each option in fusion_options (weights, per, groups), so that one can ask for it."""
-    names = [name for name in option_names(rows) if name not in rows.columns]
-    if not names:
-        return rows
-    options = {text: _options(text) for text in rows["fusion_options"].unique()}
-    columns = {name: [options[text].get(name) for text in rows["fusion_options"]] for name in names}
-    return rows.join(pd.DataFrame(columns, index=rows.index, dtype=object))
+    """A column more for each option of a fusion (weights, per, groups) and of scores, so that one can ask for
+    it. Keys and options that came later have the value that says what was done before."""
+    lacking = [column for column in LATER if column in rows and rows[column].isna().any()]
+    filled = {c: rows[c].astype(object).where(rows[c].notna(), LATER[c]) for c in lacking}
+    rows = rows.assign(**filled) if filled else rows
+    for kind in PARTS:
+        names = [name for name in option_names(rows, kind) if name not in rows.columns]
+        if names:
+            texts, of_kind = rows[f"{kind}_options"], LATER_OPTIONS.get(kind, {})
+            options = {text: _options(text, kind) for text in texts.unique()}
+            each = [
+                {**of_kind.get(part, {}), **options[text]}
+                for part, text in zip(rows[kind], texts, strict=True)
+            ]
+            columns = {name: [given.get(name) for given in each] for name in names}
+            rows = rows.join(pd.DataFrame(columns, index=rows.index, dtype=object))
+    return rows
 
 
-def option_names(rows: pd.DataFrame) -> list[str]:
-    """The options that some row's fusion has. fusion_options is JSON; other text stands for itself."""
-    if "fusion_options" not in rows:
-        return []
-    return sorted({name for text in rows["fusion_options"].unique() for name in _options(text)})
+def option_names(rows: pd.DataFrame, kind: str) -> list[str]:
+    """The options that some row's part of this kind has. They stand as JSON; other text stands for itself."""
+    column = f"{kind}_options"
+    return (
+        sorted({name for text in rows[column].unique() for name in _options(text, kind)})
+        if column in rows
+        else []
+    )
 
 
 def as_texts(column: pd.Series) -> pd.Series:
@@ -97,7 +117,7 @@ def _ordered(column: pd.Series, sign: str, value: str, condition: str) -> pd.Ser
     return _ORDER[sign](numbers, bound)
 
 
-def _options(text: object) -> dict[str, object]:
+def _options(text: object, kind: str) -> dict[str, object]:
     if not isinstance(text, str):
         return {}
     try:
@@ -105,6 +125,6 @@ def _options(text: object) -> dict[str, object]:
     except (ValueError, RecursionError):
         options = None
     if not isinstance(options, dict):
-        return {"fusion_options": text}
+        return {f"{kind}_options": text}
     nested = (list, dict)
     return {k: json.dumps(v) if isinstance(v, nested) else v for k, v in options.items()}

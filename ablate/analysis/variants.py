@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.frames import LARGEST
-from ablate.analysis.select import as_texts, column_of, option_names, with_options
+from ablate.analysis.select import PARTS, as_texts, column_of, option_names, with_options
 from ablate.analysis.stats import Array, moments
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.store.columns import (
@@ -37,7 +37,7 @@ LOOKS = "eval_every"
 BY_LOOKS = ("best_val_loss", "best_step", "wall_s")
 BUDGET = ("steps", "batch", "context")  # tokens that a run is trained on, as a product
 USABLE = (Status.DONE, Status.STALE)
-CARRIED = ("form", "params", "match_error", "role", "tuned", "run_id")
+CARRIED = ("form", "function_class", "params", "match_error", "role", "tuned", "run_id")
 
 
 class Incomparable(ConfigError):
@@ -144,13 +144,15 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     finished_first = np.argsort(~usable, kind="stable")
     table = keyed.reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).take(finished_first)
     table = table.groupby([variant[finished_first]]).first()  # of each column the first value that there is
-    table = table.assign(**{column: as_texts(table[column]) for column in ("form", "role", "tuned")})
+    table = table.assign(
+        **{column: as_texts(table[column]) for column in ("form", "function_class", "role", "tuned")}
+    )
     kept = np.flatnonzero((~np.isnan(values) | lost).any(1))
     table = table.take(kept).reset_index(drop=True)
     if by:
         _refuse_pooling(table, by, differing)
     shown = by or distinguishing(table, columns)
-    return Variants(metric, columns, shown, option_names(rows), table, values[kept], lost[kept])
+    return Variants(metric, columns, shown, option_names(rows, "fusion"), table, values[kept], lost[kept])
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
@@ -171,11 +173,11 @@ def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def variant_columns(rows: pd.DataFrame) -> list[str]:
-    """The columns that make a variant: the config's, a fusion's options one by one; no seeds, and not how
-    often a run was looked at."""
+    """The columns that make a variant: the config's, the options of its parts one by one; no seeds, and not
+    how often a run was looked at."""
     config = [column for column in CONFIG_COLUMNS if column in rows.columns and column != LOOKS]
-    at = config.index("fusion_options") if "fusion_options" in config else len(config)
-    return [*config[:at], *option_names(rows), *config[at + 1 :]]
+    options = {f"{kind}_options": option_names(rows, kind) for kind in PARTS}
+    return list(dict.fromkeys(name for column in config for name in options.get(column, [column])))
 
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:

@@ -76,4 +76,4 @@ def columns(incomplete: str) -> list[str]:
     from ablate.store.columns import CONFIG_COLUMNS
 
     before = incomplete.rpartition(",")[0] + "," * ("," in incomplete)
-    return [f"{before}{column}" for column in CONFIG_COLUMNS if column != "fusion_options"]
+    return [f"{before}{column}" for column in CONFIG_COLUMNS if not column.endswith("_options")]

@@ -1,7 +1,10 @@
 """Where ablate's own configs lie, and Hydra's loader of them."""
 
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -13,6 +16,15 @@ SIZES = ("full", "demo")  # of a study
 def configs_dir() -> Path:
     """configs/ inside the installed package, or beside it in a checkout."""
     return PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
+
+
+def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
+    """The options of a method with their defaults: of its YAML, or of its class where it has none."""
+    path = configs_dir() / kind / f"{name}.yaml"
+    if path.is_file():
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return {key: value for key, value in given.items() if key != "name"}
+    return {field.name: field.default for field in dataclasses.fields(options)}
 
 
 def loader() -> "ConfigLoader":

@@ -22,6 +22,15 @@ REFUSALS = (
     *(ValueError, TypeError, RuntimeError, AssertionError),
 )
 
+# What is asked for by a name that it has elsewhere.
+ANSWERS = {
+    ("fusion", "alt"): (
+        "AttentionAlt, softmax(QKᵀ/√d) V Wᵀ/√d with a matrix W for each head, is what fusion=concat"
+        " scale=both computes; read literally, with W made of the text, its output is T × T, no vector a"
+        " token, and position t sees the future"
+    )
+}
+
 
 @contextlib.contextmanager
 def explained(overrides: list[Override]) -> Iterator[None]:
@@ -42,7 +51,8 @@ def explain(error: BaseException, overrides: list[Override]) -> str:
     text = str(error) or f"Hydra can't use this ({type(error).__name__}); see ablate run --cfg hydra"
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, name = (error.missing_cfg_file or "").rpartition("/")
-        return f"{group}={name}: no such {group}{did_you_mean(name, error.options)}"
+        unknown = f"no such {group}{did_you_mean(name, error.options)}"
+        return f"{group}={name}: {ANSWERS.get((group, name), unknown)}"
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         return _explain_unknown(unknown[1], overrides)

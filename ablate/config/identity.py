@@ -4,10 +4,10 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any, get_args
 
-from ablate.config.read import hints
-from ablate.config.rules import IntroducedAt, OutsideIdentity
+from ablate.config.read import hints, introduced
+from ablate.config.rules import OutsideIdentity
 from ablate.config.schema import RunConfig
 
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -16,7 +16,7 @@ _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False
 class Identity:
     """What a run shares only with those that compute the same thing, their seeds aside.
 
-    config: with numbers in the place of `auto` and `match` (ablate.model.sizing.resolved). vocab: of the
+    config: with numbers in the place of `auto` and `match` (ablate.model.resolve.resolved). vocab: of the
     tokens. corpus_sha256: the fingerprint of the text.
     """
 
@@ -50,20 +50,16 @@ def _sha256(text: str) -> str:
 
 def identity_keys(config: Any) -> dict[str, Any]:
     """The keys of a configuration that decide what a run computes, nested as they are."""
-    content = {}
-    for key, left_out in _deciding(type(config)):
+    came_later, content = introduced(type(config)), {}
+    for key in _deciding(type(config)):
         value = getattr(config, key)
-        if value not in left_out:
+        if key not in came_later or value != came_later[key]:
             content[key] = identity_keys(value) if dataclasses.is_dataclass(value) else value
     return content
 
 
 @functools.cache
-def _deciding(cls: type) -> list[tuple[str, list[Any]]]:
-    """The keys of a kind of configuration that decide, each with the values at which it stays out."""
-    deciding = []
-    for key, hint in hints(cls).items():
-        rules = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        if not any(isinstance(rule, OutsideIdentity) for rule in rules):
-            deciding.append((key, [rule.value for rule in rules if isinstance(rule, IntroducedAt)]))
-    return deciding
+def _deciding(cls: type) -> list[str]:
+    """The keys of a kind of configuration that decide."""
+    rules = {key: get_args(hint)[1:] for key, hint in hints(cls).items()}
+    return [key for key, own in rules.items() if not any(isinstance(rule, OutsideIdentity) for rule in own)]

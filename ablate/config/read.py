@@ -7,8 +7,8 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import ConfigError, Meaning, Rule, did_you_mean, typed
-from ablate.config.schema import RunConfig
+from ablate.config.rules import ConfigError, IntroducedAt, Meaning, Rule, did_you_mean, typed
+from ablate.config.schema import PartConfig, RunConfig
 
 T = TypeVar("T")
 OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"
@@ -16,13 +16,15 @@ OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [confi
 
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:
     """The composed configuration as a RunConfig. Raises ConfigError."""
-    if "fusion" not in mapping:
-        return read(RunConfig, mapping)  # names the key that is missing
-    fusion = mapping["fusion"]
-    if not isinstance(fusion, Mapping):
-        raise ConfigError(f"fusion={fusion}: name a method, as in fusion=sum")
-    options = {key: value for key, value in fusion.items() if key != "name"}
-    return read(RunConfig, {**mapping, "fusion": {"name": fusion.get("name"), "options": options}})
+    parts = {}
+    for kind in (
+        key for key, hint in hints(RunConfig).items() if bare(hint) is PartConfig and key in mapping
+    ):
+        if not isinstance(part := mapping[kind], Mapping):
+            raise ConfigError(f"{kind}={typed(part)}: name a method by itself, as in {kind}=NAME")
+        options = {key: value for key, value in part.items() if key != "name"}
+        parts[kind] = {"name": part.get("name"), "options": options}
+    return read(RunConfig, {**mapping, **parts})
 
 
 def check_value(key: str, value: Any) -> None:
@@ -37,16 +39,21 @@ def dotted(cls: Any, path: str = "") -> dict[str, Any]:
     keys = {}
     for key, hint in hints(cls).items():
         keys[_within(path, key)] = hint
-        if dataclasses.is_dataclass(hint):
-            keys |= dotted(hint, _within(path, key))
+        if dataclasses.is_dataclass(bare(hint)):
+            keys |= dotted(bare(hint), _within(path, key))
     return keys
+
+
+def bare(hint: Any) -> Any:
+    """A type without its rules."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
     """`cls` from plain values, every one converted and checked. Raises ConfigError.
 
-    A key may be left out where its field has a default. path: of the mapping, dotted; missing: the
-    way out for a key that is; both for messages.
+    A key may be left out where its field has a default, or came later (IntroducedAt). path: of the mapping,
+    dotted; missing: the way out for a key that is; both for messages.
     """
     known = hints(cls)
     for key in mapping:
@@ -54,7 +61,8 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
             near = did_you_mean(_within(path, key), [_within(path, name) for name in known])
             raise ConfigError(f"{_within(path, key)}: no such key{near}")
     require_keys(cls, mapping, path, missing=missing)
-    return cls(**{key: _convert(known[key], value, _within(path, key)) for key, value in mapping.items()})
+    given = {key: _convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
+    return cls(**{**introduced(cls), **given})
 
 
 @functools.cache
@@ -64,9 +72,16 @@ def hints(cls: type) -> dict[str, Any]:
     return {field.name: types[field.name] for field in _fields(cls)}
 
 
+@functools.cache
+def introduced(cls: type) -> Mapping[str, Any]:
+    """The keys of `cls` that came later, each with the value that says what was done before."""
+    rules = ((key, rule) for key, hint in hints(cls).items() for rule in get_args(hint)[1:])
+    return {key: rule.value for key, rule in rules if isinstance(rule, IntroducedAt)}
+
+
 def require_keys(cls: type, keys: Iterable[str], path: str = "", *, missing: str = OF_A_RUN) -> None:
-    """Raises ConfigError for a key of `cls` that is not among `keys` and has no default."""
-    present = set(keys)
+    """Raises ConfigError for a key of `cls` that is not among `keys`, has no default and came no later."""
+    present = {*keys, *introduced(cls)}
     for field in _fields(cls):
         has_default = field.default is not field.default_factory  # MISSING both, if it has none
         if field.name not in present and not has_default:

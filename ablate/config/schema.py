@@ -9,6 +9,7 @@ from ablate.config.rules import (
     AtLeast,
     ConfigError,
     Count,
+    IntroducedAt,
     NonNegative,
     OutsideIdentity,
     Positive,
@@ -20,6 +21,7 @@ from ablate.config.rules import (
 
 # The usual way to bring heads together: what models are matched to, and the baseline unless one is named.
 STANDARD_FUSION = "concat"
+STANDARD_SCORES = "softmax"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +107,18 @@ class SeedsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
+    scores: Annotated[PartConfig, IntroducedAt(PartConfig(name=STANDARD_SCORES, options={}))]
     fusion: PartConfig
     heads: Size
+    query_heads: Annotated[Size | Literal["auto"], IntroducedAt("auto")]
+    key_heads: Annotated[Size | Literal["auto"], IntroducedAt("auto")]
+    value_heads: Annotated[Size | Literal["auto"], IntroducedAt("auto")]
+    tie_qk: Annotated[bool, IntroducedAt(False)]
+    scale: Annotated[Literal["inside", "outside", "both", "none"], IntroducedAt("inside")]
+    value_proj: Annotated[bool, IntroducedAt(True)]
+    value_scale: Annotated[Literal[1] | Literal["matched"], IntroducedAt(1)]
     out_proj: bool
+    out_rank: Annotated[Size | None, IntroducedAt(None)]
     value_width: Size | Literal["auto", "narrow", "wide"]
     key_width: Size | Literal["auto"]
     match: Literal["none", "params", "flops"]

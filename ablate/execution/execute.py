@@ -156,7 +156,7 @@ def _started(run: Run, writer: RunWriter) -> Started:
     config = run.config
     return Started(
         name=run.name,
-        label=f"{run.spec.fusion.name}-h{run.spec.heads}",
+        label=f"{config.fusion.name}-h{config.heads}",
         steps=config.train.steps,
         after=writer.start.step if writer.start else 0,
         tokens_a_step=config.train.batch * config.model.context,

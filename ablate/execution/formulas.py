@@ -9,23 +9,29 @@ from typing import Any
 
 from ablate.execution.run import Run
 from ablate.model.attention import form
+from ablate.model.costs import attention_params, flops_per_token, total_params
+from ablate.model.function_class import function_class
 from ablate.model.lm import LM
-from ablate.model.sizing import attention_params, flops_per_token, match_error, total_params
+from ablate.model.resolve import match_error
 from ablate.store.columns import CONFIG_COLUMNS, Row
 from ablate.training.train import Diverged, Evaluation, evaluate
 
 
 def before_training(run: Run) -> Row:
     """Identity, config, seeds, sizes and costs: all that is known before the first step."""
-    config, spec = run.config, run.spec
-    options = {key: value for key, value in spec.fusion.options.items() if key != "normalize"}
-    keys = {**vars(config.corpus), **vars(config.train), **vars(config.model), **vars(config), **vars(spec)}
+    config, spec, attention = run.config, run.spec, run.spec.attention
+    fusion, scores = attention.fusion, attention.scores
+    options = {key: value for key, value in fusion.options.items() if key != "normalize"}
+    keys = {**vars(config.corpus), **vars(config.train), **vars(config.model), **vars(spec), **vars(config)}
     return {
         **{column: keys[column] for column in CONFIG_COLUMNS if column in keys},
         "run_id": run.run_id,
-        "fusion": spec.fusion.name,
+        "fusion": fusion.name,
         "fusion_options": json.dumps(options, sort_keys=True),
-        "normalize": spec.fusion.options["normalize"],
+        "normalize": fusion.options.get("normalize"),
+        "scores": scores.name,
+        "scores_options": json.dumps(scores.options, sort_keys=True),
+        "key_width": attention.key_width,
         "match_by": config.match_by if config.match != "none" else None,
         "match_error": match_error(config, spec),
         "seed": config.seed,
@@ -33,7 +39,8 @@ def before_training(run: Run) -> Row:
         "seed_fusion": config.seeds.fusion,
         "seed_data": config.seeds.data,
         "model": config.model.name,
-        "form": form(spec.attention),
+        "form": form(attention),
+        "function_class": function_class(attention),
         "params": total_params(spec),
         "params_attention": attention_params(spec),
         "flops_per_token": flops_per_token(spec),

@@ -1,7 +1,7 @@
 """What training takes in memory at least, so that what can't fit is refused before it begins.
 
 A bound from below: what is there at one moment for certain. What PyTorch needs beside it is not counted;
-measured peaks were 1.02 to 3 times the bound (tests/test_memory.py). legend: as of ablate.model.sizing.
+measured peaks were 1.02 to 3 times the bound (tests/test_memory.py). legend: as of ablate.model.costs.
 """
 
 import torch
@@ -9,7 +9,8 @@ import torch
 from ablate.compute import memory
 from ablate.config.rules import ConfigError
 from ablate.config.schema import TrainConfig
-from ablate.model.sizing import total_params
+from ablate.model.costs import total_params
+from ablate.model.sharing import sharing
 from ablate.model.spec import ModelSpec
 
 ACTIVATION = {"float32": 4, "bfloat16": 2}  # bytes of a number
@@ -25,11 +26,13 @@ def needed_for_a_step(spec: ModelSpec, train: TrainConfig) -> int:
     """Bytes at the end of a forward pass: all but the gradients, and what the backward pass will read.
 
     Layer: the residual stream before and after attention and both norms' outputs, 4d; queries, keys, values
-    and what the heads read, 2h(k+v); the MLP before and after GELU, 2m. At the end the residual stream and
+    and what the patterns read; the MLP before and after GELU, 2m. At the end the residual stream and
     its norm, 2d, and the logits and their softmax, 2N. The batch itself, two 64-bit numbers a token.
     """
-    d, h, k, v = spec.d_model, spec.heads, spec.key_width, spec.value_width
-    numbers = spec.layers * (4 * d + 2 * h * (k + v) + 2 * spec.mlp_hidden) + 2 * d + 2 * spec.vocab
+    d, a = spec.d_model, spec.attention
+    projected = (a.query_heads + a.key_heads) * a.key_width + a.value_heads * a.value_width * a.value_proj
+    read = len(sharing(a).values) * a.value_width
+    numbers = spec.layers * (4 * d + projected + read + 2 * spec.mlp_hidden) + 2 * d + 2 * spec.vocab
     tokens = train.batch * spec.context
     weights = 12 * total_params(spec) + LAYER * spec.layers
     return weights + tokens * (numbers * ACTIVATION[train.precision] + 16)

@@ -14,7 +14,7 @@ from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data.corpora import Corpus, open_corpus, require_usable
 from ablate.execution.memory import require_memory
 from ablate.execution.run import Run
-from ablate.model.sizing import resolve_spec, resolved
+from ablate.model.resolve import resolve_spec, resolved
 
 
 class Prepared:

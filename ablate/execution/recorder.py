@@ -8,7 +8,7 @@ from ablate.compute import device
 from ablate.execution import formulas
 from ablate.execution.checkpoints import to_checkpoint, to_state
 from ablate.execution.run import Run
-from ablate.model.fusion import method_of
+from ablate.model import fusion, scores
 from ablate.model.lm import LM
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
@@ -19,7 +19,8 @@ from ablate.training.train import Diverged, Evaluation, State, Step
 
 def describe(run: Run) -> Row:
     """The row of a run as it begins: what is known of it, where it computes, and by which program."""
-    fusion, _ = method_of(run.spec.fusion)
+    attention = run.spec.attention
+    parts = (fusion.method_of(attention.fusion), scores.method_of(attention.scores))
     return {
         **formulas.before_training(run),
         "status": Status.RUNNING,
@@ -28,7 +29,7 @@ def describe(run: Run) -> Row:
         "linear": run.linear,
         "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
         **provenance(),
-        **parts_code(inspect.getfile(fusion)),
+        **parts_code(*(inspect.getfile(method) for method, _ in parts)),
     }
 
 

@@ -8,8 +8,8 @@ import torch
 from ablate.compute.products import PRODUCTS
 from ablate.config.schema import RunConfig, TrainConfig
 from ablate.data.corpora import Corpus
+from ablate.model.costs import flops_per_token
 from ablate.model.lm import LM, build_model
-from ablate.model.sizing import flops_per_token
 from ablate.model.spec import ModelSpec
 from ablate.training.train import Evaluation, State, Step, train
 

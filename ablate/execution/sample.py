@@ -14,7 +14,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data import tokenizers
 from ablate.model.lm import LM
-from ablate.model.sizing import resolve_spec
+from ablate.model.resolve import resolve_spec
 from ablate.store.store import Store
 
 

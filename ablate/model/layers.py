@@ -37,3 +37,37 @@ class Embedding(nn.Module):
 
     def forward(self, index: Tensor) -> Tensor:
         return F.embedding(index, self.weight)
+
+
+class Nothing(nn.Module):
+    """A projection to no outputs, which has no weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., :0]
+
+
+class LowRank(nn.Module):
+    """y = (x W_downᵀ) W_upᵀ + b: a linear map whose rank is at most `rank`.
+
+    scale: their product starts with the variance that one matrix of this scale would have.
+    """
+
+    def __init__(self, inputs: int, outputs: int, rank: int, *, bias: bool, scale: float) -> None:
+        super().__init__()
+        # W_down keeps the variance of its input, 1/√inputs an entry; W_up makes up for the rest.
+        self.down = Linear(inputs, rank, bias=False, scale=inputs**-0.5 / STD)
+        self.up = Linear(rank, outputs, bias=bias, scale=scale * (inputs / rank) ** 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.down(x))
+
+
+class Times(nn.Module):
+    """y = c·x, with a constant c."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x

@@ -19,6 +19,7 @@ from ablate.model.attention import Attention
 from ablate.model.layers import STD, Embedding, Linear
 from ablate.model.masks import CAUSAL
 from ablate.model.parts import Part
+from ablate.model.scores import Scores
 from ablate.model.spec import ModelSpec
 
 
@@ -79,12 +80,12 @@ class LM(nn.Module):
     def use(self, *, product: Callable[..., Tensor] | None = None, attend: Any = None) -> None:
         """Replace how every matrix product, or every head's attention, is computed.
 
-        attend: a function of the arguments of ablate.model.attention.attend, the mask among them.
+        attend: a function of the arguments of ablate.model.scores.base.attend, the mask among them.
         """
         for module in self.modules():
             if product is not None and isinstance(module, Linear | LM):
                 module.product = product
-            if attend is not None and isinstance(module, Attention):
+            if attend is not None and isinstance(module, Scores):
                 module.attend = attend
 
 

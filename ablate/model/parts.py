@@ -21,12 +21,12 @@ from ablate.model.spec import HeadShape
 class Part(nn.Module, ABC):
     """What can be exchanged in attention.
 
-    Its weights are drawn from `stream`, its other parameters are constants; of all these only the weights of
-    Linear layers decay.
+    Its weights are drawn from the stream `fusion`, its other parameters are constants; of all these only the
+    weights of Linear layers decay.
     """
 
     name: ClassVar[str]  # by which a config asks for it; `register` sets it
-    stream: ClassVar[str]  # of randomness (ablate.rng), of the part's own weights
+    stream: ClassVar[str] = "fusion"  # of randomness (ablate.rng), of the part's own weights
     Options: ClassVar[type[Any]]  # a frozen dataclass: what the YAML may hold beside the name
 
     def __init__(self, shape: HeadShape, options: Any) -> None:

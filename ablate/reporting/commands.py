@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from ablate.analysis.select import as_texts
+from ablate.analysis.select import PARTS, as_texts
 from ablate.config.overrides import as_value, flatten
 from ablate.phrases import only_if
 from ablate.reporting.subject import Subject
@@ -69,9 +69,9 @@ def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
     """Whether all rows have this value. A key that varies and was not swept follows from another one."""
-    column = key if key in ("fusion", "model", "corpus") else key.rpartition(".")[2]
-    if key.startswith("fusion.") and column != "normalize":
-        options = [json.loads(text) for text in rows["fusion_options"].dropna().unique()]
+    group, _, column = key.rpartition(".")
+    if group in PARTS and column != "normalize":
+        options = [json.loads(text) for text in rows[f"{group}_options"].dropna().unique()]
         return all(option.get(column) == value for option in options)
     if key.startswith("corpus.") and column not in ("tokenizer", "splits"):
         return True  # one text: the comparison refuses several

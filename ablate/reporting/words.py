@@ -91,6 +91,13 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
 
 
 def _sentence(row: Mapping[Any, Any], comparison: Comparison) -> str:
+    found = _finding(row, comparison)
+    if not row["same_class"] or row["p"] != row["p"]:
+        return found
+    return f"{found[:-1]}; the same functions can be learned, so this is parametrization."
+
+
+def _finding(row: Mapping[Any, Any], comparison: Comparison) -> str:
     variant, baseline, setting = _names(row["variant"], row["baseline"])
     at = f" ({setting})" if setting else ""
     verdict, unit, margin = row["verdict"], _unit(comparison.metric), f"{comparison.margin:g}"

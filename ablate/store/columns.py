@@ -13,7 +13,9 @@ ROLE_COLUMNS = ("phase", "role", "tuned")
 IDENTITY_COLUMNS = ("run_id", "study", "status", "error", *ROLE_COLUMNS)
 # What a variant is made of; the seeds beside it tell its replicates apart.
 CONFIG_COLUMNS = (
-    *("fusion", "fusion_options", "normalize", "heads", "out_proj", "value_width", "key_width"),
+    *("fusion", "fusion_options", "normalize", "scores", "scores_options", "heads", "out_proj"),
+    *("value_width", "key_width", "query_heads", "key_heads", "value_heads", "tie_qk", "scale", "value_proj"),
+    *("value_scale", "out_rank"),
     *("match", "match_by", "d_model", "layers", "context", "mlp_hidden", "bias", "dropout"),
     *("corpus_sha256", "tokenizer", "vocab", "splits", "steps", "batch", "lr", "warmup", "min_lr_ratio"),
     *("weight_decay", "beta1", "beta2", "eps", "clip", "eval_every", "precision"),
@@ -21,6 +23,7 @@ CONFIG_COLUMNS = (
 SEED_COLUMNS = ("seed", "seed_backbone", "seed_fusion", "seed_data")
 DERIVED_COLUMNS = (
     "form",
+    "function_class",
     "model",
     "corpus",
     "match_error",

@@ -16,10 +16,14 @@ CORE = (
     "training/train.py",
     "training/optim.py",
     "model/attention.py",
+    "model/costs.py",
+    "model/function_class.py",
     "model/layers.py",
     "model/lm.py",
     "model/masks.py",
     "model/parts.py",
+    "model/resolve.py",
+    "model/sharing.py",
     "model/sizing.py",
     "model/spec.py",
     "compute/products.py",
@@ -32,7 +36,7 @@ CORE = (
     "execution/formulas.py",
 )
 # Where the files of parts lie: a change of one makes only the runs stale that it is a part of.
-PART_FOLDERS = ("model/fusion",)
+PART_FOLDERS = ("model/fusion", "model/scores")
 
 
 @functools.cache

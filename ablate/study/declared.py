@@ -18,6 +18,7 @@ METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {
     "fusion_weights",
     "model",
     "form",
+    "function_class",
     "corpus",
 }
 CONTRAST = "{vary: fusion, baseline: concat}"  # an example

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ablate.data.corpora import open_corpus
 from ablate.model.lm import build_model
-from ablate.model.sizing import resolve_spec
+from ablate.model.resolve import resolve_spec
 from ablate.training.train import Evaluation, Step, train
 from tests.helpers import make_config
 
@@ -17,6 +17,15 @@ RUNS = {
     "mean": ("fusion=mean", "value_width=wide"),
     "weighted_sum": ("fusion=weighted_sum", "fusion.weights=convex", "fusion.per=channel"),
     "grouped": ("fusion=grouped", "fusion.groups=2", "heads=8"),
+    "rotate": ("fusion=sum", "fusion.order=rotate", "out_rank=5"),
+    "gated": ("fusion=gated", "fusion.per=channel", "value_heads=2"),
+    "head_scale": ("fusion=head_scale", "fusion.weights=convex", "out_proj=false", "value_scale=matched"),
+    "head_norm": ("fusion=head_norm", "tie_qk=true"),
+    "max": ("fusion=max", "fusion.normalize=variance", "scale=both"),
+    "uniform": ("scores=uniform",),
+    "talking": ("scores=talking", "query_heads=2", "key_heads=1"),
+    "windows": ("scores=windows", "key_heads=1"),
+    "qk_norm": ("scores=qk_norm", "value_proj=false"),
 }
 COMMON = (
     *("corpus=grammar", "corpus.characters=30000", "model.d_model=32", "model.context=32"),

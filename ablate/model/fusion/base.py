@@ -23,23 +23,32 @@ from ablate.model.parts import Part, Registry
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What every method takes. normalize=variance starts the fused vector at the variance of one
-    head's output, by a constant that is part of the method."""
+    """What every method takes: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalized(Options):
+    """normalize=variance starts the fused vector at the variance of one head's output, by a constant that is
+    part of the method."""
 
     normalize: Literal["none", "variance"]
 
 
 class Fusion(Part):
-    """Brings the outputs of the heads together: z_BTHV -> fused_BTF."""
+    """Brings the outputs of the heads together: z_BTHV -> fused_BTF.
 
-    stream = "fusion"
+    A method whose Options are Normalized keeps the variance of a head at normalize=variance.
+    """
+
     Options: ClassVar[type[Any]] = Options
+    one_head_passes: ClassVar[bool] = True  # at the start, with one head: fused = z
+    homogeneous: ClassVar[bool] = True  # c·z gives c·fused, for c > 0
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """A method built on another is another function until it says otherwise."""
         super().__init_subclass__(**keywords)
-        if "form" not in vars(cls):
-            cls.form = Fusion.__dict__["form"]
+        for declared in {"form", "folds_into"} - {*vars(cls)}:
+            setattr(cls, declared, Fusion.__dict__[declared])
 
     @classmethod
     @abstractmethod
@@ -53,13 +62,22 @@ class Fusion(Part):
     def form(cls, heads: int, options: Any) -> str:
         """The function that the method is from the same start, as NAME key=value …, where NAME is the method
         whose form it is: a normalized mean is "sum normalize=variance". Two variants of equal form, and equal
-        in everything else, are one by construction, and are not compared. (weighted_sum at one head, whose
-        weight folds into W_V, still counts as concat there, though the weight changes its training.)
+        in everything else, are one by construction, and are not compared.
 
         By default a form of its own: its name and all its options. It is never inherited from another method.
         """
         given = {key: as_value(value) for key, value in vars(options).items()}
         return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
+
+    @classmethod
+    def folds_into(cls, heads: int, options: Any) -> str | None:
+        """The method that this one is once W_V is free: "concat", "sum" or "grouped groups=g". That is so
+        where fused holds Σ_i z_i T_i over the heads of each slot, with constant or learned T_i, (V, V), that
+        have an inverse: T_i then folds into W_V^i (ablate.model.function_class).
+
+        None, as by default, where it does not fold. It is never inherited from another method.
+        """
+        return None
 
     @abstractmethod
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...

@@ -2,7 +2,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ablate.model.fusion.base import Fusion, register
+from ablate.model.fusion.base import Fusion, Normalized, register
 
 
 @register("concat")
@@ -13,12 +13,18 @@ class Concat(Fusion):
     so normalize=variance changes nothing. See: Vaswani et al., "Attention is all you need", 2017.
     """
 
+    Options = Normalized
+
     @classmethod
     def slots(cls, heads: int, options: Any) -> int:
         return heads
 
     @classmethod
     def form(cls, heads: int, options: Any) -> str:
+        return "concat"
+
+    @classmethod
+    def folds_into(cls, heads: int, options: Any) -> str:
         return "concat"
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:

@@ -4,11 +4,11 @@ from typing import Annotated
 from torch import Tensor
 
 from ablate.config.rules import AtLeast, ConfigError
-from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.fusion.base import Fusion, Normalized, register
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupedOptions(Options):
+class GroupedOptions(Normalized):
     groups: Annotated[int, AtLeast(1)]
 
 
@@ -39,6 +39,11 @@ class Grouped(Fusion):
         if options.groups == 1:
             return f"sum normalize={options.normalize}"
         return super().form(heads, options)
+
+    @classmethod
+    def folds_into(cls, heads: int, options: GroupedOptions) -> str:
+        named = {1: "sum", heads: "concat"}
+        return named.get(options.groups, f"grouped groups={options.groups}")
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         in_group = self.shape.heads // self.options.groups

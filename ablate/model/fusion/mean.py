@@ -2,7 +2,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ablate.model.fusion.base import Fusion, register
+from ablate.model.fusion.base import Fusion, Normalized, register
 
 
 @register("mean")
@@ -13,6 +13,8 @@ class Mean(Fusion):
     by √H, which makes it the normalized sum. Precedent: the last layer of GAT, Veličković et al., 2018.
     """
 
+    Options = Normalized
+
     @classmethod
     def slots(cls, heads: int, options: Any) -> int:
         return 1
@@ -22,6 +24,10 @@ class Mean(Fusion):
         if heads == 1:
             return "concat"
         return "sum normalize=variance" if options.normalize == "variance" else super().form(heads, options)
+
+    @classmethod
+    def folds_into(cls, heads: int, options: Any) -> str:
+        return "sum"
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         scale = self.shape.heads**0.5 if self.options.normalize == "variance" else 1.0

@@ -1,8 +1,18 @@
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
+import torch
 from torch import Tensor
 
-from ablate.model.fusion.base import Fusion, register
+from ablate.config.rules import IntroducedAt
+from ablate.model.fusion.base import Fusion, Normalized, register
+from ablate.model.spec import HeadShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumOptions(Normalized):
+    order: Annotated[Literal["none", "rotate"], IntroducedAt("none")]
 
 
 @register("sum")
@@ -10,17 +20,43 @@ class Sum(Fusion):
     """Heads added up: fused = Σ_i z_i, whatever their order.
 
     At the start the heads are nearly independent, so the sum has H times the variance of one:
-    normalize=variance multiplies by 1/√H.
+    normalize=variance multiplies by 1/√H. order=rotate turns head i by iπ/H in the plane of each two
+    neighbouring channels (an odd last one stays): a sum that knows the order of its heads.
     """
+
+    Options = SumOptions
+
+    def __init__(self, shape: HeadShape, options: SumOptions) -> None:
+        super().__init__(shape, options)
+        self.scale = shape.heads**-0.5 if options.normalize == "variance" else 1.0
+        self.angles = [head * math.pi / shape.heads for head in range(shape.heads)]
 
     @classmethod
     def slots(cls, heads: int, options: Any) -> int:
         return 1
 
     @classmethod
-    def form(cls, heads: int, options: Any) -> str:
-        return "concat" if heads == 1 else super().form(heads, options)
+    def form(cls, heads: int, options: SumOptions) -> str:
+        if heads == 1:
+            return "concat"
+        return (
+            super().form(heads, options)
+            if options.order == "rotate"
+            else f"sum normalize={options.normalize}"
+        )
+
+    @classmethod
+    def folds_into(cls, heads: int, options: SumOptions) -> str:
+        return "sum"
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
-        scale = self.shape.heads**-0.5 if self.options.normalize == "variance" else 1.0
-        return z_BTHV.sum(-2) * scale
+        heads = self._turned(z_BTHV) if self.options.order == "rotate" else z_BTHV
+        return heads.sum(-2) * self.scale
+
+    def _turned(self, z_BTHV: Tensor) -> Tensor:
+        even = z_BTHV.shape[-1] // 2 * 2
+        first, second = z_BTHV[..., :even:2], z_BTHV[..., 1:even:2]
+        angles_H1 = z_BTHV.new_tensor(self.angles)[:, None]
+        cos, sin = angles_H1.cos(), angles_H1.sin()
+        turned = torch.stack([first * cos - second * sin, first * sin + second * cos], -1)
+        return torch.cat([turned.flatten(-2), z_BTHV[..., even:]], -1)

@@ -4,12 +4,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.fusion.base import Fusion, Normalized, register
 from ablate.model.spec import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightedSumOptions(Options):
+class WeightedSumOptions(Normalized):
     weights: Literal["free", "convex"]
     per: Literal["head", "channel"]
 
@@ -21,7 +21,7 @@ class WeightedSum(Fusion):
     weights=free: α are the parameters, 1 at the start (the sum); normalized: 1/√H.
     weights=convex: α = softmax over heads of the parameters, 1/H at the start (the mean);
     normalized: times √H. per=channel learns a weight for each head and channel, α_i ∈ R^V.
-    Precedent: Ahmed et al., "Weighted Transformer Network", arXiv 1711.02132.
+    Ahmed et al. (arXiv 1711.02132) weigh heads that have projections of their own: that is head_scale.
     """
 
     Options = WeightedSumOptions
@@ -41,13 +41,12 @@ class WeightedSum(Fusion):
         return 1
 
     @classmethod
-    def form(cls, heads: int, options: WeightedSumOptions) -> str:
-        """At one head the weight folds into W_V: it changes the optimization, not what can be learned."""
-        return "concat" if heads == 1 else super().form(heads, options)
-
-    @classmethod
     def count_params(cls, shape: HeadShape, options: WeightedSumOptions) -> int:
         return shape.heads * (shape.value_width if options.per == "channel" else 1)
+
+    @classmethod
+    def folds_into(cls, heads: int, options: WeightedSumOptions) -> str:
+        return "sum"
 
     def _weights(self) -> Tensor:
         """α, (H, 1) or (H, V)."""

@@ -1,0 +1,67 @@
+"""What a model costs: parameters and FLOPs.
+
+Formulas are per model unless said otherwise; the tests hold them against the real module and
+torch.utils.flop_counter. legend: d model width, h heads, k key width, v value width, F fused width, r rank of
+out_proj, p patterns, n values that a pattern reads, m MLP width, T context, L layers, N vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ablate.model import fusion, scores
+from ablate.model.sharing import head_shape, sharing
+from ablate.model.spec import AttentionSpec, ModelSpec
+
+
+def attention_params(spec: ModelSpec) -> int:
+    """Parameters of all attention modules: d·k for each set of queries and keys, d·v for each of values, the
+    readout's F·d or r·(F + d), and the parts' own."""
+    a = spec.attention
+    keys = 0 if a.tie_qk else a.key_heads
+    projected = (a.query_heads + keys) * a.key_width + (a.value_heads * a.value_width if a.value_proj else 0)
+    weights, biases = a.d_model * projected + _readout(a), projected + (a.d_model if a.out_proj else 0)
+    return spec.layers * (weights + (biases if a.bias else 0) + _of_parts(a, "count_params"))
+
+
+def total_params(spec: ModelSpec) -> int:
+    """All trainable parameters, the tied embedding once."""
+    d, m = spec.d_model, spec.mlp_hidden
+    norm = 2 * d if spec.bias else d
+    mlp = 2 * d * m + (m + d if spec.bias else 0)
+    embeddings = (spec.vocab + spec.context) * d
+    return embeddings + attention_params(spec) + spec.layers * (mlp + 2 * norm) + norm
+
+
+def flops_per_token(spec: ModelSpec) -> int:
+    """Matrix-product FLOPs of a forward pass, per token: full T×T scores, output layer included.
+
+    Layer: 2d for each number of queries, keys and values; 2Tp(k + nv) for scores and their product with the
+    values; twice the readout's weights; 4dm for the MLP; and the parts' own.
+    """
+    a, T = spec.attention, spec.context
+    shared = sharing(a)
+    projected = (a.query_heads + a.key_heads) * a.key_width
+    projected += a.value_heads * a.value_width if a.value_proj else 0
+    reading = len(shared.heads) * (a.key_width + shared.each * a.value_width)
+    layer = 2 * a.d_model * projected + 2 * T * reading + 2 * _readout(a) + 4 * a.d_model * spec.mlp_hidden
+    rule, options = scores.method_of(a.scores)
+    layer += _of_parts(a, "count_flops") + T * rule.count_flops_per_source(head_shape(a), options)
+    return spec.layers * layer + 2 * spec.d_model * spec.vocab
+
+
+COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops": flops_per_token}
+
+
+def _readout(spec: AttentionSpec) -> int:
+    """Weights of out_proj."""
+    method, options = fusion.method_of(spec.fusion)
+    fused = method.slots(spec.heads, options) * spec.value_width
+    if not spec.out_proj:
+        return 0
+    return fused * spec.d_model if spec.out_rank is None else spec.out_rank * (fused + spec.d_model)
+
+
+def _of_parts(spec: AttentionSpec, count: str) -> int:
+    """What the parts count of themselves. count: the name of a method of Part."""
+    parts: list[tuple[Any, Any]] = [fusion.method_of(spec.fusion), scores.method_of(spec.scores)]
+    return sum(getattr(method, count)(head_shape(spec), options) for method, options in parts)

@@ -1,0 +1,76 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ablate.config.rules import ConfigError
+from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.layers import Linear
+from ablate.model.spec import HeadShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedOptions(Options):
+    per: Literal["head", "channel", "shared"]
+    input: Literal["x", "static"]
+    activation: Literal["sigmoid", "softmax"]
+
+    def __post_init__(self) -> None:
+        if (self.per, self.activation) == ("shared", "softmax"):
+            raise ConfigError(
+                "fusion.activation=softmax: it weighs heads against each other, and fusion.per=shared has one"
+                " gate for all; use fusion.activation=sigmoid, or fusion.per=head or channel"
+            )
+
+
+@register("gated")
+class Gated(Fusion):
+    """Heads side by side, each behind a gate: fused = [g_1 ⊙ z_1; …; g_H ⊙ z_H].
+
+    g = 2·sigmoid(l) or H·softmax(l) over the heads, l = x W_g, or l itself a parameter with input=static.
+    per=head has a gate for each head, per=channel for each head and channel, per=shared for each channel, the
+    same in all heads. W_g and l start at 0, where every gate is 1: it starts as concat.
+    See: Qiu et al., "Gated attention for large language models", arXiv 2505.06708.
+    """
+
+    Options = GatedOptions
+
+    def __init__(self, shape: HeadShape, options: GatedOptions) -> None:
+        super().__init__(shape, options)
+        heads, channels = self.gates = _gates(shape, options)
+        if options.input == "x":
+            self.logits = Linear(shape.d_model, heads * channels, bias=False, scale=0.0)
+        else:
+            self.logits = nn.Parameter(torch.zeros(heads, channels))
+
+    @classmethod
+    def slots(cls, heads: int, options: GatedOptions) -> int:
+        return heads
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: GatedOptions) -> int:
+        heads, channels = _gates(shape, options)
+        return heads * channels * (shape.d_model if options.input == "x" else 1)
+
+    @classmethod
+    def count_flops(cls, shape: HeadShape, options: GatedOptions) -> int:
+        return 2 * cls.count_params(shape, options) if options.input == "x" else 0
+
+    @classmethod
+    def folds_into(cls, heads: int, options: GatedOptions) -> str | None:
+        return "concat" if options.input == "static" else None
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        logits = self.logits
+        logits = logits(x_BTC).unflatten(-1, self.gates) if isinstance(logits, Linear) else logits
+        if self.options.activation == "sigmoid":
+            gates = 2 * logits.sigmoid()
+        else:
+            gates = self.shape.heads * logits.softmax(-2)
+        return (z_BTHV * gates).flatten(-2)
+
+
+def _gates(shape: HeadShape, options: GatedOptions) -> tuple[int, int]:
+    """Heads and channels that have a gate of their own."""
+    return 1 if options.per == "shared" else shape.heads, 1 if options.per == "head" else shape.value_width

@@ -1,0 +1,34 @@
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ablate.model.fusion.base import Fusion, Options, register
+from ablate.model.layers import STD
+from ablate.model.spec import HeadShape
+
+
+@register("head_norm")
+class HeadNorm(Fusion):
+    """Heads side by side, each normalized: fused = [γ_1 ⊙ RMSNorm(z_1); …; γ_H ⊙ RMSNorm(z_H)].
+
+    γ, (H, V), starts at STD·√d_model, the size of a value at the start. How large a head is plays no part.
+    See: Ye et al., "Differential transformer", arXiv 2410.05258, whose heads are normalized this way.
+    """
+
+    one_head_passes = False
+    homogeneous = False
+
+    def __init__(self, shape: HeadShape, options: Options) -> None:
+        super().__init__(shape, options)
+        self.gain = nn.Parameter(torch.full((shape.heads, shape.value_width), STD * shape.d_model**0.5))
+
+    @classmethod
+    def slots(cls, heads: int, options: Options) -> int:
+        return heads
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: Options) -> int:
+        return shape.heads * shape.value_width
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        return (F.rms_norm(z_BTHV, (self.shape.value_width,)) * self.gain).flatten(-2)

@@ -1,0 +1,55 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ablate.model.fusion.base import Fusion, Normalized, register
+from ablate.model.spec import HeadShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadScaleOptions(Normalized):
+    weights: Literal["free", "convex"]
+
+
+@register("head_scale")
+class HeadScale(Fusion):
+    """Heads side by side, each with a learned weight: fused = [α_1 z_1; …; α_H z_H].
+
+    weights=free: α are the parameters, 1 at the start (concat). weights=convex: α = softmax over heads of the
+    parameters, 1/H at the start; normalize=variance multiplies by H.
+    See: Ahmed et al., "Weighted transformer network", arXiv 1711.02132 (convex); Shleifer et al.,
+    "NormFormer", arXiv 2110.09456 (free).
+    """
+
+    Options = HeadScaleOptions
+
+    def __init__(self, shape: HeadShape, options: HeadScaleOptions) -> None:
+        super().__init__(shape, options)
+        self.alpha = nn.Parameter(torch.full((shape.heads, 1), 1.0 if options.weights == "free" else 0.0))
+
+    @classmethod
+    def slots(cls, heads: int, options: HeadScaleOptions) -> int:
+        return heads
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: HeadScaleOptions) -> int:
+        return shape.heads
+
+    @classmethod
+    def folds_into(cls, heads: int, options: HeadScaleOptions) -> str:
+        return "concat"
+
+    def _weights(self) -> Tensor:
+        """α, (H, 1)."""
+        if self.options.weights == "free":
+            return self.alpha
+        scale = self.shape.heads if self.options.normalize == "variance" else 1.0
+        return self.alpha.softmax(0) * scale
+
+    def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        return (z_BTHV * self._weights()).flatten(-2)
+
+    def head_weights(self) -> Tensor:
+        return self._weights().detach().squeeze(-1)

@@ -1,0 +1,36 @@
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ablate.model.masks import Mask
+from ablate.model.scores.base import Options, Scores, masked_softmax, register
+from ablate.model.spec import HeadShape
+
+
+@register("qk_norm")
+class QKNorm(Scores):
+    """Softmax of normalized queries and keys: q ← γ_q ⊙ RMSNorm(q), k ← γ_k ⊙ RMSNorm(k).
+
+    γ, (K,), are shared by the heads and start at 1. Scores depend on directions alone, so they can't grow
+    with the weights. See: Dehghani et al., "Scaling vision transformers to 22 billion parameters", 2023.
+    """
+
+    def __init__(self, shape: HeadShape, options: Options) -> None:
+        super().__init__(shape, options)
+        self.query_gain = nn.Parameter(torch.ones(shape.key_width))
+        self.key_gain = nn.Parameter(torch.ones(shape.key_width))
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: Options) -> int:
+        return 2 * shape.key_width
+
+    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return self.attend(*self._normed(q_BPTK, k_BPSK), v_BPSW, mask, dropout, self.shape.scale)
+
+    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
+        q_BPTK, k_BPSK = self._normed(q_BPTK, k_BPSK)
+        return masked_softmax(self.shape.scale * q_BPTK @ k_BPSK.mT, mask)
+
+    def _normed(self, q_BPTK: Tensor, k_BPSK: Tensor) -> tuple[Tensor, Tensor]:
+        width = (self.shape.key_width,)
+        return F.rms_norm(q_BPTK, width, self.query_gain), F.rms_norm(k_BPSK, width, self.key_gain)

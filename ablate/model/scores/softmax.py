@@ -1,0 +1,17 @@
+from torch import Tensor
+
+from ablate.model.masks import Mask
+from ablate.model.scores.base import Scores, masked_softmax, register
+
+
+@register("softmax")
+class Softmax(Scores):
+    """A = softmax(scale·QKᵀ). See: Vaswani et al., "Attention is all you need", 2017."""
+
+    scale_folds = True
+
+    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return self.attend(q_BPTK, k_BPSK, v_BPSW, mask, dropout, self.shape.scale)
+
+    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
+        return masked_softmax(self.shape.scale * q_BPTK @ k_BPSK.mT, mask)

@@ -1,0 +1,62 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ablate.model.masks import Mask
+from ablate.model.scores.base import Options, Scores, masked_softmax, register
+from ablate.model.spec import HeadShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalkingOptions(Options):
+    mix: Literal["pre", "post", "both"]
+
+
+@register("talking")
+class Talking(Scores):
+    """Heads exchange their scores: A = P_post · softmax(P_pre · scale·QKᵀ), where P_pre and P_post, (P, P),
+    mix the patterns; mix says which of them there are.
+
+    Both start as the identity, so it starts as softmax. After softmax a pattern may have negative entries and
+    any sum. Scores are computed as a whole, T × S for each pattern, which takes memory.
+    See: Shazeer et al., "Talking-heads attention", arXiv 2003.02436.
+    """
+
+    Options = TalkingOptions
+    scale_folds = True
+    sums_to_one = False
+
+    def __init__(self, shape: HeadShape, options: TalkingOptions) -> None:
+        super().__init__(shape, options)
+        identity = torch.eye(len(shape.patterns))
+        self.pre = nn.Parameter(identity.clone()) if options.mix in ("pre", "both") else None
+        self.post = nn.Parameter(identity.clone()) if options.mix in ("post", "both") else None
+
+    @classmethod
+    def count_params(cls, shape: HeadShape, options: TalkingOptions) -> int:
+        return _mixes(options) * len(shape.patterns) ** 2
+
+    @classmethod
+    def count_flops_per_source(cls, shape: HeadShape, options: TalkingOptions) -> int:
+        return _mixes(options) * 2 * len(shape.patterns) ** 2
+
+    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
+
+    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
+        scores_BPTS = _mixed(self.pre, self.shape.scale * q_BPTK @ k_BPSK.mT)
+        return _mixed(self.post, masked_softmax(scores_BPTS, mask))
+
+
+def _mixes(options: TalkingOptions) -> int:
+    return 2 if options.mix == "both" else 1
+
+
+def _mixed(mix: Tensor | None, patterns_BPTS: Tensor) -> Tensor:
+    """Each pattern as a weighted sum of all; as they are without weights."""
+    if mix is None:
+        return patterns_BPTS
+    return (mix @ patterns_BPTS.flatten(2)).view_as(patterns_BPTS)

@@ -1,0 +1,139 @@
+"""Weights of one attention that make another of its class the same function.
+
+What is folded is what ablate.model.function_class declares: constants, a static map of each head's values,
+the rank of out_proj. A head of the source is taken as its operator, which the target's weights then factor.
+
+legend: H heads, K key width, V value width, C model width, F fused width, G slots.
+"""
+
+import torch
+from torch import Tensor
+
+from ablate.model.attention import Attention
+from ablate.model.function_class import rank_of_out_proj, slots_of
+from ablate.model.layers import Linear, LowRank
+
+
+@torch.no_grad()
+def fold(source: Attention, target: Attention) -> None:
+    """Give `target` the function of `source`, of whose class it is, in float64."""
+    _fold_patterns(source, target)
+    if slots_of(source.spec) is not None and slots_of(target.spec) is not None:
+        _factor(operators(source), _constant(source), target)
+    else:
+        _fold_constants(source, target)
+
+
+@torch.no_grad()
+def operators(attention: Attention) -> Tensor:
+    """OV_i of each head of a static fusion, with the bias of its values as a last row: (H, C + 1, C)."""
+    H, V = attention.spec.heads, attention.spec.value_width
+    assert isinstance(attention.value, Linear)
+    weight_HVC = attention.value.weight.unflatten(0, (H, V))
+    bias = attention.value.bias
+    bias_HV = weight_HVC.new_zeros(H, V) if bias is None else bias.unflatten(0, (H, V))
+    values = torch.cat([weight_HVC.mT, bias_HV[:, None]], 1)  # (H, C + 1, V)
+    return attention.spec.gain * values @ mixing(attention) @ readout(attention)
+
+
+@torch.no_grad()
+def mixing(attention: Attention) -> Tensor:
+    """M_i of a static fusion, fused = Σ_i z_i M_i: (H, V, F)."""
+    H, V, C = attention.spec.heads, attention.spec.value_width, attention.spec.d_model
+    unit = torch.eye(H * V, dtype=torch.float64).view(1, H * V, H, V)
+    return attention.fusion(unit, unit.new_zeros(1, H * V, C))[0].unflatten(0, (H, V))
+
+
+@torch.no_grad()
+def readout(attention: Attention) -> Tensor:
+    """The matrix of out_proj, (F, C), as it multiplies from the right."""
+    out = attention.out_proj
+    if isinstance(out, LowRank):
+        return out.down.weight.mT @ out.up.weight.mT
+    if isinstance(out, Linear):
+        return out.weight.mT
+    return torch.eye(attention.spec.d_model, dtype=torch.float64)
+
+
+def _constant(attention: Attention) -> Tensor:
+    """What the bias of out_proj adds: (C,)."""
+    out = attention.out_proj.up if isinstance(attention.out_proj, LowRank) else attention.out_proj
+    bias = out.bias if isinstance(out, Linear) else None
+    return torch.zeros(attention.spec.d_model, dtype=torch.float64) if bias is None else bias
+
+
+def _fold_patterns(source: Attention, target: Attention) -> None:
+    target.scores.load_state_dict(source.scores.state_dict())
+    factor = source.scores.shape.scale / target.scores.shape.scale
+    share = 0.5 if source.spec.tie_qk else 1.0  # of the factor that W_Q takes
+    target.query.load_state_dict(source.query.state_dict())
+    if not source.spec.tie_qk:
+        target.key.load_state_dict(source.key.state_dict())
+    for param in target.query.parameters():
+        param *= factor**share
+
+
+def _fold_constants(source: Attention, target: Attention) -> None:
+    """A constant on what the heads read goes into W_V, or into out_proj where there is none."""
+    target.fusion.load_state_dict(source.fusion.state_dict())
+    factor = source.spec.gain / target.spec.gain
+    target.value.load_state_dict(source.value.state_dict())
+    for param in target.value.parameters():
+        param *= factor
+    if isinstance(target.out_proj, Linear | LowRank):
+        _set_readout(target, readout(source) * (1 if source.spec.value_proj else factor), _constant(source))
+
+
+def _factor(wanted: Tensor, constant: Tensor, target: Attention) -> None:
+    """Weights of `target` whose operators are `wanted`, (H, C + 1, C)."""
+    H, V, slots = target.spec.heads, target.spec.value_width, slots_of(target.spec)
+    assert slots is not None and isinstance(target.value, Linear)
+    slot_of = [head * slots // H for head in range(H)]
+    mixes = mixing(target).unflatten(2, (slots, V))  # (H, V, G, V)
+    own = torch.stack([mixes[head, :, slot] for head, slot in enumerate(slot_of)])  # T_i, (H, V, V)
+    if target.spec.out_proj:
+        out = _basis_of_slots(wanted, target, slots)
+        _set_readout(target, out.flatten(0, 1), constant)
+    else:
+        out = torch.eye(slots * V, dtype=torch.float64).unflatten(0, (slots, V))
+        if constant.any():  # patterns add up to 1, so the values of one head can carry it
+            wanted[0, -1] += constant
+    for head, slot in enumerate(slot_of):
+        values = wanted[head] @ torch.linalg.pinv(out[slot]) @ torch.linalg.inv(own[head]) / target.spec.gain
+        target.value.weight[head * V : (head + 1) * V] = values[:-1].mT
+        if target.value.bias is not None:
+            target.value.bias[head * V : (head + 1) * V] = values[-1]
+
+
+def _basis_of_slots(wanted: Tensor, target: Attention, slots: int) -> Tensor:
+    """For each slot, V directions that its heads write into: (G, V, C), of the rank that out_proj has."""
+    V, rank = target.spec.value_width, rank_of_out_proj(target.spec)
+    joint = _directions(wanted.flatten(0, 1), rank or target.spec.d_model)
+    within = (wanted @ joint.mT).unflatten(0, (slots, -1)).flatten(1, 2)  # (G, H/G · (C + 1), rank)
+    return torch.stack([_directions(of_slot, V) @ joint for of_slot in within])
+
+
+def _directions(rows: Tensor, count: int) -> Tensor:
+    """The `count` orthonormal directions that hold most of these rows; zeros beyond what there is."""
+    _, _, basis = torch.linalg.svd(rows, full_matrices=False)
+    held = basis[:count]
+    return torch.cat([held, held.new_zeros(count - len(held), rows.shape[1])])
+
+
+def _set_readout(target: Attention, matrix_FC: Tensor, constant: Tensor) -> None:
+    """Raises AssertionError where the matrix has a higher rank than out_proj can have."""
+    out = target.out_proj
+    if isinstance(out, LowRank):
+        left, sizes, right = torch.linalg.svd(matrix_FC, full_matrices=False)
+        rank = out.down.weight.shape[0]
+        assert not len(sizes[rank:]) or sizes[rank:].max() < 1e-10 * sizes[0]
+        out.down.weight.zero_()
+        out.up.weight.zero_()
+        out.down.weight[: len(sizes)] = (left * sizes).mT[:rank]
+        out.up.weight[:, : len(sizes)] = right.mT[:, :rank]
+        out = out.up
+    else:
+        assert isinstance(out, Linear)
+        out.weight.copy_(matrix_FC.mT)
+    if out.bias is not None:
+        out.bias.copy_(constant)

@@ -1,0 +1,91 @@
+"""The variants of a method, each with a choice for each of its options, and attentions around them."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Literal, get_args, get_origin
+
+from ablate.compose.configs import defaults_of
+from ablate.config.read import bare, hints
+from ablate.config.rules import ConfigError
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, PartConfig
+from ablate.model import fusion, scores
+from ablate.model.attention import Attention
+from ablate.model.lm import LM, build_model
+from ablate.model.masks import CAUSAL, Mask
+from ablate.model.sizing import SHARED
+from ablate.model.spec import AttentionSpec, ModelSpec
+
+SEEDS = {"backbone": 3, "fusion": 3, "data": 3}
+KINDS: dict[str, ModuleType] = {"fusion": fusion, "scores": scores}
+STANDARD = {
+    "fusion": PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
+    "scores": PartConfig(name=STANDARD_SCORES, options={}),
+}
+
+
+def variants_of(kind: str, name: str) -> list[PartConfig]:
+    """A method with each combination of its choices; other options as by default."""
+    method = KINDS[kind].methods()[name]
+    types = {key: bare(of) for key, of in hints(method.Options).items()}
+    choices = [
+        [(key, choice) for choice in (get_args(types[key]) if get_origin(types[key]) is Literal else [value])]
+        for key, value in defaults_of(kind, name, method.Options).items()
+    ]
+    combined = (PartConfig(name=name, options=dict(picked)) for picked in itertools.product(*choices))
+    return [part for part in combined if _is_allowed(kind, part)]
+
+
+def _is_allowed(kind: str, part: PartConfig) -> bool:
+    try:
+        KINDS[kind].method_of(part)
+    except ConfigError:  # options that exclude each other
+        return False
+    return True
+
+
+def attention_spec(**given: Any) -> AttentionSpec:
+    """Sizes of which no two are equal, save where heads have to; changed by what is given."""
+    sizes = {"d_model": 24, "heads": 4, "key_width": 7, "value_width": 5, "out_proj": True, "bias": False}
+    heads = given.get("heads", sizes["heads"])
+    shared = dict.fromkeys(SHARED, heads)
+    rest = {"tie_qk": False, "scale": "inside", "value_proj": True, "value_gain": 1.0, "out_rank": None}
+    start = {"dropout": 0.0, "residual_scale": 0.5}
+    spec = AttentionSpec(**{**sizes, **shared, **rest, **start, **STANDARD, **given})
+    if not scores.method_of(spec.scores)[0].compares:
+        spec = dataclasses.replace(spec, query_heads=1, key_heads=1, key_width=0)
+    return spec
+
+
+def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
+    """Attentions with this part: 4 heads and 1, without biases and with, out_proj on, and off where widths
+    allow it. Those are left out whose options do not fit the heads."""
+    for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
+        try:
+            spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
+            method, options = fusion.method_of(spec.fusion)
+            slots = method.slots(heads, options)
+            scores.method_of(spec.scores)[0].rules(heads, scores.method_of(spec.scores)[1])
+        except ConfigError:
+            continue
+        if out_proj:
+            yield spec
+        elif spec.d_model % slots == 0:
+            yield dataclasses.replace(spec, value_width=spec.d_model // slots)
+
+
+def model_of(spec: AttentionSpec, context: int = 11) -> ModelSpec:
+    return ModelSpec(vocab=59, layers=2, context=context, mlp_hidden=48, attention=spec)
+
+
+def build(spec: AttentionSpec) -> LM:
+    """A language model around this attention, with its weights drawn, in float64."""
+    return build_model(model_of(spec), SEEDS).double()
+
+
+def attention(spec: AttentionSpec, mask: Mask = CAUSAL) -> Attention:
+    """Of the first layer of `build`, which has weights like any."""
+    built = Attention(spec, mask).double()
+    built.load_state_dict(build(spec).blocks[0].attention.state_dict())
+    return built.eval()

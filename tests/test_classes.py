@@ -1,0 +1,206 @@
+"""function_class against float64: what is of one class folds into each other, the others have a witness."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from ablate.config.rules import ConfigError
+from ablate.model.attention import Attention
+from ablate.model.function_class import function_class
+from ablate.model.masks import CAUSAL
+from ablate.model.resolve import resolve_spec
+from ablate.model.spec import AttentionSpec
+from ablate.verify.contract import _error, _stirred
+from ablate.verify.fold import fold, operators
+from tests.helpers import quick_config
+
+FUSIONS = [
+    *("concat", "sum", "sum fusion.order=rotate", "mean", "weighted_sum fusion.per=channel", "head_norm"),
+    *(
+        "grouped fusion.groups=2",
+        "grouped fusion.groups=1",
+        "head_scale fusion.weights=convex",
+        "max",
+        "gated",
+    ),
+    *("gated fusion.input=static", "gated fusion.input=static fusion.activation=softmax fusion.per=channel"),
+]
+READOUTS = [
+    *("out_proj=true", "out_proj=false", "out_rank=3", "out_rank=8", "out_rank=99", "value_width=12"),
+    *(
+        "out_proj=false value_scale=matched",
+        "scale=both",
+        "scale=none value_heads=1",
+        "scale=outside value_heads=1",
+    ),
+    *("value_proj=false scale=outside", "value_proj=false out_proj=false", "tie_qk=true scale=outside"),
+    *("scores=talking", "scores=talking out_proj=false", "scores=windows scale=none", "scores=uniform"),
+    *("scores=qk_norm", "scores=qk_norm scale=none"),
+]
+
+
+def spec_of(*overrides: str) -> AttentionSpec:
+    words = " ".join(overrides).split()
+    return resolve_spec(quick_config("model.d_model=12", "model.context=9", *words), 59).attention
+
+
+def grid() -> dict[str, list[AttentionSpec]]:
+    """By class, each variant of a small grid that can be built."""
+    classes: dict[str, list[AttentionSpec]] = {}
+    for name, readout, heads, bias in itertools.product(FUSIONS, READOUTS, (1, 4), ("false", "true")):
+        try:
+            spec = spec_of(f"fusion={name}", readout, f"heads={heads}", f"model.bias={bias}")
+        except ConfigError:
+            continue
+        classes.setdefault(f"{function_class(spec)} bias={bias}", []).append(spec)
+    return classes
+
+
+@pytest.mark.slow
+def test_what_is_of_one_class_folds_into_each_other():
+    x_BTC, pairs = torch.randn(2, 9, 12, dtype=torch.float64), 0
+    for name, specs in grid().items():
+        for one, other in itertools.pairwise([*specs, specs[0]]):  # a ring: each to each by way of others
+            for source, target in ((one, other), (other, one)):
+                a, b = _stirred(source), _stirred(target)
+                fold(a, b)
+                assert _error(b(x_BTC, x_BTC), a(x_BTC, x_BTC)) < 1e-10, (name, source, target)
+                pairs += 1
+    assert pairs > 500
+
+
+EQUAL = [
+    ("fusion=sum", "fusion=mean"),
+    ("fusion=sum", "fusion=sum fusion.order=rotate"),
+    ("fusion=sum", "fusion=weighted_sum fusion.per=channel"),
+    ("fusion=sum", "fusion=concat out_rank=3"),
+    ("fusion=concat", "fusion=head_scale"),
+    ("fusion=concat", "fusion=gated fusion.input=static"),
+    ("fusion=concat", "fusion=grouped fusion.groups=4"),
+    ("fusion=concat heads=1 value_width=12", "fusion=concat heads=1 out_proj=false"),
+    ("fusion=weighted_sum heads=1", "fusion=concat heads=1"),
+    *(("fusion=gated", f"fusion=gated scale={scale}") for scale in ("outside", "both", "none")),
+    *(("value_heads=1", f"value_heads=1 scale={scale}") for scale in ("outside", "both", "none")),
+    ("fusion=sum out_proj=false", "fusion=concat value_width=12"),  # each head writes what it likes
+    ("out_proj=false", "out_proj=false value_scale=matched"),
+]
+UNEQUAL = [
+    ("fusion=concat", "fusion=sum"),
+    ("fusion=concat", "fusion=grouped fusion.groups=2"),
+    ("fusion=grouped fusion.groups=2", "fusion=sum"),
+    ("fusion=grouped fusion.groups=2", "fusion=concat out_rank=6"),
+    ("fusion=concat", "fusion=concat out_proj=false"),
+    ("fusion=concat", "fusion=concat out_rank=8"),
+    ("fusion=concat heads=1", "fusion=concat heads=4"),
+    ("fusion=concat", "fusion=gated"),
+    ("fusion=concat", "fusion=head_norm"),
+    ("fusion=concat", "fusion=max"),
+    ("fusion=concat", "value_proj=false"),
+    ("fusion=concat", "value_heads=1"),
+    ("fusion=concat", "key_heads=1"),
+    ("fusion=concat", "tie_qk=true"),
+    ("fusion=concat", "scores=talking"),
+    ("fusion=concat", "scores=uniform"),
+    ("fusion=concat", "scores=windows"),
+    ("fusion=concat", "scores=qk_norm"),
+    ("scores=qk_norm", "scores=qk_norm scale=none"),
+    ("fusion=head_norm", "fusion=head_norm scale=outside"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one, other", EQUAL)
+def test_equal_classes(one, other):
+    assert function_class(spec_of(one)) == function_class(spec_of(other))
+
+
+@pytest.mark.parametrize("one, other", UNEQUAL)
+def test_unequal_classes(one, other):
+    assert function_class(spec_of(one)) != function_class(spec_of(other))
+
+
+# --- witnesses: what one of the two can do, and the other can't come near ---------------------
+
+
+def drawn(*overrides: str) -> Attention:
+    return _stirred(spec_of(*overrides))
+
+
+def share_beyond(rows: Tensor, rank: int) -> float:
+    """How much of a matrix the best one of this rank leaves (Eckart and Young, 1936)."""
+    sizes = torch.linalg.svdvals(rows)
+    return (sizes[rank:].norm() / sizes.norm()).item()
+
+
+@pytest.mark.parametrize(
+    "one, other, rank",
+    [("fusion=concat", "fusion=sum", 3), ("fusion=concat", "fusion=concat out_rank=8", 8),
+     ("fusion=grouped fusion.groups=2", "fusion=sum", 3)],
+)  # fmt: skip
+def test_what_heads_write_has_a_rank_that_the_other_has_not(one, other, rank):
+    assert share_beyond(operators(drawn(one)).flatten(0, 1), rank) > 0.01
+    assert share_beyond(operators(drawn(other)).flatten(0, 1), rank) < 1e-10
+
+
+def test_heads_that_are_added_up_in_groups_share_what_they_write():
+    """Two heads of a group write into 3 directions; two of concat, or of a factored out_proj, into 6."""
+    for free in ("fusion=concat", "fusion=concat out_rank=6"):
+        assert share_beyond(operators(drawn(free))[:2].flatten(0, 1), 3) > 0.01
+    assert share_beyond(operators(drawn("fusion=grouped fusion.groups=2"))[:2].flatten(0, 1), 3) < 1e-10
+
+
+def test_without_out_proj_a_head_writes_its_slice_only():
+    for readout, share in (("out_proj=true", 0.5), ("out_proj=false", 0.0)):
+        written = operators(drawn("fusion=concat", readout))[0]
+        assert (written[:, 3:].norm() / written.norm() > 0.01) == bool(share)
+
+
+def residual_of_best_fit(wanted: Tensor, found: list[Tensor]) -> float:
+    """What is left of `wanted` when the closest combination of the others is taken off."""
+    basis = torch.stack([each.flatten() for each in found], 1)
+    rest = wanted.flatten() - basis @ torch.linalg.lstsq(basis, wanted.flatten()[:, None]).solution[:, 0]
+    return (rest.norm() / wanted.norm()).item()
+
+
+def test_two_patterns_are_not_one():
+    """With one pattern, outputs are its products with functions of x; no choice of values makes up for it."""
+    attention, x_BTC = drawn("fusion=concat"), torch.randn(1, 9, 12, dtype=torch.float64)
+    first, second = attention.probabilities(x_BTC, x_BTC)[0, :2]
+    assert residual_of_best_fit(second, [first]) > 0.01
+
+
+@pytest.mark.parametrize("name", ["gated", "head_norm", "max"])
+def test_these_are_not_linear_in_what_the_heads_read(name):
+    """Concat is: the output for the sum of two values is the sum of the outputs."""
+    for method, linear in (("concat", True), (name, False)):
+        attention, x_BTC = drawn(f"fusion={method}"), torch.randn(1, 9, 12, dtype=torch.float64)
+        one, other = torch.randn(2, 1, 9, 4, 3, dtype=torch.float64)
+        if name == "gated":  # linear in them, but the input decides how
+            far = _error(attention.fusion(one, x_BTC), attention.fusion(one, -x_BTC))
+        else:
+            added = attention.fusion(one, x_BTC) + attention.fusion(other, x_BTC)
+            far = _error(attention.fusion(one + other, x_BTC), added)
+        assert far < 1e-10 if linear else far > 0.01
+
+
+def test_tied_queries_and_keys_make_scores_that_are_symmetric():
+    for tied in (True, False):
+        attention, x_BTC = drawn(f"tie_qk={tied}"), torch.randn(1, 9, 12, dtype=torch.float64)
+        q, k = (projection(x_BTC)[0, :, :3] for projection in (attention.query, attention.key))
+        far = _error(q @ k.T, (q @ k.T).T)
+        assert far < 1e-10 if tied else far > 0.01
+
+
+@pytest.mark.parametrize("rule", ["uniform", "windows"])
+def test_a_rule_that_hides_or_ignores_the_scores_is_another(rule):
+    attention, x_BTC = drawn(f"scores={rule}"), torch.randn(1, 9, 12, dtype=torch.float64)
+    softmax = drawn("fusion=concat")
+    far = _error(softmax.probabilities(x_BTC, x_BTC), attention.probabilities(x_BTC, x_BTC))
+    assert far > 0.01
+    again = _error(attention.probabilities(-2 * x_BTC, -2 * x_BTC), attention.probabilities(x_BTC, x_BTC))
+    assert again < 1e-10 if rule == "uniform" else again > 0.01
+
+
+def test_mask_of_the_fold_is_that_of_the_attention():
+    assert drawn("fusion=concat").mask == CAUSAL

@@ -15,16 +15,19 @@ from ablate.reporting.notebook import ShownComparison
 __all__ = ["ConfigError", "compare", "load", "report", "run"]
 
 
-def run(**keys: Any) -> pd.DataFrame:
+def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
     """Train one model, or a sweep, and return its rows: `ablate run` with the keys as keyword arguments.
 
     Nested keys are given as mappings, train={"steps": 50}, or as **{"train.steps": 50}. A list makes a
     sweep, as -m does; a tuple is one value that is a list. study="fusion" runs a study. What is finished is
-    not run again. Runs that fail or diverge are rows too, with their status. Raises ConfigError.
+    not run again. plugins: Python files with methods of your own. Runs that fail or diverge are rows too,
+    with their status. Raises ConfigError.
     """
     from ablate.compose.hydra_app import compose
+    from ablate.execution.plugins import use as use_plugins
     from ablate.study.run import run as run_asked
 
+    use_plugins(plugins)
     asked = compose(as_overrides(keys))
     if asked is None:  # Hydra's own options, which no keyword gives
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -40,7 +41,8 @@ def quick_spec(*overrides: str) -> ModelSpec:
     return resolve_spec(quick_config(*overrides), 59)
 
 
-def keyed(*overrides: str) -> Attention:
+def keyed(*overrides: str) -> Any:
+    """An attention, of whose parts a test may ask what only they have."""
     attention = Attention(quick_spec("heads=8", "model.d_model=24", *overrides).attention, CAUSAL)
     draw_weights(attention, SEEDS)
     for param in attention.parameters():

@@ -11,8 +11,10 @@ from ablate.cli.options import (
     MarginOption,
     MetricOption,
     MixedOption,
+    PluginOption,
     WhereOption,
     question,
+    use_plugins,
 )
 from ablate.cli.output import READ, Format, FormatOption, print_table, remark, say
 
@@ -41,6 +43,7 @@ def compare(
         bool,
         typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
     ] = False,
+    plugin: PluginOption = None,
     format: FormatOption = Format.table,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
@@ -70,6 +73,7 @@ def compare(
         if cost:
             from ablate.execution.timing import with_cost  # loads torch
 
+            use_plugins(plugin)
             table, line = with_cost(result.table, result.runs, results.stores)
             result, notes = replace(result, table=table), [*notes, line]
         if format not in READ:

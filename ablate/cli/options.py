@@ -1,5 +1,6 @@
 """The options that decide what is compared, of every command that compares."""
 
+import importlib.metadata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +43,20 @@ MarginOption = Annotated[
     float | None,
     typer.Option(help="What is too small to matter, in the metric's unit: 0.01, or the study's."),
 ]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="FILE", help="A Python file with methods of your own. May be repeated."),
+]
+
+
+def use_plugins(files: Sequence[str] | None) -> None:
+    """Make methods of these files, and of installed packages, known. Raises ConfigError."""
+    from ablate.compose.configs import ENTRY_POINTS
+
+    if files or any(importlib.metadata.entry_points(group=group) for group in ENTRY_POINTS):
+        from ablate.execution.plugins import use  # loads torch
+
+        use(files or [])
 
 
 def question(

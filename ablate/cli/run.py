@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ablate.cli import completion
+from ablate.cli.options import PluginOption, use_plugins
 from ablate.cli.output import TERMINATED, Format, duration, print_table, say
 from ablate.phrases import counted
 
@@ -42,6 +43,7 @@ def run(
         bool,
         typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
     ] = False,
+    plugin: PluginOption = None,
 ) -> None:
     """Train one model, a grid of them with -m, or a study with study=NAME.
 
@@ -54,6 +56,7 @@ def run(
     begun = _end_at_once()
     try:
         with warnings.catch_warnings(record=True) as heard:
+            use_plugins(plugin)
             asked = compose(overrides or [])
         for warning in heard:  # as of a config of one's own without _self_
             say(str(warning.message))

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from ablate.cli import completion
+from ablate.cli.options import PluginOption, use_plugins
 
 
 def sample(
@@ -23,8 +24,10 @@ def sample(
     ] = 1.0,
     top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")] = None,
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    plugin: PluginOption = None,
 ) -> None:
     """Text from a trained run."""
     from ablate.execution.sample import sample as draw
 
+    use_plugins(plugin)
     typer.echo(draw(run, prompt, tokens=tokens, temperature=temperature, top_k=top_k, seed=seed))

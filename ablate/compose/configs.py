@@ -1,6 +1,7 @@
 """Where ablate's own configs lie, and Hydra's loader of them."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
 PACKAGE = Path(__file__).parent.parent
+ENTRY_POINTS = ("ablate.fusions", "ablate.scores")  # of installed packages that have methods
 SIZES = ("full", "demo")  # of a study
 
 
@@ -25,6 +27,13 @@ def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
         return {key: value for key, value in given.items() if key != "name"}
     return {field.name: field.default for field in dataclasses.fields(options)}
+
+
+def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
+    """Let configs choose a method that has no YAML, as KIND=NAME."""
+    from hydra.core.config_store import ConfigStore
+
+    ConfigStore.instance().store(group=kind, name=name, node={"name": name, **defaults})
 
 
 def loader() -> "ConfigLoader":

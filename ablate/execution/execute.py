@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from ablate.compute import device
+from ablate.execution import plugins
 from ablate.execution.events import (
     Ended,
     Evaluated,
@@ -26,7 +27,7 @@ from ablate.execution.run import Run, build, training
 from ablate.files.atomic import StoreError
 from ablate.store.columns import Row
 from ablate.store.provenance import machine
-from ablate.store.run_files import Damaged, RunWriter, Stamp
+from ablate.store.run_files import Damaged, RunWriter, Stamp, read_started
 from ablate.store.status import RESULTS, Status, status_now
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
@@ -56,6 +57,8 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
         }
         writer.write_json("environment.json", {**machine(), **about})
         writer.write("tokenizer.json", run.corpus.tokenizer.dump())
+        for name, source in plugins.copies(run).items():
+            writer.write(name, source)
         writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
         listener(_started(run, writer))
         try:
@@ -70,6 +73,18 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
         _finish(stored, writer, row, finished, known=current)
     listener(Finished(row))
     return row
+
+
+def require_its_plugins(run: Run, store: Store) -> None:
+    """Raises ConfigError where the run was begun with another version of a plugin, and force does not ask to
+    make it anew."""
+    if run.config.force is not False or not plugins.copies(run):
+        return
+    stored = store.run(run.name)
+    for directory in (stored.directory, stored.latest()):
+        if directory and directory.exists():
+            with contextlib.suppress(Damaged, FileNotFoundError):
+                plugins.require_the_same(read_started(directory), run.name)
 
 
 def settled(run: Run, root: Path = Path("runs")) -> Row | None:

@@ -13,8 +13,10 @@ from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data import tokenizers
+from ablate.execution.plugins import require_the_same
 from ablate.model.lm import LM
 from ablate.model.resolve import resolve_spec
+from ablate.store.run_files import read_started
 from ablate.store.store import Store
 
 
@@ -26,7 +28,9 @@ def sample(
     run: the beginning of a run's id or directory name. prompt: None is a new line, or what the vocabulary
     has in its place. temperature: 0 takes the likeliest token. Raises ConfigError.
     """
-    directory = Store().find(run)
+    store = Store()
+    directory = store.find(run)
+    require_the_same(read_started(directory), directory.name)
     model, tokenizer, context = _load(directory)
     if prompt is None:
         prompt = (

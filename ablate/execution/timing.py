@@ -19,6 +19,7 @@ import yaml
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.execution.plugins import require_the_same
 from ablate.execution.prepare import prepare
 from ablate.execution.run import Run, build, training
 from ablate.phrases import counted
@@ -120,6 +121,7 @@ def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, 
             row = store.run(directory.name).read() or {}
         except (StoreError, OSError, yaml.YAMLError):
             continue
+        require_the_same(row, directory.name)
         return prepare(config), row.get("threads")
     raise ConfigError(
         f"--cost: {variant}: no config of run {run_id} in {stores[0].root / 'store'}, and a step can only be"

@@ -20,8 +20,10 @@ from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.execution import plugins
 from ablate.execution.events import Elsewhere, Event, Finished, Listener, Refused, Skipped, Taken
 from ablate.execution.execute import record_failure
+from ablate.execution.plugins import Plugin
 from ablate.execution.prepare import prepare
 from ablate.launch import server
 from ablate.launch.queue import Item, Queue
@@ -152,7 +154,8 @@ class _Worker:
     def __post_init__(self) -> None:
         context, environment = server.context(), dict(os.environ)
         self.pipe, child = context.Pipe()
-        self.process = context.Process(target=_work, args=(child, self.threads, environment), daemon=True)
+        given = (child, self.threads, environment, plugins.used())
+        self.process = context.Process(target=_work, args=given, daemon=True)
         with server.as_workers_begin(), _without_main():
             self.process.start()
         child.close()
@@ -205,7 +208,7 @@ def _without_main() -> Iterator[None]:
 # --- in the worker ------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, threads: int, environment: Mapping[str, str]) -> None:
+def _work(pipe: Connection, threads: int, environment: Mapping[str, str], own: Sequence[Plugin]) -> None:
     os.environ.update(environment)  # of now: the server's is of when it began
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -213,6 +216,7 @@ def _work(pipe: Connection, threads: int, environment: Mapping[str, str]) -> Non
     import torch
 
     torch.set_num_threads(threads)
+    plugins.install(own)
     with contextlib.suppress(EOFError, BrokenPipeError):
         pipe.send(READY)
         work(iter(pipe.recv, None), pipe.send)

@@ -7,7 +7,7 @@ the config group of that kind. No other file knows it by name.
 import importlib
 import pkgutil
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import nn
@@ -61,7 +61,8 @@ class Registry(Generic[Kind]):
         """Class decorator: a config asks for this method as KIND=name."""
 
         def add(method: type[Method]) -> type[Method]:
-            assert name not in self._methods, f"two methods of {self.kind} are called {name}"
+            if name in self._methods:
+                raise ConfigError(f"{self.kind}={name}: there is a method of that name; choose another")
             method.name = name
             self._methods[name] = method
             return method
@@ -76,6 +77,11 @@ class Registry(Generic[Kind]):
                 importlib.import_module(f"{self.package}.{module.name}")
             self._found = True
         return dict(sorted(self._methods.items()))
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Methods that are to be registered anew, or not at all."""
+        for name in names:
+            del self._methods[name]
 
     def method_of(self, config: PartConfig) -> tuple[type[Kind], Any]:
         """The method and its checked options. Raises ConfigError."""

@@ -1,7 +1,7 @@
 """What source files say, apart from their words: digests that comments, docstrings and layout don't change.
 
-A file of the package bears its path in it (model/fusion/sum.py), one from elsewhere its absolute path.
-Loads no torch.
+A file of the package bears its path in it (model/fusion/sum.py), one of a plugin its name (plugin/mine.py),
+any other its absolute path. Loads no torch.
 """
 
 import ast
@@ -17,6 +17,18 @@ from ablate.config.rules import ConfigError
 PACKAGE = Path(__file__).parent.parent
 # Fields that say nothing of what is computed.
 UNSAID = ("ctx", "kind", "type_comment", "type_ignores")
+PLUGIN = "plugin/"  # begins the name of a file that comes from outside
+_plugins: dict[Path, tuple[str, bytes]] = {}  # name and source of each, as it was read
+
+
+def know(path: Path, name: str, source: bytes) -> None:
+    """From now on a plugin's file has this name and this source, whatever becomes of it on the disk."""
+    _plugins[path] = f"{PLUGIN}{name}", source
+    tree_digest.cache_clear()
+
+
+def is_of_plugin(name: str) -> bool:
+    return name.startswith(PLUGIN)
 
 
 @functools.cache
@@ -25,8 +37,9 @@ def tree_digest(name: str) -> str | None:
 
     Read once a process, which also reads its modules once.
     """
+    of_plugins = {known: source for known, source in _plugins.values()}
     try:
-        tree = ast.parse((PACKAGE / name).read_bytes())
+        tree = ast.parse(of_plugins[name] if name in of_plugins else (PACKAGE / name).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
     return hashlib.sha256(canonical(tree).encode()).hexdigest()[:16]
@@ -85,7 +98,7 @@ def with_imports(file: str, folders: Iterable[str]) -> list[str]:
 
 def _imported(path: Path) -> Iterator[Path]:
     """The files of this package, and beside `path`, that it imports."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(ast.parse(_plugins[path][1] if path in _plugins else path.read_bytes())):
         if isinstance(node, ast.Import):
             level, modules = 0, [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -99,6 +112,8 @@ def _imported(path: Path) -> Iterator[Path]:
 
 
 def _name(path: Path) -> str:
+    if path in _plugins:
+        return _plugins[path][0]
     return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.as_posix()
 
 

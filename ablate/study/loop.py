@@ -15,7 +15,8 @@ from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.execute import settled
+from ablate.execution import plugins
+from ablate.execution.execute import require_its_plugins, settled
 from ablate.execution.run import Run, step_flops
 from ablate.launch.pool import Job, run_jobs
 from ablate.live.progress import board
@@ -177,6 +178,8 @@ class _Drive:
     def make(self, runs: Mapping[Overrides, Run], machine: Machine | None) -> None:
         """What is not there yet."""
         unique = _unique(runs)
+        for run in unique.values():
+            require_its_plugins(run, self.store)
         known = {overrides: self.store.run(run.name).stamp() for overrides, run in unique.items()}
         todo = {
             overrides: (run, known[overrides]) for overrides, run in unique.items() if settled(run) is None
@@ -195,7 +198,7 @@ class _Drive:
                 )
         else:
             total = len({*self.ids.values()}) if launcher.at_once == 1 else None
-            task = partial(job, threads=threads, total=total)
+            task = partial(job, threads=threads, total=total, own=plugins.used())
             try:
                 # As an override, it reaches the processes of any launcher.
                 refused = launcher.launch(

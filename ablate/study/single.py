@@ -6,6 +6,7 @@ import torch
 
 from ablate.compose.asked import Single
 from ablate.compute.cores import threads_each
+from ablate.execution.execute import require_its_plugins
 from ablate.execution.prepare import prepare
 from ablate.execution.run import step_flops
 from ablate.launch.worker import make
@@ -23,6 +24,7 @@ def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Ou
     threads = threads_each(1, step_flops(run))
     if dry_run:
         return Outcome(record.name, estimate=estimate(record, [run], at_once=1, threads=threads))
+    require_its_plugins(run, store)
     known = store.run(run.name).stamp()
     store.change_study(record.name, lambda before: grown(before, record))
     begun()

@@ -31,7 +31,7 @@ class Normalized(Options):
     """normalize=variance starts the fused vector at the variance of one head's output, by a constant that is
     part of the method."""
 
-    normalize: Literal["none", "variance"]
+    normalize: Literal["none", "variance"] = "none"
 
 
 class Fusion(Part):
@@ -89,3 +89,4 @@ class Fusion(Part):
 
 _registry: Registry[Fusion] = Registry("fusion", package="ablate.model.fusion")
 register, methods, method_of = _registry.register, _registry.methods, _registry.method_of
+forget = _registry.forget

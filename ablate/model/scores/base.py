@@ -98,3 +98,4 @@ def masked_softmax(scores_BPTS: Tensor, mask: Mask) -> Tensor:
 
 _registry: Registry[Scores] = Registry("scores", package="ablate.model.scores")
 register, methods, method_of = _registry.register, _registry.methods, _registry.method_of
+forget = _registry.forget

@@ -1,0 +1,200 @@
+"""Methods of one's own: a Python file named on the command line, or an installed package with an entry point.
+
+Their code is read once, when the command begins; every worker executes what was read then, and each run keeps
+a copy. None is ever executed because a config, or a run, names it.
+"""
+
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablate.compose.configs import ENTRY_POINTS, offer
+from ablate.config.read import introduced
+from ablate.config.rules import ConfigError
+from ablate.execution.run import Run
+from ablate.model import fusion, scores
+from ablate.phrases import some
+from ablate.store import code
+from ablate.store.columns import Row
+from ablate.store.provenance import parts_code
+
+KINDS = {"fusion": fusion, "scores": scores}
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """path: of its file, absolute. source: of when it was read. module: by which Python imports what is
+    installed; empty for a file."""
+
+    path: str
+    source: bytes
+    module: str = ""
+
+    @property
+    def name(self) -> str:
+        """What errors and runs call it."""
+        return self.module or Path(self.path).name
+
+
+_used: dict[str, Plugin] = {}  # by path
+_methods: dict[str, list[tuple[str, str]]] = {}  # kind and name of those that a plugin registered, by path
+
+
+def use(files: Iterable[str | Path] = ()) -> list[tuple[str, str]]:
+    """Make the methods of these files, and of installed packages, known to configs and models; returns kind
+    and name of each method of the files. Raises ConfigError."""
+    named = [_read(Path(file)) for file in files]
+    install([*_installed(), *named])
+    return [method for plugin in named for method in _methods[plugin.path]]
+
+
+def used() -> tuple[Plugin, ...]:
+    """What a process that makes runs of this command has to `install`."""
+    return tuple(_used.values())
+
+
+def install(plugins: Sequence[Plugin]) -> None:
+    """Execute what is not yet, or has changed since, and register its methods. Raises ConfigError."""
+    for plugin in plugins:
+        if _used.get(plugin.path) != plugin:
+            _refuse_twins(plugin)
+            _forget(plugin.path)
+            _methods[plugin.path] = _registered(plugin)
+            _used[plugin.path] = plugin
+            code.know(Path(plugin.path), plugin.name, plugin.source)
+            parts_code.cache_clear()
+
+
+def copies(run: Run) -> dict[str, bytes]:
+    """The source files of the plugins that a run uses, by the name under which it keeps them."""
+    attention = run.spec.attention
+    methods = (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0])
+    own = (_used.get(inspect.getfile(method)) for method in methods)
+    return {Path(plugin.path).name: plugin.source for plugin in own if plugin}
+
+
+def require_the_same(row: Row, run: str) -> None:
+    """Raises ConfigError unless the plugins that made a row are in use, and as they were. run: its name."""
+    for name, was in (row.get("part_files") or {}).items():
+        if not code.is_of_plugin(name):
+            continue
+        file, now = name.removeprefix(code.PLUGIN), code.tree_digest(name)
+        if now is None:
+            raise ConfigError(f"{run}: was made with the plugin {file}; give that file, as --plugin {file}")
+        if now != was:
+            raise ConfigError(
+                f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
+                f" {now[:8]}; give that file, of which the run keeps a copy, or add force=stale, or give the"
+                " method another name"
+            )
+
+
+def _read(path: Path) -> Plugin:
+    try:
+        return Plugin(str(path.absolute()), path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"--plugin {path}: {error.strerror or error}; name a Python file") from error
+
+
+def _installed() -> Iterator[Plugin]:
+    for group in ENTRY_POINTS:
+        for point in importlib.metadata.entry_points(group=group):
+            spec = importlib.util.find_spec(point.module)
+            if spec is None or not spec.origin:
+                raise ConfigError(
+                    f"{point.module}: the entry point {point.name} of {group} names it, and it is not there"
+                )
+            yield Plugin(spec.origin, Path(spec.origin).read_bytes(), point.module)
+
+
+def _registered(plugin: Plugin) -> list[tuple[str, str]]:
+    """Execute it; returns the kind and the name of its methods. Leaves nothing behind if that fails."""
+    before = {kind: {*folder.methods()} for kind, folder in KINDS.items()}
+    try:
+        _execute(plugin)
+        found = [
+            (kind, name) for kind, folder in KINDS.items() for name in {*folder.methods()} - before[kind]
+        ]
+        if not found:
+            raise ConfigError(
+                'it registers no method; write @register("NAME") above a class, as ablate new does'
+            )
+        for kind, name in found:
+            offer(kind, name, _defaults(kind, name, KINDS[kind].methods()[name]))
+        return sorted(found)
+    except ConfigError as error:
+        for kind, folder in KINDS.items():
+            folder.forget({*folder.methods()} - before[kind])
+        raise ConfigError(f"{'' if plugin.module else '--plugin '}{plugin.name}: {error}") from error
+
+
+def _execute(plugin: Plugin) -> None:
+    """Raises ConfigError."""
+    try:
+        if plugin.module:
+            importlib.import_module(plugin.module)
+            return
+        module = types.ModuleType(f"ablate_plugin_{Path(plugin.path).stem}")
+        module.__file__ = plugin.path
+        sys.modules[module.__name__] = module  # where dataclasses look for the types of their fields
+        exec(compile(plugin.source, plugin.path, "exec"), module.__dict__)
+    except ConfigError:
+        raise
+    except (SyntaxError, ValueError) as error:
+        if isinstance(error, SyntaxError):
+            raise ConfigError(f"line {error.lineno}: no Python ({error.msg}); correct it") from error
+        raise ConfigError(f"no Python ({error}); name a Python file") from error
+    except (Exception, SystemExit) as error:
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == plugin.path
+        ]
+        where = f"line {lines[-1]}: " if lines else ""
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigError(f"{where}it raises {reason}; mend that") from error
+
+
+def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
+    """Of its options. Raises ConfigError where a method could not be chosen, or made."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise ConfigError(f"{name!r} can't name a method; use letters, digits and _")
+    if inspect.isabstract(method):
+        raise ConfigError(f"{kind}={name} lacks {some(sorted(method.__abstractmethods__))}; define it")
+    if not dataclasses.is_dataclass(method.Options):
+        raise ConfigError(
+            f"{kind}={name}: its Options are no dataclass; write @dataclass(frozen=True, kw_only=True)"
+        )
+    defaults = dict(introduced(method.Options))
+    for field in dataclasses.fields(method.Options):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.name not in defaults:
+            raise ConfigError(
+                f"{kind}={name}: its option {field.name} has no default; write one in its Options"
+            )
+    return defaults
+
+
+def _refuse_twins(plugin: Plugin) -> None:
+    for other in _used.values():
+        if other.name == plugin.name and other.path != plugin.path:
+            raise ConfigError(
+                f"--plugin {plugin.path}: another plugin is called {plugin.name}; rename one of them"
+            )
+
+
+def _forget(path: str) -> None:
+    """The methods of a file that has changed since it was executed, as in a notebook."""
+    for kind, name in _methods.pop(path, []):
+        KINDS[kind].forget({name})

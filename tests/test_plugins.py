@@ -1,0 +1,297 @@
+"""Methods of one's own: from `ablate new` to every worker; what is not taken, and what has changed since."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from ablate.execution import plugins
+from ablate.store import code
+from tests.helpers import call_cli, run_cli
+
+QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
+SUM = """
+from ablate.model.fusion import Fusion, register
+
+@register("{name}")
+class Mine(Fusion):
+    @classmethod
+    def slots(cls, heads, options):
+        return 1
+
+    def forward(self, z_BTHV, x_BTC):
+        return {factor} * z_BTHV.sum(-2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """Commands that are called in this process leave nothing of their plugins."""
+    from hydra.core.config_store import ConfigStore
+
+    groups = {kind: {**ConfigStore.instance().repo.get(kind, {})} for kind in plugins.KINDS}
+    yield
+    for path in [*plugins._used]:
+        plugins._forget(path)
+    plugins._used.clear()
+    code._plugins.clear()
+    code.tree_digest.cache_clear()
+    for kind, there in groups.items():
+        if kind in ConfigStore.instance().repo:
+            ConfigStore.instance().repo[kind] = there
+
+
+def write(tmp_path: Path, name: str = "mine", factor: float = 1, file: str = "mine.py") -> Path:
+    path = tmp_path / file
+    path.write_text(SUM.format(name=name, factor=factor), encoding="utf-8")
+    return path
+
+
+def rows(tmp_path: Path) -> list[dict]:
+    return json.loads(call_cli("runs", "--format", "json", cwd=tmp_path).stdout)
+
+
+# --- from a template to a comparison ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", plugins.KINDS)
+def test_what_new_writes_passes_and_runs(tmp_path, kind):
+    made = call_cli("new", kind, "my_own", cwd=tmp_path)
+    assert (made.returncode, made.stdout) == (
+        0,
+        "my_own.py: it passes; change it, then: ablate check my_own.py\n",
+    )
+    checked = call_cli("check", "my_own.py", cwd=tmp_path)
+    assert checked.returncode == 0 and f"{kind}=my_own start=1.0: all" in checked.stdout, checked.stdout
+    done = call_cli("run", "--plugin", "my_own.py", f"{kind}=my_own", f"{kind}.start=2", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs" / "store").glob("[!.]*")
+    row = json.loads((run / "result.json").read_text())
+    assert (row[kind], json.loads(row[f"{kind}_options"])) == ("my_own", {"start": 2.0})
+    assert "plugin/my_own.py" in row["part_files"] and not [n for n in row["part_files"] if n.startswith("/")]
+    assert (run / "my_own.py").read_bytes() == (tmp_path / "my_own.py").read_bytes()
+
+
+def test_new_writes_over_nothing(tmp_path):
+    (tmp_path / "mine.py").write_text("keep me")
+    made = call_cli("new", "fusion", "mine", cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (
+        2,
+        "ablate: mine.py: is there already; give another name, or move it away\n",
+    )
+    assert (tmp_path / "mine.py").read_text() == "keep me"
+    assert "can't name a method" in call_cli("new", "fusion", "my-own", cwd=tmp_path).stderr
+    assert call_cli("new", "readout", "mine", cwd=tmp_path).returncode == 2
+
+
+def test_check_says_what_fails(tmp_path):
+    write(tmp_path, factor=2)
+    checked = call_cli("check", "mine.py", cwd=tmp_path)
+    assert checked.returncode == 1
+    assert checked.stdout == "fusion=mine: 11 checks of 12 hold\n"
+    assert checked.stderr == (
+        "failed: One head passes through at the start, where the method says so: one_head_passes is true, and"
+        " with one head it is off by 1, relatively\n"
+    )
+
+
+# --- it reaches every worker --------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["pool", "basic", "joblib"])
+def test_every_launcher_makes_the_same(tmp_path, start, launcher):
+    write(tmp_path)
+    os.makedirs(tmp_path / "work")
+    command = (
+        "--plugin",
+        "../mine.py",
+        "-m",
+        "fusion=sum,mine",
+        "seed=0,1",
+        f"hydra/launcher={launcher}",
+        *QUICK,
+    )
+    process = start("run", *command, cwd=tmp_path / "work")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    found = {(row["fusion"], row["seed"]): row["val_loss"] for row in rows(tmp_path / "work")}
+    assert len(found) == 4
+    assert all(found["mine", seed] == found["sum", seed] for seed in (0, 1))
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, start):
+    path = write(tmp_path)
+    long = (
+        *QUICK[:2],
+        "train.batch=4",
+        "train.steps=100000",
+        "train.checkpoint_every=5",
+        "train.eval_every=1000",
+    )
+    process = start("run", "--plugin", "mine.py", "fusion=mine", *long, cwd=tmp_path)
+    attempts = tmp_path / "runs" / "store"
+    limit = time.monotonic() + 60
+    while not [*attempts.glob(".*/*/*/checkpoint-*")] and time.monotonic() < limit:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    again = ("run", "--plugin", "mine.py", "fusion=mine", *long)
+    write(tmp_path, factor=2)
+    refused = call_cli(*again, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert (
+        "--plugin mine.py: not the file that mine-h4" in refused.stderr and "its code was" in refused.stderr
+    )
+    path.write_text("# as it was\n" + write(tmp_path).read_text())
+    process = start(*again, cwd=tmp_path)
+    log = tmp_path / "log"
+    limit = time.monotonic() + 60
+    while "going on after step" not in log.read_text() if log.exists() else True:
+        for found in attempts.glob(".*/*/*/log.txt"):
+            with contextlib.suppress(OSError):
+                log.write_text(found.read_text())
+        assert time.monotonic() < limit, log.read_text()
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+# --- what has changed since ---------------------------------------------------------------------
+
+
+def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
+    write(tmp_path)
+    command = ("run", "--plugin", "mine.py", "fusion=mine", *QUICK)
+    assert call_cli(*command, cwd=tmp_path).returncode == 0
+    assert call_cli("run", "fusion=sum", *QUICK, cwd=tmp_path).returncode == 0
+    assert {row["status"] for row in rows(tmp_path)} == {"done"}
+    (tmp_path / "mine.py").write_text("# words stale nothing\n" + (tmp_path / "mine.py").read_text())
+    assert call_cli(*command, cwd=tmp_path).returncode == 0
+    write(tmp_path, factor=3)
+    refused = call_cli(*command, cwd=tmp_path)
+    assert refused.returncode == 2 and "or add force=stale, or give" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "stale", "sum": "done"}
+    assert call_cli(*command, "force=stale", cwd=tmp_path).returncode == 0
+    assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "done", "sum": "done"}
+
+
+def test_sample_and_cost_need_the_file(tmp_path):
+    write(tmp_path)
+    assert (
+        call_cli("run", "--plugin", "mine.py", "fusion=mine", "name=s", *QUICK, cwd=tmp_path).returncode == 0
+    )
+    assert call_cli("run", "fusion=concat", "name=s", *QUICK, cwd=tmp_path).returncode == 0
+    given = ("--plugin", "mine.py")
+    for command in (("sample", "mine-", "--tokens", "3"), ("compare", "s", "--cost")):
+        done = call_cli(*command, *given, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    write(tmp_path, factor=3)
+    for command in (("sample", "mine-", "--tokens", "3"), ("compare", "s", "--cost", "--mixed")):
+        refused = call_cli(*command, *given, cwd=tmp_path)
+        assert refused.returncode == 2 and "--plugin mine.py: not the file that mine-h4" in refused.stderr
+
+
+@pytest.mark.slow
+def test_without_the_file_it_is_named(tmp_path):
+    write(tmp_path)
+    assert (
+        run_cli("run", "--plugin", "mine.py", "fusion=mine", "name=s", *QUICK, cwd=tmp_path).returncode == 0
+    )
+    refused = run_cli("sample", "mine-", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "was made with the plugin mine.py; give that file, as --plugin mine.py" in refused.stderr
+    assert "no such fusion" in run_cli("run", "fusion=mine", *QUICK, cwd=tmp_path).stderr
+
+
+# --- what is not taken ----------------------------------------------------------------------------
+
+NO_DEFAULT = '''
+from dataclasses import dataclass
+from ablate.model.fusion import Fusion, Options, register
+
+@dataclass(frozen=True, kw_only=True)
+class MineOptions(Options):
+    width: int
+
+@register("mine")
+class Mine(Fusion):
+    Options = MineOptions
+    @classmethod
+    def slots(cls, heads, options): return 1
+    def forward(self, z_BTHV, x_BTC): return z_BTHV.sum(-2)
+'''  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        (None, "no such file or directory; name a Python file"),
+        ("a = [1, 2\n", "line 1: no Python ("),
+        ("\0", "no Python ("),
+        ("a = 1\n", 'it registers no method; write @register("NAME") above a class'),
+        (SUM.format(name="sum", factor=1), "fusion=sum: there is a method of that name; choose another"),
+        ("a = 1\nb = a / 0\n", "line 2: it raises ZeroDivisionError: division by zero; mend that"),
+        (
+            "import nowhere_at_all\n",
+            "line 1: it raises ModuleNotFoundError: No module named 'nowhere_at_all'",
+        ),
+        ("raise SystemExit('bye')\n", "line 1: it raises SystemExit: bye"),
+        (NO_DEFAULT, "fusion=mine: its option width has no default; write one in its Options"),
+        (SUM.format(name="mine", factor=1).replace("def forward", "def other"), "fusion=mine lacks forward"),
+        (SUM.format(name="my own", factor=1), "'my own' can't name a method"),
+    ],
+)
+def test_what_is_no_plugin_is_refused_in_one_line(tmp_path, source, words):
+    if source is not None:
+        (tmp_path / "mine.py").write_text(source)
+    for command in (("run", "--plugin", "mine.py", "fusion=mine", *QUICK), ("check", "mine.py")):
+        refused = call_cli(*command, cwd=tmp_path)
+        assert refused.returncode == 2 and refused.stderr.startswith("ablate: --plugin mine.py: ")
+        assert words.lower() in refused.stderr.lower() and refused.stderr.count("\n") == 1, refused.stderr
+    assert not (tmp_path / "runs").exists()
+    write(tmp_path)  # and nothing is left of it
+    assert call_cli("run", "--plugin", "mine.py", "fusion=mine", *QUICK, cwd=tmp_path).returncode == 0
+
+
+def test_two_plugins_of_one_name_are_refused(tmp_path):
+    (tmp_path / "other").mkdir()
+    write(tmp_path)
+    write(tmp_path, file="second.py")
+    write(tmp_path, name="another", file="other/mine.py")
+    for file, words in (
+        ("second.py", "fusion=mine: there is a method"),
+        ("other/mine.py", "is called mine.py"),
+    ):
+        refused = call_cli("run", "--plugin", "mine.py", "--plugin", file, *QUICK, cwd=tmp_path)
+        assert refused.returncode == 2 and words in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_a_config_names_no_code(tmp_path):
+    write(tmp_path)
+    refused = call_cli("run", "plugin=mine.py", *QUICK, cwd=tmp_path)
+    assert refused.returncode == 2 and "plugin: no such key" in refused.stderr
+
+
+def test_an_installed_package_is_found_by_its_entry_point(tmp_path):
+    site = tmp_path / "site"
+    (site / "heads_extra").mkdir(parents=True)
+    (site / "heads_extra" / "__init__.py").write_text(SUM.format(name="extra", factor=1))
+    about = site / "heads_extra-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: heads-extra\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[ablate.fusions]\nextra = heads_extra\n")
+    with mock.patch.object(sys, "path", [str(site), *sys.path]):
+        done = call_cli("run", "fusion=extra", *QUICK, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (row,) = rows(tmp_path)
+        assert (row["fusion"], row["status"]) == ("extra", "done")
+    del sys.modules["heads_extra"]

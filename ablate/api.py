@@ -24,7 +24,7 @@ def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
     with their status. Raises ConfigError.
     """
     from ablate.compose.hydra_app import compose
-    from ablate.execution.plugins import use as use_plugins
+    from ablate.study.plugins import use as use_plugins
     from ablate.study.run import run as run_asked
 
     use_plugins(plugins)

@@ -13,12 +13,12 @@ def check(
 ) -> None:
     """Try a method of your own: shapes, the future, gradients, seeds, parameters and FLOPs, and what it says
     of itself. Exit code 1 if it fails."""
-    from ablate.execution.plugins import use
+    from ablate.study.plugins import use
     from ablate.verify.contract import findings
 
     failed = 0
-    for kind, name in use([file]):
-        found = list(findings(kind, name))
+    for method in use([file]):
+        found = list(findings(method.kind, method.name))
         for variant in dict.fromkeys(finding.variant for finding in found):
             own = [finding for finding in found if finding.variant == variant]
             broken = [finding for finding in own if finding.broken]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ablate.cli import completion
+from ablate.config.schema import ENTRY_POINTS
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Question
@@ -51,10 +52,8 @@ PluginOption = Annotated[
 
 def use_plugins(files: Sequence[str] | None) -> None:
     """Make methods of these files, and of installed packages, known. Raises ConfigError."""
-    from ablate.compose.configs import ENTRY_POINTS
-
     if files or any(importlib.metadata.entry_points(group=group) for group in ENTRY_POINTS):
-        from ablate.execution.plugins import use  # loads torch
+        from ablate.study.plugins import use  # loads torch
 
         use(files or [])
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
 PACKAGE = Path(__file__).parent.parent
-ENTRY_POINTS = ("ablate.fusions", "ablate.scores")  # of installed packages that have methods
 SIZES = ("full", "demo")  # of a study
 
 

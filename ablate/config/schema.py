@@ -22,6 +22,8 @@ from ablate.config.rules import (
 # The usual way to bring heads together: what models are matched to, and the baseline unless one is named.
 STANDARD_FUSION = "concat"
 STANDARD_SCORES = "softmax"
+# Where installed packages name their methods: groups of entry points.
+ENTRY_POINTS = ("ablate.fusions", "ablate.scores")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,14 @@ import re
 import sys
 import traceback
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.compose.configs import ENTRY_POINTS, offer
 from ablate.config.read import introduced
 from ablate.config.rules import ConfigError
+from ablate.config.schema import ENTRY_POINTS
 from ablate.execution.run import Run
 from ablate.model import fusion, scores
 from ablate.phrases import some
@@ -46,16 +46,42 @@ class Plugin:
         return self.module or Path(self.path).name
 
 
+@dataclass(frozen=True)
+class Method:
+    """What a plugin registered. defaults: of its options."""
+
+    kind: str
+    name: str
+    defaults: Mapping[str, Any]
+
+
 _used: dict[str, Plugin] = {}  # by path
-_methods: dict[str, list[tuple[str, str]]] = {}  # kind and name of those that a plugin registered, by path
+_methods: dict[str, list[Method]] = {}  # by path of the plugin
 
 
-def use(files: Iterable[str | Path] = ()) -> list[tuple[str, str]]:
-    """Make the methods of these files, and of installed packages, known to configs and models; returns kind
-    and name of each method of the files. Raises ConfigError."""
-    named = [_read(Path(file)) for file in files]
-    install([*_installed(), *named])
-    return [method for plugin in named for method in _methods[plugin.path]]
+def read(path: Path) -> Plugin:
+    """Raises ConfigError."""
+    try:
+        return Plugin(str(path.absolute()), path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"--plugin {path}: {error.strerror or error}; name a Python file") from error
+
+
+def installed() -> Iterator[Plugin]:
+    """Of the packages that have entry points. Raises ConfigError."""
+    for group in ENTRY_POINTS:
+        for point in importlib.metadata.entry_points(group=group):
+            spec = importlib.util.find_spec(point.module)
+            if spec is None or not spec.origin:
+                raise ConfigError(
+                    f"{point.module}: the entry point {point.name} of {group} names it, and it is not there"
+                )
+            yield Plugin(spec.origin, Path(spec.origin).read_bytes(), point.module)
+
+
+def methods(plugins: Iterable[Plugin]) -> list[Method]:
+    """Those that they registered."""
+    return [method for plugin in plugins for method in _methods[plugin.path]]
 
 
 def used() -> tuple[Plugin, ...]:
@@ -99,26 +125,8 @@ def require_the_same(row: Row, run: str) -> None:
             )
 
 
-def _read(path: Path) -> Plugin:
-    try:
-        return Plugin(str(path.absolute()), path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"--plugin {path}: {error.strerror or error}; name a Python file") from error
-
-
-def _installed() -> Iterator[Plugin]:
-    for group in ENTRY_POINTS:
-        for point in importlib.metadata.entry_points(group=group):
-            spec = importlib.util.find_spec(point.module)
-            if spec is None or not spec.origin:
-                raise ConfigError(
-                    f"{point.module}: the entry point {point.name} of {group} names it, and it is not there"
-                )
-            yield Plugin(spec.origin, Path(spec.origin).read_bytes(), point.module)
-
-
-def _registered(plugin: Plugin) -> list[tuple[str, str]]:
-    """Execute it; returns the kind and the name of its methods. Leaves nothing behind if that fails."""
+def _registered(plugin: Plugin) -> list[Method]:
+    """Execute it; returns its methods. Leaves nothing behind if that fails."""
     before = {kind: {*folder.methods()} for kind, folder in KINDS.items()}
     try:
         _execute(plugin)
@@ -129,9 +137,7 @@ def _registered(plugin: Plugin) -> list[tuple[str, str]]:
             raise ConfigError(
                 'it registers no method; write @register("NAME") above a class, as ablate new does'
             )
-        for kind, name in found:
-            offer(kind, name, _defaults(kind, name, KINDS[kind].methods()[name]))
-        return sorted(found)
+        return [Method(*each, _defaults(*each, KINDS[each[0]].methods()[each[1]])) for each in sorted(found)]
     except ConfigError as error:
         for kind, folder in KINDS.items():
             folder.forget({*folder.methods()} - before[kind])
@@ -196,5 +202,5 @@ def _refuse_twins(plugin: Plugin) -> None:
 
 def _forget(path: str) -> None:
     """The methods of a file that has changed since it was executed, as in a notebook."""
-    for kind, name in _methods.pop(path, []):
-        KINDS[kind].forget({name})
+    for method in _methods.pop(path, []):
+        KINDS[method.kind].forget({method.name})

@@ -28,6 +28,10 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "report": {"epilog": "Example: ablate report fusion --charts figures"},
     "plan": {"epilog": "Example: ablate plan fusion --difference 0.01 --budget 60"},
     "runs": {"epilog": "\b\nExamples:\n  ablate runs --format csv\n  ablate runs fusion --watch"},
+    "verify": {
+        "epilog": "\b\nExamples:\n  ablate verify\n  ablate verify --sizes T=10,heads=8,key_width=8,d_model=8"
+        "\n  ablate verify --only 7"
+    },
     "new": {"epilog": "Example: ablate new fusion mine"},
     "check": {"epilog": "Example: ablate check mine.py"},
     "sample": {"epilog": 'Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"'},

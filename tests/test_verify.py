@@ -1,0 +1,146 @@
+"""`ablate verify`: every equation holds at many sizes, and none does where a method is off by a hundredth."""
+
+import json
+
+import pytest
+import torch
+
+from ablate.config.rules import ConfigError
+from ablate.model import fusion, scores
+from ablate.verify.bench import Sizes, read_sizes
+from ablate.verify.first_steps import first_steps
+from ablate.verify.table import DIFFERENT, EQUAL, FAIL, PASS, shapes, verify
+from tests.helpers import call_cli
+
+SIZES = [
+    Sizes(),
+    Sizes(T=10, heads=8, key_width=8, d_model=8),
+    Sizes(T=1, heads=3, key_width=5, d_model=7),
+    Sizes(T=33, heads=6, key_width=8, value_width=3, d_model=12),
+    Sizes(T=5, heads=7, key_width=2, value_width=20, d_model=12),
+    Sizes(heads=1, batch=1),
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_all_hold_at_any_sizes(sizes):
+    found = verify(sizes)
+    assert not [verdict for verdict in found if verdict.verdict == FAIL]
+    for verdict in found:
+        if verdict.error is None:
+            assert verdict.verdict.startswith("needs ")
+        else:
+            assert verdict.error >= DIFFERENT if " not" in verdict.name else verdict.error <= EQUAL
+    assert {verdict.verdict for verdict in found} >= {PASS}
+
+
+def test_at_its_own_sizes_nothing_is_left_out():
+    found = verify(Sizes())
+    assert {verdict.verdict for verdict in found} == {PASS}
+    numbers = {verdict.name.partition(" ")[0] for verdict in found}
+    assert numbers >= {str(number) for number in range(1, 25)}
+
+
+METHODS = [(kind, name) for kind in (fusion, scores) for name in kind.methods()]
+
+
+@pytest.mark.parametrize("kind, name", METHODS, ids=[name for _, name in METHODS])
+@pytest.mark.parametrize("factor", [1.01, 0.99])
+def test_a_method_that_is_off_by_a_hundredth_fails(monkeypatch, kind, name, factor):
+    method = kind.methods()[name]
+    forward = method.forward
+    monkeypatch.setattr(method, "forward", lambda self, *given: factor * forward(self, *given))
+    assert [verdict for verdict in verify(Sizes()) if verdict.verdict == FAIL]
+
+
+def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
+    method = fusion.methods()["sum"]
+    monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.flatten(-2))
+    failed = {verdict.name for verdict in verify(Sizes()) if verdict.verdict == FAIL}
+    assert {"2", "4", "18", "21"} <= failed and "1" not in failed
+    monkeypatch.setattr(method, "forward", lambda self, z_BTHV, x_BTC: z_BTHV.sum(-2) * torch.nan)
+    assert "2" in {verdict.name for verdict in verify(Sizes()) if verdict.verdict == FAIL}
+
+
+def test_only_some():
+    assert [verdict.name for verdict in verify(Sizes(), ["8", "max"])] == ["8", "8 not", "max"]
+    with pytest.raises(ConfigError, match=r"--only 99: no such identity; choices: 1, 2, 3"):
+        verify(Sizes(), ["99"])
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("T=0", "--sizes T=0: write T=NUMBER, from 1 to 4096"),
+        ("T=-1", "--sizes T=-1: write T=NUMBER"),
+        ("T", "--sizes T: write T=NUMBER"),
+        ("heads=many", "--sizes heads=many: write heads=NUMBER"),
+        ("head=3", "--sizes head=3: no such size; did you mean heads?"),
+    ],
+)
+def test_sizes_that_are_none(text, words):
+    with pytest.raises(ConfigError) as refusal:
+        read_sizes(text)
+    assert words in str(refusal.value)
+
+
+def test_shapes_of_a_readers_numbers():
+    found = dict(shapes(read_sizes("T=10, heads=8, key_width=8, d_model=8")))
+    assert found["x"] == "3 × 10 × 8"
+    assert found["Q_i, K_i of each head"] == "3 × 8 × 10 × 8"
+    assert found["A_i of each head"] == "3 × 8 × 10 × 10"
+    assert (found["cat(Z)"], found["Σ z_i"]) == ("3 × 10 × 64", "3 × 10 × 8")
+    assert (found["W_O of concat"], found["W_O of a sum"]) == ("64 × 8", "8 × 8")
+
+
+def test_a_constant_on_the_values_takes_most_of_the_placebo_away():
+    for step in first_steps():
+        if step.value_scale == "matched":
+            assert step.start == pytest.approx(1, abs=0.1)
+        else:
+            assert step.start == pytest.approx(6, abs=0.5) and step.step > 3
+
+
+def test_the_command(tmp_path):
+    shown = call_cli("verify", "--only", "7,9", "--sizes", "heads=2", cwd=tmp_path)
+    assert (
+        shown.returncode == 0
+        and "A_single ∝ Π A_i^(1/√h)" in shown.stdout
+        and "W_O of concat" in shown.stdout
+    )
+    assert "Q2: Does the output projection matter?" in shown.stderr
+    plain = json.loads(call_cli("verify", "--format", "json", cwd=tmp_path).stdout)
+    assert {*plain} == {"identities", "first_steps"} and len(plain["first_steps"]) == 4
+    refused = call_cli("verify", "--only", "99", cwd=tmp_path)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_command_fails_where_an_equation_does(tmp_path, monkeypatch):
+    method = fusion.methods()["mean"]
+    forward = method.forward
+    monkeypatch.setattr(method, "forward", lambda self, *given: 1.01 * forward(self, *given))
+    failed = call_cli("verify", "--only", "1,2", cwd=tmp_path)
+    assert failed.returncode == 1 and failed.stderr.endswith("1 equation failed: 2 mean\n")
+
+
+@pytest.mark.slow
+def test_a_trained_run_is_far_from_one_head(tmp_path):
+    text = ("corpus=grammar", "corpus.characters=30000", "train.eval_every=200")
+    short = (*text, "train.steps=200", "model.layers=1")
+    for own in ((), ("scores=talking",)):
+        assert call_cli("run", "train.lr=0.01", *short, *own, cwd=tmp_path).returncode == 0
+    runs = sorted(path.name for path in (tmp_path / "runs" / "store").glob("[!.]*"))
+    found = [
+        json.loads(call_cli("verify", "--only", "1", "--run", run, "--format", "json", cwd=tmp_path).stdout)[
+            "run"
+        ]
+        for run in runs
+    ]
+    softmax, talking = sorted(found, key=lambda layers: layers[0]["one_head"] is None)
+    assert softmax[0]["one_head"] < 0.1 < softmax[1]["one_head"]
+    assert [layer["outside"] for layer in softmax] == [0, 0]
+    assert talking[0]["outside"] == 0 < talking[1]["outside"]
+    assert talking[0]["one_head"] is None
+    refused = call_cli("verify", "--run", "nothing", cwd=tmp_path)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1

@@ -823,3 +823,100 @@ def test_what_a_table_of_somebody_elses_brings_is_said():
     unhashed = grid().drop(columns="corpus_sha256", errors="ignore").assign(corpus=texts)
     with pytest.raises(Incomparable, match=r"2 texts.* corpus text 0 / text 1"):
         compare(unhashed)
+
+
+# --- classes of functions, and keys that came later ---------------------------------------------
+
+
+def of_class(name: str, seed: int, value: float, **columns) -> dict:
+    return {"fusion": name, "seed": seed, "val_loss": value, "form": name, "function_class": "a", **columns}
+
+
+def noisy(*names: str, **columns) -> list[dict]:
+    """Rows of several fusions over four seeds, each worse than the one before."""
+    noise = (0.0, 0.01, -0.02, 0.03)
+    return [
+        of_class(name, seed, 1 + rank / 2 + noise[(seed + rank) % 4], **columns)
+        for rank, name in enumerate(names)
+        for seed in range(4)
+    ]
+
+
+def test_what_is_of_one_class_is_tested_and_called_parametrization():
+    rows = table(*noisy("concat", "gated", "max"))
+    rows.loc[rows["fusion"] == "max", "function_class"] = "b"
+    result = compare(rows)
+    found = result.table.set_index("fusion")
+    assert found["same_class"].to_dict() == {"concat": False, "gated": True, "max": False}
+    assert found.loc["gated", "verdict"] == "worse" and found["p"].notna().sum() == 2
+    said = "; the same functions can be learned, so this is parametrization."
+    told = {
+        fusion: sentences(compare(rows[rows["fusion"].isin(["concat", fusion])]))
+        for fusion in ("gated", "max")
+    }
+    assert told["gated"][0].endswith(said) and not told["max"][0].endswith(said)
+    note = "in 1 of 2 comparisons the same functions can be learned, so this is parametrization: fusion=gated"
+    assert any(line.startswith(note) for line in result.notes)
+
+
+@pytest.mark.parametrize(
+    "columns, same",
+    [
+        ({}, True),
+        ({"lr": 0.5}, True),
+        ({"mlp_hidden": 9}, False),
+        ({"d_model": 9}, False),
+        ({"bias": True}, False),
+    ],
+)
+def test_one_class_needs_all_else_that_a_model_can_be(columns, same):
+    first = {"lr": 0.1, "mlp_hidden": 8, "d_model": 8, "bias": False}
+    rows = table(*noisy("concat", **first), *noisy("gated", **{**first, **columns}))
+    by = {"fusion": "concat"} | {key: first[key] for key in columns}
+    assert compare(rows, baseline=by).table.set_index("fusion").loc["gated", "same_class"] == same
+
+
+def test_a_rate_alone_is_no_parametrization_and_rows_without_a_class_are_of_none():
+    rates = table(*noisy("concat", lr=0.1), *noisy("concat", lr=0.2))
+    assert not compare(rates, baseline={"lr": 0.1}).table["same_class"].any()
+    without = table(*noisy("concat", "gated")).assign(function_class=None)
+    assert not compare(without).table["same_class"].any()
+
+
+LATER = {
+    **{"scores": "softmax", "scores_options": "{}", "query_heads": "auto", "key_heads": "auto"},
+    **{"value_heads": "auto", "tie_qk": False, "scale": "inside", "value_proj": True, "value_scale": 1},
+}
+
+
+def test_rows_of_before_a_key_or_an_option_are_read_as_what_they_did():
+    old = [{"fusion": "sum", "fusion_options": "{}", "seed": seed, "val_loss": 1.0 + seed} for seed in (0, 1)]
+    new = [
+        {
+            **LATER,
+            "fusion": "sum",
+            "fusion_options": json.dumps({"order": order}),
+            "seed": seed,
+            "val_loss": 2.0,
+        }
+        for order, seeds in (("none", (2, 3)), ("rotate", (0, 1, 2, 3)))
+        for seed in seeds
+    ]
+    result = compare(table(*old, *new), baseline={"order": "none"})
+    assert result.table.set_index("order")["n"].to_dict() == {"none": 4, "rotate": 4}
+    assert result.shown == ["fusion", "heads", "out_proj", "order"] or "order" in result.shown
+
+
+def test_the_options_of_a_rule_on_scores_follow_it():
+    rows = table(
+        *noisy("concat", **LATER),
+        *noisy("concat", **{**LATER, "scores": "talking", "scores_options": '{"mix": "both"}'}),
+        *noisy("concat", **{**LATER, "scores": "windows", "scores_options": '{"windows": "auto"}'}),
+        *noisy("concat", **{**LATER, "key_heads": 1}),
+    )
+    result = compare(rows, baseline={"scores": "softmax"}, where=["key_heads=auto"])
+    assert result.table.set_index("scores")["baseline"].notna().to_dict() == {
+        **{"softmax": False, "talking": True, "windows": True},
+    }
+    shared = compare(rows, baseline={"key_heads": "auto"}, where=["scores=softmax"]).table
+    assert shared.set_index("key_heads")["baseline"].notna().to_dict() == {"auto": False, "1": True}

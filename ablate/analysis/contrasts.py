@@ -77,8 +77,8 @@ def pair_up(
         raise ConfigError(f"--baseline {_words(wanted)}: no such variant; there is {_levels(table, wanted)}")
     following = {*WIDTHS, *free, *(column for key in wanted for column in FOLLOWS.get(key, ()))}
     following -= wanted.keys()
-    if "fusion" in wanted:
-        following |= {option for option in variants.options if option not in wanted}
+    for kind in wanted.keys() & variants.options:
+        following |= {option for option in variants.options[kind] if option not in wanted}
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     fixed = [column for column in varying if column not in following]
     loose = [column for column in varying if column in following]
@@ -161,10 +161,10 @@ def equal_forms(variants: Variants) -> list[tuple[str, ...]]:
     column but those that the form speaks for. A match is the width that it came to: matched by the MLP, as
     many parameters are as many FLOPs.
     """
-    apart = ("fusion", "normalize", *MATCH, *variants.options)
+    apart = ("fusion", "normalize", *MATCH, *variants.options["fusion"])
     rest = [column for column in variants.columns if column not in apart]
     return [
-        (row["form"] or form_of(row, variants.options), *(row[column] for column in rest))
+        (row["form"] or form_of(row, variants.options["fusion"]), *(row[column] for column in rest))
         for row in variants.table.to_dict("records")
     ]
 

@@ -99,8 +99,8 @@ def _table(variants: Variants, found: Mapping[tuple[str, str], list[Block]], alp
 
 
 def _factors(variants: Variants) -> list[str]:
-    """The columns that vary by themselves: no widths, no options of a fusion."""
-    follows = {*WIDTHS, *FOLLOWS["fusion"], *variants.options}
+    """The columns that vary by themselves: no widths, no options of a part."""
+    follows = {*WIDTHS, *FOLLOWS["fusion"], *(name for names in variants.options.values() for name in names)}
     return [c for c in variants.shown if variants.table[c].nunique() > 1 and c not in follows]
 
 
@@ -114,11 +114,11 @@ def _reference(variants: Variants, factor: str, references: Mapping[str, Any]) -
 
 
 def _level(variants: Variants, factor: str, references: Mapping[str, Any], variant: int) -> str:
-    """fusion: sum normalize=variance − concat; the options of a fusion belong to its level."""
-    row = variants.table.iloc[variant]
-    options = [c for c in (*FOLLOWS["fusion"], *variants.options) if c in variants.columns]
+    """fusion: sum normalize=variance − concat; the options of a part belong to its level."""
+    row, of_part = variants.table.iloc[variant], variants.options.get(factor, [])
+    options = [c for c in (*FOLLOWS.get(factor, ()), *of_part) if factor in variants.options]
     chosen = [f"{c}={row[c]}" for c in options if row[c] and len({*variants.table[c]} - {""}) > 1]
-    level = " ".join([row[factor], *(chosen if factor == "fusion" else [])])
+    level = " ".join([row[factor], *chosen])
     return f"{factor}: {level} − {references[factor]}"
 
 

@@ -49,7 +49,7 @@ class Variants:
     """C variants, S seeds.
 
     table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
-    variants apart, and `options` are of a fusion; CARRIED are columns beside them, each from the first run
+    variants apart. options: of each kind of part. CARRIED are columns beside them, each from the first run
     that has it, finished ones first. values: (C, S), the metric; NaN where there is no finished run.
     diverged: (C, S).
     """
@@ -57,7 +57,7 @@ class Variants:
     metric: str
     columns: list[str]
     shown: list[str]
-    options: list[str]
+    options: dict[str, list[str]]
     table: pd.DataFrame
     values: Array
     diverged: Array
@@ -152,7 +152,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     if by:
         _refuse_pooling(table, by, differing)
     shown = by or distinguishing(table, columns)
-    return Variants(metric, columns, shown, option_names(rows, "fusion"), table, values[kept], lost[kept])
+    options = {kind: option_names(rows, kind) for kind in PARTS}
+    return Variants(metric, columns, shown, options, table, values[kept], lost[kept])
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:

@@ -26,8 +26,10 @@ def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
     from ablate.compose.hydra_app import compose
     from ablate.study.plugins import use as use_plugins
     from ablate.study.run import run as run_asked
+    from ablate.verify.contract import require_causal
 
-    use_plugins(plugins)
+    for method in use_plugins(plugins):
+        require_causal(method.kind, method.name)
     asked = compose(as_overrides(keys))
     if asked is None:  # Hydra's own options, which no keyword gives
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")

@@ -2,8 +2,7 @@
 
 import dataclasses
 import itertools
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from ablate.analysis import forms, select
 from ablate.compose.configs import configs_dir
 from ablate.config.read import introduced
-from ablate.config.rules import IntroducedAt
 from ablate.config.schema import PartConfig
 from ablate.model import fusion, scores
 from ablate.model.fusion.base import Fusion, Normalized, Options
@@ -99,7 +97,7 @@ def test_a_method_built_on_another_declares_nothing_until_it_does():
 
     options = Doubled.Options(normalize="none")
     assert Doubled.form(4, options) == "doubled normalize=none"
-    assert Doubled.folds_into(4, options) is None
+    assert not Doubled.folds(4, options)
     assert Same.form(4, options) == "concat"
 
 
@@ -139,8 +137,8 @@ class Side(Fusion):
         return heads
 
     @classmethod
-    def folds_into(cls, heads, options):
-        return "concat"
+    def folds(cls, heads, options):
+        return True
 
     def forward(self, z_BTHV, x_BTC):
         return z_BTHV.flatten(-2)
@@ -219,16 +217,30 @@ class Louder(Doubled):
 
 class Squared(Side):
     @classmethod
-    def folds_into(cls, heads, options):
-        return "concat"
+    def folds(cls, heads, options):
+        return True
 
     def forward(self, z_BTHV, x_BTC):
         return z_BTHV.square().flatten(-2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoudOptions(Normalized):
-    loud: Annotated[bool, IntroducedAt(False)] = False
+class Flat(Side):
+    @classmethod
+    def folds(cls, heads, options):
+        return True
+
+    def forward(self, z_BTHV, x_BTC):
+        return z_BTHV.mean(-1, keepdim=True).expand_as(z_BTHV).flatten(-2)
+
+
+class Pair(Side):
+    def forward(self, z_BTHV, x_BTC):
+        return z_BTHV.flatten(-2), x_BTC
+
+
+class Crowd(Side):
+    def forward(self, z_BTHV, x_BTC):
+        return (z_BTHV - z_BTHV.mean(0, keepdim=True)).flatten(-2)
 
 
 @pytest.fixture
@@ -263,7 +275,10 @@ def defaults_for(defaults: dict[str, Any]):
         (Projected, "matrix products", "it computes 192 FLOPs more than it counts, per token and layer"),
         (Doubled, "One head", "with one head it is off by 1, relatively"),
         (Squared, "c·z", "homogeneous is true, and 3·z is not 3·fused, by 2"),
-        (Squared, "It can be", "mutant with scale=inside does not fold into"),
+        (Squared, "It can be", "homogeneous is true, and scale=inside does not become"),
+        (Flat, "It can be", "folds is true, and"),
+        (Pair, "shape", "forward returns a tuple, and has to return a Tensor"),
+        (Crowd, "Texts", "a text comes out otherwise beside other texts than alone, by"),
     ],
 )  # fmt: skip
 def test_a_fusion_that_breaks_it_is_told_how(broken, method, check, words):
@@ -302,7 +317,7 @@ class Cubed(Halved):
     [
         (Halved, "forward reads something else than probabilities · v, by"),
         (Halved, "sums_to_one is true, and a row is off by 0.5"),
-        (Cubed, "concat with scale=inside does not fold into concat with scale=outside"),
+        (Cubed, "scale_folds is true, and scale=inside does not become scale=none, by"),
     ],
 )
 def test_a_rule_on_scores_that_breaks_it_is_told_how(broken, method, words):

@@ -86,7 +86,6 @@ def test_new_writes_over_nothing(tmp_path):
         "ablate: mine.py: is there already; give another name, or move it away\n",
     )
     assert (tmp_path / "mine.py").read_text() == "keep me"
-    assert "can't name a method" in call_cli("new", "fusion", "my-own", cwd=tmp_path).stderr
     assert call_cli("new", "readout", "mine", cwd=tmp_path).returncode == 2
 
 
@@ -94,10 +93,55 @@ def test_check_says_what_fails(tmp_path):
     write(tmp_path, factor=2)
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert checked.returncode == 1
-    assert checked.stdout == "fusion=mine: 11 checks of 12 hold\n"
+    assert checked.stdout == "fusion=mine: 12 checks of 13 hold\n"
     assert checked.stderr == (
         "failed: One head passes through at the start, where the method says so: one_head_passes is true, and"
         " with one head it is off by 1, relatively\n"
+    )
+
+
+def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("z_BTHV.sum(-2)", "z_BTHV.sum(no_such)"))
+    checked = call_cli("check", "mine.py", cwd=tmp_path)
+    assert checked.returncode == 1
+    words = "NameError: name 'no_such' is not defined (line 11 of mine.py); so do"
+    assert checked.stderr.count("\n") == 1 and words in checked.stderr
+    refused = call_cli("run", "--plugin", "mine.py", "fusion=mine", *QUICK, cwd=tmp_path)
+    assert refused.returncode == 2 and "(line 11 of mine.py); mend your method" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ("z_BTHV.roll(-1, 1).sum(-2)", "fusion=mine: it sees the future: position 0 changes with position 1"),
+        (
+            "(z_BTHV - z_BTHV.mean(0)).sum(-2)",
+            "fusion=mine: a text comes out otherwise beside other texts than alone",
+        ),
+    ],
+)
+def test_what_sees_what_it_should_predict_is_not_trained(tmp_path, body, words):
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("1 * z_BTHV.sum(-2)", body))
+    refused = call_cli("run", "--plugin", "mine.py", "fusion=mine", *QUICK, cwd=tmp_path)
+    assert refused.returncode == 2 and words in refused.stderr and refused.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_its_options_are_known_where_one_is_misspelt(tmp_path):
+    assert call_cli("new", "fusion", "own", cwd=tmp_path).returncode == 0
+    refused = call_cli("run", "--plugin", "own.py", "fusion=own", "fusion.strat=2", *QUICK, cwd=tmp_path)
+    assert (refused.returncode, "did you mean fusion.start?" in refused.stderr) == (2, True), refused.stderr
+
+
+@pytest.mark.parametrize("name", ["sum", "none", "torch", "class", "my-own"])
+def test_names_that_a_method_can_not_have(tmp_path, name):
+    refused = call_cli("new", "fusion", name, cwd=tmp_path)
+    assert (
+        refused.returncode == 2
+        and refused.stderr.startswith(f"ablate: {name}: ")
+        and not [*tmp_path.iterdir()]
     )
 
 
@@ -200,6 +244,16 @@ def test_sample_and_cost_need_the_file(tmp_path):
         assert refused.returncode == 2 and "--plugin mine.py: not the file that mine-h4" in refused.stderr
 
 
+def test_a_report_says_which_file_its_commands_need(tmp_path):
+    write(tmp_path)
+    command = ("run", "--plugin", "mine.py", "fusion=mine", "name=s", *QUICK)
+    assert call_cli(*command, cwd=tmp_path).returncode == 0
+    assert call_cli("run", "fusion=concat", "name=s", *QUICK, cwd=tmp_path).returncode == 0
+    assert call_cli("report", "s", cwd=tmp_path).returncode == 0
+    page = (tmp_path / "runs" / "studies" / "s" / "report.html").read_text()
+    assert "ablate run --plugin mine.py" in page and "fusion=mine" in page
+
+
 @pytest.mark.slow
 def test_without_the_file_it_is_named(tmp_path):
     write(tmp_path)
@@ -239,12 +293,15 @@ class Mine(Fusion):
         ("\0", "no Python ("),
         ("a = 1\n", 'it registers no method; write @register("NAME") above a class'),
         (SUM.format(name="sum", factor=1), "fusion=sum: there is a method of that name; choose another"),
-        ("a = 1\nb = a / 0\n", "line 2: it raises ZeroDivisionError: division by zero; mend that"),
+        (
+            "a = 1\nb = a / 0\n",
+            "it raises ZeroDivisionError: division by zero (line 2 of mine.py); mend that",
+        ),
         (
             "import nowhere_at_all\n",
-            "line 1: it raises ModuleNotFoundError: No module named 'nowhere_at_all'",
+            "it raises ModuleNotFoundError: No module named 'nowhere_at_all' (line 1",
         ),
-        ("raise SystemExit('bye')\n", "line 1: it raises SystemExit: bye"),
+        ("raise SystemExit('bye')\n", "it raises SystemExit: bye (line 1 of mine.py)"),
         (NO_DEFAULT, "fusion=mine: its option width has no default; write one in its Options"),
         (SUM.format(name="mine", factor=1).replace("def forward", "def other"), "fusion=mine lacks forward"),
         (SUM.format(name="my own", factor=1), "'my own' can't name a method"),

@@ -1,14 +1,18 @@
 """`ablate verify`: every equation holds at many sizes, and none does where a method is off by a hundredth."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
 
 from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
+from ablate.model.layers import Linear, Times
+from ablate.model.sharing import Share
 from ablate.verify.bench import Sizes, read_sizes
 from ablate.verify.first_steps import first_steps
+from ablate.verify.identities import IDENTITIES
 from ablate.verify.table import DIFFERENT, EQUAL, FAIL, PASS, shapes, verify
 from tests.helpers import call_cli
 
@@ -51,6 +55,55 @@ def test_a_method_that_is_off_by_a_hundredth_fails(monkeypatch, kind, name, fact
     forward = method.forward
     monkeypatch.setattr(method, "forward", lambda self, *given: factor * forward(self, *given))
     assert [verdict for verdict in verify(Sizes()) if verdict.verdict == FAIL]
+
+
+def broken_ways() -> list[tuple[type, str, Any]]:
+    """Changes to our own modules, by which an equation that is checked on them has to fail."""
+
+    def changed(change):
+        return lambda old: lambda self, *given: change(old(self, *given))
+
+    softmax, zero, louder = (
+        scores.methods()["softmax"],
+        changed(torch.zeros_like),
+        changed(lambda y: 1.01 * y),
+    )
+    swapped = changed(lambda y: y.flip(1))
+    return [
+        *((method, "forward", louder) for kind in (fusion, scores) for method in kind.methods().values()),
+        *((fusion.methods()[name], "forward", zero) for name in ("concat", "sum")),
+        (softmax, "forward", zero),
+        (softmax, "forward", changed(lambda z: z + z.flip(-2))),
+        (scores.methods()["talking"], "forward", lambda old: softmax.forward),
+        (softmax, "probabilities", changed(lambda A: A**1.01)),
+        (softmax, "probabilities", changed(torch.ones_like)),
+        (Linear, "forward", louder),
+        (Linear, "forward", changed(lambda y: y.roll(1, -1))),
+        (Times, "forward", lambda old: lambda self, x: x),
+        *((Share, name, swapped) for name in ("queries", "keys", "values")),
+        (Share, "heads", changed(lambda z: z.sum(2, keepdim=True).expand_as(z))),
+        (fusion.methods()["sum"], "_turned", lambda old: lambda self, z: z),
+    ]
+
+
+ALGEBRA_ALONE = {
+    "4 not, no mask",
+    "4 not, no scale",
+    "4 not, no softmax",
+    "7 not, no softmax",
+    "9 not",
+    "18 not",
+}
+
+
+def test_every_equation_fails_where_the_code_under_it_is_broken(monkeypatch):
+    """Save those that are of plain matrices, as no module of ours leaves softmax out."""
+    failed = set()
+    for owner, name, change in broken_ways():
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, change(getattr(owner, name)))
+            failed |= {verdict.name for verdict in verify(Sizes()) if verdict.verdict == FAIL}
+    assert {identity.name for identity in IDENTITIES} - failed <= ALGEBRA_ALONE
 
 
 def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):

@@ -30,7 +30,7 @@ from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
-from ablate.config.schema import STANDARD_FUSION
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.phrases import counted, only_if
 from ablate.store.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
 from ablate.store.record import StudyRecord
@@ -130,7 +130,8 @@ def compare(
     if not any(pairs.values()) and baseline is None:
         table["verdict"] = None
         lines.append(
-            f"no verdicts: there is no fusion to compare with {STANDARD_FUSION}; --baseline K=V names another"
+            f"no verdicts: there is no fusion to compare with {STANDARD_FUSION}; --baseline"
+            f" {_example(variants)} names another"
         )
     lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
@@ -198,6 +199,12 @@ def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | No
     if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
         return "test_loss", ["metric: test_loss, on which every row reports (phase); --metric takes another"]
     return "val_loss", []
+
+
+def _example(variants: Variants) -> str:
+    """Of a baseline that these variants have."""
+    rules = {*variants.table["scores"]} if "scores" in variants.columns else {STANDARD_SCORES}
+    return f"scores={STANDARD_SCORES}" if rules > {STANDARD_SCORES} else "K=V"
 
 
 def _margin(records: Sequence[StudyRecord], margin: float | None) -> float:

@@ -1,5 +1,6 @@
 """`ablate check`: whether a method of one's own does what every method must."""
 
+from collections import defaultdict
 from typing import Annotated
 
 import typer
@@ -16,16 +17,21 @@ def check(
     from ablate.study.plugins import use
     from ablate.verify.contract import findings
 
-    failed = 0
+    failed = False
     for method in use([file]):
         found = list(findings(method.kind, method.name))
         for variant in dict.fromkeys(finding.variant for finding in found):
             own = [finding for finding in found if finding.variant == variant]
-            broken = [finding for finding in own if finding.broken]
-            held = counted(len(own) - len(broken), "check")
-            typer.echo(f"{variant}: {held} of {len(own)} hold" if broken else f"{variant}: all {held} hold")
-            for finding in broken:
-                say(f"failed: {finding.check}: {finding.broken}")
-            failed += len(broken)
+            broken: defaultdict[str, list[str]] = defaultdict(list)
+            for finding in own:
+                if finding.broken:
+                    broken[finding.broken].append(finding.check)
+            lost = sum(map(len, broken.values()))
+            held = f"{len(own) - lost} checks of {len(own)}" if lost else f"all {counted(len(own), 'check')}"
+            typer.echo(f"{variant}: {held} hold")
+            for why, checks in broken.items():
+                others = f"; so do {len(checks) - 1} more" if len(checks) > 1 else ""
+                say(f"failed: {checks[0]}: {why}{others}")
+            failed = failed or bool(broken)
     if failed:
         raise typer.Exit(1)

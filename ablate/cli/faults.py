@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ablate.config.rules import ConfigError
 from ablate.files import cache
+from ablate.store.code import raised
 from ablate.version import __version__
 
 
@@ -22,7 +23,9 @@ def in_a_line(error: Exception) -> str:
     if isinstance(error, OSError):
         said = f"{error.filename or 'standard output'}: {error.strerror or error}"
     else:
-        said = f"{type(error).__name__}: {error}".splitlines()[0] + "; this is a fault of ablate's"
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        own = raised(error)  # by a method of the user's?
+        said = f"{said}; this is a fault of ablate's" if own == said else f"{own}; mend your method"
     kept = _keep(error)
     return f"{said}; its traceback is in {kept}" if kept else said
 

@@ -1,5 +1,6 @@
 """`ablate new`: a file to begin a method of one's own with."""
 
+import importlib.util
 import keyword
 from enum import StrEnum
 from pathlib import Path
@@ -24,12 +25,23 @@ def new(
     name: Annotated[str, typer.Argument(help="What it is called, as in fusion=NAME; the file is NAME.py.")],
 ) -> None:
     """Write a file with a method of your own, which you then change."""
-    if not name.isascii() or not name.isidentifier() or keyword.iskeyword(name):
-        raise ConfigError(f"{name}: can't name a method; use letters, digits and _, a letter first")
+    from ablate.compose.configs import configs_dir
+
+    title = "".join(part.capitalize() for part in name.split("_"))
+    words = name, title  # of the file, and of its class
+    if not name.isascii() or not all(word.isidentifier() and not keyword.iskeyword(word) for word in words):
+        raise ConfigError(
+            f"{name}: can't name a file and a class of Python; use another word, of a to z and _"
+        )
+    if (configs_dir() / kind.value / f"{name}.yaml").exists():
+        raise ConfigError(f"{name}: ablate has {kind.value}={name}; give yours another name")
+    if importlib.util.find_spec(name):
+        raise ConfigError(
+            f"{name}: a package of Python has that name, which {name}.py would hide; give another"
+        )
     path = Path(f"{name}.py")
     if path.exists():
         raise ConfigError(f"{path}: is there already; give another name, or move it away")
-    title = "".join(part.capitalize() for part in name.split("_"))
     template = (TEMPLATES / f"{kind.value}.py").read_text(encoding="utf-8")
     named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
     named = named.replace("mine.py", f"{name}.py").replace("=mine", f"={name}").replace(",mine", f",{name}")

@@ -11,6 +11,7 @@ from ablate.config.schema import ENTRY_POINTS
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Question
+    from ablate.execution.plugins import Method
 
 MetricOption = Annotated[
     str | None,
@@ -50,12 +51,23 @@ PluginOption = Annotated[
 ]
 
 
-def use_plugins(files: Sequence[str] | None) -> None:
-    """Make methods of these files, and of installed packages, known. Raises ConfigError."""
-    if files or any(importlib.metadata.entry_points(group=group) for group in ENTRY_POINTS):
-        from ablate.study.plugins import use  # loads torch
+def use_plugins(files: Sequence[str] | None) -> "list[Method]":
+    """Make methods of these files, and of installed packages, known; returns those of the files. Raises
+    ConfigError."""
+    if not files and not any(importlib.metadata.entry_points(group=group) for group in ENTRY_POINTS):
+        return []
+    from ablate.study.plugins import use  # loads torch
 
-        use(files or [])
+    return use(files or [])
+
+
+def require_causal(methods: "Sequence[Method]") -> None:
+    """Raises ConfigError for a method that sees what it is to predict: what it trains would mean nothing."""
+    if methods:
+        from ablate.verify import contract
+
+        for method in methods:
+            contract.require_causal(method.kind, method.name)
 
 
 def question(

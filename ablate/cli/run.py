@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ablate.cli import completion
-from ablate.cli.options import PluginOption, use_plugins
+from ablate.cli.options import PluginOption, require_causal, use_plugins
 from ablate.cli.output import TERMINATED, Format, duration, print_table, say
 from ablate.phrases import counted
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ablate.study.outcome import Outcome
 
 SINGLE_RUN_COLUMNS = [
-    *("fusion", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
+    *("fusion", "scores", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
     *("test_loss", "tokens_per_s", "wall_s"),
 ]
 SHOWN = 20  # values of a factor, at most
@@ -56,7 +56,7 @@ def run(
     begun = _end_at_once()
     try:
         with warnings.catch_warnings(record=True) as heard:
-            use_plugins(plugin)
+            require_causal(use_plugins(plugin))
             asked = compose(overrides or [])
         for warning in heard:  # as of a config of one's own without _self_
             say(str(warning.message))

@@ -28,10 +28,14 @@ def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(options)}
 
 
+offered: set[tuple[str, str]] = set()  # group and name of what has no YAML
+
+
 def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
     """Let configs choose a method that has no YAML, as KIND=NAME."""
     from hydra.core.config_store import ConfigStore
 
+    offered.add((kind, name))
     ConfigStore.instance().store(group=kind, name=name, node={"name": name, **defaults})
 
 

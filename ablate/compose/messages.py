@@ -13,7 +13,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from ablate.compose.configs import configs_dir, loader
+from ablate.compose.configs import configs_dir, loader, offered
 from ablate.config.rules import ConfigError, did_you_mean
 
 # What Hydra raises for configs and overrides that will not do: not all of it has a type of its own.
@@ -114,7 +114,10 @@ def _is_plain_group(override: Override) -> bool:
     return (
         override.package is None
         and not override.is_sweep_override()
-        and (configs_dir() / override.key_or_group / f"{override.value()}.yaml").is_file()
+        and (
+            (configs_dir() / override.key_or_group / f"{override.value()}.yaml").is_file()
+            or (override.key_or_group, override.value()) in offered
+        )
     )
 
 

@@ -11,7 +11,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import traceback
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,9 +94,9 @@ def install(plugins: Sequence[Plugin]) -> None:
         if _used.get(plugin.path) != plugin:
             _refuse_twins(plugin)
             _forget(plugin.path)
+            code.know(Path(plugin.path), plugin.name, plugin.source)
             _methods[plugin.path] = _registered(plugin)
             _used[plugin.path] = plugin
-            code.know(Path(plugin.path), plugin.name, plugin.source)
             parts_code.cache_clear()
 
 
@@ -116,7 +115,10 @@ def require_the_same(row: Row, run: str) -> None:
             continue
         file, now = name.removeprefix(code.PLUGIN), code.tree_digest(name)
         if now is None:
-            raise ConfigError(f"{run}: was made with the plugin {file}; give that file, as --plugin {file}")
+            raise ConfigError(
+                f"{run}: was made with the plugin {file}; give that file, as --plugin {file}, or make it"
+                " anew with force=stale"
+            )
         if now != was:
             raise ConfigError(
                 f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
@@ -161,14 +163,7 @@ def _execute(plugin: Plugin) -> None:
             raise ConfigError(f"line {error.lineno}: no Python ({error.msg}); correct it") from error
         raise ConfigError(f"no Python ({error}); name a Python file") from error
     except (Exception, SystemExit) as error:
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == plugin.path
-        ]
-        where = f"line {lines[-1]}: " if lines else ""
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ConfigError(f"{where}it raises {reason}; mend that") from error
+        raise ConfigError(f"it raises {code.raised(error)}; mend that") from error
 
 
 def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:

@@ -52,17 +52,18 @@ class Attention(nn.Module):
 
     def read(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
         """What each head reads: z_BTHV."""
-        q_BPTK, k_BPSK = self._compared(x_BTC, source_BSC)
+        q_BPTK, k_BPSK = self.compared(x_BTC, source_BSC)
         v_BPSW = self.share.values(self.value(source_BSC))
         dropout = self.spec.dropout if self.training else 0.0
         return self.gain(self.share.heads(self.scores(q_BPTK, k_BPSK, v_BPSW, self.mask, dropout)))
 
     def probabilities(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
         """The pattern of each head, without dropout: A_BHTS."""
-        patterns_BPTS = self.scores.probabilities(*self._compared(x_BTC, source_BSC), self.mask)
+        patterns_BPTS = self.scores.probabilities(*self.compared(x_BTC, source_BSC), self.mask)
         return self.share.patterns(patterns_BPTS)
 
-    def _compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
+    def compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys of each pattern: q_BPTK, k_BPSK."""
         return self.share.queries(self.query(x_BTC)), self.share.keys(self.key(source_BSC))
 
 

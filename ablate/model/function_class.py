@@ -21,7 +21,7 @@ def slots_of(spec: AttentionSpec) -> int | None:
     """How many slots the heads write into side by side, where they are added up in each, up to a linear map
     of each head's own values; None where the fusion is no such thing or the values are not free."""
     method, options = fusion.method_of(spec.fusion)
-    if method.folds_into(spec.heads, options) is None or not _has_own_values(spec):
+    if not method.folds(spec.heads, options) or not _has_own_values(spec):
         return None
     return method.slots(spec.heads, options)
 

@@ -12,6 +12,8 @@ from ablate.analysis.select import PARTS, as_texts
 from ablate.config.overrides import as_value, flatten
 from ablate.phrases import only_if
 from ablate.reporting.subject import Subject
+from ablate.store.code import PLUGIN, is_of_plugin
+from ablate.store.run_files import read_started
 
 SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
 # Where a run stands or how it is kept; what it computes is the same.
@@ -24,6 +26,7 @@ def commands(subject: Subject) -> list[str]:
     if not record.runs or not found:
         return []
     own = ["-cd", record.config_dir] if record.config_dir else []
+    own += [word for file in _plugins(subject) for word in ("--plugin", file)]
     if record.is_one_by_one:
         configs = [_config(path) for path in list(found.values())[:SINGLE_RUNS]]
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
@@ -52,6 +55,19 @@ def commands(subject: Subject) -> list[str]:
     else:
         start = ["-m", *start]
     return [_command([*own, *start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
+
+
+def _plugins(subject: Subject) -> list[str]:
+    """The files that bring methods of one's own, of which each run keeps a copy."""
+    of_each_code = subject.rows.drop_duplicates("parts")["run_id"]
+    rows = [read_started(path) for run, path in subject.directories.items() if run in {*of_each_code}]
+    names = {
+        name.removeprefix(PLUGIN)
+        for row in rows
+        for name in row.get("part_files") or ()
+        if is_of_plugin(name)
+    }
+    return sorted(name for name in names if name.endswith(".py"))
 
 
 def _config(directory: Any) -> dict[str, Any]:

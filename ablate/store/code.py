@@ -8,6 +8,7 @@ import ast
 import functools
 import hashlib
 import json
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,16 @@ def know(path: Path, name: str, source: bytes) -> None:
     """From now on a plugin's file has this name and this source, whatever becomes of it on the disk."""
     _plugins[path] = f"{PLUGIN}{name}", source
     tree_digest.cache_clear()
+
+
+def raised(error: BaseException) -> str:
+    """What an error says, with the line of a plugin that it comes from, if it does."""
+    frames = traceback.extract_tb(error.__traceback__)
+    known = {str(path): name.removeprefix(PLUGIN) for path, (name, _) in _plugins.items()}
+    lines = [
+        f" (line {frame.lineno} of {known[frame.filename]})" for frame in frames if frame.filename in known
+    ]
+    return (f"{type(error).__name__}: {error}".splitlines() or [""])[0] + "".join(lines[-1:])
 
 
 def is_of_plugin(name: str) -> bool:

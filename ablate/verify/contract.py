@@ -13,12 +13,14 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.model import fusion, scores
 from ablate.model.attention import Attention
 from ablate.model.costs import attention_params, flops_per_token, total_params
 from ablate.model.function_class import function_class
 from ablate.model.spec import AttentionSpec
+from ablate.store.code import raised
 from ablate.verify.fold import fold
 from ablate.verify.variants import attention, attention_spec, build, model_of, specs_around, variants_of
 
@@ -51,7 +53,19 @@ def findings(kind: str, name: str) -> Iterator[Finding]:
             except Broken as error:
                 yield Finding(label, words, str(error))
             except Exception as error:
-                yield Finding(label, words, f"{type(error).__name__}: {error}")
+                yield Finding(label, words, raised(error))
+
+
+def require_causal(kind: str, name: str) -> None:
+    """Raises ConfigError for a method whose results would mean nothing, as it sees what it is to predict."""
+    for part in variants_of(kind, name):
+        for check in (no_leak, no_mixing):
+            try:
+                check(kind, part)
+            except Broken as error:
+                raise ConfigError(
+                    f"{kind}={name}: {error}; ablate check tries all that it has to do"
+                ) from error
 
 
 def shapes(kind: str, part: PartConfig) -> None:
@@ -66,6 +80,8 @@ def shapes(kind: str, part: PartConfig) -> None:
             )
         method, options = fusion.method_of(spec.fusion)
         fused, width = built.fusion(read, x_BTC), method.slots(spec.heads, options) * spec.value_width
+        if not isinstance(fused, Tensor):
+            raise Broken(f"forward returns a {type(fused).__name__}, and has to return a Tensor")
         if fused.shape != (2, 11, width):
             raise Broken(
                 f"forward returns {tuple(fused.shape)}; with slots of {method.slots(spec.heads, options)} and"
@@ -85,6 +101,16 @@ def no_leak(kind: str, part: PartConfig) -> None:
                     f"it sees the future: position {position} changes with position {seen}"
                     f" (gradient {later.max():.2g})"
                 )
+
+
+def no_mixing(kind: str, part: PartConfig) -> None:
+    """Texts of a batch do not see each other."""
+    for spec in specs_around(kind, part):
+        built, x_BTC = attention(spec), _input(spec)
+        if (error := _error(built(x_BTC, x_BTC)[:1], built(x_BTC[:1], x_BTC[:1]))) > EXACT:
+            raise Broken(
+                f"a text comes out otherwise beside other texts than alone, by {error:.2g}, relatively"
+            )
 
 
 def gradients(kind: str, part: PartConfig) -> None:
@@ -200,19 +226,19 @@ def claimed_form(kind: str, part: PartConfig) -> None:
 
 
 def claimed_class(kind: str, part: PartConfig) -> None:
-    """It can be what is of its class, and that can be it."""
+    """It can be what it says it can be."""
     for spec in specs_around(kind, part):
-        for other in _alike(kind, spec):
+        for words, other in _alike(kind, spec):
             for source, target in ((spec, other), (other, spec)):
-                a, b = _stirred(source), _stirred(target)
-                fold(a, b)
-                x_BTC = _input(spec)
-                if (error := _error(b(x_BTC, x_BTC), a(x_BTC, x_BTC))) > EXACT:
-                    names = [f"{s.fusion.name} with scale={s.scale}" for s in (source, target)]
+                a, b, x_BTC = _stirred(source), _stirred(target), _input(spec)
+                try:
+                    fold(a, b)
+                except torch.linalg.LinAlgError as error:
                     raise Broken(
-                        f"{names[0]} does not fold into {names[1]}: what they return differs by {error:.2g},"
-                        f" relatively ({_sizes(spec)}); see folds_into and homogeneous"
-                    )
+                        "folds is true, and what it does to a head's values has no inverse; return False"
+                    ) from error
+                if (error := _error(b(x_BTC, x_BTC), a(x_BTC, x_BTC))) > EXACT:
+                    raise Broken(f"{words}, by {error:.2g}, relatively ({_sizes(spec)})")
 
 
 def patterns(kind: str, part: PartConfig) -> None:
@@ -235,22 +261,27 @@ def sums(kind: str, part: PartConfig) -> None:
             raise Broken(f"sums_to_one is true, and a row is off by {error:.2g}")
 
 
-COMMON: tuple[Check, ...] = (shapes, no_leak, gradients, pairing, determinism, parameters, flops)
+COMMON: tuple[Check, ...] = (shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops)
 CHECKS: dict[str, tuple[Check, ...]] = {
     "fusion": (*COMMON, one_head, variance, scales, claimed_form, claimed_class),
     "scores": (*COMMON, patterns, sums, claimed_class),
 }
 
 
-def _alike(kind: str, spec: AttentionSpec) -> Iterator[AttentionSpec]:
-    """Attentions that are said to be of the class of this one: of other methods, and of other scales."""
-    others: list[dict[str, Any]] = [{"scale": "outside"}, {"scale": "none"}] if spec.key_width else []
-    if kind == "fusion":
-        others += [{"fusion": variants_of("fusion", name)[0]} for name in ("concat", "sum")]
-    for change in others:
+def _alike(kind: str, spec: AttentionSpec) -> Iterator[tuple[str, AttentionSpec]]:
+    """Attentions that are said to be of the class of this one, each with what is wrong if it is not."""
+    claim = "scale_folds" if kind == "scores" else "homogeneous"
+    others: list[tuple[str, dict[str, Any]]] = [
+        (f"{claim} is true, and scale=inside does not become scale={scale}", {"scale": scale})
+        for scale in (("none", "outside") if spec.key_width else ())
+    ]
+    for name in ("concat", "sum") if kind == "fusion" else ():
+        words = f"folds is true, and it does not become fusion={name}"
+        others.append((words, {"fusion": variants_of("fusion", name)[0]}))
+    for words, change in others:
         other = dataclasses.replace(spec, **change)
         if function_class(other) == function_class(spec):
-            yield other
+            yield words, other
 
 
 def _of_form(form: str, heads: int) -> list[PartConfig]:

@@ -260,9 +260,17 @@ def one_head_is_another_without_softmax(b: Bench) -> tuple[Tensor, Tensor]:
 
 
 def _as_one_operator(b: Bench, attention: Attention) -> Tensor:
-    """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, of the first text, relative to the largest."""
-    patterns = attention.probabilities(b.x, b.x)[0].flatten(1)
-    sizes = torch.linalg.svdvals(patterns.mT @ operators(attention)[:, :-1].flatten(1))
+    """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, relative to the largest: of what attention does to the first
+    text, its patterns held."""
+    T, C = b.sizes.T, b.C
+    unit = torch.eye(T * C, dtype=torch.float64).view(T * C, T, C)  # each number of the input by itself
+    with torch.no_grad():
+        q, k = (one[:1].expand(T * C, -1, -1, -1) for one in attention.compared(b.x, b.x))
+        values = attention.share.values(attention.value(unit))
+        read = attention.share.heads(attention.scores(q, k, values, attention.mask, 0.0))
+        written = attention.out_proj(attention.fusion(attention.gain(read), unit))
+    map_TSCC = written.view(T, C, T, C).permute(2, 0, 1, 3)
+    sizes = torch.linalg.svdvals(map_TSCC.reshape(T * T, C * C))
     return sizes / sizes[0]
 
 
@@ -512,9 +520,8 @@ def weights_fold(b: Bench) -> tuple[Tensor, Tensor]:
 
 @identity("22", "W_Q ↔ W_K transposes Q Kᵀ", "scores are symmetric in queries and keys", "Q1")
 def swapped_scores(b: Bench) -> tuple[Tensor, Tensor]:
-    swapped = _swapped(b)
-    q, k = (b.projected(b.concat, name, b.K) for name in ("query", "key"))
-    q_swapped, k_swapped = (b.projected(swapped, name, b.K) for name in ("query", "key"))
+    with torch.no_grad():
+        (q, k), (q_swapped, k_swapped) = (one.compared(b.x, b.x) for one in (b.concat, _swapped(b)))
     return q_swapped @ k_swapped.mT, (q @ k.mT).mT
 
 

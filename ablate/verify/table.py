@@ -30,14 +30,24 @@ class Verdict:
 
 def verify(sizes: Sizes, only: Sequence[str] = ()) -> list[Verdict]:
     """Each identity at these sizes. only: those of these numbers or names. Raises ConfigError."""
-    names = [identity.name for identity in IDENTITIES]
+    names = [identity.name for identity in sorted(IDENTITIES, key=_number)]
     for wanted in only:
         if not any(_is_meant(name, wanted) for name in names):
             numbers = list(dict.fromkeys(name.partition(" ")[0] for name in names))
             raise ConfigError(f"--only {wanted}: no such identity; choices: {', '.join(numbers)}")
     bench = Bench(sizes)
-    chosen = [i for i in IDENTITIES if not only or any(_is_meant(i.name, wanted) for wanted in only)]
+    chosen = [
+        i
+        for i in sorted(IDENTITIES, key=_number)
+        if not only or any(_is_meant(i.name, wanted) for wanted in only)
+    ]
     return [_judged(identity, bench) for identity in chosen]
+
+
+def _number(identity: Identity) -> int:
+    """Those that are named after a method stand last."""
+    number = identity.name.partition(" ")[0]
+    return int(number) if number.isdecimal() else len(IDENTITIES)
 
 
 def _is_meant(name: str, wanted: str) -> bool:

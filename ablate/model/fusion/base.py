@@ -41,13 +41,13 @@ class Fusion(Part):
     """
 
     Options: ClassVar[type[Any]] = Options
-    one_head_passes: ClassVar[bool] = True  # at the start, with one head: fused = z
-    homogeneous: ClassVar[bool] = True  # c·z gives c·fused, for c > 0
+    one_head_passes: ClassVar[bool] = True  # with one head, at the start: fused = z
+    homogeneous: ClassVar[bool] = True  # c·z gives c·fused, for c > 0 and the same x
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """A method built on another is another function until it says otherwise."""
         super().__init_subclass__(**keywords)
-        for declared in {"form", "folds_into"} - {*vars(cls)}:
+        for declared in {"form", "folds"} - {*vars(cls)}:
             setattr(cls, declared, Fusion.__dict__[declared])
 
     @classmethod
@@ -70,14 +70,14 @@ class Fusion(Part):
         return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
     @classmethod
-    def folds_into(cls, heads: int, options: Any) -> str | None:
-        """The method that this one is once W_V is free: "concat", "sum" or "grouped groups=g". That is so
-        where fused holds Σ_i z_i T_i over the heads of each slot, with constant or learned T_i, (V, V), that
-        have an inverse: T_i then folds into W_V^i (ablate.model.function_class).
+    def folds(cls, heads: int, options: Any) -> bool:
+        """Whether it only maps each head's values and adds heads up: each slot holds Σ_i z_i T_i over its own
+        heads, with constant or learned (V, V) matrices T_i that have an inverse. T_i then folds into W_V^i, and
+        the method can be the same functions as a sum within slots (ablate.model.function_class).
 
-        None, as by default, where it does not fold. It is never inherited from another method.
+        False, as by default, if it does more, or you don't know. It is never inherited from another method.
         """
-        return None
+        return False
 
     @abstractmethod
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...

@@ -24,8 +24,8 @@ class Concat(Fusion):
         return "concat"
 
     @classmethod
-    def folds_into(cls, heads: int, options: Any) -> str:
-        return "concat"
+    def folds(cls, heads: int, options: Any) -> bool:
+        return True
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         return z_BTHV.flatten(-2)

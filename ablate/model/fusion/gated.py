@@ -58,8 +58,8 @@ class Gated(Fusion):
         return 2 * cls.count_params(shape, options) if options.input == "x" else 0
 
     @classmethod
-    def folds_into(cls, heads: int, options: GatedOptions) -> str | None:
-        return "concat" if options.input == "static" else None
+    def folds(cls, heads: int, options: GatedOptions) -> bool:
+        return options.input == "static"
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         logits = self.logits

@@ -41,9 +41,8 @@ class Grouped(Fusion):
         return super().form(heads, options)
 
     @classmethod
-    def folds_into(cls, heads: int, options: GroupedOptions) -> str:
-        named = {1: "sum", heads: "concat"}
-        return named.get(options.groups, f"grouped groups={options.groups}")
+    def folds(cls, heads: int, options: GroupedOptions) -> bool:
+        return True
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         in_group = self.shape.heads // self.options.groups

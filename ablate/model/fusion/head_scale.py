@@ -38,8 +38,8 @@ class HeadScale(Fusion):
         return shape.heads
 
     @classmethod
-    def folds_into(cls, heads: int, options: HeadScaleOptions) -> str:
-        return "concat"
+    def folds(cls, heads: int, options: HeadScaleOptions) -> bool:
+        return True
 
     def _weights(self) -> Tensor:
         """α, (H, 1)."""

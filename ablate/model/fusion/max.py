@@ -32,8 +32,8 @@ class Max(Fusion):
         return "concat" if heads == 1 else super().form(heads, options)
 
     @classmethod
-    def folds_into(cls, heads: int, options: Any) -> str | None:
-        return "concat" if heads == 1 else None
+    def folds(cls, heads: int, options: Any) -> bool:
+        return heads == 1
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         return z_BTHV.amax(-2) * self.scale

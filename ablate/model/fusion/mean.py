@@ -26,8 +26,8 @@ class Mean(Fusion):
         return "sum normalize=variance" if options.normalize == "variance" else super().form(heads, options)
 
     @classmethod
-    def folds_into(cls, heads: int, options: Any) -> str:
-        return "sum"
+    def folds(cls, heads: int, options: Any) -> bool:
+        return True
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         scale = self.shape.heads**0.5 if self.options.normalize == "variance" else 1.0

@@ -46,8 +46,8 @@ class Sum(Fusion):
         )
 
     @classmethod
-    def folds_into(cls, heads: int, options: SumOptions) -> str:
-        return "sum"
+    def folds(cls, heads: int, options: SumOptions) -> bool:
+        return True
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         heads = self._turned(z_BTHV) if self.options.order == "rotate" else z_BTHV

@@ -45,8 +45,8 @@ class WeightedSum(Fusion):
         return shape.heads * (shape.value_width if options.per == "channel" else 1)
 
     @classmethod
-    def folds_into(cls, heads: int, options: WeightedSumOptions) -> str:
-        return "sum"
+    def folds(cls, heads: int, options: WeightedSumOptions) -> bool:
+        return True
 
     def _weights(self) -> Tensor:
         """α, (H, 1) or (H, V)."""

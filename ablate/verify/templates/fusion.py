@@ -20,7 +20,7 @@ from ablate.model.spec import HeadShape
 
 @dataclass(frozen=True, kw_only=True)
 class MineOptions(Options):
-    """What fusion.KEY=VALUE may set, each with its default. Leave this out where there is nothing to set."""
+    """What fusion.KEY=VALUE may set, each with its default. With nothing to set, use Options itself."""
 
     start: Annotated[float, Above(0)] = 1.0
 
@@ -31,12 +31,13 @@ class Mine(Fusion):
 
     Options = MineOptions
 
-    # What the method says of itself; `ablate check` holds it to that.
-    one_head_passes = False  # whether one head comes out as it went in, at the start: here only with start=1
-    homogeneous = True  # whether twice the input gives twice the output
+    # What the method says of itself: True, unless you say otherwise, and `ablate check` holds it to that.
+    one_head_passes = False  # with heads=1, fused is z_1 itself at the start: not if fusion.start is not 1
+    homogeneous = True  # c·z_BTHV gives c·fused, for the same x_BTC and any c > 0
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)
+        # shape has heads, value_width, key_width and d_model.
         # Parameters start as constants, so that every seed starts alike. For weights that are drawn, use
         # ablate.model.layers.Linear(inputs, outputs, bias=False).
         self.alpha = nn.Parameter(torch.full((shape.heads, 1), options.start))
@@ -47,10 +48,12 @@ class Mine(Fusion):
         return heads
 
     @classmethod
-    def folds_into(cls, heads: int, options: MineOptions) -> str | None:
-        """The method that can be the same functions, as a constant for each head folds into its values. Leave
-        this out if you don't know."""
-        return "concat"
+    def folds(cls, heads: int, options: MineOptions) -> bool:
+        """Whether it does no more than to multiply each head by a constant or learned matrix that has an
+        inverse (here a number), and to add heads up. The values of a head can take that over, so results are
+        called another parametrization of concat, or of sum. Leave this out if it does more, or if in doubt.
+        """
+        return True
 
     @classmethod
     def count_params(cls, shape: HeadShape, options: MineOptions) -> int:

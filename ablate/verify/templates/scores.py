@@ -1,7 +1,8 @@
 """A rule on scores of your own. It passes `ablate check mine.py` as it stands; change it, and check it again.
 
     ablate run --plugin mine.py scores=mine
-    ablate run --plugin mine.py -m scores=softmax,mine seed=0,1,2
+    ablate run --plugin mine.py -m scores=softmax,mine seed=0,1,2 name=mine
+    ablate compare mine --baseline scores=softmax
 
 The letters after a name are the sizes of its dimensions: B batch, P patterns (one for each head, unless heads
 share queries and keys), T time of the queries, S time of the keys and values, K key width, W width of the
@@ -23,7 +24,7 @@ from ablate.model.spec import HeadShape
 
 @dataclass(frozen=True, kw_only=True)
 class MineOptions(Options):
-    """What scores.KEY=VALUE may set, each with its default. Leave this out where there is nothing to set."""
+    """What scores.KEY=VALUE may set, each with its default. With nothing to set, use Options itself."""
 
     start: Annotated[float, Above(0)] = 1.0
 
@@ -34,12 +35,14 @@ class Mine(Scores):
 
     Options = MineOptions
 
-    # What the method says of itself; `ablate check` holds it to that.
-    scale_folds = True  # whether a factor on the queries does what one on the scores does
-    sums_to_one = True  # whether each row of a pattern adds up to 1
+    # What the method says of itself. Where it says True, `ablate check` holds it to that.
+    scale_folds = True  # queries that are c times as large do what c times the scores do, for any c > 0
+    sums_to_one = True  # each row of a pattern adds up to 1
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)
+        # shape has heads, key_width, value_width, d_model; patterns, for each the first head that has it; and
+        # scale, 1/√key_width unless scale=… asks for another.
         self.beta = nn.Parameter(torch.full((len(shape.patterns), 1, 1), options.start))
 
     @classmethod

@@ -41,7 +41,7 @@ WRONG = [
     (["model.heds=3"], ["model.heds", "no such key"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
     (["train.heads=3"], ["did you mean heads?"]),
-    (["fusion.per=head"], ["fusion.per", "a key of fusion=weighted_sum;"]),
+    (["fusion.per=head"], ["fusion.per", "a key of fusion=gated or fusion=weighted_sum;"]),
     (["heads.x=3"], ["heads is a single value"]),
     (["+foo=1"], ["+foo=1", "foo=1"]),
     (["++heads=8"], ["++heads=8", "heads=8"]),

@@ -72,8 +72,8 @@ class Fusion(Part):
     @classmethod
     def folds(cls, heads: int, options: Any) -> bool:
         """Whether it only maps each head's values and adds heads up: each slot holds Σ_i z_i T_i over its own
-        heads, with constant or learned (V, V) matrices T_i that have an inverse. T_i then folds into W_V^i, and
-        the method can be the same functions as a sum within slots (ablate.model.function_class).
+        heads, with constant or learned (V, V) matrices T_i that have an inverse. T_i then folds into W_V^i,
+        and it can be the same functions as a sum within slots (ablate.model.function_class).
 
         False, as by default, if it does more, or you don't know. It is never inherited from another method.
         """

@@ -233,7 +233,7 @@ def claimed_class(kind: str, part: PartConfig) -> None:
                 a, b, x_BTC = _stirred(source), _stirred(target), _input(spec)
                 try:
                     fold(a, b)
-                except torch.linalg.LinAlgError as error:
+                except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
                     raise Broken(
                         "folds is true, and what it does to a head's values has no inverse; return False"
                     ) from error

@@ -291,6 +291,10 @@ class Mine(Fusion):
         (None, "no such file or directory; name a Python file"),
         ("a = [1, 2\n", "line 1: no Python ("),
         ("\0", "no Python ("),
+        (
+            SUM[: SUM.index("class")].format(name="f") + "def f(): pass\n",
+            "fusion=f: not a class built on Fusion",
+        ),
         ("a = 1\n", 'it registers no method; write @register("NAME") above a class'),
         (SUM.format(name="sum", factor=1), "fusion=sum: there is a method of that name; choose another"),
         (

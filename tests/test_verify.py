@@ -128,6 +128,7 @@ def test_only_some():
         ("T=-1", "--sizes T=-1: write T=NUMBER"),
         ("T", "--sizes T: write T=NUMBER"),
         ("heads=many", "--sizes heads=many: write heads=NUMBER"),
+        ("T=4096,heads=64", "--sizes T=4096,heads=64: 3,221,225,472 numbers in one tensor"),
         ("head=3", "--sizes head=3: no such size; did you mean heads?"),
     ],
 )

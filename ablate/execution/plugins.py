@@ -158,10 +158,9 @@ def _execute(plugin: Plugin) -> None:
         exec(compile(plugin.source, plugin.path, "exec"), module.__dict__)
     except ConfigError:
         raise
-    except (SyntaxError, ValueError) as error:
-        if isinstance(error, SyntaxError):
-            raise ConfigError(f"line {error.lineno}: no Python ({error.msg}); correct it") from error
-        raise ConfigError(f"no Python ({error}); name a Python file") from error
+    except SyntaxError as error:
+        line = f"line {error.lineno}: " if error.lineno else ""
+        raise ConfigError(f"{line}no Python ({error.msg}); correct it") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"it raises {code.raised(error)}; mend that") from error
 

@@ -52,8 +52,8 @@ Method = TypeVar("Method", bound=Part)
 class Registry(Generic[Kind]):
     """The methods of one kind of part, by name: importing a file of `package` registers its method."""
 
-    def __init__(self, kind: str, package: str) -> None:
-        self.kind, self.package = kind, package
+    def __init__(self, kind: str, of: type[Kind], package: str) -> None:
+        self.kind, self.of, self.package = kind, of, package
         self._methods: dict[str, Any] = {}
         self._found = False
 
@@ -63,6 +63,12 @@ class Registry(Generic[Kind]):
         def add(method: type[Method]) -> type[Method]:
             if name in self._methods:
                 raise ConfigError(f"{self.kind}={name}: there is a method of that name; choose another")
+            given: Any = method
+            if not (isinstance(given, type) and issubclass(given, self.of)):
+                base = self.of.__name__
+                raise ConfigError(
+                    f"{self.kind}={name}: not a class built on {base}; write class NAME({base})"
+                )
             method.name = name
             self._methods[name] = method
             return method

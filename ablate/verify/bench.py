@@ -21,6 +21,8 @@ from ablate.model.masks import CAUSAL, Mask
 from ablate.model.spec import AttentionSpec
 from ablate.verify.variants import attention_spec
 
+LARGEST = 2**24  # numbers in a tensor, in float64
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
@@ -44,7 +46,13 @@ def read_sizes(text: str) -> Sizes:
         if not (equals and number.isdecimal() and 1 <= int(number) <= 4096):
             raise ConfigError(f"--sizes {part}: write {key}=NUMBER, from 1 to 4096")
         given[key] = int(number)
-    return Sizes(**given)
+    sizes = Sizes(**given)
+    largest = sizes.heads * max(sizes.batch * sizes.T**2, sizes.d_model**2, sizes.T * 8 * 32)
+    if largest > LARGEST:
+        raise ConfigError(
+            f"--sizes {text}: {largest:,} numbers in one tensor, more than {LARGEST:,}; take smaller ones"
+        )
+    return sizes
 
 
 class Bench:

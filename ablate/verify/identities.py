@@ -262,15 +262,17 @@ def one_head_is_another_without_softmax(b: Bench) -> tuple[Tensor, Tensor]:
 def _as_one_operator(b: Bench, attention: Attention) -> Tensor:
     """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, relative to the largest: of what attention does to the first
     text, its patterns held."""
-    T, C = b.sizes.T, b.C
-    unit = torch.eye(T * C, dtype=torch.float64).view(T * C, T, C)  # each number of the input by itself
+    T, C, few = b.sizes.T, b.C, min(b.C, 32)
+    t = min(T, 8)
+    unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # each of the first numbers by itself
+    unit[:, :t, :few] = torch.eye(t * few, dtype=torch.float64).view(-1, t, few)
     with torch.no_grad():
-        q, k = (one[:1].expand(T * C, -1, -1, -1) for one in attention.compared(b.x, b.x))
+        q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.compared(b.x, b.x))
         values = attention.share.values(attention.value(unit))
         read = attention.share.heads(attention.scores(q, k, values, attention.mask, 0.0))
-        written = attention.out_proj(attention.fusion(attention.gain(read), unit))
-    map_TSCC = written.view(T, C, T, C).permute(2, 0, 1, 3)
-    sizes = torch.linalg.svdvals(map_TSCC.reshape(T * T, C * C))
+        written = attention.out_proj(attention.fusion(attention.gain(read), unit))[:, :t]
+    of_pairs = written.view(t, few, t, C).permute(2, 0, 1, 3)  # a row for each query and source
+    sizes = torch.linalg.svdvals(of_pairs.reshape(t * t, few * C))
     return sizes / sizes[0]
 
 

@@ -87,6 +87,6 @@ class Fusion(Part):
         return None
 
 
-_registry: Registry[Fusion] = Registry("fusion", package="ablate.model.fusion")
+_registry: Registry[Fusion] = Registry("fusion", Fusion, package="ablate.model.fusion")
 register, methods, method_of = _registry.register, _registry.methods, _registry.method_of
 forget = _registry.forget

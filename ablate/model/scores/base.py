@@ -96,6 +96,6 @@ def masked_softmax(scores_BPTS: Tensor, mask: Mask) -> Tensor:
     return torch.softmax(scores_BPTS.masked_fill(~visible, float("-inf")), -1)
 
 
-_registry: Registry[Scores] = Registry("scores", package="ablate.model.scores")
+_registry: Registry[Scores] = Registry("scores", Scores, package="ablate.model.scores")
 register, methods, method_of = _registry.register, _registry.methods, _registry.method_of
 forget = _registry.forget

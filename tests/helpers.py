@@ -26,12 +26,12 @@ from ablate.compose.configs import configs_dir, defaults_of
 from ablate.compose.variants import to_run_config
 from ablate.config.read import read
 from ablate.config.schema import RunConfig
+from ablate.execution.plugins import KINDS
 from ablate.execution.prepare import _corpus
 from ablate.model.resolve import resolve_spec
 from ablate.model.spec import HeadShape, ModelSpec
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.verify.variants import KINDS
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59

@@ -12,8 +12,8 @@ from ablate.model.function_class import function_class
 from ablate.model.masks import CAUSAL
 from ablate.model.resolve import resolve_spec
 from ablate.model.spec import AttentionSpec
-from ablate.verify.contract import _error, _stirred
 from ablate.verify.fold import fold, operators
+from ablate.verify.variants import relative_error, stirred
 from tests.helpers import quick_config
 
 FUSIONS = [
@@ -64,9 +64,9 @@ def test_what_is_of_one_class_folds_into_each_other():
     for name, specs in grid().items():
         for one, other in itertools.pairwise([*specs, specs[0]]):  # a ring: each to each by way of others
             for source, target in ((one, other), (other, one)):
-                a, b = _stirred(source), _stirred(target)
+                a, b = stirred(source), stirred(target)
                 fold(a, b)
-                assert _error(b(x_BTC, x_BTC), a(x_BTC, x_BTC)) < 1e-10, (name, source, target)
+                assert relative_error(b(x_BTC, x_BTC), a(x_BTC, x_BTC)) < 1e-10, (name, source, target)
                 pairs += 1
     assert pairs > 500
 
@@ -124,7 +124,7 @@ def test_unequal_classes(one, other):
 
 
 def drawn(*overrides: str) -> Attention:
-    return _stirred(spec_of(*overrides))
+    return stirred(spec_of(*overrides))
 
 
 def share_beyond(rows: Tensor, rank: int) -> float:
@@ -177,10 +177,10 @@ def test_these_are_not_linear_in_what_the_heads_read(name):
         attention, x_BTC = drawn(f"fusion={method}"), torch.randn(1, 9, 12, dtype=torch.float64)
         one, other = torch.randn(2, 1, 9, 4, 3, dtype=torch.float64)
         if name == "gated":  # linear in them, but the input decides how
-            far = _error(attention.fusion(one, x_BTC), attention.fusion(one, -x_BTC))
+            far = relative_error(attention.fusion(one, x_BTC), attention.fusion(one, -x_BTC))
         else:
             added = attention.fusion(one, x_BTC) + attention.fusion(other, x_BTC)
-            far = _error(attention.fusion(one + other, x_BTC), added)
+            far = relative_error(attention.fusion(one + other, x_BTC), added)
         assert far < 1e-10 if linear else far > 0.01
 
 
@@ -188,7 +188,7 @@ def test_tied_queries_and_keys_make_scores_that_are_symmetric():
     for tied in (True, False):
         attention, x_BTC = drawn(f"tie_qk={tied}"), torch.randn(1, 9, 12, dtype=torch.float64)
         q, k = (projection(x_BTC)[0, :, :3] for projection in (attention.query, attention.key))
-        far = _error(q @ k.T, (q @ k.T).T)
+        far = relative_error(q @ k.T, (q @ k.T).T)
         assert far < 1e-10 if tied else far > 0.01
 
 
@@ -196,9 +196,11 @@ def test_tied_queries_and_keys_make_scores_that_are_symmetric():
 def test_a_rule_that_hides_or_ignores_the_scores_is_another(rule):
     attention, x_BTC = drawn(f"scores={rule}"), torch.randn(1, 9, 12, dtype=torch.float64)
     softmax = drawn("fusion=concat")
-    far = _error(softmax.probabilities(x_BTC, x_BTC), attention.probabilities(x_BTC, x_BTC))
+    far = relative_error(softmax.probabilities(x_BTC, x_BTC), attention.probabilities(x_BTC, x_BTC))
     assert far > 0.01
-    again = _error(attention.probabilities(-2 * x_BTC, -2 * x_BTC), attention.probabilities(x_BTC, x_BTC))
+    again = relative_error(
+        attention.probabilities(-2 * x_BTC, -2 * x_BTC), attention.probabilities(x_BTC, x_BTC)
+    )
     assert again < 1e-10 if rule == "uniform" else again > 0.01
 
 

@@ -13,12 +13,13 @@ from ablate.analysis import forms, select
 from ablate.compose.configs import configs_dir
 from ablate.config.read import introduced
 from ablate.config.schema import PartConfig
+from ablate.execution.plugins import KINDS
 from ablate.model import fusion, scores
 from ablate.model.fusion.base import Fusion, Normalized, Options
 from ablate.model.layers import Linear
 from ablate.model.scores.base import Scores, masked_softmax
 from ablate.verify.contract import CHECKS, Broken, Check, findings
-from ablate.verify.variants import KINDS, attention, attention_spec, variants_of
+from ablate.verify.variants import attention, attention_spec, variants_of
 
 
 def every_case() -> list[Any]:

@@ -20,18 +20,9 @@ MATCH = ("match", "match_by")
 # What decides which functions a model can be, beside its attention; and what does not.
 OF_THE_MODEL = ("d_model", "layers", "context", "mlp_hidden", "bias", "dropout", *TEXT_COLUMNS)
 OF_TRAINING = (
-    "steps",
-    "batch",
-    "lr",
-    "warmup",
-    "min_lr_ratio",
-    "weight_decay",
-    "beta1",
-    "beta2",
-    "eps",
-    "clip",
+    *("steps", "batch", "lr", "warmup", "min_lr_ratio", "weight_decay", "beta1", "beta2", "eps", "clip"),
+    "precision",
 )
-OF_TRAINING += ("precision",)
 # What `auto` and `match` make of a factor: it may change along, where no variant keeps it.
 FOLLOWS = {
     "fusion": ("normalize",),

@@ -115,9 +115,11 @@ def _reference(variants: Variants, factor: str, references: Mapping[str, Any]) -
 
 def _level(variants: Variants, factor: str, references: Mapping[str, Any], variant: int) -> str:
     """fusion: sum normalize=variance − concat; the options of a part belong to its level."""
-    row, of_part = variants.table.iloc[variant], variants.options.get(factor, [])
-    options = [c for c in (*FOLLOWS.get(factor, ()), *of_part) if factor in variants.options]
-    chosen = [f"{c}={row[c]}" for c in options if row[c] and len({*variants.table[c]} - {""}) > 1]
+    row = variants.table.iloc[variant]
+    is_part = factor in variants.options
+    options = [*FOLLOWS.get(factor, ()), *variants.options[factor]] if is_part else []
+    told = [c for c in options if c in variants.columns and len({*variants.table[c]} - {""}) > 1]
+    chosen = [f"{c}={row[c]}" for c in told if row[c]]
     level = " ".join([row[factor], *chosen])
     return f"{factor}: {level} − {references[factor]}"
 

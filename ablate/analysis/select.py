@@ -76,11 +76,9 @@ def with_options(rows: pd.DataFrame) -> pd.DataFrame:
 def option_names(rows: pd.DataFrame, kind: str) -> list[str]:
     """The options that some row's part of this kind has. They stand as JSON; other text stands for itself."""
     column = f"{kind}_options"
-    return (
-        sorted({name for text in rows[column].unique() for name in _options(text, kind)})
-        if column in rows
-        else []
-    )
+    if column not in rows:
+        return []
+    return sorted({name for text in rows[column].unique() for name in _options(text, kind)})
 
 
 def as_texts(column: pd.Series) -> pd.Series:

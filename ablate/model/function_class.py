@@ -40,7 +40,7 @@ def scale_folds(spec: AttentionSpec) -> bool:
 
 def _patterns(spec: AttentionSpec) -> str:
     method, options = scores.method_of(spec.scores)
-    said = [f"scores={method.form(options)}", f"heads={spec.heads}"]
+    said = [f"scores={method.spelled(options)}", f"heads={spec.heads}"]
     if method.compares:
         said += [
             f"query_heads={spec.query_heads}",

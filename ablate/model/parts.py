@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import nn
 
+from ablate.config.overrides import as_value
 from ablate.config.read import read
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PartConfig
@@ -33,6 +34,12 @@ class Part(nn.Module, ABC):
         super().__init__()
         self.shape = shape
         self.options = options
+
+    @classmethod
+    def spelled(cls, options: Any) -> str:
+        """Its name and all its options: NAME key=value …"""
+        given = {key: as_value(value) for key, value in vars(options).items()}
+        return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
     @classmethod
     def count_params(cls, shape: HeadShape, options: Any) -> int:

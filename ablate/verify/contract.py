@@ -16,13 +16,21 @@ from torch.utils.flop_counter import FlopCounterMode
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.model import fusion, scores
-from ablate.model.attention import Attention
 from ablate.model.costs import attention_params, flops_per_token, total_params
 from ablate.model.function_class import function_class
 from ablate.model.spec import AttentionSpec
 from ablate.store.code import raised
 from ablate.verify.fold import fold
-from ablate.verify.variants import attention, attention_spec, build, model_of, specs_around, variants_of
+from ablate.verify.variants import (
+    attention,
+    attention_spec,
+    build,
+    model_of,
+    relative_error,
+    specs_around,
+    stirred,
+    variants_of,
+)
 
 EXACT = 1e-10  # relative to the largest entry
 Check = Callable[[str, PartConfig], None]
@@ -107,7 +115,7 @@ def no_mixing(kind: str, part: PartConfig) -> None:
     """Texts of a batch do not see each other."""
     for spec in specs_around(kind, part):
         built, x_BTC = attention(spec), _input(spec)
-        if (error := _error(built(x_BTC, x_BTC)[:1], built(x_BTC[:1], x_BTC[:1]))) > EXACT:
+        if (error := relative_error(built(x_BTC, x_BTC)[:1], built(x_BTC[:1], x_BTC[:1]))) > EXACT:
             raise Broken(
                 f"a text comes out otherwise beside other texts than alone, by {error:.2g}, relatively"
             )
@@ -135,7 +143,10 @@ def pairing(kind: str, part: PartConfig) -> None:
         mine, theirs = (dict(build(one).named_parameters()) for one in (spec, standard))
         for name in mine.keys() & theirs.keys():
             factor = spec.residual_scale if "value" in name and not spec.out_proj else 1.0
-            if mine[name].shape == theirs[name].shape and _error(mine[name], factor * theirs[name]) > 1e-6:
+            if (
+                mine[name].shape == theirs[name].shape
+                and relative_error(mine[name], factor * theirs[name]) > 1e-6
+            ):
                 raise Broken(f"{name} starts with another draw than in the standard attention")
 
 
@@ -187,7 +198,10 @@ def one_head(kind: str, part: PartConfig) -> None:
         part = PartConfig(name=part.name, options={**part.options, "groups": 1})
     spec = attention_spec(heads=1, fusion=part)
     built, z_BTHV = attention(spec).fusion, _heads(spec)
-    if built.one_head_passes and (error := _error(built(z_BTHV, _input(spec)), z_BTHV.squeeze(2))) > 1e-6:
+    if (
+        built.one_head_passes
+        and (error := relative_error(built(z_BTHV, _input(spec)), z_BTHV.squeeze(2))) > 1e-6
+    ):
         raise Broken(f"one_head_passes is true, and with one head it is off by {error:.2g}, relatively")
 
 
@@ -206,7 +220,7 @@ def scales(kind: str, part: PartConfig) -> None:
     """c·z gives c·fused, where the method says so."""
     spec = next(specs_around(kind, part))
     built, z_BTHV, x_BTC = attention(spec).fusion, _heads(spec), _input(spec)
-    error = _error(built(3 * z_BTHV, x_BTC), 3 * built(z_BTHV, x_BTC))
+    error = relative_error(built(3 * z_BTHV, x_BTC), 3 * built(z_BTHV, x_BTC))
     if built.homogeneous and error > EXACT:
         raise Broken(f"homogeneous is true, and 3·z is not 3·fused, by {error:.2g}, relatively")
 
@@ -219,7 +233,7 @@ def claimed_form(kind: str, part: PartConfig) -> None:
         for other in _of_form(form, spec.heads):
             mine, theirs = (attention(dataclasses.replace(spec, fusion=one)).fusion for one in (part, other))
             z_BTHV, x_BTC = _heads(spec), _input(spec)
-            if (error := _error(mine(z_BTHV, x_BTC), theirs(z_BTHV, x_BTC))) > 1e-6:
+            if (error := relative_error(mine(z_BTHV, x_BTC), theirs(z_BTHV, x_BTC))) > 1e-6:
                 raise Broken(
                     f"its form at heads={spec.heads} is {form}, which it differs from by {error:.2g}"
                 )
@@ -230,24 +244,24 @@ def claimed_class(kind: str, part: PartConfig) -> None:
     for spec in specs_around(kind, part):
         for words, other in _alike(kind, spec):
             for source, target in ((spec, other), (other, spec)):
-                a, b, x_BTC = _stirred(source), _stirred(target), _input(spec)
+                a, b, x_BTC = stirred(source), stirred(target), _input(spec)
                 try:
                     fold(a, b)
                 except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
                     raise Broken(
                         "folds is true, and what it does to a head's values has no inverse; return False"
                     ) from error
-                if (error := _error(b(x_BTC, x_BTC), a(x_BTC, x_BTC))) > EXACT:
+                if (error := relative_error(b(x_BTC, x_BTC), a(x_BTC, x_BTC))) > EXACT:
                     raise Broken(f"{words}, by {error:.2g}, relatively ({_sizes(spec)})")
 
 
 def patterns(kind: str, part: PartConfig) -> None:
     """What it reads is its probabilities times the values."""
     for spec in specs_around(kind, part):
-        built, x_BTC = _stirred(spec), _input(spec)
+        built, x_BTC = stirred(spec), _input(spec)
         values_BHTV = built.value(x_BTC).unflatten(-1, (spec.heads, spec.value_width)).transpose(1, 2)
         wanted = (built.probabilities(x_BTC, x_BTC) @ values_BHTV).transpose(1, 2)
-        if (error := _error(built.read(x_BTC, x_BTC), wanted)) > EXACT:
+        if (error := relative_error(built.read(x_BTC, x_BTC), wanted)) > EXACT:
             raise Broken(f"forward reads something else than probabilities · v, by {error:.2g}, relatively")
 
 
@@ -256,8 +270,8 @@ def sums(kind: str, part: PartConfig) -> None:
     method, _ = scores.method_of(part)
     for spec in specs_around(kind, part):
         x_BTC = _input(spec)
-        rows = _stirred(spec).probabilities(x_BTC, x_BTC).sum(-1)
-        if method.sums_to_one and (error := _error(rows, torch.ones_like(rows))) > EXACT:
+        rows = stirred(spec).probabilities(x_BTC, x_BTC).sum(-1)
+        if method.sums_to_one and (error := relative_error(rows, torch.ones_like(rows))) > EXACT:
             raise Broken(f"sums_to_one is true, and a row is off by {error:.2g}")
 
 
@@ -292,32 +306,12 @@ def _of_form(form: str, heads: int) -> list[PartConfig]:
     return [part for part in parts if fusion.methods()[name].form(heads, fusion.method_of(part)[1]) == form]
 
 
-def _stirred(spec: AttentionSpec) -> Attention:
-    """With weights of size one and no parameter at its start, so that nothing hides what it does."""
-    built = attention(spec)
-    with torch.no_grad():
-        for name, param in built.named_parameters():
-            param.copy_(torch.randn_like(param) * 0.5)
-            if name.startswith(("fusion", "scores")):
-                param.abs_().add_(0.3)
-    return built
-
-
 def _heads(spec: AttentionSpec) -> Tensor:
     return torch.randn(2, 11, spec.heads, spec.value_width, dtype=torch.float64)
 
 
 def _input(spec: AttentionSpec) -> Tensor:
     return torch.randn(2, 11, spec.d_model, dtype=torch.float64)
-
-
-def _error(found: Tensor, wanted: Tensor) -> float:
-    """The largest difference, relative to the largest entry."""
-    return (
-        ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1e-300)).item()
-        if wanted.numel()
-        else 0.0
-    )
 
 
 def _sizes(spec: AttentionSpec) -> str:

@@ -66,21 +66,20 @@ def concat_is_a_sum(b: Bench) -> tuple[Tensor, Tensor]:
     return b.out(b.concat), sum(z @ rows for z, rows in parts)  # pyright: ignore[reportReturnType]
 
 
-def _tiled(b: Bench, name: str, weights: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+def _tiled(b: Bench, added: Attention, weights: Tensor) -> tuple[Tensor, Tensor]:
     """A fusion that adds heads with these weights, and concat whose W_O repeats its readout with them."""
-    added = b.attention(fusion=name, **given)
     readout = b.rows(added, b.V)[0]
     return b.out(added), b.z.transpose(1, 2).flatten(2) @ torch.cat([w * readout for w in weights])
 
 
 @identity("2", "(Σ z_i) W = cat(Z) tile(W)", "a sum is concat with the same rows for every head", "Q0")
 def sum_is_tiled(b: Bench) -> tuple[Tensor, Tensor]:
-    return _tiled(b, "sum", torch.ones(b.H).double())
+    return _tiled(b, b.attention(fusion="sum"), torch.ones(b.H).double())
 
 
 @identity("2 mean", "(1/h Σ z_i) W = cat(Z) tile(W/h)", "a mean too, with rows of 1/h", "Q0")
 def mean_is_tiled(b: Bench) -> tuple[Tensor, Tensor]:
-    return _tiled(b, "mean", torch.full((b.H,), 1 / b.H, dtype=torch.float64))
+    return _tiled(b, b.attention(fusion="mean"), torch.full((b.H,), 1 / b.H, dtype=torch.float64))
 
 
 @identity("3", "(Σ α_i z_i) W = cat(Z) (α ⊗ W)", "learned weights too", "Q0")
@@ -88,8 +87,7 @@ def weights_are_tiled(b: Bench) -> tuple[Tensor, Tensor]:
     alpha = b.random("alpha", b.H)
     added = b.attention(fusion="weighted_sum")
     added.get_parameter("fusion.alpha").data.copy_(alpha[:, None])
-    readout = b.rows(added, b.V)[0]
-    return b.out(added), b.z.transpose(1, 2).flatten(2) @ torch.cat([a * readout for a in alpha])
+    return _tiled(b, added, alpha)
 
 
 @identity(

@@ -4,12 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from ablate.config.rules import ConfigError
 from ablate.verify.bench import Bench, Sizes
 from ablate.verify.identities import IDENTITIES, NARROWER, Identity
+from ablate.verify.variants import relative_error
 
 EQUAL = 1e-10  # relative to the largest entry, at most
 DIFFERENT = 1e-2  # at least
@@ -66,12 +64,6 @@ def _judged(identity: Identity, bench: Bench) -> Verdict:
         error = math.inf
     holds = error >= DIFFERENT if identity.differs else error <= EQUAL
     return Verdict(*said, error, PASS if holds else FAIL)
-
-
-def relative_error(found: Tensor, wanted: Tensor) -> float:
-    """The largest difference, relative to the largest entry."""
-    scale = wanted.abs().max().clamp(min=torch.finfo(wanted.dtype).tiny)
-    return ((found - wanted).abs().max() / scale).item()
 
 
 def shapes(sizes: Sizes) -> list[tuple[str, str]]:

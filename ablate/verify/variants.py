@@ -3,22 +3,24 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
+
+import torch
+from torch import Tensor
 
 from ablate.compose.configs import defaults_of
 from ablate.config.read import bare, hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, PartConfig
+from ablate.execution.plugins import KINDS
 from ablate.model import fusion, scores
 from ablate.model.attention import Attention
-from ablate.model.lm import LM, build_model
+from ablate.model.lm import LM, build_model, draw_weights
 from ablate.model.masks import CAUSAL, Mask
 from ablate.model.sizing import SHARED
 from ablate.model.spec import AttentionSpec, ModelSpec
 
 SEEDS = {"backbone": 3, "fusion": 3, "data": 3}
-KINDS: dict[str, ModuleType] = {"fusion": fusion, "scores": scores}
 STANDARD = {
     "fusion": PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
     "scores": PartConfig(name=STANDARD_SCORES, options={}),
@@ -65,8 +67,9 @@ def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
         try:
             spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
             method, options = fusion.method_of(spec.fusion)
+            rule, rule_options = scores.method_of(spec.scores)
             slots = method.slots(heads, options)
-            scores.method_of(spec.scores)[0].rules(heads, scores.method_of(spec.scores)[1])
+            rule.rules(heads, rule_options)  # refuses what does not fit the heads
         except ConfigError:
             continue
         if out_proj:
@@ -85,7 +88,26 @@ def build(spec: AttentionSpec) -> LM:
 
 
 def attention(spec: AttentionSpec, mask: Mask = CAUSAL) -> Attention:
-    """Of the first layer of `build`, which has weights like any."""
-    built = Attention(spec, mask).double()
-    built.load_state_dict(build(spec).blocks[0].attention.state_dict())
-    return built.eval()
+    """One attention with its weights drawn, in float64."""
+    built = Attention(spec, mask)
+    draw_weights(built, SEEDS)
+    return built.double().eval()
+
+
+def stirred(spec: AttentionSpec) -> Attention:
+    """With weights of size one and no parameter at its start, so that nothing hides what it does."""
+    built = attention(spec)
+    with torch.no_grad():
+        for name, param in built.named_parameters():
+            param.copy_(torch.randn_like(param) * 0.5)
+            if name.startswith(("fusion", "scores")):
+                param.abs_().add_(0.3)
+    return built
+
+
+def relative_error(found: Tensor, wanted: Tensor) -> float:
+    """The largest difference, relative to the largest entry; 0 of tensors without any."""
+    if not wanted.numel():
+        return 0.0
+    scale = wanted.abs().max().clamp(min=torch.finfo(wanted.dtype).tiny)
+    return ((found - wanted).abs().max() / scale).item()

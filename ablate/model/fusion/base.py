@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from ablate.config.overrides import as_value
 from ablate.model.parts import Part, Registry
 
 
@@ -66,8 +65,7 @@ class Fusion(Part):
 
         By default a form of its own: its name and all its options. It is never inherited from another method.
         """
-        given = {key: as_value(value) for key, value in vars(options).items()}
-        return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
+        return cls.spelled(options)
 
     @classmethod
     def folds(cls, heads: int, options: Any) -> bool:

@@ -19,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.config.overrides import as_value
 from ablate.model.masks import CAUSAL, EVERYTHING, Mask
 from ablate.model.parts import Part, Registry
 from ablate.model.spec import HeadShape
@@ -44,12 +43,6 @@ class Scores(Part):
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)
         self.attend = attend
-
-    @classmethod
-    def form(cls, options: Any) -> str:
-        """Its name and its options."""
-        given = {key: as_value(value) for key, value in sorted(vars(options).items())}
-        return " ".join([cls.name, *(f"{key}={value}" for key, value in given.items())])
 
     @classmethod
     def rules(cls, heads: int, options: Any) -> Sequence[Hashable]:

@@ -17,7 +17,7 @@ from ablate.execution.plugins import KINDS
 from ablate.model import fusion, scores
 from ablate.model.fusion.base import Fusion, Normalized, Options
 from ablate.model.layers import Linear
-from ablate.model.scores.base import Scores, masked_softmax
+from ablate.model.scores import Scores, masked_softmax
 from ablate.verify.contract import CHECKS, Broken, Check, findings
 from ablate.verify.variants import attention, attention_spec, variants_of
 

@@ -6,12 +6,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ablate import rng
+from ablate.model.attend import fused
 from ablate.model.attention import Attention
 from ablate.model.fusion import Fusion
 from ablate.model.layers import Linear
 from ablate.model.lm import LM, build_model, decayed, draw_weights
 from ablate.model.masks import CAUSAL, EVERYTHING, Mask
-from ablate.model.scores.base import attend
 from ablate.model.sharing import head_shape
 from tests.helpers import PRIMES, make_spec
 
@@ -125,7 +125,7 @@ def test_a_mask_as_booleans_is_what_the_fast_path_computes():
             return torch.tensor([[s <= t for s in range(sources)] for t in range(queries)])
 
     q, k, v = (torch.randn(2, 3, 13, width, dtype=torch.float64) for width in (7, 7, 5))
-    spelled, fast = (attend(q, k, v, mask, 0.0, 0.3) for mask in (Spelled(), CAUSAL))
+    spelled, fast = (fused(q, k, v, mask, 0.0, 0.3) for mask in (Spelled(), CAUSAL))
     torch.testing.assert_close(spelled, fast, rtol=0, atol=1e-14)
 
 

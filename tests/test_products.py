@@ -1,4 +1,4 @@
-"""Matrix products: the fast one computes what the plain one does."""
+"""Matrix products and attention: the fast way computes what the plain one does."""
 
 import json
 
@@ -8,7 +8,10 @@ import torch.nn.functional as F
 
 from ablate.compute import fastest
 from ablate.compute.products import PRODUCTS, onednn, works
+from ablate.model.attend import FORMULATIONS, TOLERANCE, agrees, fastest_attention
 from ablate.model.lm import build_model
+from ablate.model.masks import CAUSAL, EVERYTHING
+from ablate.model.scores.windows import Near
 from ablate.training.train import Step, train
 from tests.helpers import make_config, make_spec
 from tests.test_train import TOKENS
@@ -65,26 +68,77 @@ def test_a_product_that_is_not_exact_does_not_count_as_working():
     assert not works(missing)
 
 
-def test_the_choice_is_made_once_and_remembered(tmp_path, monkeypatch):
+@pytest.fixture
+def cleared(tmp_path, monkeypatch):
+    """A cache of its own, and nothing remembered in this process."""
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path))
-    asked = []
-    monkeypatch.setattr(fastest, "_time", lambda: asked.append(1) or "onednn")
-    for _ in range(2):
-        fastest.fastest_product.cache_clear()  # another process
-        assert fastest.fastest_product() == "onednn"
-    assert asked == [1]
-    path = tmp_path / "fastest.json"
-    path.write_text(json.dumps(dict.fromkeys(json.loads(path.read_text()), "abacus")))
-    fastest.fastest_product.cache_clear()
-    assert fastest.fastest_product() == "onednn" and len(asked) == 2
-    fastest.fastest_product.cache_clear()
+    choices = (fastest.fastest_product, fastest.halves_are_faster, fastest_attention)
+    for choice in choices:
+        choice.cache_clear()
+    yield tmp_path
+    for choice in choices:
+        choice.cache_clear()
 
 
-def test_the_faster_product_is_taken_where_it_is_ahead(monkeypatch):
+def test_the_choice_is_made_once_and_remembered(cleared):
+    timed = []
+
+    def contestants(**seconds: float):
+        return {name: lambda s=s, n=name: timed.append(n) or s for name, s in seconds.items()}
+
+    assert fastest.fastest("which", contestants(plain=1.0, other=0.5)) == "other"
+    assert len(timed) == 2 * fastest.ROUNDS
+    assert fastest.fastest("which", contestants(plain=0.5, other=1.0)) == "other"
+    assert len(timed) == 2 * fastest.ROUNDS
+    assert fastest.fastest("something else", contestants(plain=0.5, other=1.0)) == "plain"
+    path = cleared / "fastest.json"
+    assert len(json.loads(path.read_text())) == 2
+    for text in (json.dumps(dict.fromkeys(json.loads(path.read_text()), "abacus")), "{", "[1]"):
+        path.write_text(text)  # one that is gone, or a damaged file
+        assert fastest.fastest("which", contestants(plain=0.5, other=1.0)) == "plain"
+
+
+@pytest.mark.parametrize(("other", "choice"), [(0.5, "other"), (0.99, "plain"), (1.5, "plain")])
+def test_another_way_is_taken_where_it_is_well_ahead(cleared, other, choice):
+    assert fastest.fastest("which", {"plain": lambda: 1.0, "other": lambda: other}) == choice
+
+
+def test_a_product_that_does_not_work_is_not_taken(cleared, monkeypatch):
+    monkeypatch.setattr(fastest, "_seconds", lambda product, *_: 0.5 if product is onednn else 1.0)
+    monkeypatch.setattr(fastest, "works", lambda product: product is not onednn)
+    assert fastest.fastest_product() == "mkl"
+    fastest.fastest_product.cache_clear()
+    (cleared / "fastest.json").unlink()
     monkeypatch.setattr(fastest, "works", lambda _: True)
-    for seconds, choice in ((0.5, "onednn"), (0.99, "mkl"), (1.5, "mkl")):
-        monkeypatch.setattr(fastest, "_seconds", lambda p, s=seconds: s if p is onednn else 1.0)
-        assert fastest._time() == choice
-    monkeypatch.setattr(fastest, "works", lambda _: False)
-    monkeypatch.setattr(fastest, "_seconds", lambda _: 0.5)
-    assert fastest._time() == "mkl"
+    assert fastest.fastest_product() == "onednn"
+
+
+def test_a_processor_without_bfloat16_products_is_known_by_their_time(cleared, monkeypatch):
+    for half, faster in ((0.5, True), (3.0, False)):
+        monkeypatch.setattr(fastest, "_seconds", lambda _, dtype=None, h=half: h if dtype else 1.0)
+        fastest.halves_are_faster.cache_clear()
+        (cleared / "fastest.json").unlink(missing_ok=True)
+        assert fastest.halves_are_faster() is faster
+
+
+@pytest.mark.parametrize("name", FORMULATIONS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_both_formulations_of_attention_agree_with_float64(name, dtype):
+    assert agrees(FORMULATIONS[name], dtype)
+    assert not agrees(lambda q, *rest: FORMULATIONS[name](1.1 * q, *rest), dtype)
+
+
+@pytest.mark.parametrize("mask", [CAUSAL, EVERYTHING, Near(CAUSAL, (2, 5, 40))])
+def test_both_formulations_mask_alike(mask):
+    q, k, v = (torch.randn(2, 3, 13, width, dtype=torch.float64) for width in (4, 4, 6))
+    one, other = (attend(q, k, v, mask, 0.0, 0.7) for attend in FORMULATIONS.values())
+    torch.testing.assert_close(one, other)
+
+
+def test_both_formulations_drop_the_same_entries():
+    q, k, v = (torch.randn(2, 3, 13, width) for width in (4, 4, 6))
+    found = []
+    for attend in FORMULATIONS.values():
+        torch.manual_seed(3)
+        found.append(attend(q, k, v, CAUSAL, 0.4, 0.7))
+    torch.testing.assert_close(*found)

@@ -87,7 +87,7 @@ def test_learns_a_text_that_repeats():
         model, config.train, train_tokens=tokens, validation_tokens=tokens[:50], context=7, data_seed=0
     ):
         pass
-    assert evaluate(model, tokens[:50], config.train, context=7).loss < 0.1
+    assert evaluate(model, tokens[:50], context=7).loss < 0.1
 
 
 def test_evaluation_by_hand():
@@ -100,7 +100,7 @@ def test_evaluation_by_hand():
     tokens = np.array(
         [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0], dtype=np.uint16
     )  # 15 targets, 2 windows + 1
-    score = evaluate(model, tokens, config.train, context=7)
+    score = evaluate(model, tokens, context=7)
     assert score.targets == 15
     assert score.nats == pytest.approx(15 * math.log(11))
     assert score.correct == 6  # all logits equal: the first token, 0, is the guess; 6 of the targets are 0
@@ -112,9 +112,9 @@ def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
 
     config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
     model = build_model(spec, config.resolved_seeds())
-    at_once = evaluate(model, TOKENS, config.train, context=7)
+    at_once = evaluate(model, TOKENS, context=7)
     monkeypatch.setitem(ablate.training.train.EVALUATION_NUMBERS, "cpu", 1)
-    one_by_one = evaluate(model, TOKENS, config.train, context=7)
+    one_by_one = evaluate(model, TOKENS, context=7)
     assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
     assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)
 

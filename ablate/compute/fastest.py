@@ -1,4 +1,4 @@
-"""Which matrix product is the faster one here: timed once per machine, and remembered."""
+"""Which of several ways to compute the same is the fastest here: timed once per machine, and remembered."""
 
 import contextlib
 import functools
@@ -6,6 +6,8 @@ import json
 import platform
 import statistics
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,48 +19,69 @@ from ablate.files.atomic import StoreError, write_atomically
 ROUNDS = 7
 # (rows, inputs, outputs): what the presets multiply most
 SHAPES = ((2048, 64, 256), (768, 128, 512), (768, 512, 128))
-AHEAD = 0.95  # of MKL's time: less of a gain is not worth another product
+AHEAD = 0.95  # of the first one's time: less of a gain is not worth another way
 
 
 @functools.cache
 def fastest_product() -> str:
-    """`mkl` or `onednn`, on one thread. Remembered in the cache, for this processor and this PyTorch."""
+    """Of float32 matrices: `mkl` or `onednn`, on one thread."""
+    return fastest(
+        "product", {name: partial(_seconds, product) for name, product in PRODUCTS.items() if works(product)}
+    )
+
+
+@functools.cache
+def halves_are_faster() -> bool:
+    """Whether a product of bfloat16 matrices is faster here than one of float32: whether the processor has
+    one, in short."""
+    plain = PRODUCTS[fastest_product()]
+    half = partial(_seconds, torch.nn.functional.linear, torch.bfloat16)
+    return fastest("precision", {"float32": partial(_seconds, plain), "bfloat16": half}) == "bfloat16"
+
+
+def fastest(question: str, contestants: Mapping[str, Callable[[], float]]) -> str:
+    """The contestant that takes the least, on one thread: the first, unless another is well ahead of it.
+
+    Remembered in the cache under `question`, for this processor and this PyTorch. contestants: each does its
+    work once and returns the seconds that it took.
+    """
     path = cache.directory() / "fastest.json"
-    key = f"{_processor()} torch {torch.__version__}"
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        known = json.loads(path.read_text(encoding="utf-8")).get(key)
-        if known in PRODUCTS:
-            return known
-    choice = _time()
+    key = f"{question}, {_processor()} torch {torch.__version__}"
+    known: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        known = dict(json.loads(path.read_text(encoding="utf-8")))
+        if known.get(key) in contestants:
+            return known[key]
+    choice = _race(contestants)
     with contextlib.suppress(StoreError):  # without a cache it is timed again
-        write_atomically(path, json.dumps({key: choice}) + "\n")
+        write_atomically(path, json.dumps(known | {key: choice}) + "\n")
     return choice
 
 
-def _time() -> str:
-    if not works(PRODUCTS["onednn"]):
-        return "mkl"
+def _race(contestants: Mapping[str, Callable[[], float]]) -> str:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        times: dict[str, list[float]] = {name: [] for name in PRODUCTS}
+        times: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(ROUNDS):
-            for name, product in PRODUCTS.items():  # in turn, so that a busy moment hits both
-                times[name].append(_seconds(product))
+            for name, seconds in contestants.items():  # in turn, so that a busy moment hits all
+                times[name].append(seconds())
     finally:
         torch.set_num_threads(threads)
     median = {name: statistics.median(values) for name, values in times.items()}
-    return "onednn" if median["onednn"] < AHEAD * median["mkl"] else "mkl"
+    first, *_ = contestants
+    best = min(median, key=lambda name: median[name])
+    return best if median[best] < AHEAD * median[first] else first
 
 
-def _seconds(product: Product) -> float:
+def _seconds(product: Product, dtype: torch.dtype = torch.float32) -> float:
     total = 0.0
     for rows, inputs, outputs in SHAPES:
         x, weight = (
-            torch.ones(rows, inputs, requires_grad=True),
-            torch.ones(outputs, inputs, requires_grad=True),
+            torch.ones(rows, inputs, dtype=dtype, requires_grad=True),
+            torch.ones(outputs, inputs, dtype=dtype, requires_grad=True),
         )
-        grad = torch.ones(rows, outputs)
+        grad = torch.ones(rows, outputs, dtype=dtype)
         began = time.perf_counter()
         for _ in range(4):
             torch.autograd.grad(product(x, weight, None), (x, weight), grad)

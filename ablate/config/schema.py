@@ -62,6 +62,8 @@ class TrainConfig:
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
     linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
+    attention: Annotated[Literal["auto", "fused", "unfused"], OutsideIdentity(), IntroducedAt("auto")]
+    compile: Annotated[bool, OutsideIdentity(), IntroducedAt(False)]
 
 
 @dataclass(frozen=True, kw_only=True)

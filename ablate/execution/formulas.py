@@ -14,6 +14,7 @@ from ablate.model.function_class import function_class
 from ablate.model.lm import LM
 from ablate.model.resolve import match_error
 from ablate.store.columns import CONFIG_COLUMNS, Row
+from ablate.training.computing import in_precision
 from ablate.training.train import Diverged, Evaluation, evaluate
 
 
@@ -93,7 +94,7 @@ def _test(run: Run, model: LM) -> Row:
     tokens = run.corpus.splits["test"].tokens
     if not len(tokens):
         return {}
-    score = evaluate(model, tokens, run.config.train, context=run.spec.context)
+    score = evaluate(in_precision(model, run.config.train.precision), tokens, context=run.spec.context)
     return {"test_loss": score.loss, "test_acc": score.accuracy}
 
 

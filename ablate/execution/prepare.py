@@ -6,6 +6,7 @@ import functools
 import torch
 
 from ablate.compute import device
+from ablate.compute.compiler import why_not
 from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS, works
 from ablate.config.identity import Identity, run_name
@@ -14,6 +15,7 @@ from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data.corpora import Corpus, open_corpus, require_usable
 from ablate.execution.memory import require_memory
 from ablate.execution.run import Run
+from ablate.model.attend import fastest_attention
 from ablate.model.resolve import resolve_spec, resolved
 
 
@@ -35,8 +37,9 @@ class Prepared:
         config = resolved(config, spec)
         self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
         run_id = self._identity.of(config)
-        linear = _linear(config, place)
-        self.run = Run(config, spec, corpus, place, linear, run_id, run_name(config, run_id))
+        linear, attention = _linear(config, place), _attention(config, place)
+        _require_compiler(config, place)
+        self.run = Run(config, spec, corpus, place, linear, attention, run_id, run_name(config, run_id))
 
     def with_seeds(self, config: RunConfig) -> Run:
         """The run with the seeds of `config`."""
@@ -58,7 +61,29 @@ def _linear(config: RunConfig, place: torch.device) -> str:
         raise ConfigError(
             "train.linear=onednn: this PyTorch lacks it, or it is not exact; use train.linear=mkl"
         )
-    return fastest_product() if config.train.linear == "auto" else config.train.linear
+    if config.train.linear != "auto":
+        return config.train.linear
+    return "mkl" if config.train.compile else fastest_product()
+
+
+def _attention(config: RunConfig, place: torch.device) -> str:
+    """There is a choice for bfloat16 on the CPU only."""
+    if config.train.attention != "auto":
+        return config.train.attention
+    has_choice = place.type == "cpu" and config.train.precision == "bfloat16"
+    return fastest_attention() if has_choice else "fused"
+
+
+def _require_compiler(config: RunConfig, place: torch.device) -> None:
+    if not config.train.compile:
+        return
+    if reason := why_not(place):
+        raise ConfigError(f"train.compile=true: {reason}, or leave it out")
+    if place.type == "cpu" and (config.train.precision, config.train.linear) == ("float32", "onednn"):
+        raise ConfigError(
+            "train.compile=true train.linear=onednn: torch.compile can't follow oneDNN's product;"
+            " use train.linear=mkl"
+        )
 
 
 @functools.lru_cache(maxsize=4)

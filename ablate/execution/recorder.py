@@ -27,6 +27,8 @@ def describe(run: Run) -> Row:
         "device": device.describe(run.device),
         "engine": "plain",
         "linear": run.linear,
+        "attention": run.attention,
+        "compile": run.config.train.compile,
         "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
         **provenance(),
         **parts_code(*(inspect.getfile(method) for method, _ in parts)),

@@ -8,6 +8,7 @@ import torch
 from ablate.compute.products import PRODUCTS
 from ablate.config.schema import RunConfig, TrainConfig
 from ablate.data.corpora import Corpus
+from ablate.model.attend import FORMULATIONS
 from ablate.model.costs import flops_per_token
 from ablate.model.lm import LM, build_model
 from ablate.model.spec import ModelSpec
@@ -23,6 +24,7 @@ class Run:
     corpus: Corpus
     device: torch.device
     linear: str  # mkl or onednn; torch: what PyTorch takes elsewhere
+    attention: str  # fused or unfused
     run_id: str
     name: str
 
@@ -33,10 +35,9 @@ def step_flops(run: Run) -> float:
 
 
 def build(run: Run) -> LM:
-    """The model of a run before its first step, where it computes and with its linear layer."""
+    """The model of a run before its first step, where it computes and as it computes there."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
-    if run.linear in PRODUCTS:
-        model.use(product=PRODUCTS[run.linear])
+    model.use(product=PRODUCTS.get(run.linear), attend=FORMULATIONS[run.attention])
     return model
 
 

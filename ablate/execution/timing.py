@@ -109,7 +109,8 @@ def _steps(run: Run) -> Iterator[None]:
 def _steps_of(run: Run) -> tuple[Any, ...]:
     """Runs that agree in it take the same steps: at another rate or seed, say."""
     t = run.config.train
-    return (repr(run.spec), t.batch, t.precision, t.clip is None, run.linear, str(run.device))
+    computes = (t.precision, run.linear, run.attention, t.compile, str(run.device))
+    return (repr(run.spec), t.batch, t.clip is None, *computes)
 
 
 def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, int | None]:

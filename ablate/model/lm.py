@@ -8,13 +8,13 @@ legend: B batch, T time, C model width, N vocabulary.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate import rng
+from ablate.model.attend import Attend
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Embedding, Linear
 from ablate.model.masks import CAUSAL
@@ -75,12 +75,13 @@ class LM(nn.Module):
     def loss(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
         """Mean cross-entropy in nats over the targets that are asked for (those not -100)."""
         logits_BTN = self(tokens_BT)
-        return F.cross_entropy(logits_BTN.flatten(0, 1), targets_BT.flatten())
+        dtype = torch.promote_types(logits_BTN.dtype, torch.float32)  # at least
+        return F.cross_entropy(logits_BTN.flatten(0, 1).to(dtype), targets_BT.flatten())
 
-    def use(self, *, product: Callable[..., Tensor] | None = None, attend: Any = None) -> None:
+    def use(self, *, product: Callable[..., Tensor] | None = None, attend: Attend | None = None) -> None:
         """Replace how every matrix product, or every head's attention, is computed.
 
-        attend: a function of the arguments of ablate.model.scores.base.attend, the mask among them.
+        attend: softmax attention, as of ablate.model.attend.
         """
         for module in self.modules():
             if product is not None and isinstance(module, Linear | LM):

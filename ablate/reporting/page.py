@@ -22,7 +22,7 @@ from ablate.reporting.limits import limits
 from ablate.reporting.methods import hyperparameters, paragraph
 from ablate.reporting.subject import Subject
 
-VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "threads")
+VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "attention", "compile", "threads")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,10 @@ METRIC_COLUMNS = (
 HIGHER_IS_BETTER = ("val_acc", "test_acc", "tokens_per_s")
 # Measured columns differ from one execution of the same run to the next; no others do.
 MEASURED_COLUMNS = ("tokens_per_s", "wall_s", "peak_memory_mb")
-PROVENANCE_COLUMNS = ("device", "engine", "linear", "threads", "torch", "ablate", "code", "parts", "git")
+PROVENANCE_COLUMNS = (
+    *("device", "engine", "linear", "attention", "compile", "threads"),
+    *("torch", "ablate", "code", "parts", "git"),
+)
 COLUMNS = (
     *IDENTITY_COLUMNS,
     *CONFIG_COLUMNS,

@@ -33,10 +33,13 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What the bytes of a study depend on, chosen once."""
+    """What the bytes of a study depend on, chosen once. attention: of its bfloat16 runs. Both `auto` where
+    there is no choice."""
 
     threads: int
     linear: str
+    attention: str = "fused"
+    compile: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,10 @@ from ablate.store.run_files import (
 )
 
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
-RESUMABLE = ("run_id", "device", "engine", "linear", "threads", "torch", "code", "parts")
+RESUMABLE = (
+    *("run_id", "device", "engine", "linear", "attention", "compile", "threads"),
+    *("torch", "code", "parts"),
+)
 PART = ".part"
 OVER = ".over"  # marks a number whose attempt was discarded: it is not free
 ATTEMPT = re.compile("[0-9a-f]{8}")  # what else lies there is the file system's, or somebody's

@@ -13,6 +13,7 @@ from ablate.execution.run import Run, build, step_flops, training
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.replicates import one_of_each
+from ablate.training.computing import in_precision
 from ablate.training.train import Step, evaluate
 
 STEPS, WARM_UP = 8, 2  # timed, and of these left out
@@ -96,7 +97,7 @@ def _time(run: Run) -> tuple[float, float]:
     windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context)))
     sample = tokens[: windows * context + 1]
     began = time.perf_counter()
-    evaluate(model, sample, config, context=context)
+    evaluate(in_precision(model, config.precision), sample, context=context)
     evaluation_s = (time.perf_counter() - began) * len(tokens) / len(sample)
     return (
         statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small),

@@ -1,6 +1,6 @@
 """The loop that drives every sweep: propose runs, check them, make them, look at their rows, again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from ablate.compose.asked import Sweep
 from ablate.compose.launchers import Lost, Pool
 from ablate.compose.variants import Setting
 from ablate.compute.cores import side_by_side, threads_each
-from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
@@ -162,10 +161,20 @@ class _Drive:
     def machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine:
         """What a study was begun with, or is to be. Raises StoreError where something else is asked for."""
         kept, launcher = before.machine if before else None, self.asked.launcher
-        asked = {run.config.train.linear for run in runs.values()} - {"auto"}
+        asked = [run.config.train for run in runs.values()]
+        halves = [run for run in runs.values() if run.config.train.precision == "bfloat16"]
         threads = _keep("hydra.launcher.threads", kept and kept.threads, launcher.threads)
-        linear = _keep("train.linear", kept and kept.linear, min(asked, default=None))
-        return Machine(threads=threads or self.threads(runs), linear=linear or _linear(runs))
+        linear = _keep("train.linear", kept and kept.linear, _asked(t.linear for t in asked))
+        attention = _keep(
+            "train.attention", kept and kept.attention, _asked(run.config.train.attention for run in halves)
+        )
+        compiled = _keep("train.compile", kept and kept.compile, any(t.compile for t in asked) or None)
+        return Machine(
+            threads=threads or self.threads(runs),
+            linear=linear or min({run.linear for run in runs.values()} & {*PRODUCTS}, default="auto"),
+            attention=attention or min({run.attention for run in halves}, default="auto"),
+            compile=bool(compiled),
+        )
 
     def threads(self, runs: Mapping[Overrides, Run]) -> int:
         """Of each run, which shares the cores with those beside it, unless its launcher gives it its own."""
@@ -188,9 +197,9 @@ class _Drive:
         if not todo:
             return
         assert machine is not None, "note has chosen"
-        threads, linear, launcher = machine.threads, machine.linear, self.asked.launcher
+        threads, launcher = machine.threads, self.asked.launcher
         if isinstance(launcher, Pool):
-            jobs = [_job(self.checks.configs[overrides], *due, linear) for overrides, due in todo.items()]
+            jobs = [_job(self.checks.configs[overrides], *due, machine) for overrides, due in todo.items()]
             workers = launcher.at_once or side_by_side(threads)
             with board(jobs, workers) as watcher:
                 refused = run_jobs(
@@ -202,7 +211,7 @@ class _Drive:
             try:
                 # As an override, it reaches the processes of any launcher.
                 refused = launcher.launch(
-                    task, [(*overrides, f"train.linear={linear}") for overrides in todo]
+                    task, [(*overrides, *_as_overrides(run, machine)) for overrides, (run, _) in todo.items()]
                 )
             except Lost as error:
                 self.refused.append(str(error))
@@ -210,9 +219,19 @@ class _Drive:
         self.refused += [f"{' '.join([*todo][index])}: {why}" for index, why in refused.items()]
 
 
-def _job(config: RunConfig, run: Run, known: Stamp, linear: str) -> Job:
-    config = replace(config, train=replace(config.train, linear=linear))
+def _job(config: RunConfig, run: Run, known: Stamp, machine: Machine) -> Job:
+    config = replace(config, train=replace(config.train, **_kept(run, machine)))
     return Job(run.name, step_flops(run) * config.train.steps, known, config)
+
+
+def _as_overrides(run: Run, machine: Machine) -> list[str]:
+    return [f"train.{key}={as_value(value)}" for key, value in _kept(run, machine).items()]
+
+
+def _kept(run: Run, machine: Machine) -> dict[str, Any]:
+    """What a run of a study computes by, as keys of train."""
+    keys = {"linear": machine.linear, "compile": machine.compile}
+    return keys | ({"attention": machine.attention} if run.config.train.precision == "bfloat16" else {})
 
 
 def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:
@@ -241,14 +260,17 @@ def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
 
 
+def _asked(values: Iterable[str]) -> str | None:
+    return min({*values} - {"auto"}, default=None)
+
+
 def _keep(key: str, kept: Any, asked: Any) -> Any:
     """What a study was begun with, it keeps: its bytes depend on it."""
-    if kept and asked and kept != asked:
+    if kept in (None, "auto"):
+        return asked
+    if asked is not None and kept != asked:
         raise StoreError(
-            f"{key}={asked}: this study was begun with {kept}; leave it out, or give another name=NAME"
+            f"{key}={as_value(asked)}: this study was begun with {as_value(kept)}; leave it out, or give"
+            " another name=NAME"
         )
-    return kept or asked
-
-
-def _linear(runs: Mapping[Overrides, Run]) -> str:
-    return fastest_product() if any(run.linear in PRODUCTS for run in runs.values()) else "auto"
+    return kept

@@ -4,7 +4,6 @@ What happens at step t is a pure function of the state after step t − 1 and of
 more or less often, or stopping and going on, changes nothing that is learned.
 """
 
-import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from ablate.config.schema import TrainConfig
 from ablate.data.batches import evaluation_windows, training_batch
 from ablate.model.lm import LM, decayed
 from ablate.training import optim
+from ablate.training.computing import Computing
 
 # The widest activation of one evaluation pass, in numbers: a CPU is fastest while it fits the cache of a core
 # (2 MiB; a fifth slower at four times that), a GPU wants many.
@@ -128,16 +128,15 @@ def train(
         ):
             for name, tensor in kept.items():
                 current[name].copy_(tensor)
+    model.train()
+    computing = Computing(model, config.precision, compiled=config.compile)
     losses: list[Tensor] = []
     began, evaluating = time.perf_counter() - start.seconds, start.evaluation_seconds
-    model.train()
     for step in range(start.step + 1, config.steps + 1):
         batch = training_batch(train_tokens, context=context, batch=config.batch, seed=data_seed, step=step)
         inputs, targets = (part.to(device, non_blocking=True) for part in batch)
         _seed_dropout(model, data_seed, step)
-        with precision(config, device):
-            loss = model.loss(inputs, targets)
-        grads = dict(zip(params, torch.autograd.grad(loss, list(params.values())), strict=True))
+        loss, grads = computing.loss_and_gradients(inputs, targets)
         norm = optim.global_norm(grads)
         divisor = None if config.clip is None else optim.clipping_divisor(norm, config.clip)
         lr = optim.learning_rate(
@@ -156,8 +155,9 @@ def train(
             eps=config.eps,
             divisor=divisor,
         )
-        losses.append(loss.detach())
-        yield Step(step, losses[-1], norm, lr)
+        computing.follow()
+        losses.append(loss)
+        yield Step(step, loss, norm, lr)
         last = step == config.steps
         due = last or step % config.eval_every == 0
         checkpoint = not last and config.checkpoint_every is not None and step % config.checkpoint_every == 0
@@ -166,7 +166,7 @@ def train(
             losses.clear()
         if due:
             evaluation_began = time.perf_counter()
-            score = evaluate(model, validation_tokens, config, context=context)
+            score = evaluate(computing.model, validation_tokens, context=context)
             if not math.isfinite(score.nats):
                 raise Diverged(step, time.perf_counter() - began)
             now = time.perf_counter()
@@ -186,7 +186,7 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(model: LM, tokens: np.ndarray, config: TrainConfig, *, context: int) -> Score:
+def evaluate(model: LM, tokens: np.ndarray, *, context: int) -> Score:
     """The model on a whole split, without dropout, in windows of `context` that do not overlap."""
     device = next(model.parameters()).device
     was_training = model.training
@@ -196,8 +196,7 @@ def evaluate(model: LM, tokens: np.ndarray, config: TrainConfig, *, context: int
     nats, correct, count = 0.0, 0, 0
     for inputs, targets in evaluation_windows(tokens, context=context, windows=windows):
         inputs, targets = inputs.to(device), targets.to(device)
-        with precision(config, device):
-            logits = model(inputs)
+        logits = model(inputs)
         asked = targets != -100
         nats += torch.nn.functional.cross_entropy(
             logits.flatten(0, 1).float(), targets.flatten(), reduction="sum"
@@ -206,13 +205,6 @@ def evaluate(model: LM, tokens: np.ndarray, config: TrainConfig, *, context: int
         count += int(asked.sum().item())
     model.train(was_training)
     return Score(nats, correct, count)
-
-
-def precision(config: TrainConfig, device: torch.device) -> contextlib.AbstractContextManager:
-    """The autocast that train.precision asks for; weights and optimizer stay float32."""
-    if config.precision == "float32":
-        return contextlib.nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def _seed_dropout(model: LM, seed: int, step: int) -> None:

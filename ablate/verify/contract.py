@@ -4,6 +4,7 @@ A check raises Broken with what fails, in words, and the numbers. All is in floa
 drawn and on fresh random inputs.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.model import fusion, scores
+from ablate.model.attend import FORMULATIONS
 from ablate.model.costs import attention_params, flops_per_token, total_params
 from ablate.model.function_class import function_class
 from ablate.model.spec import AttentionSpec
@@ -33,6 +35,7 @@ from ablate.verify.variants import (
 )
 
 EXACT = 1e-10  # relative to the largest entry
+NEAR = 0.1  # the same in bfloat16, through a whole attention
 Check = Callable[[str, PartConfig], None]
 
 
@@ -275,7 +278,26 @@ def sums(kind: str, part: PartConfig) -> None:
             raise Broken(f"sums_to_one is true, and a row is off by {error:.2g}")
 
 
-COMMON: tuple[Check, ...] = (shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops)
+def halves(kind: str, part: PartConfig) -> None:
+    """It computes in bfloat16 what it computes in float64."""
+    for spec in specs_around(kind, part):
+        half = stirred(spec).bfloat16()
+        exact, x_BTC = copy.deepcopy(half).double(), _input(spec).bfloat16().requires_grad_()
+        for attend in FORMULATIONS.values():
+            half.scores.attend = attend
+            found = half(x_BTC, x_BTC)
+            if found.dtype != torch.bfloat16:
+                raise Broken(f"of bfloat16 it makes {found.dtype}; keep to the dtype of what comes in")
+            if (error := relative_error(found.double(), exact(x_BTC.double(), x_BTC.double()))) > NEAR:
+                raise Broken(f"in bfloat16 it is off by {error:.2g}, relatively")
+            if not torch.autograd.grad(found.float().square().sum(), x_BTC)[0].isfinite().all():
+                raise Broken("in bfloat16 a gradient is not finite")
+
+
+COMMON: tuple[Check, ...] = (
+    *(shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops),
+    halves,
+)
 CHECKS: dict[str, tuple[Check, ...]] = {
     "fusion": (*COMMON, one_head, variance, scales, claimed_form, claimed_class),
     "scores": (*COMMON, patterns, sums, claimed_class),

@@ -1,5 +1,6 @@
 """Rules on scores, which make patterns of queries and keys: one file each, found by name."""
 
-from ablate.model.scores.base import Options, Scores, forget, masked_softmax, method_of, methods, register
+from ablate.model.attend import masked_softmax
+from ablate.model.scores.base import Options, Scores, forget, method_of, methods, register
 
 __all__ = ["Options", "Scores", "forget", "masked_softmax", "method_of", "methods", "register"]

@@ -15,11 +15,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.masks import CAUSAL, EVERYTHING, Mask
+from ablate.model.attend import Attend, fused
+from ablate.model.masks import Mask
 from ablate.model.parts import Part, Registry
 from ablate.model.spec import HeadShape
 
@@ -42,7 +41,7 @@ class Scores(Part):
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)
-        self.attend = attend
+        self.attend: Attend = fused
 
     @classmethod
     def rules(cls, heads: int, options: Any) -> Sequence[Hashable]:
@@ -62,31 +61,6 @@ class Scores(Part):
     @abstractmethod
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
         """A_BPTS, with which forward reads the values: z = A v, but for dropout."""
-
-
-def attend(
-    q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float, scale: float
-) -> Tensor:
-    """softmax(scale·QKᵀ) V over what the mask lets each query see, for each pattern: (B, P, T, W).
-
-    Raises ValueError for a mask that does not fit T and S.
-    """
-    T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
-    if mask == CAUSAL and T == S:  # the same, by a kernel that builds no mask
-        return F.scaled_dot_product_attention(
-            q_BPTK, k_BPSK, v_BPSW, dropout_p=dropout, is_causal=True, scale=scale
-        )
-    visible = None if mask == EVERYTHING else mask.visible(T, S, q_BPTK.device)
-    return F.scaled_dot_product_attention(
-        q_BPTK, k_BPSK, v_BPSW, attn_mask=visible, dropout_p=dropout, scale=scale
-    )
-
-
-def masked_softmax(scores_BPTS: Tensor, mask: Mask) -> Tensor:
-    """Softmax over what the mask lets each query see; 0 elsewhere."""
-    T, S = scores_BPTS.shape[-2:]
-    visible = mask.visible(T, S, scores_BPTS.device)
-    return torch.softmax(scores_BPTS.masked_fill(~visible, float("-inf")), -1)
 
 
 _registry: Registry[Scores] = Registry("scores", Scores, package="ablate.model.scores")

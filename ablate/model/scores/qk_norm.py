@@ -2,8 +2,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablate.model.attend import masked_softmax
 from ablate.model.masks import Mask
-from ablate.model.scores.base import Options, Scores, masked_softmax, register
+from ablate.model.scores.base import Options, Scores, register
 from ablate.model.spec import HeadShape
 
 

@@ -1,7 +1,8 @@
 from torch import Tensor
 
+from ablate.model.attend import masked_softmax
 from ablate.model.masks import Mask
-from ablate.model.scores.base import Scores, masked_softmax, register
+from ablate.model.scores.base import Scores, register
 
 
 @register("softmax")

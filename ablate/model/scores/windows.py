@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ablate.config.rules import ConfigError, Meaning, typed
 from ablate.config.schema import Size
+from ablate.model.attend import masked_softmax
 from ablate.model.masks import Mask
-from ablate.model.scores.base import Options, Scores, masked_softmax, register
+from ablate.model.scores.base import Options, Scores, register
 from ablate.model.spec import HeadShape
 
 

@@ -1,6 +1,7 @@
 """Batches: every start, every target, and nothing but the arguments."""
 
 import numpy as np
+import pytest
 import torch
 
 from ablate.data.batches import evaluation_windows, training_batch
@@ -68,3 +69,22 @@ def test_tokens_on_disk_are_read_as_they_are(tmp_path):
         strict=True,
     ):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (5, 1), (14, 2), (350, 70), (998, 199)])
+def test_some_windows_are_spread_over_the_split_and_the_same_each_time(most, count):
+    tokens = np.arange(1000)  # 199 windows of 5
+
+    def starts() -> list:
+        found = evaluation_windows(tokens, context=5, windows=3, most=most)
+        return [window[0].item() for inputs, _ in found for window in inputs]
+
+    assert len(starts()) == count and starts() == starts()
+    gaps = np.diff([*starts(), 199 * 5]) // 5
+    assert gaps.max() - gaps.min() <= 1 and all(start % 5 == 0 for start in starts())
+
+
+def test_a_split_that_is_no_longer_than_it_may_be_is_read_whole():
+    for most in (22, 1000):
+        whole, some = ([*evaluation_windows(TOKENS, context=5, windows=3, most=m)] for m in (None, most))
+        assert [x.tolist() for x, _ in whole] == [x.tolist() for x, _ in some]

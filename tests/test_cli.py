@@ -302,7 +302,7 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
         *("log.txt", "tokenizer.json"),
     }
     metrics = pd.read_csv(run / "metrics.csv")
-    assert tuple(metrics.columns) == METRICS_COLUMNS and metrics["step"].tolist() == [3, 6]
+    assert tuple(metrics.columns) == METRICS_COLUMNS and metrics["step"].tolist() == [0, 3, 6]
     (row,) = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv").to_dict("records")
     weights = json.loads(row["fusion_weights"])
     assert len(weights) == 2 and all(len(layer) == 4 and layer != [1, 1, 1, 1] for layer in weights)

@@ -1,6 +1,7 @@
 """Studies: what they declare, which runs they come to, and what they do without running anything."""
 
 import functools
+import json
 import random
 import re
 import signal
@@ -35,10 +36,12 @@ from ablate.execution.execute import execute
 from ablate.execution.prepare import Prepared, prepare
 from ablate.live import progress
 from ablate.live.watch import summary
-from ablate.store.record import Machine
+from ablate.store.record import Machine, as_plain, read_record
 from ablate.store.store import Store, StoreError
+from ablate.study import precision
 from ablate.study.conditions import check, holds
 from ablate.study.design import combinations
+from ablate.study.estimate import Times, _total
 from ablate.study.growth import grown, values_of
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
@@ -177,7 +180,7 @@ def sweep(tmp_path, monkeypatch):
 @pytest.fixture
 def planned(sweep, monkeypatch):
     """The outcome of a dry run that times nothing."""
-    monkeypatch.setattr("ablate.study.estimate._total", lambda *_: 1.0)
+    monkeypatch.setattr("ablate.study.estimate._total", lambda *_: Times(steps=1.0))
     return lambda *overrides: run(sweep(*overrides), dry_run=True)
 
 
@@ -249,6 +252,66 @@ def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(planned, monk
     assert threads() == threads("hydra/launcher=basic") == 3
     with pytest.raises(StoreError, match=r"hydra\.launcher\.threads=2: this study was begun with 3"):
         threads("hydra.launcher.threads=2")
+
+
+def test_a_study_keeps_to_the_arithmetic_that_it_was_begun_with(planned, monkeypatch):
+    def machine(*overrides: str) -> Machine:
+        return planned("seed=0,1", "name=mine", *overrides).estimate.record.machine
+
+    half = "train.precision=bfloat16"
+    for fastest in ("fastest_attention", "fastest_product"):
+        choice = "unfused" if fastest == "fastest_attention" else "onednn"
+        monkeypatch.setattr(f"ablate.execution.prepare.{fastest}", lambda choice=choice: choice)
+    assert machine() == Machine(threads=1, linear="onednn", attention="auto", compile=False)
+    assert machine(half) == Machine(threads=1, linear="auto", attention="unfused", compile=False)
+    both = ("train.precision=float32,bfloat16", "train.compile=true")
+    begun = Machine(threads=1, linear="mkl", attention="unfused", compile=True)
+    assert machine(*both) == begun
+    record = planned("seed=0,1", "name=mine", *both).estimate.record
+    write_study(Store(), record)
+    assert machine(both[0]) == begun  # also where it is not asked for again
+    for asked, kept in (("train.attention=fused", "unfused"), ("train.linear=onednn", "mkl")):
+        with pytest.raises(StoreError, match=f"{asked}: this study was begun with {kept}"):
+            machine(both[0], asked)
+    plain = json.loads(json.dumps(as_plain(record)))
+    for key in ("attention", "compile"):
+        del plain["machine"][key]  # as before there was a choice
+    write_study(Store(), read_record(plain))
+    assert machine(both[0]).attention == "fused"
+    with pytest.raises(StoreError, match=r"train\.compile=true: this study was begun with false"):
+        machine(*both)
+
+
+def test_a_dry_run_says_what_bfloat16_would_gain_and_where_it_is_slower(planned, monkeypatch):
+    monkeypatch.setattr(precision, "halves_are_faster", lambda: True)
+    for in_halves, said in ((0.5, 0.5), (0.95, None)):
+        monkeypatch.setattr(
+            "ablate.study.estimate._total",
+            lambda kinds, _, s=in_halves: Times(
+                steps=s if kinds[0][0].config.train.precision == "bfloat16" else 1.0
+            ),
+        )
+        assert planned("seed=0", "name=mine").estimate.in_bfloat16 == said
+        assert planned("seed=0", "name=mine", "train.precision=bfloat16").estimate.in_bfloat16 is None
+    monkeypatch.setattr(precision, "halves_are_faster", lambda: False)
+    assert planned("seed=0", "name=mine").estimate.in_bfloat16 is None
+    outcome = planned("seed=0", "name=mine", "train.precision=float32,bfloat16")
+    assert outcome.remarks == [precision.SLOWER]
+
+
+def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
+    config = make_config(
+        *QUICK, "train.steps=10", "train.eval_every=4", "train.eval_tokens=200", "train.average=0.5"
+    )
+    run = prepare(config)
+    monkeypatch.setattr("ablate.study.estimate._time", lambda _: (2.0, 0.25))
+    validation, test = (len(run.corpus.splits[name].tokens) for name in ("validation", "test"))
+    times = _total([(run, 3)], 1)
+    assert (times.steps, times.evaluations) == (60.0, 0.25 * 3 * 200 * 4)  # at 0, 4, 8 and 10
+    assert times.ends == 0.25 * 3 * 2 * (validation + test)
+    whole = replace(run, config=replace(config, train=replace(config.train, eval_tokens=None, average=None)))
+    times = _total([(whole, 1)], 1)
+    assert (times.evaluations, times.ends) == (0.25 * 4 * validation, 0.25 * test)
 
 
 def test_a_job_of_slurm_has_cores_of_its_own():

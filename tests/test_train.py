@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from ablate.model.attend import unfused
 from ablate.model.lm import build_model
-from ablate.training.train import Diverged, Evaluation, State, Step, evaluate, train
+from ablate.training.computing import Computing
+from ablate.training.train import Averaged, Diverged, Evaluation, State, Step, evaluate, train
 from tests.helpers import make_config, make_spec
 
 SIZES = (
@@ -19,10 +21,11 @@ SIZES = (
     "train.batch=3",
     "train.eval_every=4",
 )
+HALF = ("train.precision=bfloat16",)
 TOKENS = np.random.default_rng(0).integers(11, size=997).astype(np.uint16)
 
 
-Events = list[Step | Evaluation | State]
+Events = list[Step | Evaluation | State | Averaged]
 
 
 def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]) -> Events:
@@ -50,8 +53,8 @@ def evaluations(found: Events) -> list[Evaluation]:
 
 def test_evaluates_every_so_often_and_at_the_end():
     found = evaluations(events())
-    assert [event.step for event in found] == [4, 8, 9]
-    assert [event.tokens for event in found] == [4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
+    assert [event.step for event in found] == [0, 4, 8, 9]
+    assert [event.tokens for event in found] == [0, 4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
 
 
 def test_looking_more_often_changes_nothing_that_is_learned():
@@ -64,7 +67,7 @@ def test_the_training_loss_is_that_of_its_own_batch_before_the_update():
     found = events()
     first = losses(found)[0]
     assert first == pytest.approx(math.log(11), abs=0.05)  # untrained
-    at_4 = evaluations(found)[0]
+    at_4 = evaluations(found)[1]
     assert at_4.train_loss == losses(found)[3]
 
 
@@ -142,7 +145,74 @@ def test_bfloat16_keeps_weights_in_float32_and_learns_alike():
     assert losses(found) == pytest.approx(losses(events()), abs=0.02)
 
 
-@pytest.mark.parametrize("more", [(), ("model.dropout=0.2",), ("fusion=weighted_sum",)])
+def test_weights_in_bfloat16_follow_those_in_float32():
+    model = build_model(make_spec(*SIZES, vocab=11), make_config(*SIZES).resolved_seeds())
+    computing = Computing(model, "bfloat16")
+    with torch.no_grad():
+        for param in model.parameters():
+            param.mul_(1.5)
+    computing.follow()
+    for cast, weight in zip(computing.model.parameters(), model.parameters(), strict=True):
+        assert cast.dtype == torch.bfloat16 and torch.equal(cast, weight.bfloat16())
+    inputs, targets = torch.randint(11, (2, 3, 7))
+    loss, grads = computing.loss_and_gradients(inputs, targets)
+    exact, wanted = Computing(model, "float32").loss_and_gradients(inputs, targets)
+    assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item(), rel=0.01)
+    assert all(grad.dtype == torch.float32 for grad in grads.values()) and grads.keys() == wanted.keys()
+    norms = [torch.cat([grad.flatten() for grad in of.values()]) for of in (grads, wanted)]
+    assert torch.nn.functional.cosine_similarity(*norms, dim=0) > 0.99
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
+def test_a_compiled_step_computes_what_a_plain_one_does():
+    overrides = (*SIZES, "model.layers=1", "fusion=weighted_sum")
+    model = build_model(make_spec(*overrides, vocab=11), make_config(*overrides).resolved_seeds())
+    model.use(attend=unfused)
+    inputs, targets = torch.randint(11, (2, 3, 7))
+    plain, compiled = (
+        Computing(model, "bfloat16", compiled=compiled).loss_and_gradients(inputs, targets)
+        for compiled in (False, True)
+    )
+    assert compiled[0].item() == pytest.approx(plain[0].item(), rel=0.01)
+    for name, grad in plain[1].items():
+        assert (compiled[1][name] - grad).abs().max() <= 0.05 * grad.abs().max()
+
+
+def test_a_mid_run_evaluation_reads_what_it_may_and_changes_nothing_that_is_learned():
+    whole, some = events(), events("train.eval_tokens=30")
+    assert losses(whole) == losses(some)
+    assert [e.validation.targets for e in evaluations(some)] == [28] * 4  # whole windows of 7
+    assert [e.validation.targets for e in evaluations(whole)] == [99] * 4
+    assert [e.validation.targets for e in evaluations(events("train.eval_tokens=1000"))] == [99] * 4
+
+
+def test_before_the_first_update_there_is_a_validation_loss_and_nothing_else():
+    first = evaluations(events())[0]
+    assert (first.step, first.tokens, first.lr, first.train_loss, first.grad_norm) == (0, 0, None, None, None)
+    assert first.validation.loss == pytest.approx(math.log(11), abs=0.05)
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.01, [9]), (0.3, [7, 8, 9]), (1, range(1, 10))])
+def test_the_average_is_that_of_the_weights_after_the_last_steps(share, steps):
+    config = make_config(*SIZES, f"train.average={share}")
+    model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
+    seen, averaged = {}, None
+    for event in train(
+        model, config.train, train_tokens=TOKENS, validation_tokens=TOKENS[:9], context=7, data_seed=0
+    ):
+        if isinstance(event, Step):
+            seen[event.step] = copy.deepcopy(dict(model.named_parameters()))
+        elif isinstance(event, Averaged):
+            averaged = event
+    assert averaged is not None
+    for name, mean in averaged.params.items():
+        torch.testing.assert_close(mean, torch.stack([seen[step][name] for step in steps]).mean(0))
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("model.dropout=0.2",), ("fusion=weighted_sum",), ("train.average=0.9",), HALF]
+)
 def test_going_on_from_a_state_changes_nothing(more):
     overrides = (*SIZES, *more, "train.checkpoint_every=2", "train.eval_every=3")
     config, spec = make_config(*overrides), make_spec(*overrides, vocab=11)
@@ -173,3 +243,7 @@ def test_going_on_from_a_state_changes_nothing(more):
         scores = [event.validation for event in evaluations(before) + evaluations(after)]
         assert scores == [event.validation for event in evaluations(whole)]
         assert all(a.seconds >= state.seconds for a in evaluations(after))
+        if isinstance(whole[-1], Averaged):
+            assert isinstance(after[-1], Averaged)
+            for name, mean in whole[-1].params.items():
+                assert torch.equal(mean, after[-1].params[name])

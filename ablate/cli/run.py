@@ -128,9 +128,19 @@ def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
     typer.echo(f"{counted(estimate.runs, 'run')}{finished}; {size}")
-    typer.echo(f"about {duration(estimate.seconds)} here, from timing a few steps")
+    typer.echo(f"about {duration(estimate.seconds)} here, from timing a few steps{_evaluating(estimate)}")
+    if estimate.in_bfloat16 is not None:
+        typer.echo(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")
     for line in estimate.forecast:
         typer.echo(line)
+
+
+def _evaluating(estimate: "Estimate") -> str:
+    """What evaluation takes of it."""
+    if not (times := estimate.times).total:
+        return ""
+    meanwhile, at_end = (f"{100 * part / times.total:.0f} %" for part in (times.evaluations, times.ends))
+    return f"; evaluation is {meanwhile} of it, and whole splits at the end {at_end}"
 
 
 def _some(values: Sequence[str]) -> str:

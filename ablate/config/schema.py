@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from ablate.config.rules import (
+    Above,
     AtLeast,
+    AtMost,
     ConfigError,
     Count,
     IntroducedAt,
@@ -24,6 +26,9 @@ STANDARD_FUSION = "concat"
 STANDARD_SCORES = "softmax"
 # Where installed packages name their methods: groups of entry points.
 ENTRY_POINTS = ("ablate.fusions", "ablate.scores")
+
+
+Average = Annotated[float, Above(0), AtMost(1)]  # a share of the steps, at least the last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +63,8 @@ class TrainConfig:
     eps: Positive
     clip: Positive | None
     eval_every: Count
+    eval_tokens: Annotated[Count | None, IntroducedAt(None)]
+    average: Annotated[Average | None, IntroducedAt(None)]
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]

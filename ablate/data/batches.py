@@ -20,23 +20,36 @@ def training_batch(
     A pure function of its arguments. tokens: (tokens,), more than `context`.
     """
     starts = generator(seed, "data", step).integers(len(tokens) - context, size=batch)
-    windows_BT1 = tokens[starts[:, None] + np.arange(context + 1)]
-    return _int64(windows_BT1[:, :-1]), _int64(windows_BT1[:, 1:])
+    return _windows_at(tokens, starts, context)
 
 
-def evaluation_windows(tokens: np.ndarray, *, context: int, windows: int) -> Iterator[tuple[Tensor, Tensor]]:
+def evaluation_windows(
+    tokens: np.ndarray, *, context: int, windows: int, most: int | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """The whole split in windows side by side, so that each token but the first is a target once.
 
     Yields inputs and targets, each (B, T) int64, `windows` windows at a time; at the end, alone and
-    (1, less than T), the window that is shorter.
+    (1, less than T), the window that is shorter. most: of a split with more targets, only so many, in whole
+    windows evenly spread, one at least.
     """
     targets = max(len(tokens) - 1, 0)
     whole = targets - targets % context
+    if most is not None and most < targets and whole:
+        count = max(1, most // context)
+        starts = np.arange(count) * (whole // context) // count * context
+        for some in np.split(starts, range(windows, count, windows)):
+            yield _windows_at(tokens, some, context)
+        return
     for start in range(0, whole, windows * context):
         stop = min(start + windows * context, whole)
         yield _windows(tokens, start, stop, context)
     if whole < targets:
         yield _windows(tokens, whole, targets, targets - whole)
+
+
+def _windows_at(tokens: np.ndarray, starts_B: np.ndarray, context: int) -> tuple[Tensor, Tensor]:
+    windows_BT1 = tokens[starts_B[:, None] + np.arange(context + 1)]
+    return _int64(windows_BT1[:, :-1]), _int64(windows_BT1[:, 1:])
 
 
 def _windows(tokens: np.ndarray, start: int, stop: int, width: int) -> tuple[Tensor, Tensor]:

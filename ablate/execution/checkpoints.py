@@ -9,7 +9,12 @@ from ablate.training.train import State
 
 
 def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
-    kinds = {"param": state.params, "first": state.moments.first, "second": state.moments.second}
+    kinds = {
+        "param": state.params,
+        "first": state.moments.first,
+        "second": state.moments.second,
+        "average": state.average,
+    }
     arrays = {
         f"{kind}/{name}": tensor.detach().cpu().numpy()
         for kind, tensors in kinds.items()
@@ -19,7 +24,7 @@ def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
 
 
 def to_state(checkpoint: Checkpoint) -> State:
-    kinds: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}}
+    kinds: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}, "average": {}}
     for key, array in checkpoint.arrays.items():
         kind, _, name = key.partition("/")
         kinds[kind][name] = torch.from_numpy(array)
@@ -27,6 +32,7 @@ def to_state(checkpoint: Checkpoint) -> State:
         checkpoint.step,
         kinds["param"],
         Moments(kinds["first"], kinds["second"]),
+        kinds["average"],
         checkpoint.seconds,
         checkpoint.evaluation_seconds,
     )

@@ -159,7 +159,7 @@ def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
             if isinstance(event, Step) and (now := time.monotonic()) - looked > LOOK_EVERY_S:
                 looked = now
                 listener(Stepped(event.step, event.loss.item()))
-            elif isinstance(event, Evaluation):
+            elif isinstance(event, Evaluation) and event.train_loss is not None:
                 losses = (event.train_loss, event.validation.loss)
                 listener(Evaluated(event.step, *losses, event.tokens_per_s))
     except Diverged as error:

@@ -3,6 +3,7 @@
 A change here changes what rows say, so this file is part of the column `code`.
 """
 
+import copy
 import json
 import math
 from typing import Any
@@ -15,7 +16,9 @@ from ablate.model.lm import LM
 from ablate.model.resolve import match_error
 from ablate.store.columns import CONFIG_COLUMNS, Row
 from ablate.training.computing import in_precision
-from ablate.training.train import Diverged, Evaluation, evaluate
+from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluate
+
+AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 
 
 def before_training(run: Run) -> Row:
@@ -63,16 +66,22 @@ def at_evaluation(evaluation: Evaluation) -> Row:
     }
 
 
-def at_end(run: Run, model: LM, last: Evaluation, metrics: list[Row]) -> Row:
+def at_end(
+    run: Run, model: LM, last: Evaluation, metrics: list[Row], averaged: Averaged | None = None
+) -> Row:
     """Of a run that came to its last step. model: as trained; metrics: the rows of metrics.csv."""
-    score = last.validation
+    computing = in_precision(model, run.config.train.precision)
+    seen_whole = last.validation.targets == len(run.corpus.splits["validation"].tokens) - 1
+    validation = last.validation if seen_whole else _score(run, computing, "validation")
+    test = _score(run, computing, "test")
     return {
         "tokens": last.tokens,
         "train_loss": last.train_loss,
-        "val_loss": score.loss,
-        "val_bpb": score.nats / math.log(2) / run.corpus.splits["validation"].predicted_bytes,
-        "val_acc": score.accuracy,
-        **_test(run, model),
+        "val_loss": validation.loss,
+        "val_bpb": validation.nats / math.log(2) / run.corpus.splits["validation"].predicted_bytes,
+        "val_acc": validation.accuracy,
+        **({"test_loss": test.loss, "test_acc": test.accuracy} if test.targets else {}),
+        **(_of_average(run, model, averaged) if averaged else {}),
         **_best(metrics),
         "fusion_weights": _fusion_weights(model),
         "tokens_per_s": round(last.tokens_per_s, 1),
@@ -89,19 +98,25 @@ def at_divergence(run: Run, error: Diverged, metrics: list[Row]) -> Row:
     }
 
 
-def _test(run: Run, model: LM) -> Row:
-    """Nothing where the test split is empty."""
-    tokens = run.corpus.splits["test"].tokens
-    if not len(tokens):
-        return {}
-    score = evaluate(in_precision(model, run.config.train.precision), tokens, context=run.spec.context)
-    return {"test_loss": score.loss, "test_acc": score.accuracy}
+def _score(run: Run, computing: LM, split: str) -> Score:
+    """On a whole split."""
+    return evaluate(computing, run.corpus.splits[split].tokens, context=run.spec.context)
+
+
+def _of_average(run: Run, model: LM, averaged: Averaged) -> Row:
+    """Of the model with the averaged weights."""
+    model = copy.deepcopy(model)
+    model.load_state_dict(averaged.params, strict=False)
+    computing = in_precision(model, run.config.train.precision)
+    scores = {name: _score(run, computing, split) for name, split in AVERAGED.items()}
+    return {name: score.loss for name, score in scores.items() if score.targets}
 
 
 def _best(metrics: list[Row]) -> Row:
-    if not metrics:
+    """Of the evaluations after an update."""
+    if not (after := [row for row in metrics if row["step"] > 0]):
         return {}
-    best = min(metrics, key=lambda row: row["val_loss"])
+    best = min(after, key=lambda row: row["val_loss"])
     return {"best_val_loss": best["val_loss"], "best_step": best["step"]}
 
 

@@ -14,7 +14,7 @@ from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.run_files import RunWriter
 from ablate.store.status import Status
-from ablate.training.train import Diverged, Evaluation, State, Step
+from ablate.training.train import Averaged, Diverged, Evaluation, State, Step
 
 
 def describe(run: Run) -> Row:
@@ -47,8 +47,9 @@ class Recorder:
         self.start = to_state(writer.start) if writer.start else None
         self.metrics = list(writer.start.metrics) if writer.start else []
         self.last: Evaluation | None = None
+        self.averaged: Averaged | None = None
 
-    def record(self, event: Step | Evaluation | State) -> None:
+    def record(self, event: Step | Evaluation | State | Averaged) -> None:
         """Raises StoreError where the disk refuses."""
         self.writer.check()
         if isinstance(event, State):
@@ -57,15 +58,18 @@ class Recorder:
             self.last = event
             self.metrics.append(formulas.at_evaluation(event))
             self.writer.metrics(self.metrics[-1])
+            train_loss = "" if event.train_loss is None else f" train_loss {event.train_loss:.4f}"
             self.writer.log(
-                f"step {event.step}/{self.run.config.train.steps} train_loss {event.train_loss:.4f}"
+                f"step {event.step}/{self.run.config.train.steps}{train_loss}"
                 f" val_loss {event.validation.loss:.4f}"
             )
+        elif isinstance(event, Averaged):
+            self.averaged = event
 
     def done(self, model: LM) -> Row:
         """The columns of a run that came to its last step; keeps the weights if that was asked for."""
         assert self.last is not None, "training ends with an evaluation"
-        row = formulas.at_end(self.run, model, self.last, self.metrics)
+        row = formulas.at_end(self.run, model, self.last, self.metrics, self.averaged)
         peak_memory_mb = device.peak_memory_mb(self.run.device)
         if self.run.config.train.save == "model":
             weights = {name: value.cpu().numpy() for name, value in model.state_dict().items()}

@@ -12,7 +12,7 @@ from ablate.model.attend import FORMULATIONS
 from ablate.model.costs import flops_per_token
 from ablate.model.lm import LM, build_model
 from ablate.model.spec import ModelSpec
-from ablate.training.train import Evaluation, State, Step, train
+from ablate.training.train import Averaged, Evaluation, State, Step, train
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def build(run: Run) -> LM:
 
 def training(
     run: Run, model: LM, config: TrainConfig, start: State | None = None
-) -> Iterator[Step | Evaluation | State]:
+) -> Iterator[Step | Evaluation | State | Averaged]:
     """`train` on the text of a run and with its batches, by `config`, which may be shorter than the run's."""
     return train(
         model,

@@ -98,7 +98,7 @@ def _seconds(steps: Iterator[None], count: int) -> float:
 
 def _steps(run: Run) -> Iterator[None]:
     endless = dataclasses.replace(
-        run.config.train, steps=FOREVER, eval_every=FOREVER, checkpoint_every=None, lr=1e-6
+        run.config.train, steps=FOREVER, eval_every=FOREVER, eval_tokens=1, checkpoint_every=None, lr=1e-6
     )
     for event in training(run, build(run), endless):
         if isinstance(event, Step):

@@ -18,7 +18,8 @@ CONFIG_COLUMNS = (
     *("value_scale", "out_rank"),
     *("match", "match_by", "d_model", "layers", "context", "mlp_hidden", "bias", "dropout"),
     *("corpus_sha256", "tokenizer", "vocab", "splits", "steps", "batch", "lr", "warmup", "min_lr_ratio"),
-    *("weight_decay", "beta1", "beta2", "eps", "clip", "eval_every", "precision"),
+    *("weight_decay", "beta1", "beta2", "eps", "clip", "eval_every", "eval_tokens", "average"),
+    "precision",
 )
 SEED_COLUMNS = ("seed", "seed_backbone", "seed_fusion", "seed_data")
 DERIVED_COLUMNS = (
@@ -34,6 +35,7 @@ DERIVED_COLUMNS = (
 )
 METRIC_COLUMNS = (
     *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc"),
+    *("avg_val_loss", "avg_test_loss"),
     *("best_val_loss", "best_step", "fusion_weights"),
 )
 HIGHER_IS_BETTER = ("val_acc", "test_acc", "tokens_per_s")

@@ -12,6 +12,7 @@ from ablate.execution.execute import settled
 from ablate.execution.run import Run, build, step_flops, training
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
+from ablate.study.precision import gains, in_bfloat16
 from ablate.study.replicates import one_of_each
 from ablate.training.computing import in_precision
 from ablate.training.train import Step, evaluate
@@ -23,20 +24,41 @@ WINDOWS = 64  # evaluated, at most
 MOST_WORK = {"cpu": 1e10, "cuda": 1e13, "mps": 1e12}
 # What no matrix product does, in FLOPs that take as long: of each layer a step, and of each token in it.
 WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
+WORTH_SAYING = 0.9  # of the time in float32
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of runs, one after the other: their steps, what they evaluate meanwhile, and whole splits at
+    their ends."""
+
+    steps: float = 0.0
+    evaluations: float = 0.0
+    ends: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.steps + self.evaluations + self.ends
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: of all runs that are left, with `workers` side by side. forecast:
-    lines on what follows from them."""
+    """What a command would do. seconds: of all runs that are left, with `workers` side by side; in_bfloat16:
+    the same with train.precision=bfloat16, where that is faster and not asked for. times: what the seconds go
+    into. forecast: lines on what follows from them."""
 
     record: StudyRecord
     runs: int
     finished: int
     workers: int
     threads: int
-    seconds: float
+    times: Times
+    in_bfloat16: float | None = None
     forecast: Sequence[str] = ()
+
+    @property
+    def seconds(self) -> float:
+        return self.times.total / self.workers
 
 
 def estimate(
@@ -50,13 +72,18 @@ def estimate(
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     workers = min(at_once or side_by_side(threads), max(1, len(todo)))
-    seconds = _total(one_of_each(todo), threads) / workers if todo else 0.0
-    return Estimate(record, len(runs), len(runs) - len(todo), workers, threads, seconds, forecast)
+    kinds = one_of_each(todo)
+    times = _total(kinds, threads) if todo else Times()
+    faster = None
+    if todo and all(gains(run) for run, _ in kinds):
+        in_halves = _total([(in_bfloat16(run), count) for run, count in kinds], threads).total
+        faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
+    return Estimate(record, len(runs), len(runs) - len(todo), workers, threads, times, faster, forecast)
 
 
-def _total(kinds: Sequence[tuple[Run, int]], threads: int) -> float:
-    """Seconds of all runs one after the other: the cheapest and the dearest are timed, the others lie
-    between them by their FLOPs. kinds: runs, and how many are as each."""
+def _total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
+    """Of all runs: the cheapest and the dearest are timed, the others lie between them by their FLOPs.
+    kinds: runs, and how many are as each."""
     flops = [step_flops(run) for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
     before = torch.get_num_threads()
@@ -65,25 +92,33 @@ def _total(kinds: Sequence[tuple[Run, int]], threads: int) -> float:
         timed = {f: _time(kinds[flops.index(f)][0]) for f in {cheapest, dearest}}
     finally:
         torch.set_num_threads(before)
-    total = 0.0
+    steps_s = evaluations_s = ends_s = 0.0
     for (run, count), f in zip(kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
-        step_s, evaluation_s = (
-            a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True)
-        )
-        steps, every = run.config.train.steps, run.config.train.eval_every
-        tokens = {name: len(split.tokens) for name, split in run.corpus.splits.items()}
-        evaluations = -(-steps // every) + tokens["test"] / tokens["validation"]
-        total += count * (steps * step_s + evaluations * evaluation_s)
-    return total
+        step_s, token_s = (a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True))
+        meanwhile, at_end = _evaluated(run)
+        steps_s += count * run.config.train.steps * step_s
+        evaluations_s += count * meanwhile * token_s
+        ends_s += count * at_end * token_s
+    return Times(steps_s, evaluations_s, ends_s)
+
+
+def _evaluated(run: Run) -> tuple[int, int]:
+    """Tokens that a run evaluates while it trains, and at its end."""
+    train = run.config.train
+    validation, test = (len(run.corpus.splits[split].tokens) for split in ("validation", "test"))
+    each = min(train.eval_tokens or validation, validation)
+    at_end = test + (validation if each < validation else 0)
+    averaged = validation + test if train.average else 0
+    return (1 - (-train.steps // train.eval_every)) * each, at_end + averaged
 
 
 def _time(run: Run) -> tuple[float, float]:
-    """Seconds of a training step, and of an evaluation of the validation split. What would take long is timed
-    on a smaller run, whose seconds count as often as its work goes into that of the run."""
+    """Seconds of a training step, and of the evaluation of a token. What would take long is timed on a
+    smaller run, whose seconds count as often as its work goes into that of the run."""
     small = _smaller(run)
     model = build(small)  # before the clock starts
-    config = replace(small.config.train, steps=STEPS, eval_every=STEPS)  # which ends before it evaluates
+    config = replace(small.config.train, steps=STEPS, eval_every=STEPS, eval_tokens=1)
     seconds, began = [], time.perf_counter()
     for event in training(small, model, config):
         if isinstance(event, Step):
@@ -98,10 +133,10 @@ def _time(run: Run) -> tuple[float, float]:
     sample = tokens[: windows * context + 1]
     began = time.perf_counter()
     evaluate(in_precision(model, config.precision), sample, context=context)
-    evaluation_s = (time.perf_counter() - began) * len(tokens) / len(sample)
+    token_s = (time.perf_counter() - began) / len(sample)
     return (
         statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small),
-        evaluation_s * _work_a_token(run) / _work_a_token(small),
+        token_s * _work_a_token(run) / _work_a_token(small),
     )
 
 

@@ -24,6 +24,7 @@ from ablate.store.record import Machine, StudyRecord
 from ablate.store.run_files import Stamp
 from ablate.store.status import RESULTS
 from ablate.store.store import Store, StoreError
+from ablate.study import precision
 from ablate.study.checks import Checks
 from ablate.study.declared import Declared
 from ablate.study.design import Absent, Design, Overrides
@@ -83,6 +84,7 @@ class _Drive:
         self.rows: dict[Overrides, Row] = {}
         self.ids: dict[Overrides, str] = {}
         self.refused: list[str] = []
+        self.slower: list[str] = []  # a remark
         self.finished_before = 0
 
     def run(self, begun: Callable[[], None]) -> Outcome:
@@ -102,7 +104,7 @@ class _Drive:
             study=name,
             run_ids=sorted({*self.ids.values()}),
             finished_before=self.finished_before,
-            remarks=[*self.checks.left_out, *self.design.closing(self.rows)],
+            remarks=[*self.checks.left_out, *self.slower, *self.design.closing(self.rows)],
             refused=self.refused,
         )
 
@@ -115,7 +117,8 @@ class _Drive:
         assert record.machine is not None
         unique = [*_unique(runs).values()]
         expected = estimate(record, unique, launcher.at_once, record.machine.threads, self.design.forecast())
-        return Outcome(record.name, remarks=self.checks.left_out, estimate=expected)
+        remarks = [*self.checks.left_out, *self.slower]
+        return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def next(self) -> dict[Overrides, Run]:
         """The runs that are due, ready to begin; none at the end. Raises ConfigError if there never are."""
@@ -125,6 +128,7 @@ class _Drive:
                 overrides: {"status": Absent.LEFT_OUT} for overrides in proposed if overrides not in runs
             }
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
+            self.slower = self.slower or precision.remarks(runs.values())
             if runs:
                 return runs
             if not self.ids:

@@ -12,6 +12,7 @@ from ablate.execution.run import step_flops
 from ablate.launch.worker import make
 from ablate.live.progress import listener
 from ablate.store.store import Store
+from ablate.study import precision
 from ablate.study.estimate import estimate
 from ablate.study.growth import grown, record_of_run
 from ablate.study.outcome import Outcome, keeping_results
@@ -23,7 +24,8 @@ def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Ou
     record = record_of_run(asked.config, run.run_id, asked.config_dir)
     threads = threads_each(1, step_flops(run))
     if dry_run:
-        return Outcome(record.name, estimate=estimate(record, [run], at_once=1, threads=threads))
+        expected = estimate(record, [run], at_once=1, threads=threads)
+        return Outcome(record.name, remarks=precision.remarks([run]), estimate=expected)
     require_its_plugins(run, store)
     known = store.run(run.name).stamp()
     store.change_study(record.name, lambda before: grown(before, record))
@@ -31,4 +33,4 @@ def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Ou
     torch.set_num_threads(threads)
     with keeping_results(store, record.name):
         make(run, listener(None), known=known)
-    return Outcome(record.name, [run.run_id])
+    return Outcome(record.name, [run.run_id], remarks=precision.remarks([run]))

@@ -7,7 +7,7 @@ more or less often, or stopping and going on, changes nothing that is learned.
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -39,7 +39,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Score:
-    """A whole split, every token but its first predicted once. nats: summed over the targets."""
+    """Of a split, every token but its first predicted once, or some windows of it. nats: summed over the
+    targets."""
 
     nats: float
     correct: int
@@ -56,16 +57,17 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The validation split after update `step`.
+    """The validation split after update `step`, or what train.eval_tokens lets be read of it.
 
-    seconds: since training began; evaluation_seconds: how much of that went into evaluations.
+    At step 0 there was no update yet, so no lr, no train_loss and no grad_norm. seconds: since training
+    began; evaluation_seconds: how much of that went into evaluations.
     """
 
     step: int
     tokens: int
-    lr: float
-    train_loss: float
-    grad_norm: float
+    lr: float | None
+    train_loss: float | None
+    grad_norm: float | None
     validation: Score
     seconds: float
     evaluation_seconds: float
@@ -78,7 +80,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class State:
-    """Everything that training goes on from after update `step`.
+    """Everything that training goes on from after update `step`. average: of the weights, once that began.
 
     The tensors are those in use: copy or write them before asking for the next event.
     """
@@ -86,8 +88,17 @@ class State:
     step: int
     params: Mapping[str, Tensor]
     moments: optim.Moments
+    average: Mapping[str, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
     evaluation_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """The mean of the weights after each of the last steps, by name: what train.average asks for, at the
+    end."""
+
+    params: Mapping[str, Tensor]
 
 
 class Diverged(ArithmeticError):
@@ -108,8 +119,9 @@ def train(
     context: int,
     data_seed: int,
     start: State | None = None,
-) -> Iterator[Step | Evaluation | State]:
-    """Train `model` in place on its own device; yields a Step each step, an Evaluation and a State where due.
+) -> Iterator[Step | Evaluation | State | Averaged]:
+    """Train `model` in place on its own device; yields an Evaluation at step 0, a Step each step, an
+    Evaluation and a State where due.
 
     start: go on from a State that an earlier call yielded. Raises Diverged when a loss is not finite, at
     most CHECK_EVERY steps later, and before any State that comes of it.
@@ -118,13 +130,14 @@ def train(
     params = dict(model.named_parameters())
     decay_mask = decayed(model)
     moments = optim.Moments.zeros(params)
-    if start is None:
-        start = State(0, {}, optim.Moments())
+    average = {name: torch.zeros_like(param) for name, param in params.items()} if config.average else {}
+    begins_at_0, start = start is None, start or State(0, {}, optim.Moments())
     with torch.no_grad():
         for kept, current in (
             (start.params, params),
             (start.moments.first, moments.first),
             (start.moments.second, moments.second),
+            (start.average, average),
         ):
             for name, tensor in kept.items():
                 current[name].copy_(tensor)
@@ -132,6 +145,28 @@ def train(
     computing = Computing(model, config.precision, compiled=config.compile)
     losses: list[Tensor] = []
     began, evaluating = time.perf_counter() - start.seconds, start.evaluation_seconds
+
+    def evaluation(step: int, lr: float | None, loss: Tensor | None, norm: Tensor | None) -> Evaluation:
+        nonlocal evaluating
+        evaluation_began = time.perf_counter()
+        score = evaluate(computing.model, validation_tokens, context=context, most=config.eval_tokens)
+        if not math.isfinite(score.nats):
+            raise Diverged(step, time.perf_counter() - began)
+        now = time.perf_counter()
+        evaluating += now - evaluation_began
+        return Evaluation(
+            step=step,
+            tokens=step * config.batch * context,
+            lr=lr,
+            train_loss=None if loss is None else loss.item(),
+            grad_norm=None if norm is None else norm.item(),
+            validation=score,
+            seconds=now - began,
+            evaluation_seconds=evaluating,
+        )
+
+    if begins_at_0:
+        yield evaluation(0, None, None, None)
     for step in range(start.step + 1, config.steps + 1):
         batch = training_batch(train_tokens, context=context, batch=config.batch, seed=data_seed, step=step)
         inputs, targets = (part.to(device, non_blocking=True) for part in batch)
@@ -156,6 +191,8 @@ def train(
             divisor=divisor,
         )
         computing.follow()
+        if config.average:
+            _average(average, params, step - math.floor((1 - config.average) * config.steps))
         losses.append(loss)
         yield Step(step, loss, norm, lr)
         last = step == config.steps
@@ -165,36 +202,24 @@ def train(
             _require_finite(losses, last_step=step, began=began)
             losses.clear()
         if due:
-            evaluation_began = time.perf_counter()
-            score = evaluate(computing.model, validation_tokens, context=context)
-            if not math.isfinite(score.nats):
-                raise Diverged(step, time.perf_counter() - began)
-            now = time.perf_counter()
-            evaluating += now - evaluation_began
-            yield Evaluation(
-                step=step,
-                tokens=step * config.batch * context,
-                lr=lr,
-                train_loss=loss.item(),
-                grad_norm=norm.item(),
-                validation=score,
-                seconds=now - began,
-                evaluation_seconds=evaluating,
-            )
+            yield evaluation(step, lr, loss, norm)
         if checkpoint:
-            yield State(step, params, moments, time.perf_counter() - began, evaluating)
+            yield State(step, params, moments, average, time.perf_counter() - began, evaluating)
+    if config.average:
+        yield Averaged(average)
 
 
 @torch.no_grad()
-def evaluate(model: LM, tokens: np.ndarray, *, context: int) -> Score:
-    """The model on a whole split, without dropout, in windows of `context` that do not overlap."""
+def evaluate(model: LM, tokens: np.ndarray, *, context: int, most: int | None = None) -> Score:
+    """The model on a split, without dropout, in windows of `context` that do not overlap: on all of it, or on
+    `most` targets (ablate.data.batches.evaluation_windows)."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
     nats, correct, count = 0.0, 0, 0
-    for inputs, targets in evaluation_windows(tokens, context=context, windows=windows):
+    for inputs, targets in evaluation_windows(tokens, context=context, windows=windows, most=most):
         inputs, targets = inputs.to(device), targets.to(device)
         logits = model(inputs)
         asked = targets != -100
@@ -205,6 +230,14 @@ def evaluate(model: LM, tokens: np.ndarray, *, context: int) -> Score:
         count += int(asked.sum().item())
     model.train(was_training)
     return Score(nats, correct, count)
+
+
+@torch.no_grad()
+def _average(average: Mapping[str, Tensor], params: Mapping[str, Tensor], count: int) -> None:
+    """Take the `count`-th weights into their mean; before the first one there is none."""
+    if count > 0:
+        for name, param in params.items():
+            average[name].lerp_(param, 1 / count)
 
 
 def _seed_dropout(model: LM, seed: int, step: int) -> None:

@@ -1,0 +1,31 @@
+"""What train.precision=bfloat16 is worth here."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ablate.compute.fastest import halves_are_faster
+from ablate.execution.run import Run
+from ablate.model.attend import fastest_attention
+
+SLOWER = "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products"
+
+
+def gains(run: Run) -> bool:
+    """Whether bfloat16 may make a float32 run faster. It may on a CPU that has products of it."""
+    return _is_of(run, "float32") and not run.config.train.compile and halves_are_faster()
+
+
+def in_bfloat16(run: Run) -> Run:
+    """The run as it would be with train.precision=bfloat16, to be timed."""
+    train = replace(run.config.train, precision="bfloat16")
+    config = replace(run.config, train=train)
+    return replace(run, config=config, linear="torch", attention=fastest_attention())
+
+
+def remarks(runs: Iterable[Run]) -> list[str]:
+    """A line where runs are in bfloat16, and this processor has no products of it."""
+    return [SLOWER] if any(_is_of(run, "bfloat16") for run in runs) and not halves_are_faster() else []
+
+
+def _is_of(run: Run, precision: str) -> bool:
+    return run.device.type == "cpu" and run.config.train.precision == precision

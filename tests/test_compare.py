@@ -120,6 +120,25 @@ def test_a_run_that_was_looked_at_twice_counts_once():
         summarize(table(once, once))
 
 
+@pytest.mark.parametrize("column", ["eval_tokens", "average"])
+def test_what_a_look_reads_makes_no_variant_either(column):
+    rows = table({"val_loss": 2.0, column: 100}, {"val_loss": 2.2, column: None, "seed": 1})
+    assert summarize(rows)["n"].tolist() == [2]
+    rows["avg_val_loss"] = rows["val_loss"]
+    assert summarize(rows, "avg_val_loss")["n"].tolist() == [1, 1]
+
+
+def test_seeds_of_two_kinds_are_named(tmp_path):
+    """As 500 steps of `tiny` at 0.006 gave: seven seeds of 1.80 to 1.89, and one of 2.24."""
+    losses = [1.80, 1.82, 2.24, 1.84, 1.85, 1.86, 1.88, 1.89]
+    rows = table(*({"val_loss": loss, "seed": seed} for seed, loss in enumerate(losses)))
+    (line,) = [line for line in compare(rows).notes if "two kinds" in line]
+    assert ": 7 at 1.8 to 1.89, and 1 at 2.24 (0000000000000002)" in line
+    for kept in (losses[:2] + losses[3:], losses[:5]):  # one kind; too few to tell
+        rows = table(*({"val_loss": loss, "seed": seed} for seed, loss in enumerate(kept)))
+        assert not [line for line in compare(rows).notes if "two kinds" in line]
+
+
 def test_best_is_one_of_several_that_are_trained_as_long():
     def row(fusion: str, loss: float, steps: int, batch: int, **more) -> dict:
         return {"fusion": fusion, "val_loss": loss, "steps": steps, "batch": batch, "context": 64, **more}

@@ -10,6 +10,7 @@ from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import ttost_paired
 
 from ablate.analysis import stats
+from ablate.analysis.seed_kinds import limit, two_kinds, widest_gap
 
 NAN = math.nan
 BASELINE = np.array([[2.0, 2.1, 2.2, 2.3]])
@@ -214,3 +215,30 @@ def test_false_alarms_stay_in_the_family_and_intervals_cover():
     assert 0.02 < alarms < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 4000)
     low, high = stats.t_interval(difference)
     assert ((low < 0) & (high > 0)).mean() == pytest.approx(0.95, abs=0.01)
+
+
+def test_the_widest_gap_by_hand():
+    """1, 2, 4, 9: the gap of 5 after the third; within, squares of 1, 2, 4 about 7/3, and 2 degrees of
+    freedom."""
+    at, ratio = widest_gap(np.array([[1.0, 2, 4, 9], [3, 3, 3, 3]]))
+    within = sum((x - 7 / 3) ** 2 for x in (1, 2, 4))
+    assert at[0] == 2 and ratio[0] == pytest.approx(5 / (within / 2) ** 0.5) and np.isnan(ratio[1])
+
+
+@pytest.mark.parametrize("n", [6, 8, 24])
+def test_one_kind_of_seeds_is_rarely_taken_for_two(n):
+    draws = np.random.default_rng(n).standard_normal((4000, n))
+    found = np.mean([two_kinds(row) is not None for row in draws])
+    assert abs(found - 0.01) < 3 * (0.01 * 0.99 / len(draws)) ** 0.5 + 0.002
+
+
+def test_two_kinds_of_seeds_are_found_and_the_smaller_is_named():
+    rng = np.random.default_rng(1)
+    values = np.append(rng.normal(1.8, 0.02, 9), [np.nan, 2.2, 2.25])
+    found = two_kinds(rng.permutation(values))
+    assert found is not None and found.sum() == 2
+    half = two_kinds(np.array([1.0, 1.01, 1.02, 3.0, 3.01, 3.02]))
+    assert half is not None and half.tolist() == [False] * 3 + [True] * 3
+    assert two_kinds(np.array([1.0, 1.01, 1.02, 3.0, 3.01])) is None  # too few
+    assert two_kinds(np.full(8, 2.3)) is None and two_kinds(np.full(8, 2.3) + np.arange(8) * 1e-16) is None
+    assert 1.5 < limit(1000) < limit(8) < limit(6)

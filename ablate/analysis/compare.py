@@ -25,7 +25,16 @@ from ablate.analysis.contrasts import (
 )
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
-from ablate.analysis.notes import budgets, doubts, foreign_columns, missing_seeds, stale, unusable, weaknesses
+from ablate.analysis.notes import (
+    budgets,
+    doubts,
+    foreign_columns,
+    missing_seeds,
+    seeds_of_two_kinds,
+    stale,
+    unusable,
+    weaknesses,
+)
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variants import Variants, collect
@@ -136,6 +145,7 @@ def compare(
     lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
     interaction = projection_and_heads(variants, alpha=alpha) if asks else pd.DataFrame()
+    lines += seeds_of_two_kinds(variants) if metric not in MEASURED_COLUMNS else []
     notes = [*why, *notes, *lines, *stale(rows), *weaknesses(table), *unusable(rows, metric)]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     notes += missing_seeds(rows)

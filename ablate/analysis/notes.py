@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.seed_kinds import two_kinds
 from ablate.analysis.select import as_text, as_texts, with_options
+from ablate.analysis.stats import Array
 from ablate.analysis.variants import (
     USABLE,
     WIDTHS,
@@ -107,6 +110,27 @@ def budgets(variants: Variants) -> list[str]:
         f"variants are trained on {count} different numbers of tokens; best is one of several with equal ones"
     )
     return only_if(count > 1, line)
+
+
+def seeds_of_two_kinds(variants: Variants) -> list[str]:
+    """A line for each variant whose seeds fall into two groups, with the runs of the smaller."""
+    lines = []
+    for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
+        if (apart := two_kinds(values)) is None:
+            continue
+        rest = np.isfinite(values) & ~apart
+        lines.append(
+            f"seeds of two kinds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
+            f" ({some(ids[apart].tolist())}); no interval over both means anything, and another learning"
+            " rate or a longer warm-up may have one kind only"
+        )
+    return lines
+
+
+def _range(values: Array) -> str:
+    """How many there are, and where they lie."""
+    low, high = (f"{value:.4g}" for value in (values.min(), values.max()))
+    return f"{len(values)} at {low}" + (f" to {high}" if high != low else "")
 
 
 def weaknesses(table: pd.DataFrame) -> list[str]:

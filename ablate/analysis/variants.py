@@ -31,10 +31,10 @@ CODE_COLUMNS = ("code", "torch")
 # The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
 FACTORS = ("fusion", "heads", "out_proj")
 WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors, by `auto` and `match`
-# How often a run is looked at changes nothing that it learns, so it makes no variant, save for what it was at
-# best and how long it took.
-LOOKS = "eval_every"
-BY_LOOKS = ("best_val_loss", "best_step", "wall_s")
+# How a run is looked at changes nothing that it learns, so it makes no variant, save for what it was at best,
+# for averages, and for how long it took.
+LOOKS = ("eval_every", "eval_tokens", "average")
+BY_LOOKS = ("best_val_loss", "best_step", "avg_val_loss", "avg_test_loss", "wall_s")
 BUDGET = ("steps", "batch", "context")  # tokens that a run is trained on, as a product
 USABLE = (Status.DONE, Status.STALE)
 CARRIED = ("form", "function_class", "params", "match_error", "role", "tuned", "run_id")
@@ -51,7 +51,7 @@ class Variants:
     table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
     variants apart. options: of each kind of part. CARRIED are columns beside them, each from the first run
     that has it, finished ones first. values: (C, S), the metric; NaN where there is no finished run.
-    diverged: (C, S).
+    diverged: (C, S). run_ids: (C, S), text.
     """
 
     metric: str
@@ -61,6 +61,7 @@ class Variants:
     table: pd.DataFrame
     values: Array
     diverged: Array
+    run_ids: Array
 
     @cached_property
     def names(self) -> list[str]:
@@ -112,15 +113,16 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     if not mixed:
         _refuse_mixed(rows)
     by = [column_of(key, rows, f"--by {key}") for key in dict.fromkeys(by)]
-    looks = [LOOKS] if metric in BY_LOOKS and LOOKS in rows else []
-    columns = list(dict.fromkeys([*variant_columns(rows), *looks, *by]))
+    looks = [column for column in LOOKS if column in rows]
+    apart = looks if metric in BY_LOOKS else []
+    columns = list(dict.fromkeys([*variant_columns(rows), *apart, *by]))
     seeds = [column for column in SEED_COLUMNS if column in rows.columns]
-    keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds]})
+    keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
     differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
     variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
-    if LOOKS in keyed:
-        once = ~_told_again(keyed, [variant, seed], metric)
+    if looks:
+        once = ~_told_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
     _refuse_duplicates(keyed, variant, seed, metric)
 
@@ -139,6 +141,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     values[variant[usable], seed[usable]] = value[usable]
     lost[variant, seed] = gone = diverged(keyed, value)
+    run_ids = np.full(shape, "", object)
+    run_ids[variant, seed] = keyed["run_id"].astype(str) if "run_id" in keyed else ""
     if not mixed:
         _refuse_mixed_parts(keyed[usable | gone], columns, differing)
     finished_first = np.argsort(~usable, kind="stable")
@@ -153,17 +157,18 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
         _refuse_pooling(table, by, differing)
     shown = by or distinguishing(table, columns)
     options = {kind: option_names(rows, kind) for kind in PARTS}
-    return Variants(metric, columns, shown, options, table, values[kept], lost[kept])
+    return Variants(metric, columns, shown, options, table, values[kept], lost[kept], run_ids[kept])
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
-    """One row a variant: variant, its factors, params, n, diverged, mean, sd (over seeds, n − 1), best.
+    """`best_first` of these rows. Runs without the metric count in no mean: diverged ones are counted apart;
+    `unusable` names all of them. Raises Incomparable."""
+    return best_first(collect(rows, metric, mixed=mixed))
 
-    Sorted, the best first. Runs without the metric count in no mean: diverged ones are counted apart;
-    `unusable` names all of them. Raises Incomparable.
-    """
-    summary = collect(rows, metric, mixed=mixed).summary()
-    ascending = metric not in HIGHER_IS_BETTER
+
+def best_first(variants: Variants) -> pd.DataFrame:
+    """One row a variant: variant, its factors, params, n, diverged, mean, sd (over seeds, n − 1), best."""
+    summary, ascending = variants.summary(), variants.metric not in HIGHER_IS_BETTER
     return summary.sort_values(["mean", "variant"], ascending=[ascending, True]).reset_index(drop=True)
 
 
@@ -176,7 +181,7 @@ def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
 def variant_columns(rows: pd.DataFrame) -> list[str]:
     """The columns that make a variant: the config's, the options of its parts one by one; no seeds, and not
     how often a run was looked at."""
-    config = [column for column in CONFIG_COLUMNS if column in rows.columns and column != LOOKS]
+    config = [column for column in CONFIG_COLUMNS if column in rows.columns and column not in LOOKS]
     options = {f"{kind}_options": option_names(rows, kind) for kind in PARTS}
     return list(dict.fromkeys(name for column in config for name in options.get(column, [column])))
 
@@ -263,11 +268,11 @@ def _short(values: Iterable[str]) -> list[str]:
     return [value[:12] for value in values]
 
 
-def _told_again(keyed: pd.DataFrame, run: list[Array], metric: str) -> Array:
-    """Which rows are of a run of which another row, looked at more or less often, tells the same or more."""
+def _told_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str], metric: str) -> Array:
+    """Which rows are of a run of which another row, looked at in another way, tells the same or more."""
     empty = keyed[metric].isna().to_numpy()
     told = pd.Series(keyed[metric].to_numpy()).groupby(run).transform("nunique").to_numpy() < 2
-    rows = pd.DataFrame({"variant": run[0], "seed": run[1], "looks": keyed[LOOKS].to_numpy()})
+    rows = keyed[[*looks]].reset_index(drop=True).assign(variant=run[0], seed=run[1])
     rows = rows.iloc[np.argsort(empty, kind="stable")]
     again = rows.duplicated(["variant", "seed"]) & ~rows.duplicated()
     return told & again.sort_index().to_numpy()
@@ -285,8 +290,8 @@ def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric:
             if column not in COLUMNS and same[column].astype(str).nunique() > 1
         ]
         way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
-        if LOOKS in same and same[LOOKS].nunique() > 1:
-            way_out = f"choose with --where {LOOKS}={row[LOOKS]}"
+        if looked := [column for column in LOOKS if column in same and same[column].nunique() > 1]:
+            way_out = f"choose with --where {looked[0]}={row[looked[0]]}"
         ids = " and ".join(map(str, same["run_id"].dropna()))
         raise Incomparable(
             f"two rows of one variant and seed{f': runs {ids}' if ids else ''}"

@@ -17,6 +17,7 @@ from ablate.phrases import counted
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ablate.analysis.variants import Variants
     from ablate.study.estimate import Estimate
     from ablate.study.outcome import Outcome
 
@@ -75,8 +76,8 @@ def run(
 
 def _show_results(outcome: "Outcome") -> int:
     """Print what was asked for; returns how many runs failed."""
-    from ablate.analysis.notes import stale, unusable
-    from ablate.analysis.variants import Incomparable
+    from ablate.analysis.notes import seeds_of_two_kinds, stale, unusable
+    from ablate.analysis.variants import Incomparable, best_first, for_reading
     from ablate.reporting.tables import render_row
     from ablate.store.status import RESULTS
     from ablate.store.store import Store
@@ -89,7 +90,9 @@ def _show_results(outcome: "Outcome") -> int:
         typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
     elif len(rows):
         try:
-            print_table(_summary(rows, record.metric), Format.table)
+            variants = _variants(rows, record.metric)
+            print_table(for_reading(best_first(variants)), Format.table)
+            lines += seeds_of_two_kinds(variants)
         except Incomparable as error:
             print_table(rows[SINGLE_RUN_COLUMNS], Format.table)
             lines.append(str(error))
@@ -109,13 +112,13 @@ def _show_results(outcome: "Outcome") -> int:
     return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 
-def _summary(rows: "pd.DataFrame", metric: str | None) -> "pd.DataFrame":
-    """A row a variant; of a tuned study, those at their own value."""
+def _variants(rows: "pd.DataFrame", metric: str | None) -> "Variants":
+    """Of a tuned study, those at their own value."""
     from ablate.analysis.roles import at_own_value
-    from ablate.analysis.variants import for_reading, summarize
+    from ablate.analysis.variants import collect
 
     reports = at_own_value(rows[rows["phase"] == "report"])
-    return for_reading(summarize(rows) if reports.empty else summarize(reports, metric or "val_loss"))
+    return collect(rows, "val_loss") if reports.empty else collect(reports, metric or "val_loss")
 
 
 def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:

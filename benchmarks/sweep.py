@@ -1,6 +1,6 @@
 """A sweep of ablate against the other ways to make the same runs, alternating in one run.
 
-    python benchmarks/sweep.py --model nano --runs 8 --against plain
+    python benchmarks/sweep.py --model nano --runs 8 --ours float32,bfloat16 --against plain
     python benchmarks/sweep.py --model tiny --runs 64 --steps 0,100 --rounds 3 --against stock
     python benchmarks/sweep.py --model nano --runs 8 --against nanogpt --nanogpt PATH --text input.txt
 
@@ -9,12 +9,14 @@ Hydra's own launcher. nanogpt: a clone of github.com/karpathy/nanoGPT, as its RE
 process a run (its data/shakespeare_char/prepare.py reads the text). Each evaluates at the end of a run
 (nanoGPT before the first step too: it can't be told not to).
 
-Each contestant makes its runs at two lengths. The ratio of the longer ones' whole times includes start-up
-and evaluation; the slope between the two lengths is training alone.
+Ours are those of --ours: float32, bfloat16, compiled, bfloat16+compiled. Each contestant makes its runs at
+two lengths. The ratio of the longer ones' whole times includes start-up and evaluation; the slope between the
+two lengths is training alone. What is compiled was compiled before, and that first time is told apart.
 """
 
 import argparse
 import itertools
+import math
 import os
 import shutil
 import statistics
@@ -22,20 +24,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import hydra
+import pandas as pd
 import torch
 
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.compute.cores import available
+from ablate.compute.fastest import processor
 from ablate.data.corpora import open_corpus
 from ablate.model.costs import flops_per_token
 from ablate.model.resolve import resolve_spec
 
 HERE = Path(__file__).parent
+OURS = {
+    "float32": (),
+    "bfloat16": ("train.precision=bfloat16",),
+    "compiled": ("train.compile=true",),
+    "bfloat16+compiled": ("train.precision=bfloat16", "train.compile=true"),
+}
 TRAIN = {"tiny": "default", "nano": "nanogpt", "small": "default"}
 Contestant = Callable[[int], None]
 
@@ -93,11 +103,11 @@ def nanogpt(clone: Path, model: str, runs: int, text: Path) -> Contestant:
     return make
 
 
-def product_rate() -> float:
-    """FLOP/s of a float32 matrix product of 1024 × 1024 with all threads."""
-    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+def product_rate(dtype: torch.dtype) -> float:
+    """FLOP/s of a matrix product of 1024 × 1024 with all threads."""
+    a, b = (torch.randn(1024, 1024).to(dtype) for _ in range(2))
     seconds = []
-    for _ in range(20):
+    for _ in range(30):
         began = time.perf_counter()
         torch.mm(a, b)
         seconds.append(time.perf_counter() - began)
@@ -105,14 +115,18 @@ def product_rate() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="nano", choices=TRAIN)
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--steps", default="50,200", help="the two lengths of a run; 0 leaves out the first")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ours", default="float32,bfloat16", help=f"of {', '.join(OURS)}")
     parser.add_argument("--against", default="plain", help="plain, stock, nanogpt; several by commas")
     parser.add_argument("--nanogpt", type=Path, help="a clone of nanoGPT")
     parser.add_argument("--text", type=Path, help="default: what corpus=pydoc reads")
+    parser.add_argument("--chart", type=Path, help="an SVG of the ratios")
     arguments = parser.parse_args()
     short, long = map(int, arguments.steps.split(","))
     with tempfile.TemporaryDirectory() as directory:
@@ -121,18 +135,30 @@ def main() -> None:
             shutil.copy(arguments.text, text)
         else:
             text.write_text(pydoc_text(), encoding="utf-8")
-        contestants = {"ablate": ablate(arguments.model, arguments.runs, text)}
-        for name in arguments.against.split(","):
+        model, runs = arguments.model, arguments.runs
+        contestants = {name: ablate(model, runs, text, *OURS[name]) for name in arguments.ours.split(",")}
+        for name in filter(None, arguments.against.split(",")):
             if name == "plain":
-                contestants[name] = plain(arguments.model, arguments.runs, text)
+                contestants[name] = plain(model, runs, text)
             elif name == "stock":
-                contestants[name] = ablate(arguments.model, arguments.runs, text, "hydra/launcher=basic")
+                contestants[name] = ablate(model, runs, text, "hydra/launcher=basic")
             else:
                 clone = Path(directory) / "nanoGPT"
                 shutil.copytree(arguments.nanogpt, clone)
-                contestants[name] = nanogpt(clone, arguments.model, arguments.runs, text)
+                contestants[name] = nanogpt(clone, model, runs, text)
+        for name in filter(lambda name: "compiled" in name, contestants):
+            print(
+                f"{name}: the first time, compiling, {seconds(contestants[name], 1):.0f} s for a step of each"
+            )
         totals, slopes = race(contestants, short, long, arguments.rounds)
-        report(arguments.model, arguments.runs, short, long, totals, slopes, text)
+        print(
+            f"{processor()}, {available()} cores; {model}, {runs} runs; medians (range) of {arguments.rounds}"
+        )
+        report(totals, slopes, long)
+        if short:
+            shares(model, runs, slopes, text)
+        if arguments.chart:
+            draw(arguments.chart, totals, slopes)
 
 
 def race(
@@ -155,35 +181,65 @@ def seconds(make: Contestant, steps: int) -> float:
     return time.perf_counter() - began
 
 
-def report(
-    model: str,
-    runs: int,
-    short: int,
-    long: int,
-    totals: dict[str, list[float]],
-    slopes: dict[str, list[float]],
-    text: Path,
-) -> None:
-    rounds = len(totals["ablate"])
-    print(f"{model}, {runs} runs, {available()} cores; medians (range) of {rounds} rounds")
-    for name in totals:
-        print(f"{name:>8}: {spread(totals[name])} s for {long} steps, start-up and evaluation included")
-        if short:
-            print(f"{'':>8}  {spread([1000 * s / runs for s in slopes[name]])} ms a step of one run")
-        if name != "ablate":
-            print(f"{'':>8}  ratio {ratios(totals[name], totals['ablate'])}", end="")
-            print(f"; of the steps alone {ratios(slopes[name], slopes['ablate'])}" if short else "")
-    if short:
-        with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
-            overrides = [f"model={model}", f"train={TRAIN[model]}", "corpus=file", f'corpus.path="{text}"']
-            config = to_run_config(hydra.compose("config", overrides=overrides))
-        spec = resolve_spec(config, open_corpus(config.corpus).tokenizer.vocab_size)
-        flops = 3 * flops_per_token(spec) * config.train.batch * spec.context
-        rate, step = product_rate(), statistics.median(slopes["ablate"]) / runs
-        share = flops / step / rate
-        print(
-            f"share of the float32 product rate ({rate / 1e9:.0f} GFLOP/s, all threads): {100 * share:.0f} %"
-        )
+def report(totals: dict[str, list[float]], slopes: dict[str, list[float]], long: int) -> None:
+    """A line a contestant, then one for each of ours against each other."""
+    for name, times in totals.items():
+        steps = f", {spread([1000 * s for s in slopes[name]])} ms a step of all" if has_slope(slopes) else ""
+        print(f"{name:>18} {dtype_of(name):>8}: {spread(times)} s for {long} steps, all included{steps}")
+    for ours, other in pairs(totals):
+        ratio = f"{ratios(totals[other], totals[ours])} with start-up and evaluation"
+        if has_slope(slopes):
+            ratio = f"{ratios(slopes[other], slopes[ours])} steps alone, {ratio}"
+        print(f"{ours} ({dtype_of(ours)}) is {ratio} as fast as {other} ({dtype_of(other)})")
+
+
+def pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Each of ours against what is not ours, and against our float32."""
+    ours = [name for name in names if name in OURS]
+    others = [name for name in names if name not in OURS]
+    against = [*others, *(["float32"] if "float32" in ours else [])]
+    return [(one, other) for other in against for one in ours if one != other]
+
+
+def has_slope(slopes: dict[str, list[float]]) -> bool:
+    return all(math.isfinite(value) for values in slopes.values() for value in values)
+
+
+def dtype_of(name: str) -> str:
+    return "bfloat16" if "bfloat16" in name else "float32"
+
+
+def shares(model: str, runs: int, slopes: dict[str, list[float]], text: Path) -> None:
+    """What part of the processor's product rate, in the dtype of each, the steps reach."""
+    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+        overrides = [f"model={model}", f"train={TRAIN[model]}", "corpus=file", f'corpus.path="{text}"']
+        config = to_run_config(hydra.compose("config", overrides=overrides))
+    spec = resolve_spec(config, open_corpus(config.corpus).tokenizer.vocab_size)
+    flops = 3 * flops_per_token(spec) * config.train.batch * spec.context
+    for dtype in (torch.float32, torch.bfloat16):
+        rate = product_rate(dtype)
+        print(f"{dtype}: {rate / 1e9:.0f} GFLOP/s with all threads, of which", end=" ")
+        those = [name for name in slopes if f"torch.{dtype_of(name)}" == str(dtype)]
+        each = (f"{name} {flops * runs / statistics.median(slopes[name]) / rate:.0%}" for name in those)
+        print(", ".join(each))
+
+
+def draw(path: Path, totals: dict[str, list[float]], slopes: dict[str, list[float]]) -> None:
+    """The ratios of `report`: a point for the median, a line for the range."""
+    import altair as alt
+
+    rows = []
+    for ours, other in pairs(totals):
+        for what, times in (("steps alone", slopes), ("with start-up and evaluation", totals)):
+            each = [a / b for a, b in zip(times[other], times[ours], strict=True)]
+            label = f"{ours} against {other}"
+            rows.append((label, what, statistics.median(each), min(each), max(each)))
+    table = pd.DataFrame(rows, columns=["pair", "what", "median", "low", "high"])
+    base = alt.Chart(table).encode(y=alt.Y("pair", title=None, sort=None), yOffset="what", color="what")
+    lines = base.mark_rule(strokeWidth=2).encode(x=alt.X("low", title="times as fast"), x2="high")
+    points = base.mark_point(filled=True, size=60).encode(x="median")
+    one = alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(strokeDash=[4, 4], color="gray").encode(x="x")
+    (one + lines + points).properties(width=420).save(path)
 
 
 def spread(values: list[float]) -> str:

@@ -46,7 +46,7 @@ def fastest(question: str, contestants: Mapping[str, Callable[[], float]]) -> st
     work once and returns the seconds that it took.
     """
     path = cache.directory() / "fastest.json"
-    key = f"{question}, {_processor()} torch {torch.__version__}"
+    key = f"{question}, {processor()} torch {torch.__version__}"
     known: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -89,7 +89,7 @@ def _seconds(product: Product, dtype: torch.dtype = torch.float32) -> float:
     return total
 
 
-def _processor() -> str:
+def processor() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

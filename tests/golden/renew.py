@@ -10,7 +10,8 @@ from ablate.training.train import Evaluation, Step, train
 from tests.helpers import make_config
 
 FILE = Path(__file__).with_name("losses.csv")
-# Read off the default device's CPU: seeded text, every option of a method at something but its default.
+# Read off the default device's CPU: seeded text, every option of a method at something but its default. All that
+# decides a loss stands here, so that a default may change.
 RUNS = {
     "concat": ("fusion=concat",),
     "sum": ("fusion=sum", "fusion.normalize=variance", "out_proj=false"),
@@ -29,7 +30,9 @@ RUNS = {
 }
 COMMON = (
     *("corpus=grammar", "corpus.characters=30000", "model.d_model=32", "model.context=32"),
-    *("train.steps=60", "train.batch=8", "train.eval_every=60"),
+    *("train.steps=60", "train.batch=8", "train.lr=3e-3", "train.warmup=0.05", "train.min_lr_ratio=0.1"),
+    *("train.weight_decay=0.1", "train.beta2=0.99", "train.clip=1.0", "train.eval_every=60"),
+    "train.eval_tokens=null",
 )
 
 
@@ -47,7 +50,7 @@ def losses(name: str) -> list[tuple[str, str, float]]:
         context=spec.context,
         data_seed=config.seed,
     ):
-        if isinstance(event, Evaluation):
+        if isinstance(event, Evaluation) and event.step > 0:
             found.append((name, "validation", event.validation.loss))
         elif isinstance(event, Step) and event.step % 10 == 1:
             found.append((name, f"step {event.step}", event.loss.item()))

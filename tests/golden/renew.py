@@ -10,8 +10,8 @@ from ablate.training.train import Evaluation, Step, train
 from tests.helpers import make_config
 
 FILE = Path(__file__).with_name("losses.csv")
-# Read off the default device's CPU: seeded text, every option of a method at something but its default. All that
-# decides a loss stands here, so that a default may change.
+# Read off the default device's CPU: seeded text, every option of a method at something but its default. All
+# that decides a loss stands here, so that a default may change.
 RUNS = {
     "concat": ("fusion=concat",),
     "sum": ("fusion=sum", "fusion.normalize=variance", "out_proj=false"),

@@ -28,7 +28,7 @@ STANDARD_SCORES = "softmax"
 ENTRY_POINTS = ("ablate.fusions", "ablate.scores")
 
 
-Average = Annotated[float, Above(0), AtMost(1)]  # a share of the steps, at least the last
+Average = Annotated[float, Above(0), AtMost(1)]  # a share of the steps, the last one at least
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,20 +26,20 @@ class Computing:
     def __init__(self, weights: LM, precision: str, *, compiled: bool = False) -> None:
         self.weights = weights
         self.model = in_precision(weights, precision)
+        self.params = dict(self.model.named_parameters())
         self.loss: Callable[[Tensor, Tensor], Tensor] = _compiled(self.model) if compiled else self.model.loss
 
     def loss_and_gradients(self, inputs_BT: Tensor, targets_BT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Both in float32: the mean loss, 0-dimensional, and the gradient of each parameter by name."""
         loss = self.loss(inputs_BT, targets_BT)
-        params = dict(self.model.named_parameters())
-        grads = torch.autograd.grad(loss, [*params.values()])
-        return loss.detach(), {name: grad.float() for name, grad in zip(params, grads, strict=True)}
+        grads = torch.autograd.grad(loss, [*self.params.values()])
+        return loss.detach(), {name: grad.float() for name, grad in zip(self.params, grads, strict=True)}
 
     @torch.no_grad()
     def follow(self) -> None:
         """Cast the weights anew."""
         if self.model is not self.weights:
-            for cast, weight in zip(self.model.parameters(), self.weights.parameters(), strict=True):
+            for cast, weight in zip(self.params.values(), self.weights.parameters(), strict=True):
                 cast.copy_(weight)
 
 

@@ -192,7 +192,7 @@ def train(
         )
         computing.follow()
         if config.average:
-            _average(average, params, step - math.floor((1 - config.average) * config.steps))
+            _average(average, params, step - config.steps + max(1, round(config.average * config.steps)))
         losses.append(loss)
         yield Step(step, loss, norm, lr)
         last = step == config.steps

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 
 from ablate.compute import fastest
 from ablate.compute.products import PRODUCTS, onednn, works
-from ablate.model.attend import FORMULATIONS, TOLERANCE, agrees, fastest_attention
+from ablate.execution.formulation import TOLERANCE, agrees, fastest_attention
+from ablate.model.attend import FORMULATIONS
 from ablate.model.lm import build_model
 from ablate.model.masks import CAUSAL, EVERYTHING
 from ablate.model.scores.windows import Near

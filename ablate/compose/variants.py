@@ -22,6 +22,7 @@ from ablate.config.schema import RunConfig
 
 NOT_OF_A_RUN = ("hydra", "study", "size")
 MOST_RUNS = 100_000  # of one command: each is checked before the first begins
+YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
 TOO_MANY = f"a sweep has at most {MOST_RUNS:,}; sweep over a part of the values at a time"
 Overrides = tuple[str, ...]  # of one run, as KEY=VALUE
 
@@ -187,19 +188,19 @@ class Composer:
 
 def _setting(override: Override) -> Setting:
     if not override.is_sweep_override():
-        return Setting([override.get_value_element_as_str()], swept=False)
+        value = override.get_value_element_as_str()
+        return Setting([YAML_WORDS.get(value, value)], swept=False)
     if not override.is_discrete_sweep():
         raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
     if isinstance(sweep := override.value(), RangeSweep):
         sweep.shuffle = False  # which would make all of its values before the first
-    yaml_words = {"True": "true", "False": "false"}
     try:
         some = [*itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)]
     except (ValueError, ArithmeticError) as error:  # a step of 0, or what is no number
         raise ConfigError(f"{override.input_line}: not a range; write range(START,STOP,STEP)") from error
     if len(some) > MOST_RUNS:
         raise ConfigError(f"{override.input_line}: {TOO_MANY}")
-    levels = [yaml_words.get(level, level) for level in some]
+    levels = [YAML_WORDS.get(level, level) for level in some]
     if not levels:
         raise ConfigError(f"{override.input_line}: the sweep is empty; list values, as 1,2,4")
     return Setting(levels, swept=True)

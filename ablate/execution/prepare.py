@@ -13,9 +13,9 @@ from ablate.config.identity import Identity, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data.corpora import Corpus, open_corpus, require_usable
+from ablate.execution.formulation import fastest_attention
 from ablate.execution.memory import require_memory
 from ablate.execution.run import Run
-from ablate.model.attend import fastest_attention
 from ablate.model.resolve import resolve_spec, resolved
 
 

@@ -14,7 +14,9 @@ from ablate.version import __version__
 # The source that decides the result of every run: a change in one of these files makes all of them stale.
 CORE = (
     "training/train.py",
+    "training/computing.py",
     "training/optim.py",
+    "model/attend.py",
     "model/attention.py",
     "model/costs.py",
     "model/function_class.py",

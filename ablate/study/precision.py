@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ablate.compute.fastest import halves_are_faster
+from ablate.execution.formulation import fastest_attention
 from ablate.execution.run import Run
-from ablate.model.attend import fastest_attention
 
 SLOWER = "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products"
 

@@ -56,7 +56,7 @@ def test_training_takes_what_is_needed_at_least_and_no_more_than_thrice_as_much(
     process.join(120)
     took = int((tmp_path / "peak").read_text())
     run = prepare(make_config(*TEXT, *sizes))
-    needed = max(needed_for_weights(run.spec), needed_for_a_step(run.spec, run.config.train))
+    needed = max(needed_for_weights(run.spec), needed_for_a_step(run.spec, run.config.train, run.attention))
     assert took / 3 < needed < took
 
 
@@ -90,12 +90,12 @@ def test_what_cannot_fit_is_refused_with_the_number(sizes, asked, gigabytes, way
 
 def test_what_may_fit_is_not_refused(monkeypatch):
     run = prepare(make_config(*TEXT))
-    needed = max(needed_for_weights(run.spec), needed_for_a_step(run.spec, run.config.train))
+    needed = max(needed_for_weights(run.spec), needed_for_a_step(run.spec, run.config.train, run.attention))
     monkeypatch.setattr(memory, "available", lambda _: needed)
-    require_memory(run.spec, run.config.train, run.device)
+    require_memory(run.spec, run.config.train, run.device, run.attention)
     monkeypatch.setattr(memory, "available", lambda _: needed - 1)
     with pytest.raises(ConfigError):
-        require_memory(run.spec, run.config.train, run.device)
+        require_memory(run.spec, run.config.train, run.device, run.attention)
 
 
 def test_memory_is_that_of_the_machine_as_far_as_its_cgroup_grants_it(tmp_path, monkeypatch):

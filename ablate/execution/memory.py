@@ -9,6 +9,7 @@ import torch
 from ablate.compute import memory
 from ablate.config.rules import ConfigError
 from ablate.config.schema import TrainConfig
+from ablate.model import scores
 from ablate.model.costs import total_params
 from ablate.model.sharing import sharing
 from ablate.model.spec import ModelSpec
@@ -22,29 +23,33 @@ def needed_for_weights(spec: ModelSpec) -> int:
     return 16 * total_params(spec) + LAYER * spec.layers
 
 
-def needed_for_a_step(spec: ModelSpec, train: TrainConfig) -> int:
+def needed_for_a_step(spec: ModelSpec, train: TrainConfig, attention: str = "fused") -> int:
     """Bytes at the end of a forward pass: all but the gradients, and what the backward pass will read.
 
     Layer: the residual stream before and after attention and both norms' outputs, 4d; queries, keys, values
-    and what the patterns read; the MLP before and after GELU, 2m. At the end the residual stream and
-    its norm, 2d, and the logits and their softmax, 2N. The batch itself, two 64-bit numbers a token.
+    and what the patterns read; the patterns themselves, pT, where attention is unfused; the MLP before and
+    after GELU, 2m. At the end the residual stream and its norm, 2d, and the logits and their softmax, 2N. The
+    batch itself, two 64-bit numbers a token.
     """
     d, a = spec.d_model, spec.attention
+    shared, (rule, _) = sharing(a), scores.method_of(a.scores)
     projected = (a.query_heads + a.key_heads) * a.key_width + a.value_heads * a.value_width * a.value_proj
-    read = len(sharing(a).values) * a.value_width
+    read = len(shared.values) * a.value_width
+    if attention == "unfused" and rule.compares:
+        read += len(shared.heads) * spec.context
     numbers = spec.layers * (4 * d + projected + read + 2 * spec.mlp_hidden) + 2 * d + 2 * spec.vocab
     tokens = train.batch * spec.context
     weights = 12 * total_params(spec) + LAYER * spec.layers
     return weights + tokens * (numbers * ACTIVATION[train.precision] + 16)
 
 
-def require_memory(spec: ModelSpec, train: TrainConfig, device: torch.device) -> None:
+def require_memory(spec: ModelSpec, train: TrainConfig, device: torch.device, attention: str) -> None:
     """Raises ConfigError for a run that surely has no room on the device."""
     there = memory.available(device)
     if (needed := needed_for_weights(spec)) > there:
         asked = f"model.d_model={spec.d_model} model.layers={spec.layers} model.mlp_hidden={spec.mlp_hidden}"
         way_out = f"a model of {total_params(spec):,} parameters; take a smaller one"
-    elif (needed := needed_for_a_step(spec, train)) > there:
+    elif (needed := needed_for_a_step(spec, train, attention)) > there:
         asked = f"train.batch={train.batch} model.context={spec.context}"
         way_out = "take fewer or shorter windows a step, or a smaller model"
     else:

@@ -33,11 +33,11 @@ class Prepared:
         corpus = _corpus(config.corpus)
         require_usable(corpus, config.model.context)
         spec = resolve_spec(config, corpus.tokenizer.vocab_size)
-        require_memory(spec, config.train, place)
+        linear, attention = _linear(config, place), _attention(config, place)
+        require_memory(spec, config.train, place, attention)
         config = resolved(config, spec)
         self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
         run_id = self._identity.of(config)
-        linear, attention = _linear(config, place), _attention(config, place)
         _require_compiler(config, place)
         self.run = Run(config, spec, corpus, place, linear, attention, run_id, run_name(config, run_id))
 

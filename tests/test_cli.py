@@ -398,7 +398,7 @@ def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
         ("run train.precision =", "float32 bfloat16"),
         ("run train = ", "default nanogpt"),
         ("run size =", "full demo"),
-        ("run train.lr", "train.lr=3e-3"),
+        ("run train.lr", "train.lr=6e-3"),
         ("run corpus.pa", "corpus.path= corpus.path=null"),
         ("run corpus.path = b", ""),  # then bash offers files
         ("run -cd own study = mi", "mine"),

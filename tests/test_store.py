@@ -135,7 +135,7 @@ def test_a_study_grows_by_levels_and_seeds():
     "other, parts",
     [
         (lambda: record({"fusion": ["sum"]}), ("fusion", "factor")),
-        (lambda: record({"heads": ["1"]}, "train.lr=0.5", given=("train.lr",)), ("train.lr", "0.5", "0.003")),
+        (lambda: record({"heads": ["1"]}, "train.lr=0.5", given=("train.lr",)), ("train.lr", "0.5", "0.006")),
         (lambda: record_of_run(make_config("name=mine"), "a"), ("single", "grid")),
     ],
 )

@@ -342,13 +342,16 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
         )
 
 
-def test_the_study_of_the_main_question_is_the_whole_grid():
+def test_the_study_of_the_main_question_can_be_made_the_whole_grid(planned):
     assert {key: len(levels) for key, levels in declared("fusion").levels.items()} == {
-        "fusion": 4,
-        "heads": 4,
-        "out_proj": 2,
-        "seed": 8,
+        **{"fusion": 4, "heads": 1, "out_proj": 1},
+        "seed": 24,
     }
+    record = planned("study=fusion").estimate.record
+    assert record.factors["out_proj"] == ["true"]
+    write_study(Store(), record)
+    whole = planned("study=fusion", "heads=1,2,4,8", "out_proj=true,false", "seed=range(0,8)").estimate
+    assert whole.runs == 256 and whole.record.factors["out_proj"] == ["true", "false"]
 
 
 NULL = object()  # a key that is there and empty; None: one that is not
@@ -426,19 +429,20 @@ def test_every_study_can_show_what_it_decided_on(planned, study):
         ),
         ("{vary: fusion, baseline: concat, where: {heads: 5}}", "there is fusion=concat,"),
         ("{vary: fusion, baseline: concat, where: {heads: [4, 5], layers: 3}}", "layers=2"),
-        ("{vary: train.lr, baseline: 0.003}", "there is lr=0.003"),
+        ("{vary: train.lr, baseline: 0.003}", "there is lr=0.006"),
         ("{vary: model, baseline: tiny}", "model: no column makes variants by it"),
     ],
 )
 def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planned, primary, line):
     with pytest.raises(ConfigError, match=r"study\.primary: {'") as refused:
-        planned("study=fusion", f"study.primary=[{primary}]", "study.factors.model=[tiny]")
+        factors = ("study.factors.model=[tiny]", "study.factors.heads=[1,2,4,8]")
+        planned("study=fusion", f"study.primary=[{primary}]", *factors)
     assert line in str(refused.value)
 
 
 def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
     part = planned("study=heads", "heads=2,16", "key_width=16", "name=mine")
-    assert part.estimate.runs == 16 and not part.remarks
+    assert part.estimate.runs == 20 and not part.remarks
     assert planned("study=heads", "study.primary=[{vary: heads, baseline: 2, where: {layers: 2}}]").estimate
     with pytest.raises(ConfigError, match=r"'baseline': 32"):
         planned("study=heads", "study.primary=[{vary: heads, baseline: 32}]", "name=mine")
@@ -640,7 +644,7 @@ def test_a_dry_run_tells_the_size_and_trains_nothing(tmp_path):
     done = run_cli("run", "study=fusion", "seed=0,1,2", *QUICK, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0 and not (tmp_path / "runs" / "studies").exists()
     assert "fusion: concat, sum, weighted_sum, mean\n" in done.stdout and "seeds: 0, 1, 2\n" in done.stdout
-    assert "96 runs; " in done.stdout and "about " in done.stdout
+    assert "12 runs; " in done.stdout and "about " in done.stdout
     assert run_cli("run", "-m", "fusion=sum,mean", *QUICK, cwd=tmp_path).returncode == 0
     again = run_cli("run", "-m", "fusion=sum,mean,concat", *QUICK, "--dry-run", cwd=tmp_path)
     assert "3 runs, 2 of them finished; 1 at a time" in again.stdout

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.power import _sd_interval
+from ablate.analysis.power import sd_interval
 from ablate.analysis.seed_kinds import two_kinds
 from ablate.analysis.stats import seeds_to_claim
 
@@ -82,7 +82,7 @@ def line(name: str, table: pd.DataFrame, args: argparse.Namespace, run_s: float)
     first, *others = args.fusion.split(",")
     loss = table.pivot(index="seed", columns="fusion", values=args.metric)
     sd = pooled([loss[other] - loss[first] for other in others])
-    low, high = _sd_interval(sd, len(loss) - 1)  # they share a baseline: the degrees of freedom of one
+    low, high = sd_interval(sd, len(loss) - 1)  # they share a baseline: the degrees of freedom of one
     see, least, most = (2 * run_s * float(seeds_to_claim(DIFFERENCE, one, 0.05)) for one in (sd, low, high))
     equivalent = 2 * run_s * float(seeds_to_claim(0.0, sd, 0.05, margin=MARGIN))
     kinds = ", seeds of two kinds" if any(two_kinds(loss[c].to_numpy()) is not None for c in loss) else ""

@@ -44,7 +44,7 @@ def seeds_needed(
     sd, df, told = _noise(result, family)
     k = contrasts or max(len(family), 1)
     arms = k + 1 if contrasts or family.empty else len({*family["variant"], *family["baseline"]})
-    low, high = _sd_interval(sd, df)
+    low, high = sd_interval(sd, df)
     table = pd.DataFrame(
         {"noise": ["as measured", "if lower", "if higher"], "sd": [sd, low, high], "difference": difference}
     )
@@ -127,7 +127,7 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
     return single, int(n.max() - 1), told
 
 
-def _sd_interval(sd: float, df: int) -> tuple[float, float]:
+def sd_interval(sd: float, df: int) -> tuple[float, float]:
     """sd·√(df/χ²), the interval of a normal's standard deviation."""
     from scipy.stats import chi2
 

@@ -33,7 +33,7 @@ class Prepared:
         corpus = _corpus(config.corpus)
         require_usable(corpus, config.model.context)
         spec = resolve_spec(config, corpus.tokenizer.vocab_size)
-        linear, attention = _linear(config, place), _attention(config, place)
+        linear, attention = linear_of(config, place), attention_of(config, place)
         require_memory(spec, config.train, place, attention)
         config = resolved(config, spec)
         self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
@@ -53,8 +53,9 @@ def prepare(config: RunConfig) -> Run:
     return Prepared(config).run
 
 
-def _linear(config: RunConfig, place: torch.device) -> str:
-    """There is a choice for float32 on the CPU only."""
+def linear_of(config: RunConfig, place: torch.device) -> str:
+    """By what a run computes its products (Run.linear): there is a choice for float32 on the CPU only. Raises
+    ConfigError."""
     if place.type != "cpu" or config.train.precision != "float32":
         return "torch"
     if config.train.linear == "onednn" and not works(PRODUCTS["onednn"]):
@@ -66,8 +67,9 @@ def _linear(config: RunConfig, place: torch.device) -> str:
     return "mkl" if config.train.compile else fastest_product()
 
 
-def _attention(config: RunConfig, place: torch.device) -> str:
-    """There is a choice for bfloat16 on the CPU only."""
+def attention_of(config: RunConfig, place: torch.device) -> str:
+    """In which formulation it computes attention (Run.attention): `auto` has a choice for bfloat16 on the CPU
+    only."""
     if config.train.attention != "auto":
         return config.train.attention
     has_choice = place.type == "cpu" and config.train.precision == "bfloat16"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ablate.compute.fastest import halves_are_faster
-from ablate.execution.formulation import fastest_attention
+from ablate.execution.prepare import attention_of, linear_of
 from ablate.execution.run import Run
 
 SLOWER = "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products"
@@ -19,7 +19,8 @@ def in_bfloat16(run: Run) -> Run:
     """The run as it would be with train.precision=bfloat16, to be timed."""
     train = replace(run.config.train, precision="bfloat16")
     config = replace(run.config, train=train)
-    return replace(run, config=config, linear="torch", attention=fastest_attention())
+    linear, attention = linear_of(config, run.device), attention_of(config, run.device)
+    return replace(run, config=config, linear=linear, attention=attention)
 
 
 def remarks(runs: Iterable[Run]) -> list[str]:

@@ -20,11 +20,11 @@ def main() -> None:
         config = to_run_config(hydra.compose("config", overrides=sys.argv[1:]))
     corpus = open_corpus(config.corpus)
     counts = np.full((corpus.tokenizer.vocab_size, corpus.tokenizer.vocab_size), 0.1)
-    train = np.asarray(corpus.splits["train"].tokens)
+    train = np.asarray(corpus.tokens("train"))
     np.add.at(counts, (train[:-1], train[1:]), 1)
     log_probability = np.log(counts / counts.sum(1, keepdims=True))
     for name in ("validation", "test"):
-        tokens = np.asarray(corpus.splits[name].tokens)
+        tokens = np.asarray(corpus.tokens(name))
         print(f"{name}: {-log_probability[tokens[:-1], tokens[1:]].mean():.4f} nats per token")
 
 

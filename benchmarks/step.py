@@ -19,6 +19,7 @@ from plain import plain_steps
 from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
+from ablate.data.splits import Stream
 from ablate.model.lm import build_model
 from ablate.model.resolve import resolve_spec
 from ablate.model.spec import ModelSpec
@@ -32,8 +33,8 @@ def our_steps(config: RunConfig, spec: ModelSpec, tokens: np.ndarray) -> Iterato
     events = train(
         model,
         config.train,
-        train_tokens=tokens,
-        validation_tokens=tokens[: spec.context + 1],
+        train_split=Stream(tokens),
+        validation_split=Stream(tokens[: spec.context + 1]),
         context=spec.context,
         data_seed=0,
     )

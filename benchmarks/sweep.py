@@ -254,7 +254,7 @@ def ratios(theirs: list[float], ours: list[float]) -> str:
 def pydoc_text() -> str:
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         corpus = open_corpus(to_run_config(hydra.compose("config")).corpus)
-    return "".join(corpus.tokenizer.decode(split.tokens) for split in corpus.splits.values())
+    return "".join(corpus.tokenizer.decode(corpus.tokens(split)) for split in corpus.splits)
 
 
 if __name__ == "__main__":

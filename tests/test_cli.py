@@ -399,7 +399,7 @@ def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
         ("run train = ", "default nanogpt"),
         ("run size =", "full demo"),
         ("run train.lr", "train.lr=6e-3"),
-        ("run corpus.pa", "corpus.path= corpus.path=null"),
+        ("run corpus.pat", "corpus.path= corpus.path=null"),
         ("run corpus.path = b", ""),  # then bash offers files
         ("run -cd own study = mi", "mine"),
         ("run nonsense = ", ""),

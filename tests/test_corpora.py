@@ -19,25 +19,30 @@ import numpy as np
 import pytest
 import yaml
 
+from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import tokenized
-from ablate.data.corpora import CORPORA, Corpus, CorpusError, open_corpus, require_usable
+from ablate.data.corpora import TEXTS, Corpus, CorpusError, open_corpus, require_usable
+from ablate.data.tasks import TASKS
 from ablate.data.text import BLOCK
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
 
 ROOT = Path(__file__).parent.parent
-FILE = CorpusConfig(
-    name="file",
-    path="-",
-    encoding="utf-8",
-    errors="strict",
-    seed=None,
-    characters=None,
-    tokenizer="char",
-    bpe_vocab=300,
-    splits=(0.8, 0.1, 0.1),
+FILE = read(
+    CorpusConfig,
+    {
+        "name": "file",
+        "path": "-",
+        "encoding": "utf-8",
+        "errors": "strict",
+        "seed": None,
+        "characters": None,
+        "tokenizer": "char",
+        "bpe_vocab": 300,
+        "splits": [0.8, 0.1, 0.1],
+    },
 )
 
 
@@ -83,7 +88,7 @@ def refusal(path: object, **changes) -> str:
 def words(corpus: Corpus) -> list[str]:
     """The text of train, validation and test."""
     assert list(corpus.splits) == ["train", "validation", "test"]
-    return [corpus.tokenizer.decode(split.tokens) for split in corpus.splits.values()]
+    return [corpus.tokenizer.decode(corpus.tokens(split)) for split in corpus.splits]
 
 
 def entries(root: Path) -> list[Path]:
@@ -102,10 +107,10 @@ def test_splits_by_hand(texts: Path):
     assert corpus.name == "file"
     # Bytes of all characters but the first, which has three: 1, 2, 4 and 14 x 1 for training.
     assert [split.predicted_bytes for split in corpus.splits.values()] == [21, 1, 2]
-    assert all(isinstance(split.tokens, np.memmap) for split in corpus.splits.values())
-    assert {split.tokens.dtype for split in corpus.splits.values()} == {np.dtype("uint16")}
+    assert all(isinstance(corpus.tokens(split), np.memmap) for split in corpus.splits)
+    assert {corpus.tokens(split).dtype for split in corpus.splits} == {np.dtype("uint16")}
     with pytest.raises(ValueError, match="read-only"):
-        corpus.splits["train"].tokens[0] = 1
+        corpus.tokens("train")[0] = 1
 
 
 @pytest.mark.parametrize(("tokenizer", "tokens", "predicted"), [("byte", 29, 28), ("bpe", 29, 28)])
@@ -113,11 +118,10 @@ def test_bytes_count_as_bytes(texts: Path, tokenizer, tokens: int, predicted: in
     """29 characters, 23 for training: of 2, 3, 4 and 20 x 1 bytes. A vocabulary of 256 merges no pair."""
     text = "é日🙂abcdefghijklmnopqrst" + "uvwxyz"
     corpus = opened(put(texts / "a.txt", text), tokenizer=tokenizer, bpe_vocab=256, splits=(0.8, 0.2, 0.0))
-    train, validation, test = corpus.splits.values()
     assert words(corpus) == [text[:23], text[23:], ""]
-    assert (len(train.tokens), len(validation.tokens), len(test.tokens)) == (tokens, 6, 0)
-    assert (train.predicted_bytes, validation.predicted_bytes, test.predicted_bytes) == (predicted, 5, 0)
-    assert not test.tokens.flags.writeable
+    assert [len(corpus.tokens(split)) for split in corpus.splits] == [tokens, 6, 0]
+    assert [split.predicted_bytes for split in corpus.splits.values()] == [predicted, 5, 0]
+    assert not corpus.tokens("test").flags.writeable
 
 
 def test_the_split_sizes_of_nanogpt():
@@ -147,8 +151,8 @@ def test_byte_pairs_do_not_depend_on_how_the_text_is_cut(texts: Path, monkeypatc
     monkeypatch.setattr(tokenized, "PIECE", 17)
     corpus = opened(put(texts / "a.py", text), tokenizer="bpe", splits=(0.5, 0.5, 0.0))
     half = len(text) // 2
-    assert corpus.splits["validation"].tokens.tolist() == corpus.tokenizer.encode(text[half:]).tolist()
-    assert corpus.splits["train"].tokens.tolist() == corpus.tokenizer.encode(text[:half]).tolist()
+    assert corpus.tokens("validation").tolist() == corpus.tokenizer.encode(text[half:]).tolist()
+    assert corpus.tokens("train").tolist() == corpus.tokenizer.encode(text[:half]).tolist()
     assert isinstance(corpus.tokenizer, Bpe) and corpus.tokenizer.vocab_size == 300
     for size in (1, 7, 100):
         parts = (text[i : i + size] for i in range(0, len(text), size))
@@ -159,8 +163,8 @@ def test_byte_pairs_do_not_depend_on_how_the_text_is_cut(texts: Path, monkeypatc
 def test_byte_pairs_are_learned_from_the_training_split_alone(texts: Path):
     """`xyxyxyxy` stands in the rest only, so its pair is no token."""
     corpus = opened(put(texts / "a", "ab" * 400 + "xy" * 100), tokenizer="bpe", bpe_vocab=258)
-    assert len(corpus.splits["train"].tokens) < 800
-    assert len(corpus.splits["test"].tokens) == 100
+    assert len(corpus.tokens("train")) < 800
+    assert len(corpus.tokens("test")) == 100
 
 
 # --- which files ------------------------------------------------------------------------------
@@ -377,7 +381,9 @@ def test_a_text_with_nothing_to_predict(texts: Path, tokenizer):
 def test_what_does_not_belong():
     with pytest.raises(CorpusError, match=r"corpus=pydok: no such corpus; did you mean pydoc\?"):
         other("pydok")
-    with pytest.raises(CorpusError, match=r"corpus\.seed=0: only corpus=grammar"):
+    with pytest.raises(
+        CorpusError, match=r"corpus\.seed=0: corpus=pydoc has no such key; remove it, or take grammar"
+    ):
         other("pydoc", seed=0)
     with pytest.raises(CorpusError, match=r"corpus\.characters=null: corpus=grammar"):
         other("grammar", seed=0)
@@ -390,7 +396,7 @@ def test_every_corpus_has_its_yaml():
     groups = {
         path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "configs/corpus").glob("*.yaml")
     }
-    assert sorted(groups) == sorted(CORPORA) == ["file", "grammar", "pydoc", "stdlib"]
+    assert sorted(groups) == sorted([*TEXTS, *TASKS])
     assert all(group["name"] == name for name, group in groups.items())
 
 
@@ -410,7 +416,7 @@ def test_pydoc_may_be_missing(monkeypatch: pytest.MonkeyPatch):
 
 def test_grammar():
     corpus = other("grammar", seed=0, characters=9_973)
-    assert [len(split.tokens) for split in corpus.splits.values()] == [7_978, 997, 998]
+    assert [len(corpus.tokens(split)) for split in corpus.splits] == [7_978, 997, 998]
     assert other("grammar", seed=1, characters=9_973).sha256 != corpus.sha256
     assert other("grammar", seed=0, characters=9_973).sha256 == corpus.sha256
 
@@ -550,14 +556,15 @@ def test_leftovers_of_dead_writers_are_removed(root: Path):
 
 OPEN = """
 import sys, ablate.data.tokenized as tokenized
+from ablate.config.read import read
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora import open_corpus
 if sys.argv[2:]:
     tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
 splits = dict(splits=(0.8, 0.1, 0.1), encoding="utf-8", errors="strict", seed=None, characters=None)
-config = CorpusConfig(name="file", path=sys.argv[1], tokenizer="char", bpe_vocab=300, **splits)
+config = read(CorpusConfig, dict(name="file", path=sys.argv[1], tokenizer="char", bpe_vocab=300, **splits))
 corpus = open_corpus(config)
-print(corpus.sha256, int(corpus.splits["train"].tokens.sum()))
+print(corpus.sha256, int(corpus.tokens("train").sum()))
 """
 
 
@@ -599,5 +606,5 @@ def test_memory_does_not_grow_with_the_text(texts: Path):
     corpus = opened("long.txt")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert sum(len(split.tokens) for split in corpus.splits.values()) == 61 * 36_000 * 27
+    assert sum(len(corpus.tokens(split)) for split in corpus.splits) == 61 * 36_000 * 27
     assert peak < 25e6

@@ -175,9 +175,11 @@ def test_starts_near_the_loss_of_guessing():
 def test_residual_writers_start_at_gpt2s_scale():
     model = build_model(make_spec("model=nano"), SEEDS)
     block = model.blocks[0]
-    assert block.mlp.up.weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert block.get_parameter("mlp.up.weight").std().item() == pytest.approx(0.02, rel=0.02)
     for writer in ("mlp.down.weight", "attention.out_proj.weight"):
         assert block.get_parameter(writer).std().item() == pytest.approx(0.02 / 8**0.5, rel=0.02)
+    alone = build_model(make_spec("model=nano", "model.mlp_hidden=0"), SEEDS).blocks[0].attention
+    assert alone.get_parameter("out_proj.weight").std().item() == pytest.approx(0.02 / 4**0.5, rel=0.02)
     without = build_model(make_spec("model=nano", "out_proj=false"), SEEDS).blocks[0].attention
     assert without.get_parameter("value.weight").std().item() == pytest.approx(0.02 / 8**0.5, rel=0.02)
 

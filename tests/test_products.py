@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from ablate.compute import fastest
 from ablate.compute.products import PRODUCTS, onednn, works
+from ablate.data.splits import Stream
 from ablate.execution.formulation import TOLERANCE, agrees, fastest_attention
 from ablate.model.attend import FORMULATIONS
 from ablate.model.lm import build_model
@@ -48,8 +49,8 @@ def test_training_by_either_product_gives_the_same_losses_to_four_digits():
         events = train(
             model,
             config.train,
-            train_tokens=TOKENS,
-            validation_tokens=TOKENS[:100],
+            train_split=Stream(TOKENS),
+            validation_split=Stream(TOKENS[:100]),
             context=spec.context,
             data_seed=0,
         )

@@ -20,6 +20,7 @@ SHAPES = [
         ("concat", "sum", "mean", "weighted_sum", "grouped"), ("true", "false"), (2, 8), ("tiny", "nano")
     )
 ] + [(f"fusion={fusion}", *PRIMES) for fusion in ("concat", "sum", "weighted_sum")]
+SHAPES += [("fusion=concat", "model.mlp_hidden=0", f"model.bias={bias}") for bias in ("true", "false")]
 
 
 @pytest.mark.parametrize("overrides", SHAPES, ids="-".join)

@@ -305,7 +305,7 @@ def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
     )
     run = prepare(config)
     monkeypatch.setattr("ablate.study.estimate._time", lambda _: (2.0, 0.25))
-    validation, test = (len(run.corpus.splits[name].tokens) for name in ("validation", "test"))
+    validation, test = (run.corpus.splits[name].size or 0 for name in ("validation", "test"))
     times = _total([(run, 3)], 1)
     assert (times.steps, times.evaluations) == (60.0, 0.25 * 3 * 200 * 4)  # at 0, 4, 8 and 10
     assert times.ends == 0.25 * 3 * 2 * (validation + test)

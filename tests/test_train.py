@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch._dynamo.backends.debugging import aot_eager
 
+from ablate.data.splits import Batch, Stream
 from ablate.model.attend import unfused
 from ablate.model.lm import build_model
 from ablate.training.computing import Computing
@@ -37,8 +38,8 @@ def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]
         train(
             model,
             config.train,
-            train_tokens=TOKENS,
-            validation_tokens=validation,
+            train_split=Stream(TOKENS),
+            validation_split=Stream(validation),
             context=7,
             data_seed=seed,
         )
@@ -89,10 +90,15 @@ def test_learns_a_text_that_repeats():
     model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
     tokens = np.tile(np.arange(11, dtype=np.uint16), 50)
     for _ in train(
-        model, config.train, train_tokens=tokens, validation_tokens=tokens[:50], context=7, data_seed=0
+        model,
+        config.train,
+        train_split=Stream(tokens),
+        validation_split=Stream(tokens[:50]),
+        context=7,
+        data_seed=0,
     ):
         pass
-    assert evaluate(model, tokens[:50], context=7).loss < 0.1
+    assert evaluate(model, Stream(tokens[:50]), context=7).loss < 0.1
 
 
 def test_evaluation_by_hand():
@@ -105,7 +111,7 @@ def test_evaluation_by_hand():
     tokens = np.array(
         [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0], dtype=np.uint16
     )  # 15 targets, 2 windows + 1
-    score = evaluate(model, tokens, context=7)
+    score = evaluate(model, Stream(tokens), context=7)
     assert score.targets == 15
     assert score.nats == pytest.approx(15 * math.log(11))
     assert score.correct == 6  # all logits equal: the first token, 0, is the guess; 6 of the targets are 0
@@ -117,9 +123,9 @@ def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
 
     config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
     model = build_model(spec, config.resolved_seeds())
-    at_once = evaluate(model, TOKENS, context=7)
+    at_once = evaluate(model, Stream(TOKENS), context=7)
     monkeypatch.setitem(ablate.training.train.EVALUATION_NUMBERS, "cpu", 1)
-    one_by_one = evaluate(model, TOKENS, context=7)
+    one_by_one = evaluate(model, Stream(TOKENS), context=7)
     assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
     assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)
 
@@ -136,8 +142,8 @@ def test_bfloat16_keeps_weights_in_float32_and_learns_alike():
         train(
             model,
             config.train,
-            train_tokens=TOKENS,
-            validation_tokens=TOKENS[:100],
+            train_split=Stream(TOKENS),
+            validation_split=Stream(TOKENS[:100]),
             context=7,
             data_seed=0,
         )
@@ -157,8 +163,8 @@ def test_weights_in_bfloat16_follow_those_in_float32():
     for cast, weight in zip(computing.model.parameters(), model.parameters(), strict=True):
         assert cast.dtype == torch.bfloat16 and torch.equal(cast, weight.bfloat16())
     inputs, targets = torch.randint(11, (2, 3, 7))
-    loss, grads = computing.loss_and_gradients(inputs, targets)
-    exact, wanted = Computing(model, "float32").loss_and_gradients(inputs, targets)
+    loss, grads = computing.loss_and_gradients(Batch(inputs, targets))
+    exact, wanted = Computing(model, "float32").loss_and_gradients(Batch(inputs, targets))
     assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item(), rel=0.01)
     assert all(grad.dtype == torch.float32 for grad in grads.values()) and grads.keys() == wanted.keys()
     norms = [torch.cat([grad.flatten() for grad in of.values()]) for of in (grads, wanted)]
@@ -185,7 +191,7 @@ def test_a_compiled_step_computes_what_a_plain_one_does(more, monkeypatch):
         model = build_model(make_spec(*overrides, vocab=11), config.resolved_seeds())
         model.use(attend=unfused)
         plain, compiled = (
-            Computing(model, "bfloat16", compiled=compiled).loss_and_gradients(inputs, targets)
+            Computing(model, "bfloat16", compiled=compiled).loss_and_gradients(Batch(inputs, targets))
             for compiled in (False, True)
         )
         assert compiled[0].item() == pytest.approx(plain[0].item(), rel=0.01)
@@ -214,7 +220,12 @@ def test_the_average_is_that_of_the_weights_after_the_last_steps(share, steps):
     model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
     seen, averaged = {}, None
     for event in train(
-        model, config.train, train_tokens=TOKENS, validation_tokens=TOKENS[:9], context=7, data_seed=0
+        model,
+        config.train,
+        train_split=Stream(TOKENS),
+        validation_split=Stream(TOKENS[:9]),
+        context=7,
+        data_seed=0,
     ):
         if isinstance(event, Step):
             seen[event.step] = copy.deepcopy(dict(model.named_parameters()))
@@ -237,8 +248,8 @@ def test_going_on_from_a_state_changes_nothing(more):
         for event in train(
             build_model(spec, config.resolved_seeds()),
             config.train,
-            train_tokens=TOKENS,
-            validation_tokens=TOKENS[:100],
+            train_split=Stream(TOKENS),
+            validation_split=Stream(TOKENS[:100]),
             context=7,
             data_seed=0,
             start=start,

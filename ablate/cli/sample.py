@@ -16,14 +16,17 @@ def sample(
         ),
     ],
     prompt: Annotated[
-        str | None, typer.Option(help="The text to go on from; without one, a new line.", show_default=False)
+        str | None,
+        typer.Option(
+            help="The text to go on from; without one, a new line, or a row of a task.", show_default=False
+        ),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 300,
     temperature: Annotated[
         float, typer.Option(min=0.0, max=1000.0, help="0 takes the likeliest token.")
     ] = 1.0,
     top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the draws; of a task, which row.")] = 0,
     plugin: PluginOption = None,
 ) -> None:
     """Text from a trained run."""

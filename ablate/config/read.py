@@ -109,6 +109,10 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         raise ConfigError(
             f"{path}={typed(value)}: not a choice{did_you_mean(str(value), map(str, get_args(hint)))}"
         )
+    if get_origin(hint) is tuple and get_args(hint)[-1] is ...:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{path}={typed(value)}: expected {_expected(hint)}")
+        return tuple(_convert(get_args(hint)[0], item, path) for item in value)
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple) or len(value) != len(get_args(hint)):
             raise ConfigError(f"{path}={typed(value)}: expected a list of {len(get_args(hint))} numbers")
@@ -179,7 +183,7 @@ def _expected(hint: Any) -> str:
         return _expected(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return " or ".join(map(str, get_args(hint)))
-    if get_origin(hint) is list:
+    if get_origin(hint) in (list, tuple):
         return "a list"
     if get_origin(hint) is Mapping or dataclasses.is_dataclass(hint):
         return "keys with values"

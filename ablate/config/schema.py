@@ -45,7 +45,7 @@ class ModelConfig:
     d_model: Size
     layers: Size
     context: Size
-    mlp_hidden: Count | Literal["auto"]
+    mlp_hidden: Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"]
     bias: bool
     dropout: Share
 
@@ -86,7 +86,15 @@ class CorpusConfig:
     errors: Annotated[Literal["strict", "replace", "ignore"], OutsideIdentity()]
     seed: Annotated[int | None, OutsideIdentity()]
     characters: Annotated[Count | None, OutsideIdentity()]
-    tokenizer: Literal["char", "byte", "bpe"]
+    lags: Annotated[tuple[int, ...] | None, OutsideIdentity(), IntroducedAt(None)]
+    symbols: Annotated[int | None, OutsideIdentity(), IntroducedAt(None)]
+    examples: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
+    held_out: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
+    length: Annotated[Size | None, OutsideIdentity(), IntroducedAt(None)]
+    vocabulary: Annotated[Size | None, OutsideIdentity(), IntroducedAt(None)]
+    pairs: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
+    filler: Annotated[Literal["random", "blank"] | None, OutsideIdentity(), IntroducedAt(None)]
+    tokenizer: Literal["char", "byte", "bpe", "number"]
     bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the vocabulary it came to is in
     splits: tuple[NonNegative, NonNegative, NonNegative]
 

@@ -1,9 +1,11 @@
-"""The texts one can train on, opened as splits of token ids.
+"""What one can train on, opened as splits: texts as streams of token ids, and tasks of made examples.
 
-A corpus is a function from its configuration to a Text. To add one, write the function,
-name it in CORPORA, and add configs/corpus/NAME.yaml.
+A text is a function from its configuration to a Text, named in TEXTS; a task draws its examples
+(ablate.data.tasks). Either has a configs/corpus/NAME.yaml, and its own keys in OWN_KEYS.
 """
 
+import dataclasses
+import itertools
 import random
 import re
 import sys
@@ -15,46 +17,82 @@ from pathlib import Path
 import numpy as np
 
 from ablate.config.identity import digest
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean, typed
 from ablate.config.schema import CorpusConfig
-from ablate.data import grammar, stdin, text, tokenized
+from ablate.data import grammar, lags, stdin, text, tokenized
+from ablate.data.episodes import Episodes
+from ablate.data.splits import Split, Stream
+from ablate.data.tasks import TASKS
 from ablate.data.text import CorpusError, Text
-from ablate.data.tokenizers import Tokenizer, load
+from ablate.data.tokenizers import Numbers, Tokenizer, load
 from ablate.files import cache
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """tokens: (tokens,) ids, mapped from disk, read-only. predicted_bytes: UTF-8 bytes after the first."""
-
-    tokens: np.ndarray
-    predicted_bytes: int
-
-
-@dataclass(frozen=True, eq=False)
 class Corpus:
-    """sha256: of the whole text as UTF-8. splits: "train", "validation", and "test", which may be empty."""
+    """sha256: of the whole text as UTF-8, or of what says which episodes there are. splits: "train",
+    "validation", and "test", which may be empty. reach: how far back, in tokens, it is known to depend."""
 
     name: str
     sha256: str
     tokenizer: Tokenizer
     splits: Mapping[str, Split]
+    reach: int = 0
+
+    def tokens(self, split: str) -> np.ndarray:
+        """The ids of a text's split, as they follow each other."""
+        stream = self.splits[split]
+        assert isinstance(stream, Stream), "episodes are no text"
+        return stream.tokens
 
 
 def open_corpus(config: CorpusConfig) -> Corpus:
-    """The corpus as tokens, from the cache where it is there. Raises CorpusError."""
-    if config.name not in CORPORA:
-        raise CorpusError(f"corpus={config.name}: no such corpus{did_you_mean(config.name, CORPORA)}")
-    for key in ("seed", "characters"):
+    """The corpus, a text from the cache where it is there. Raises ConfigError."""
+    if config.name not in (names := {*TEXTS, *TASKS}):
+        raise CorpusError(f"corpus={config.name}: no such corpus{did_you_mean(config.name, names)}")
+    _require_own_keys(config)
+    return _episodes(config) if config.name in TASKS else _text(config)
+
+
+def _require_own_keys(config: CorpusConfig) -> None:
+    """Raises CorpusError for a key that this corpus lacks, or does not have."""
+    own = OWN_KEYS.get(config.name, ())
+    for key in dict.fromkeys(itertools.chain(*OWN_KEYS.values())):
         value = getattr(config, key)
-        if value is None and config.name == "grammar":
+        if value is None and key in own and key not in MAY_BE_NULL:
+            raise CorpusError(f"corpus.{key}=null: corpus={config.name} can't be drawn without; give a value")
+        if value is not None and key not in own:
+            others = ", ".join(name for name, keys in OWN_KEYS.items() if key in keys)
             raise CorpusError(
-                f"corpus.{key}=null: corpus=grammar can't be drawn without; give a whole number"
+                f"corpus.{key}={typed(value)}: corpus={config.name} has no such key; remove it,"
+                f" or take {others}"
             )
-        if value is not None and config.name != "grammar":
-            raise CorpusError(f"corpus.{key}={value}: only corpus=grammar has it; remove it here")
+    if (config.tokenizer == "number") != (config.name in TASKS):
+        only = "number" if config.name in TASKS else "char, byte or bpe"
+        raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")
+
+
+def _episodes(config: CorpusConfig) -> Corpus:
+    """Which ones there are shows in a digest of some of them, and of the sizes that make the rest."""
+    kind = TASKS[config.name]
+    task = kind(**{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)})
+    assert config.seed is not None
+    ends = [*itertools.accumulate(config.splits, initial=0.0)]
+    held_out = {"train": config.examples, "validation": config.held_out, "test": config.held_out}
+    splits = {}
+    for name, within in zip(held_out, itertools.pairwise(ends), strict=True):
+        stream = f"data/episodes/{config.seed}" if name == "train" else f"episodes/{name}"
+        count = held_out[name] if within[0] < within[1] else 0
+        splits[name] = Episodes(task, stream, within, seed=config.seed, count=count)
+    some = [splits[name].rows(config.seed, np.arange(10)) for name in splits if splits[name].count != 0]
+    said = [[row.tolist() for row in batch[:2]] for batch in some]
+    sha256 = digest([config.name, vars(task), held_out, config.seed, said])
+    return Corpus(config.name, sha256, Numbers(task.vocabulary), splits)
+
+
+def _text(config: CorpusConfig) -> Corpus:
     try:
-        sha256, directory, about = _tokens(CORPORA[config.name](config), config)
+        sha256, directory, about = _tokens(TEXTS[config.name](config), config)
     except OSError as error:
         raise CorpusError(
             f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
@@ -62,25 +100,37 @@ def open_corpus(config: CorpusConfig) -> Corpus:
         ) from None
     tokenizer = load(directory / "tokenizer.json")
     splits = {
-        split: Split(tokenized.read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
+        split: Stream(tokenized.read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
         for split, facts in about.items()
     }
-    return Corpus(config.name, sha256, tokenizer, splits)
+    return Corpus(config.name, sha256, tokenizer, splits, reach=max(config.lags or (0,)))
 
 
 def require_usable(corpus: Corpus, context: int) -> None:
     """Raises ConfigError unless each split fills a window, its targets included, and has two tokens that
-    differ; only test may be empty."""
+    differ, where only test may be empty; of episodes, unless one is as long as a window."""
+    if corpus.reach > context:
+        raise ConfigError(
+            f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
+            f" {corpus.reach} back; take model.context={corpus.reach} at least, or shorter lags"
+        )
     for name, split in corpus.splits.items():
-        tokens = len(split.tokens)
+        if isinstance(split, Episodes):
+            if split.task.length != context:
+                raise ConfigError(
+                    f"model.context={context}: an episode of corpus={corpus.name} has {split.task.length}"
+                    " positions; leave corpus.length out, then it follows model.context"
+                )
+            continue
+        tokens = len(corpus.tokens(name))
         if tokens <= context and (tokens or name != "test"):
             raise ConfigError(
                 f"corpus={corpus.name}: the {name} split has {tokens} tokens, fewer than the {context + 1}"
                 f" that model.context={context} needs; take a smaller model.context, more text,"
                 " or other corpus.splits"
             )
-        if tokens and _is_constant(split.tokens):
-            token = corpus.tokenizer.decode(split.tokens[:1])
+        if tokens and _is_constant(corpus.tokens(name)):
+            token = corpus.tokenizer.decode(corpus.tokens(name)[:1])
             raise CorpusError(
                 f"corpus={corpus.name}: the {name} split is {token!a} again and again: there is nothing to"
                 " predict; give other text, or other corpus.splits"
@@ -143,6 +193,15 @@ def _grammar(config: CorpusConfig) -> Text:
     return Text(lambda: grammar.text(seed, characters), ["grammar", grammar.VERSION, seed, characters])
 
 
+def _lags(config: CorpusConfig) -> Text:
+    """Letters that depend on those a few places back, see ablate.data.lags."""
+    back, symbols, seed, characters = config.lags, config.symbols, config.seed, config.characters
+    assert back is not None and symbols is not None and seed is not None and characters is not None
+    lags.check(back, symbols)
+    stamp = ["lags", lags.VERSION, seed, characters, back, symbols]
+    return Text(lambda: lags.text(seed, characters, back, symbols), stamp)
+
+
 def _stdlib(config: CorpusConfig) -> Text:
     """The Python source of the interpreter's standard library, without its tests and installed packages."""
     root = Path(sysconfig.get_path("stdlib"))
@@ -166,9 +225,23 @@ def _file(config: CorpusConfig) -> Text:
     return text.of_files(text.find(config.path), config.encoding, config.errors)
 
 
-CORPORA: dict[str, Callable[[CorpusConfig], Text]] = {
+TEXTS: dict[str, Callable[[CorpusConfig], Text]] = {
     "file": _file,
     "grammar": _grammar,
+    "lags": _lags,
     "pydoc": _pydoc,
     "stdlib": _stdlib,
 }
+
+_DRAWN = ("seed", "characters")
+_EPISODES = ("seed", "examples", "held_out", "length", "vocabulary")
+# The keys that not every corpus has, and those of them that may be null.
+OWN_KEYS: dict[str, tuple[str, ...]] = {
+    "grammar": _DRAWN,
+    "lags": (*_DRAWN, "lags", "symbols"),
+    "copy": _EPISODES,
+    "induction": _EPISODES,
+    "mqar": (*_EPISODES, "pairs", "filler"),
+    "reverse": _EPISODES,
+}
+MAY_BE_NULL = ("examples",)

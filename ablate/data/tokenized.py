@@ -140,3 +140,5 @@ def _tokenizer(text: Text, scanned: Scan, config: CorpusConfig, lengths: list[in
             splits = _by_split(text.chunks(), lengths)
             train = next((parts for split, parts in splits if split == "train"), iter(()))
             return Bpe.train(pieces(train), config.bpe_vocab)
+        case "number":
+            raise AssertionError("a text has no numbers for tokens")

@@ -1,4 +1,4 @@
-"""Text to token ids and back: by character, by UTF-8 byte, or by byte pairs.
+"""Text to token ids and back: by character, by UTF-8 byte, by byte pairs, or by number.
 
 All three are lossless, and know how many UTF-8 bytes each token stands for, so that losses per
 token can be told as bits per byte, which compare across tokenizers.
@@ -100,6 +100,29 @@ class Byte(Tokenizer):
         return {}
 
 
+class Numbers(Tokenizer):
+    """One token for each number below vocab_size, written with spaces between: the words of a task."""
+
+    name = "number"
+
+    def __init__(self, vocab_size: int) -> None:
+        self.byte_lengths = np.array([len(f"{number} ") for number in range(vocab_size)], np.int64)
+
+    def encode(self, text: str) -> np.ndarray:
+        for word in text.split():
+            if not (word.isdecimal() and int(word) < self.vocab_size):
+                raise ConfigError(
+                    f"{word!a}: no number from 0 to {self.vocab_size - 1}; use those, with spaces"
+                )
+        return np.array([int(word) for word in text.split()], self.dtype)
+
+    def decode(self, ids: ArrayLike) -> str:
+        return " ".join(map(str, np.asarray(ids, np.int64).tolist()))
+
+    def state(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size}
+
+
 LONGEST_WORD = 1000  # characters, then it is cut: training takes time by the square of them
 
 
@@ -156,6 +179,8 @@ def load(path: Path) -> Tokenizer:
                 return Char(state["alphabet"])
             case "byte":
                 return Byte()
+            case "number":
+                return Numbers(state["vocab_size"])
             case "bpe":
                 return Bpe(json.dumps(state["model"]))
         raise ValueError("unknown name")

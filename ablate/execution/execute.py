@@ -53,7 +53,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
     with _attempt(stored, run, listener, row, known=current) as writer:
         about = {
             "device": device.describe(run.device),
-            "train_tokens": len(run.corpus.splits["train"].tokens),
+            "train_tokens": run.corpus.splits["train"].size,
         }
         writer.write_json("environment.json", {**machine(), **about})
         writer.write("tokenizer.json", run.corpus.tokenizer.dump())

@@ -47,7 +47,7 @@ def before_training(run: Run) -> Row:
         "function_class": function_class(attention),
         "params": total_params(spec),
         "params_attention": attention_params(spec),
-        "flops_per_token": flops_per_token(spec),
+        "flops_per_token": flops_per_token(spec, run.corpus.splits["train"].asked_share),
         "corpus": config.corpus.name,
         "corpus_sha256": run.corpus.sha256,
     }
@@ -71,16 +71,18 @@ def at_end(
 ) -> Row:
     """Of a run that came to its last step. model: as trained; metrics: the rows of metrics.csv."""
     computing = in_precision(model, run.config.train.precision)
-    seen_whole = last.validation.targets == len(run.corpus.splits["validation"].tokens) - 1
+    split, most = run.corpus.splits["validation"], run.config.train.eval_tokens
+    seen_whole = most is None or most >= (split.size or 0)
     validation = last.validation if seen_whole else _score(run, computing, "validation")
     test = _score(run, computing, "test")
     return {
         "tokens": last.tokens,
         "train_loss": last.train_loss,
         "val_loss": validation.loss,
-        "val_bpb": validation.nats / math.log(2) / run.corpus.splits["validation"].predicted_bytes,
+        "val_bpb": validation.nats / math.log(2) / split.predicted_bytes if split.predicted_bytes else None,
         "val_acc": validation.accuracy,
-        **({"test_loss": test.loss, "test_acc": test.accuracy} if test.targets else {}),
+        "val_exact": validation.exact_match,
+        **(_of_test(test) if test.targets else {}),
         **(_of_average(run, model, averaged) if averaged else {}),
         **_best(metrics),
         "fusion_weights": _fusion_weights(model),
@@ -100,7 +102,11 @@ def at_divergence(run: Run, error: Diverged, metrics: list[Row]) -> Row:
 
 def _score(run: Run, computing: LM, split: str) -> Score:
     """On a whole split."""
-    return evaluate(computing, run.corpus.splits[split].tokens, context=run.spec.context)
+    return evaluate(computing, run.corpus.splits[split], context=run.spec.context)
+
+
+def _of_test(test: Score) -> Row:
+    return {"test_loss": test.loss, "test_acc": test.accuracy, "test_exact": test.exact_match}
 
 
 def _of_average(run: Run, model: LM, averaged: Averaged) -> Row:

@@ -23,13 +23,15 @@ def needed_for_weights(spec: ModelSpec) -> int:
     return 16 * total_params(spec) + LAYER * spec.layers
 
 
-def needed_for_a_step(spec: ModelSpec, train: TrainConfig, attention: str = "fused") -> int:
+def needed_for_a_step(
+    spec: ModelSpec, train: TrainConfig, attention: str = "fused", asked_share: float = 1.0
+) -> int:
     """Bytes at the end of a forward pass: all but the gradients, and what the backward pass will read.
 
     Layer: the residual stream before and after attention and both norms' outputs, 4d; queries, keys, values
     and what the patterns read; the patterns themselves, pT, where attention is unfused; the MLP before and
-    after GELU, 2m. At the end the residual stream and its norm, 2d, and the logits and their softmax, 2N. The
-    batch itself, two 64-bit numbers a token.
+    after GELU, 2m. At the end the residual stream and its norm, 2d, and the logits and their softmax, 2N, of
+    what is asked. The batch itself, two 64-bit numbers a token.
     """
     d, a = spec.d_model, spec.attention
     shared, (rule, _) = sharing(a), scores.method_of(a.scores)
@@ -37,19 +39,23 @@ def needed_for_a_step(spec: ModelSpec, train: TrainConfig, attention: str = "fus
     read = len(shared.values) * a.value_width
     if attention == "unfused" and rule.compares:
         read += len(shared.heads) * spec.context
-    numbers = spec.layers * (4 * d + projected + read + 2 * spec.mlp_hidden) + 2 * d + 2 * spec.vocab
+    residual = 4 * d if spec.mlp_hidden else 2 * d
+    numbers = spec.layers * (residual + projected + read + 2 * spec.mlp_hidden) + 2 * d
+    numbers += 2 * asked_share * spec.vocab
     tokens = train.batch * spec.context
     weights = 12 * total_params(spec) + LAYER * spec.layers
-    return weights + tokens * (numbers * ACTIVATION[train.precision] + 16)
+    return weights + round(tokens * (numbers * ACTIVATION[train.precision] + 16))
 
 
-def require_memory(spec: ModelSpec, train: TrainConfig, device: torch.device, attention: str) -> None:
+def require_memory(
+    spec: ModelSpec, train: TrainConfig, device: torch.device, attention: str, asked_share: float = 1.0
+) -> None:
     """Raises ConfigError for a run that surely has no room on the device."""
     there = memory.available(device)
     if (needed := needed_for_weights(spec)) > there:
         asked = f"model.d_model={spec.d_model} model.layers={spec.layers} model.mlp_hidden={spec.mlp_hidden}"
         way_out = f"a model of {total_params(spec):,} parameters; take a smaller one"
-    elif (needed := needed_for_a_step(spec, train, attention)) > there:
+    elif (needed := needed_for_a_step(spec, train, attention, asked_share)) > there:
         asked = f"train.batch={train.batch} model.context={spec.context}"
         way_out = "take fewer or shorter windows a step, or a smaller model"
     else:

@@ -34,7 +34,7 @@ class Prepared:
         require_usable(corpus, config.model.context)
         spec = resolve_spec(config, corpus.tokenizer.vocab_size)
         linear, attention = linear_of(config, place), attention_of(config, place)
-        require_memory(spec, config.train, place, attention)
+        require_memory(spec, config.train, place, attention, corpus.splits["train"].asked_share)
         config = resolved(config, spec)
         self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
         run_id = self._identity.of(config)

@@ -31,7 +31,8 @@ class Run:
 
 def step_flops(run: Run) -> float:
     """Of a training step: the backward pass costs twice the forward pass."""
-    return 3.0 * flops_per_token(run.spec) * run.config.train.batch * run.spec.context
+    asked_share = run.corpus.splits["train"].asked_share
+    return 3.0 * flops_per_token(run.spec, asked_share) * run.config.train.batch * run.spec.context
 
 
 def build(run: Run) -> LM:
@@ -48,8 +49,8 @@ def training(
     return train(
         model,
         config,
-        train_tokens=run.corpus.splits["train"].tokens,
-        validation_tokens=run.corpus.splits["validation"].tokens,
+        train_split=run.corpus.splits["train"],
+        validation_split=run.corpus.splits["validation"],
         context=run.spec.context,
         data_seed=run.config.resolved_seeds()["data"],
         start=start,

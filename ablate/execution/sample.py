@@ -1,4 +1,4 @@
-"""Text from a trained run."""
+"""Text from a trained run, or its answers to a row of a task."""
 
 from pathlib import Path
 
@@ -11,8 +11,11 @@ from safetensors import SafetensorError
 from ablate import rng
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
-from ablate.config.schema import RunConfig
+from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data import tokenizers
+from ablate.data.corpora import open_corpus
+from ablate.data.episodes import Episodes
+from ablate.data.tasks import TASKS
 from ablate.execution.plugins import require_the_same
 from ablate.model.lm import LM
 from ablate.model.resolve import resolve_spec
@@ -26,12 +29,15 @@ def sample(
     """The prompt and what the model of `run` makes of it, `tokens` tokens further.
 
     run: the beginning of a run's id or directory name. prompt: None is a new line, or what the vocabulary
-    has in its place. temperature: 0 takes the likeliest token. Raises ConfigError.
+    has in its place; of a task it is row `seed` of the test split, with the likeliest answers. temperature: 0
+    takes the likeliest token. Raises ConfigError.
     """
     store = Store()
     directory = store.find(run)
     require_the_same(read_started(directory), directory.name)
-    model, tokenizer, context = _load(directory)
+    model, tokenizer, config = _load(directory)
+    if prompt is None and config.corpus.name in TASKS:
+        return _answers(model, config.corpus, seed)
     if prompt is None:
         prompt = (
             "\n"
@@ -43,12 +49,28 @@ def sample(
         raise ConfigError("--prompt: it is empty; give at least one character")
     for position in range(tokens):
         with torch.no_grad():
-            logits = model(torch.tensor([ids[-context:]]))[0, -1].double().numpy()
+            logits = model(torch.tensor([ids[-config.model.context :]]))[0, -1].double().numpy()
         ids.append(_draw(logits, temperature, top_k, rng.generator(seed, "sample", position)))
     return tokenizer.decode(np.array(ids))
 
 
-def _load(directory: Path) -> tuple[LM, tokenizers.Tokenizer, int]:
+def _answers(model: LM, corpus: CorpusConfig, row: int) -> str:
+    """A row, and a line for each place of it that is asked about."""
+    splits = open_corpus(corpus).splits
+    split = splits["test"] if splits["test"].size else splits["validation"]
+    assert isinstance(split, Episodes)
+    inputs, targets, asked = split.rows(corpus.seed or 0, np.array([row % (split.count or 1)]))
+    with torch.no_grad():
+        given = model(inputs, asked).argmax(-1).tolist()
+    lines = [" ".join(map(str, inputs[0].tolist()))]
+    for place, answer in zip(asked.tolist() if asked is not None else [], given, strict=True):
+        wanted = targets[0, place].item()
+        verdict = "right" if answer == wanted else f"it is {wanted}"
+        lines.append(f"position {place + 1}, {inputs[0, place].item()}: {answer}, {verdict}")
+    return "\n".join(lines)
+
+
+def _load(directory: Path) -> tuple[LM, tokenizers.Tokenizer, RunConfig]:
     weights = directory / "model.safetensors"
     if not weights.exists():
         raise ConfigError(
@@ -70,7 +92,7 @@ def _load(directory: Path) -> tuple[LM, tokenizers.Tokenizer, int]:
     ) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again") from error
-    return model.eval(), tokenizer, config.model.context
+    return model.eval(), tokenizer, config
 
 
 def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.random.Generator) -> int:

@@ -27,13 +27,14 @@ def total_params(spec: ModelSpec) -> int:
     """All trainable parameters, the tied embedding once."""
     d, m = spec.d_model, spec.mlp_hidden
     norm = 2 * d if spec.bias else d
-    mlp = 2 * d * m + (m + d if spec.bias else 0)
+    mlp = 2 * d * m + (m + d if spec.bias else 0) + norm if m else 0
     embeddings = (spec.vocab + spec.context) * d
-    return embeddings + attention_params(spec) + spec.layers * (mlp + 2 * norm) + norm
+    return embeddings + attention_params(spec) + spec.layers * (mlp + norm) + norm
 
 
-def flops_per_token(spec: ModelSpec) -> int:
-    """Matrix-product FLOPs of a forward pass, per token: full T×T scores, output layer included.
+def flops_per_token(spec: ModelSpec, asked_share: float = 1.0) -> int:
+    """Matrix-product FLOPs of a forward pass, per token: full T×T scores, output layer included, of which
+    asked_share of the positions have need.
 
     Layer: 2d for each number of queries, keys and values; 2Tp(k + nv) for scores and their product with the
     values; twice the readout's weights; 4dm for the MLP; and the parts' own.
@@ -46,7 +47,7 @@ def flops_per_token(spec: ModelSpec) -> int:
     layer = 2 * a.d_model * projected + 2 * T * reading + 2 * _readout(a) + 4 * a.d_model * spec.mlp_hidden
     rule, options = scores.method_of(a.scores)
     layer += _of_parts(a, "count_flops") + T * rule.count_flops_per_source(head_shape(a), options)
-    return spec.layers * layer + 2 * spec.d_model * spec.vocab
+    return spec.layers * layer + round(asked_share * 2 * spec.d_model * spec.vocab)
 
 
 COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops": flops_per_token}

@@ -4,7 +4,7 @@ Pre-LN blocks, learned positions, exact GELU, output tied to the token embedding
 See: Radford et al., "Language models are unsupervised multitask learners", 2019;
 github.com/karpathy/nanoGPT, model.py.
 
-legend: B batch, T time, C model width, N vocabulary.
+legend: B batch, T time, C model width, N vocabulary, K positions that are asked about.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,24 +36,30 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """x + attention(norm(x)), then x + mlp(norm(x)), which spec.mlp_hidden=0 leaves out."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.norm_1 = nn.LayerNorm(spec.d_model, bias=spec.bias)
         self.attention = Attention(spec.attention, CAUSAL)
-        self.norm_2 = nn.LayerNorm(spec.d_model, bias=spec.bias)
-        self.mlp = MLP(spec)
+        if spec.mlp_hidden:
+            self.norm_2 = nn.LayerNorm(spec.d_model, bias=spec.bias)
+            self.mlp = MLP(spec)
+        else:
+            self.mlp = None
         self.dropout = nn.Dropout(spec.dropout)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         normed_BTC = self.norm_1(x_BTC)
         x_BTC = x_BTC + self.dropout(self.attention(normed_BTC, normed_BTC))
-        return x_BTC + self.dropout(self.mlp(self.norm_2(x_BTC)))
+        return x_BTC if self.mlp is None else x_BTC + self.dropout(self.mlp(self.norm_2(x_BTC)))
 
 
 class LM(nn.Module):
-    """tokens_BT -> logits_BTN. T may be anything up to spec.context."""
+    """tokens_BT -> logits_BTN. T may be anything up to spec.context.
+
+    asked_K: of the flattened positions, those to be asked about: then logits_KN, of these alone.
+    """
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -65,18 +71,24 @@ class LM(nn.Module):
         self.norm = nn.LayerNorm(spec.d_model, bias=spec.bias)
         self.product: Callable[[Tensor, Tensor, Tensor | None], Tensor] = F.linear
 
-    def forward(self, tokens_BT: Tensor) -> Tensor:
+    def forward(self, tokens_BT: Tensor, asked_K: Tensor | None = None) -> Tensor:
         positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
         x_BTC = self.dropout(self.token(tokens_BT) + self.position(positions_T))
         for block in self.blocks:
             x_BTC = block(x_BTC)
+        if asked_K is not None:
+            x_BTC = x_BTC.flatten(0, 1)[asked_K]
         return self.product(self.norm(x_BTC), self.token.weight, None)
 
-    def loss(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
-        """Mean cross-entropy in nats over the targets that are asked for (those not -100)."""
-        logits_BTN = self(tokens_BT)
-        dtype = torch.promote_types(logits_BTN.dtype, torch.float32)  # at least
-        return F.cross_entropy(logits_BTN.flatten(0, 1).to(dtype), targets_BT.flatten())
+    def loss(self, tokens_BT: Tensor, targets_BT: Tensor, asked_K: Tensor | None = None) -> Tensor:
+        """Mean cross-entropy in nats over what is asked, at least in float32; 0 where nothing is."""
+        logits, targets = self(tokens_BT, asked_K), targets_BT.flatten()
+        if asked_K is not None:
+            targets = targets[asked_K]
+        if not len(targets):
+            return logits.sum()
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        return F.cross_entropy(logits.flatten(0, -2).to(dtype), targets)
 
     def use(self, *, product: Callable[..., Tensor] | None = None, attend: Attend | None = None) -> None:
         """Replace how every matrix product, or every head's attention, is computed.

@@ -87,7 +87,7 @@ def _attention(config: RunConfig) -> AttentionSpec:
         bias=config.model.bias,
         dropout=config.model.dropout,
         # Two modules a layer write into the residual stream, as in GPT-2.
-        residual_scale=(2 * config.model.layers) ** -0.5,
+        residual_scale=((1 if config.model.mlp_hidden == 0 else 2) * config.model.layers) ** -0.5,
         scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
     )

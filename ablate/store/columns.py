@@ -34,11 +34,11 @@ DERIVED_COLUMNS = (
     "tokens",
 )
 METRIC_COLUMNS = (
-    *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc"),
+    *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc", "val_exact", "test_exact"),
     *("avg_val_loss", "avg_test_loss"),
     *("best_val_loss", "best_step", "fusion_weights"),
 )
-HIGHER_IS_BETTER = ("val_acc", "test_acc", "tokens_per_s")
+HIGHER_IS_BETTER = ("val_acc", "test_acc", "val_exact", "test_exact", "tokens_per_s")
 # Measured columns differ from one execution of the same run to the next; no others do.
 MEASURED_COLUMNS = ("tokens_per_s", "wall_s", "peak_memory_mb")
 PROVENANCE_COLUMNS = (

@@ -80,7 +80,7 @@ class Checks:
             if not holds(condition, values):
                 raise Unmet(f"not ({condition})")
         run = self.replicates.run(variant, config)
-        if self.needs_test_split and not len(run.corpus.splits["test"].tokens):
+        if self.needs_test_split and not run.corpus.splits["test"].size:
             raise ConfigError(NO_TEST)
         self.configs[overrides] = config
         return run

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ablate.compute.cores import side_by_side
+from ablate.data.episodes import Episodes
 from ablate.execution.execute import settled
 from ablate.execution.run import Run, build, step_flops, training
 from ablate.store.record import StudyRecord
@@ -106,7 +107,7 @@ def _total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
 def _evaluated(run: Run) -> tuple[int, int]:
     """Tokens that a run evaluates while it trains, and at its end."""
     train = run.config.train
-    validation, test = (len(run.corpus.splits[split].tokens) for split in ("validation", "test"))
+    validation, test = (run.corpus.splits[split].size or 0 for split in ("validation", "test"))
     each = min(train.eval_tokens or validation, validation)
     at_end = test + (validation if each < validation else 0)
     averaged = validation + test if train.average else 0
@@ -127,13 +128,12 @@ def _time(run: Run) -> tuple[float, float]:
             if len(seconds) == STEPS or sum(seconds) > LONG_S:
                 break
         began = time.perf_counter()
-    tokens = run.corpus.splits["validation"].tokens
     context, most = small.spec.context, MOST_WORK[small.device.type]
     windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context)))
-    sample = tokens[: windows * context + 1]
+    split, most = run.corpus.splits["validation"], windows * context
     began = time.perf_counter()
-    evaluate(in_precision(model, config.precision), sample, context=context)
-    token_s = (time.perf_counter() - began) / len(sample)
+    evaluate(in_precision(model, config.precision), split, context=context, most=most)
+    token_s = (time.perf_counter() - began) / min(most, split.size or most)
     return (
         statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small),
         token_s * _work_a_token(run) / _work_a_token(small),
@@ -141,15 +141,18 @@ def _time(run: Run) -> tuple[float, float]:
 
 
 def _smaller(run: Run) -> Run:
-    """The run or, where a step of it would take long, one of fewer windows, layers or positions."""
+    """The run or, where a step of it would take long, one of fewer rows, layers or positions."""
     config, spec = run.config, run.spec
-    while _work(run) > MOST_WORK[run.device.type] and max(config.train.batch, spec.layers, spec.context) > 1:
+    as_it_is = isinstance(run.corpus.splits["train"], Episodes)  # which come in one length
+    while _work(run) > MOST_WORK[run.device.type]:
         if config.train.batch > 1:
             config = replace(config, train=replace(config.train, batch=config.train.batch // 2))
         elif spec.layers > 1:
             spec = replace(spec, layers=spec.layers // 2)
-        else:
+        elif spec.context > 1 and not as_it_is:
             spec = replace(spec, context=spec.context // 2)
+        else:
+            break
         run = replace(run, config=config, spec=spec)
     return run
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ablate.data.splits import Batch
 from ablate.files import cache
 from ablate.model.lm import LM
 
@@ -27,11 +28,11 @@ class Computing:
         self.weights = weights
         self.model = in_precision(weights, precision)
         self.params = dict(self.model.named_parameters())
-        self.loss: Callable[[Tensor, Tensor], Tensor] = _compiled(self.model) if compiled else self.model.loss
+        self.loss: Callable[..., Tensor] = _compiled(self.model) if compiled else self.model.loss
 
-    def loss_and_gradients(self, inputs_BT: Tensor, targets_BT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Both in float32: the mean loss, 0-dimensional, and the gradient of each parameter by name."""
-        loss = self.loss(inputs_BT, targets_BT)
+        loss = self.loss(*batch)
         grads = torch.autograd.grad(loss, [*self.params.values()])
         return loss.detach(), {name: grad.float() for name, grad in zip(self.params, grads, strict=True)}
 

@@ -9,13 +9,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ablate import rng
 from ablate.config.schema import TrainConfig
-from ablate.data.batches import evaluation_windows, training_batch
+from ablate.data.splits import Split
 from ablate.model.lm import LM, decayed
 from ablate.training import optim
 from ablate.training.computing import Computing
@@ -39,12 +38,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Score:
-    """Of a split, every token but its first predicted once, or some windows of it. nats: summed over the
-    targets."""
+    """Of a split, all that it asks once, or some of it. nats: summed over the targets. rows: those in which
+    something is asked, where rows are episodes; exact: those of them in which every answer is right."""
 
     nats: float
     correct: int
     targets: int
+    rows: int = 0
+    exact: int = 0
 
     @property
     def loss(self) -> float:
@@ -53,6 +54,10 @@ class Score:
     @property
     def accuracy(self) -> float:
         return self.correct / self.targets
+
+    @property
+    def exact_match(self) -> float | None:
+        return self.exact / self.rows if self.rows else None
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,8 @@ def train(
     model: LM,
     config: TrainConfig,
     *,
-    train_tokens: np.ndarray,
-    validation_tokens: np.ndarray,
+    train_split: Split,
+    validation_split: Split,
     context: int,
     data_seed: int,
     start: State | None = None,
@@ -149,7 +154,7 @@ def train(
     def evaluation(step: int, lr: float | None, loss: Tensor | None, norm: Tensor | None) -> Evaluation:
         nonlocal evaluating
         evaluation_began = time.perf_counter()
-        score = evaluate(computing.model, validation_tokens, context=context, most=config.eval_tokens)
+        score = evaluate(computing.model, validation_split, context=context, most=config.eval_tokens)
         if not math.isfinite(score.nats):
             raise Diverged(step, time.perf_counter() - began)
         now = time.perf_counter()
@@ -168,10 +173,9 @@ def train(
     if begins_at_0:
         yield evaluation(0, None, None, None)
     for step in range(start.step + 1, config.steps + 1):
-        batch = training_batch(train_tokens, context=context, batch=config.batch, seed=data_seed, step=step)
-        inputs, targets = (part.to(device, non_blocking=True) for part in batch)
+        batch = train_split.batch(context=context, batch=config.batch, seed=data_seed, step=step)
         _seed_dropout(model, data_seed, step)
-        loss, grads = computing.loss_and_gradients(inputs, targets)
+        loss, grads = computing.loss_and_gradients(batch.to(device))
         norm = optim.global_norm(grads)
         divisor = None if config.clip is None else optim.clipping_divisor(norm, config.clip)
         lr = optim.learning_rate(
@@ -210,26 +214,29 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(model: LM, tokens: np.ndarray, *, context: int, most: int | None = None) -> Score:
-    """The model on a split, without dropout, in windows of `context` that do not overlap: on all of it, or on
-    `most` targets (ablate.data.batches.evaluation_windows)."""
+def evaluate(model: LM, split: Split, *, context: int, most: int | None = None) -> Score:
+    """The model on a split, without dropout: on all of it, or on `most` of its positions (Split.windows)."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
-    nats, correct, count = 0.0, 0, 0
-    for inputs, targets in evaluation_windows(tokens, context=context, windows=windows, most=most):
-        inputs, targets = inputs.to(device), targets.to(device)
-        logits = model(inputs)
-        asked = targets != -100
-        nats += torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1).float(), targets.flatten(), reduction="sum"
-        ).item()
-        correct += int(((logits.argmax(-1) == targets) & asked).sum().item())
-        count += int(asked.sum().item())
+    nats, correct, count, rows, exact = 0.0, 0, 0, 0, 0
+    for batch in split.windows(context=context, windows=windows, most=most):
+        inputs, targets, asked = batch.to(device)
+        logits, wanted = model(inputs, asked).flatten(0, -2), targets.flatten()
+        if asked is not None:
+            wanted = wanted[asked]
+        right = logits.argmax(-1) == wanted
+        nats += torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="sum").item()
+        correct += int(right.sum().item())
+        count += len(wanted)
+        if asked is not None:
+            row = asked // inputs.shape[1]
+            rows += len(row.unique())
+            exact += len(row.unique()) - len(row[~right].unique())
     model.train(was_training)
-    return Score(nats, correct, count)
+    return Score(nats, correct, count, rows, exact)
 
 
 @torch.no_grad()

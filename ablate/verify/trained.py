@@ -14,7 +14,6 @@ from torch import Tensor
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, RunConfig
-from ablate.data.batches import evaluation_windows
 from ablate.execution.plugins import require_the_same
 from ablate.execution.prepare import prepare
 from ablate.execution.run import build
@@ -50,8 +49,8 @@ def of_run(run: str) -> list[OfLayer]:
         raise ConfigError(f"{directory.name}: it kept no weights (train.save=none); take another run")
     config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
     prepared = prepare(dataclasses.replace(config, device="cpu"))
-    text = prepared.corpus.splits["validation"].tokens
-    tokens_BT, _ = next(evaluation_windows(text, context=prepared.spec.context, windows=WINDOWS))
+    split = prepared.corpus.splits["validation"]
+    tokens_BT = next(split.windows(context=prepared.spec.context, windows=WINDOWS)).inputs
     start, end = build(prepared), build(prepared)
     end.load_state_dict(safetensors.torch.load_file(weights))
     return [*_layers(start, tokens_BT, "before training"), *_layers(end, tokens_BT, "after")]

@@ -45,8 +45,8 @@ def losses(name: str) -> list[tuple[str, str, float]]:
     for event in train(
         build_model(spec, config.resolved_seeds()),
         config.train,
-        train_tokens=corpus.splits["train"].tokens,
-        validation_tokens=corpus.splits["validation"].tokens,
+        train_split=corpus.splits["train"],
+        validation_split=corpus.splits["validation"],
         context=spec.context,
         data_seed=config.seed,
     ):

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from ablate.data.batches import evaluation_windows, training_batch
+from ablate.data.splits import Stream
 
 TOKENS = np.arange(100, 123, dtype=np.uint16)  # 23 tokens, each the place it stands at, plus 100
+TEXT = Stream(TOKENS)
 
 
 def test_targets_are_the_inputs_one_later():
-    inputs, targets = training_batch(TOKENS, context=5, batch=7, seed=0, step=3)
+    inputs, targets, asked = TEXT.batch(context=5, batch=7, seed=0, step=3)
     assert inputs.shape == targets.shape == (7, 5)
     assert inputs.dtype == targets.dtype == torch.int64
-    assert inputs.is_contiguous() and targets.is_contiguous()
+    assert inputs.is_contiguous() and targets.is_contiguous() and asked is None
     assert torch.equal(inputs[:, :1] + torch.arange(5), inputs)
     assert torch.equal(inputs + 1, targets)
 
@@ -22,7 +23,7 @@ def test_a_batch_depends_on_seed_and_step_alone():
     def batch(seed: int, step: int) -> list[int]:
         np.random.seed(step + 7 * seed)
         torch.manual_seed(step + 7 * seed)
-        return training_batch(TOKENS, context=5, batch=29, seed=seed, step=step)[0][:, 0].tolist()
+        return TEXT.batch(context=5, batch=29, seed=seed, step=step)[0][:, 0].tolist()
 
     first = batch(1, 2)
     assert batch(1, 3) != first and batch(2, 2) != first
@@ -31,41 +32,41 @@ def test_a_batch_depends_on_seed_and_step_alone():
 
 def test_every_start_is_drawn_equally_often():
     """23 tokens hold 18 windows of 5 and a target: starts 0 to 17, each 1/18 of the draws."""
-    inputs, targets = training_batch(TOKENS, context=5, batch=36_000, seed=0, step=0)
+    inputs, targets, _ = TEXT.batch(context=5, batch=36_000, seed=0, step=0)
     counts = torch.bincount(inputs[:, 0] - 100)
     assert counts.shape == (18,) and targets.max() == 122
     assert (counts - 2000).abs().max() < 5 * np.sqrt(2000)
 
 
 def test_the_smallest_split_has_one_window():
-    inputs, targets = training_batch(TOKENS[:6], context=5, batch=3, seed=0, step=0)
+    inputs, targets, _ = Stream(TOKENS[:6]).batch(context=5, batch=3, seed=0, step=0)
     assert inputs.tolist() == [[100, 101, 102, 103, 104]] * 3 and targets[0, -1] == 105
 
 
 def test_evaluation_by_hand():
     """22 targets are 4 windows of 5, three at a time, and one of 2."""
-    windows = list(evaluation_windows(TOKENS, context=5, windows=3))
-    assert [tuple(inputs.shape) for inputs, _ in windows] == [(3, 5), (1, 5), (1, 2)]
-    assert torch.cat([inputs.flatten() for inputs, _ in windows]).tolist() == list(range(100, 122))
-    assert torch.cat([targets.flatten() for _, targets in windows]).tolist() == list(range(101, 123))
+    windows = list(TEXT.windows(context=5, windows=3))
+    assert [tuple(inputs.shape) for inputs, _, _ in windows] == [(3, 5), (1, 5), (1, 2)]
+    assert torch.cat([inputs.flatten() for inputs, _, _ in windows]).tolist() == list(range(100, 122))
+    assert torch.cat([targets.flatten() for _, targets, _ in windows]).tolist() == list(range(101, 123))
     assert windows[0][0][1].tolist() == [105, 106, 107, 108, 109]
-    assert all(part.dtype == torch.int64 for window in windows for part in window)
+    assert all(part.dtype == torch.int64 for window in windows for part in window[:2])
 
 
 def test_evaluation_without_a_shorter_window():
-    shapes = [tuple(x.shape) for x, _ in evaluation_windows(TOKENS, context=11, windows=5)]
+    shapes = [tuple(x.shape) for x, _, _ in TEXT.windows(context=11, windows=5)]
     assert shapes == [(2, 11)]
-    assert [tuple(x.shape) for x, _ in evaluation_windows(TOKENS, context=31, windows=5)] == [(1, 22)]
-    assert not list(evaluation_windows(TOKENS[:1], context=5, windows=3))
-    assert not list(evaluation_windows(TOKENS[:0], context=5, windows=3))
+    assert [tuple(x.shape) for x, _, _ in TEXT.windows(context=31, windows=5)] == [(1, 22)]
+    assert not list(Stream(TOKENS[:1]).windows(context=5, windows=3))
+    assert not list(Stream(TOKENS[:0]).windows(context=5, windows=3))
 
 
 def test_tokens_on_disk_are_read_as_they_are(tmp_path):
     TOKENS.astype("<u4").tofile(tmp_path / "tokens")
     mapped = np.memmap(tmp_path / "tokens", "<u4", mode="r")
     for ours, theirs in zip(
-        training_batch(mapped, context=5, batch=7, seed=0, step=3),
-        training_batch(TOKENS, context=5, batch=7, seed=0, step=3),
+        Stream(mapped).batch(context=5, batch=7, seed=0, step=3)[:2],
+        TEXT.batch(context=5, batch=7, seed=0, step=3)[:2],
         strict=True,
     ):
         assert torch.equal(ours, theirs)
@@ -76,8 +77,8 @@ def test_some_windows_are_spread_over_the_split_and_the_same_each_time(most, cou
     tokens = np.arange(1000)  # 199 windows of 5
 
     def starts() -> list:
-        found = evaluation_windows(tokens, context=5, windows=3, most=most)
-        return [window[0].item() for inputs, _ in found for window in inputs]
+        found = Stream(tokens).windows(context=5, windows=3, most=most)
+        return [window[0].item() for inputs, _, _ in found for window in inputs]
 
     assert len(starts()) == count and starts() == starts()
     gaps = np.diff([*starts(), 199 * 5]) // 5
@@ -86,5 +87,5 @@ def test_some_windows_are_spread_over_the_split_and_the_same_each_time(most, cou
 
 def test_a_split_that_is_no_longer_than_it_may_be_is_read_whole():
     for most in (22, 1000):
-        whole, some = ([*evaluation_windows(TOKENS, context=5, windows=3, most=m)] for m in (None, most))
-        assert [x.tolist() for x, _ in whole] == [x.tolist() for x, _ in some]
+        whole, some = ([*TEXT.windows(context=5, windows=3, most=m)] for m in (None, most))
+        assert [x.tolist() for x, _, _ in whole] == [x.tolist() for x, _, _ in some]

@@ -3,11 +3,12 @@
 import hashlib
 import itertools
 import math
+import re
 from functools import cache
 
 import pytest
 
-from ablate.data import grammar
+from ablate.data import grammar, grammar_words
 from ablate.data.grammar import GRAMMAR, entropy_per_character, read_rules, sentences, text
 
 PINNED = "0ac66fc7e849d079139774826a3bebcc161b0925d993620b90fcbcd18ed0d3c6"
@@ -95,3 +96,55 @@ def test_rules_are_read_for_both_numbers():
         "np-one": [(3, ("a-one", "b")), (2, ("c",)), (5, ("d",))],
         "np-many": [(3, ("a-many", "b")), (2, ("c",))],
     }
+
+
+# --- what each word is part of ------------------------------------------------------------------
+
+
+def told(sentence: str) -> list[tuple[str, str, int]]:
+    """(verb, its subject, nouns of the other number between) of a sentence, which the grammar may draw."""
+    start, found = 0, []
+    for line, _ in itertools.islice(sentences(0), 20_000):
+        if line == sentence:
+            break
+        start += len(line)
+    whole = "".join(text(0, start + len(sentence)))
+    for word in grammar_words.words(0, len(whole)):
+        if word.start >= start and word.subject:
+            found.append((whole[word.start : word.stop], whole[slice(*word.subject)], word.between))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [
+        (r"(?:the|some) (\w+) near the (?:cat|dog|house) (sleep|run|wait)\.\n", [(2, 1, 1)]),
+        (r"(?:the|a) (\w+) that (\w+) the (?:dogs|cats|houses) (\w+s)\.\n", [(2, 1, 0), (3, 1, 1)]),
+        (r"(?:the|a) (dog|cat|house) that the (\w+s) (\w+) (\w+s)\.\n", [(3, 2, 0), (4, 1, 1)]),
+    ],
+)
+def test_verbs_know_their_subjects(pattern, wanted):
+    """wanted: groups of the pattern, (verb, subject), and how many nouns of the other number lie between."""
+    lines = (line for line, _ in itertools.islice(sentences(0), 40_000))
+    match = next(match for line in lines if (match := re.fullmatch(pattern, line)))
+    assert told(match[0]) == [(match[verb], match[subject], between) for verb, subject, between in wanted]
+
+
+def spelled(*heads: str) -> set[str]:
+    return {body[0] for head in heads for _, body in GRAMMAR[head]}
+
+
+def test_words_stand_where_they_are_said_to_and_agree():
+    whole = "".join(text(3, 50_000))
+    found = [word for word in grammar_words.words(3, 50_000) if word.stop <= 50_000]
+    words = [whole[word.start : word.stop] for word in found]
+    assert "".join(whole.split()).replace(".", "").startswith("".join(words)) and len(words) > 8000
+    verbs = [(whole[w.start : w.stop], whole[slice(*w.subject)]) for w in found if w.subject]
+    assert len(verbs) > 1500
+    for number in ("one", "many"):
+        agreeing = spelled(f"transitive-{number}", f"intransitive-{number}", f"be-{number}")
+        assert {verb for verb, noun in verbs if noun in spelled(f"noun-{number}")} <= agreeing
+    assert {noun for _, noun in verbs} == spelled("noun-one", "noun-many")
+    assert {whole[w.start : w.stop] for w in found if w.is_two} == grammar_words.TWO
+    assert {"watch", "guard", "duck", "cook", "train", "watches", "trains"} <= grammar_words.TWO
+    assert "dog" not in grammar_words.TWO and {w.between for w in found} >= {0, 1, 2}

@@ -13,7 +13,7 @@ from ablate.data.splits import Batch, Stream
 from ablate.model.attend import unfused
 from ablate.model.lm import build_model
 from ablate.training.computing import Computing
-from ablate.training.train import Averaged, Diverged, Evaluation, State, Step, evaluate, train
+from ablate.training.train import Averaged, Diverged, Evaluation, Event, State, Step, evaluate, train
 from tests.helpers import make_config, make_spec
 
 SIZES = (
@@ -28,7 +28,7 @@ HALF = ("train.precision=bfloat16",)
 TOKENS = np.random.default_rng(0).integers(11, size=997).astype(np.uint16)
 
 
-Events = list[Step | Evaluation | State | Averaged]
+Events = list[Event]
 
 
 def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]) -> Events:

@@ -34,6 +34,10 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "new": {"epilog": "Example: ablate new fusion mine"},
     "check": {"epilog": "Example: ablate check mine.py"},
+    "probe": {
+        "epilog": "\b\nExamples:\n  ablate probe fusion\n  ablate probe concat-h4-d64x2-s0 --prune"
+        "\n  ablate probe fusion --where seed=0,1 --only kept,previous"
+    },
     "sample": {"epilog": 'Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"'},
 }
 

@@ -68,6 +68,7 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
+    probe_every: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
     linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
     attention: Annotated[Literal["auto", "fused", "unfused"], OutsideIdentity(), IntroducedAt("auto")]
     compile: Annotated[bool, OutsideIdentity(), IntroducedAt(False)]

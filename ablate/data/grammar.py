@@ -22,6 +22,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -77,22 +78,38 @@ def sentences(seed: int) -> Iterator[tuple[str, float]]:
 
     The same for a seed on every machine and Python: all draws are `random()`, which Python keeps stable.
     """
+    for words, _, nats in derivations(seed):
+        yield " ".join(words) + ".\n", nats
+
+
+@dataclass
+class Node:
+    """A symbol and what it became; a word became nothing."""
+
+    symbol: str
+    children: list["Node"] = field(default_factory=list)
+
+
+def derivations(seed: int) -> Iterator[tuple[list[str], Node, float]]:
+    """The words of `sentences`, the derivation of each, and its -log p in nats."""
     draw = random.Random(seed).random
     steps = {
         head: list(itertools.accumulate(weight for weight, _ in bodies)) for head, bodies in GRAMMAR.items()
     }
     while True:
-        words, nats, open_symbols = [], 0.0, ["sentence"]
-        while open_symbols:
-            symbol = open_symbols.pop()
-            if symbol not in GRAMMAR:
-                words.append(symbol)
+        sentence = Node("sentence")
+        words, nats, unread = [], 0.0, [sentence]
+        while unread:
+            node = unread.pop()
+            if node.symbol not in GRAMMAR:
+                words.append(node.symbol)
                 continue
-            reach = steps[symbol]
-            weight, body = GRAMMAR[symbol][bisect.bisect(reach, draw() * reach[-1])]
+            reach = steps[node.symbol]
+            weight, body = GRAMMAR[node.symbol][bisect.bisect(reach, draw() * reach[-1])]
             nats += math.log(reach[-1] / weight)
-            open_symbols.extend(reversed(body))
-        yield " ".join(words) + ".\n", nats
+            node.children = [Node(symbol) for symbol in body]
+            unread.extend(reversed(node.children))
+        yield words, sentence, nats
 
 
 def text(seed: int, characters: int) -> Iterator[str]:

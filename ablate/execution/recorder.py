@@ -1,7 +1,9 @@
 """Between the events of training and the files of a run: rows, log lines, checkpoints, weights."""
 
 import inspect
+from collections.abc import Mapping
 
+import numpy as np
 import torch
 
 from ablate.compute import device
@@ -14,7 +16,7 @@ from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.run_files import RunWriter
 from ablate.store.status import Status
-from ablate.training.train import Averaged, Diverged, Evaluation, State, Step
+from ablate.training.train import Averaged, Diverged, Evaluation, Event, Kept, State
 
 
 def describe(run: Run) -> Row:
@@ -49,7 +51,7 @@ class Recorder:
         self.last: Evaluation | None = None
         self.averaged: Averaged | None = None
 
-    def record(self, event: Step | Evaluation | State | Averaged) -> None:
+    def record(self, event: Event) -> None:
         """Raises StoreError where the disk refuses."""
         self.writer.check()
         if isinstance(event, State):
@@ -65,6 +67,8 @@ class Recorder:
             )
         elif isinstance(event, Averaged):
             self.averaged = event
+        elif isinstance(event, Kept):
+            self.writer.write_weights(_arrays(event.params), event.step)
 
     def done(self, model: LM) -> Row:
         """The columns of a run that came to its last step; keeps the weights if that was asked for."""
@@ -72,8 +76,7 @@ class Recorder:
         row = formulas.at_end(self.run, model, self.last, self.metrics, self.averaged)
         peak_memory_mb = device.peak_memory_mb(self.run.device)
         if self.run.config.train.save == "model":
-            weights = {name: value.cpu().numpy() for name, value in model.state_dict().items()}
-            self.writer.write_weights(weights)
+            self.writer.write_weights(_arrays(model.state_dict()))
         return {"status": Status.DONE, **row, "peak_memory_mb": peak_memory_mb}
 
     def diverged(self, error: Diverged) -> Row:
@@ -81,3 +84,7 @@ class Recorder:
         self.writer.log(str(error))
         row = formulas.at_divergence(self.run, error, self.metrics)
         return {"status": Status.DIVERGED, "error": str(error), **row}
+
+
+def _arrays(weights: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {name: value.detach().cpu().numpy() for name, value in weights.items()}

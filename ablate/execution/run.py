@@ -12,7 +12,7 @@ from ablate.model.attend import FORMULATIONS
 from ablate.model.costs import flops_per_token
 from ablate.model.lm import LM, build_model
 from ablate.model.spec import ModelSpec
-from ablate.training.train import Averaged, Evaluation, State, Step, train
+from ablate.training.train import Event, State, train
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,7 @@ def build(run: Run) -> LM:
     return model
 
 
-def training(
-    run: Run, model: LM, config: TrainConfig, start: State | None = None
-) -> Iterator[Step | Evaluation | State | Averaged]:
+def training(run: Run, model: LM, config: TrainConfig, start: State | None = None) -> Iterator[Event]:
     """`train` on the text of a run and with its batches, by `config`, which may be shorter than the run's."""
     return train(
         model,

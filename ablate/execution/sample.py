@@ -3,23 +3,18 @@
 from pathlib import Path
 
 import numpy as np
-import safetensors.torch
 import torch
-import yaml
-from safetensors import SafetensorError
 
 from ablate import rng
-from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data import tokenizers
 from ablate.data.corpora import open_corpus
 from ablate.data.episodes import Episodes
 from ablate.data.tasks import TASKS
-from ablate.execution.plugins import require_the_same
+from ablate.execution.kept import config_of, damaged, weights_of
 from ablate.model.lm import LM
 from ablate.model.resolve import resolve_spec
-from ablate.store.run_files import read_started
 from ablate.store.store import Store
 
 
@@ -32,10 +27,7 @@ def sample(
     has in its place; of a task it is row `seed` of the test split, with the likeliest answers. temperature: 0
     takes the likeliest token. Raises ConfigError.
     """
-    store = Store()
-    directory = store.find(run)
-    require_the_same(read_started(directory), directory.name)
-    model, tokenizer, config = _load(directory)
+    model, tokenizer, config = _load(Store().find(run))
     if prompt is None and config.corpus.name in TASKS:
         return _answers(model, config.corpus, seed)
     if prompt is None:
@@ -71,27 +63,13 @@ def _answers(model: LM, corpus: CorpusConfig, row: int) -> str:
 
 
 def _load(directory: Path) -> tuple[LM, tokenizers.Tokenizer, RunConfig]:
-    weights = directory / "model.safetensors"
-    if not weights.exists():
-        raise ConfigError(
-            f"{directory.name}: it kept no weights (it did not finish, or train.save=none); sample another"
-        )
+    config, weights = config_of(directory), weights_of(directory)
     try:
-        config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
         tokenizer = tokenizers.load(directory / "tokenizer.json")
         model = LM(resolve_spec(config, tokenizer.vocab_size))
-        model.load_state_dict(safetensors.torch.load_file(weights))
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        yaml.YAMLError,
-        SafetensorError,
-    ) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again") from error
+        model.load_state_dict(weights)
+    except (ValueError, RuntimeError) as error:
+        raise damaged(directory, error) from error
     return model.eval(), tokenizer, config
 
 

@@ -9,20 +9,17 @@ import itertools
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-import yaml
 
-from ablate.config.read import read
 from ablate.config.rules import ConfigError
-from ablate.config.schema import RunConfig
-from ablate.execution.plugins import require_the_same
+from ablate.execution.kept import config_of
 from ablate.execution.prepare import prepare
 from ablate.execution.run import Run, build, training
 from ablate.phrases import counted
+from ablate.store.run_files import read_started
 from ablate.store.store import Store, StoreError
 from ablate.training.train import Step
 
@@ -98,7 +95,9 @@ def _seconds(steps: Iterator[None], count: int) -> float:
 
 def _steps(run: Run) -> Iterator[None]:
     endless = dataclasses.replace(
-        run.config.train, steps=FOREVER, eval_every=FOREVER, eval_tokens=1, checkpoint_every=None, lr=1e-6
+        run.config.train,
+        **{"steps": FOREVER, "eval_every": FOREVER, "eval_tokens": 1, "lr": 1e-6},
+        **{"checkpoint_every": None, "probe_every": None},
     )
     for event in training(run, build(run), endless):
         if isinstance(event, Step):
@@ -117,13 +116,11 @@ def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, 
     """The run, and the threads that it had."""
     for store in stores if isinstance(run_id, str) else []:  # none in a table of somebody else's
         try:
-            directory: Path = store.find(run_id)
-            config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
-            row = store.run(directory.name).read() or {}
-        except (StoreError, OSError, yaml.YAMLError):
+            directory = store.find(run_id)
+            threads = read_started(directory).get("threads")
+        except (StoreError, OSError):
             continue
-        require_the_same(row, directory.name)
-        return prepare(config), row.get("threads")
+        return prepare(config_of(directory)), threads
     raise ConfigError(
         f"--cost: {variant}: no config of run {run_id} in {stores[0].root / 'store'}, and a step can only be"
         " timed from one; compare where the runs were made, or leave --cost out"

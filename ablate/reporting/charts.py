@@ -1,13 +1,7 @@
-"""The charts of a report, as Vega-Lite descriptions with their data in them. No statistics, no torch.
-
-One description serves everywhere: the page draws it (its colours are mid-tones, which stand out on white
-and on black; the style sheet sets those of text and lines), and vl-convert makes PNG, SVG and PDF of it.
-"""
+"""The charts of a report, from what its page says. No statistics, no torch."""
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +12,11 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.files.atomic import explained
 from ablate.phrases import only_if
-from ablate.reporting import own_files
+from ablate.reporting import head_charts, own_files
+from ablate.reporting.figures import COLORS, GREY, MANY_COLUMNS, Figure, legend, slug, spec, tooltips
 from ablate.reporting.methods import HYPERPARAMETERS
 from ablate.reporting.page import Page
 
-COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
-GREY = "#858b93"
 VERDICTS = {
     stats.BETTER: "#2e9e6b",
     stats.BETTER_WITHIN: "#6fa83a",
@@ -34,43 +27,15 @@ VERDICTS = {
 }
 SHAPES = ("diamond", "triangle-up", "square", "circle", "triangle-down", "cross")
 WIDTH = 640  # of a file; the page has its own
-MANY_COLUMNS = 10  # of a heat map: numbers no longer fit
-_LINE_ENDS = {0x2028: " ", 0x2029: " "}  # of Unicode: Vega's expressions may not hold them in a text
-CONFIG: dict[str, Any] = {
-    "font": "system-ui, Helvetica, Arial, sans-serif",
-    "background": "transparent",
-    "view": {"stroke": None},
-    "axis": {"labelLimit": 190, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"},
-    "axisX": {"labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 8},
-    "title": {"anchor": "start", "frame": "bounds", "fontSize": 11, "fontWeight": "normal", "offset": 4},
-    "legend": {
-        "orient": "bottom",
-        "columns": 2,
-        "labelLimit": 150,
-        "title": None,
-        "labelFontSize": 11,
-        "symbolOpacity": 1,
-    },
-}
-
-
-@dataclass(frozen=True)
-class Figure:
-    """charts: by the stem of their files. about: what is to be seen, for those who can't see it. data: the
-    numbers drawn, as a table."""
-
-    key: str
-    title: str
-    about: str
-    charts: dict[str, dict[str, Any]]
-    data: pd.DataFrame
 
 
 def figures(page: Page) -> list[Figure]:
     """The figures that these rows give, in the order in which they are read."""
-    return [
-        figure for part in (_intervals, _curves, _rates, _grid, _weights, _costs) for figure in part(page)
-    ]
+    parts = (_intervals, _curves, _rates, _grid, _weights, _costs)
+    found = [figure for part in parts for figure in part(page)]
+    if page.heads is not None:
+        found += head_charts.figures(page.heads, _Labels(page.comparison))
+    return found
 
 
 def save(drawn: Sequence[Figure], directory: Path) -> None:
@@ -117,7 +82,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
         domain = alt.Scale(domain=seen, range=[VERDICTS[verdict] for verdict in seen])
         shapes = alt.Scale(domain=seen, range=[SHAPES[[*VERDICTS].index(verdict)] for verdict in seen])
         color = alt.Color("verdict:N", scale=domain)
-        tip = _tip(drawn, "variant", "baseline", "pairs", "diff", "low", "high", "p_holm", "verdict")
+        tip = tooltips(drawn, "variant", "baseline", "pairs", "diff", "low", "high", "p_holm", "verdict")
         base = alt.Chart(drawn).encode(y=y, tooltip=tip)
         x_title = f"difference in {comparison.metric} to the baseline"
         band = pd.DataFrame([{"from": -comparison.margin, "to": comparison.margin}])
@@ -133,12 +98,12 @@ def _intervals(page: Page) -> Iterator[Figure]:
         )
         level = f"{100 * (1 - comparison.alpha):g} %"
         yield Figure(
-            f"intervals-{_stem(family)}",
+            f"intervals-{slug(family)}",
             f"Differences to the baseline, {family}",
             f"Points: differences to the baseline; lines: simultaneous {level} intervals; grey band: the"
             f" margin of ±{comparison.margin:g}, too small to matter. Left of zero the variant has the lower"
             f" {comparison.metric}.",
-            {f"intervals-{_stem(family)}": _spec(chart, 17 * len(drawn), label.title)},
+            {f"intervals-{slug(family)}": spec(chart, 17 * len(drawn), label.title)},
             data,
         )
 
@@ -150,7 +115,7 @@ def _curves(page: Page) -> Iterator[Figure]:
         return
     label, chosen = _Labels(page.comparison), _chosen(page.comparison)
     drawn = _rounded(data).assign(label=[label(name) for name in data["variant"]])
-    tip = _tip(drawn, "variant", "step", "mean", "low", "high", "n")
+    tip = tooltips(drawn, "variant", "step", "mean", "low", "high", "n")
     few = drawn["step"].nunique() < 2
     axes = {
         "x": alt.X("step:Q", scale=alt.Scale(zero=False)),
@@ -162,7 +127,7 @@ def _curves(page: Page) -> Iterator[Figure]:
     )
     domain = [label(name) for name in chosen if name in set(colored["variant"])]
     scale = alt.Scale(domain=domain, range=list(COLORS))
-    color = alt.Color("label:N", scale=scale, sort=None, legend=_legend(domain))
+    color = alt.Color("label:N", scale=scale, sort=None, legend=legend(domain))
     base = alt.Chart(colored.drop(columns="at"))
     layers = [
         base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q", color=color),
@@ -178,7 +143,7 @@ def _curves(page: Page) -> Iterator[Figure]:
         "curves",
         "Loss over the training",
         f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest.{rest}",
-        {"curves": _spec(alt.layer(*layers), 300)},
+        {"curves": spec(alt.layer(*layers), 300)},
         data,
     )
 
@@ -206,14 +171,14 @@ def _rates(page: Page) -> Iterator[Figure]:
             "label:N",
             sort=[label(name) for name in order],
             scale=alt.Scale(range=list(COLORS)),
-            legend=_legend(drawn["label"]),
+            legend=legend(drawn["label"]),
         )
         if len(order) <= len(COLORS)
         else alt.value(GREY)
     )
     tip = ("variant", "phase", column, "mean", "low", "high", "n")
     finite, lost = drawn[drawn["diverged"] == 0], drawn[drawn["diverged"] > 0]
-    base = alt.Chart(finite).encode(x=x, color=color, tooltip=_tip(finite, *tip))
+    base = alt.Chart(finite).encode(x=x, color=color, tooltip=tooltips(finite, *tip))
     y = alt.Y("mean:Q", title=metric, scale=alt.Scale(zero=False))
     dash: dict[str, Any] = {"detail": "variant:N"}
     shape: dict[str, Any] = {}
@@ -230,7 +195,7 @@ def _rates(page: Page) -> Iterator[Figure]:
     )
     if len(lost):
         gone = alt.Chart(lost).mark_point(shape="triangle-up", size=70, opacity=1)
-        lines = _tip(lost, "variant", "phase", column, "n", "diverged")
+        lines = tooltips(lost, "variant", "phase", column, "n", "diverged")
         layers.append(gone.encode(x=x, y=alt.value(6), color=color, tooltip=lines))
         about += " Open triangles at the top: seeds diverged there, so that there is no mean."
     hidden = [*only_if(not phases, "phase"), *only_if(lost.empty, "diverged")]
@@ -238,7 +203,7 @@ def _rates(page: Page) -> Iterator[Figure]:
         "rates",
         f"Loss against {words}",
         about,
-        {"rates": _spec(alt.layer(*layers), 280)},
+        {"rates": spec(alt.layer(*layers), 280)},
         data.drop(columns=hidden),
     )
 
@@ -267,13 +232,13 @@ def _grid(page: Page) -> Iterator[Figure]:
         base = alt.Chart(part.drop(columns="out_proj")).encode(x=x, y=alt.Y("row:N", sort=None, title=None))
         scale = alt.Scale(scheme="blues", domain=[low, high], reverse=comparison.metric.endswith("loss"))
         color = alt.Color("mean:Q", scale=scale, legend=None)
-        layers = [base.mark_rect().encode(color=color, tooltip=_tip(part, "variant", "n", "mean", "sd"))]
+        layers = [base.mark_rect().encode(color=color, tooltip=tooltips(part, "variant", "n", "mean", "sd"))]
         if len(heads) <= MANY_COLUMNS:
             strong = low + 0.28 * (high - low) if scale.to_dict()["reverse"] else high - 0.28 * (high - low)
             sign = "<" if scale.to_dict()["reverse"] else ">"
             ink = alt.condition(f"datum.mean {sign} {strong}", alt.value("white"), alt.value("black"))
             layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
-        charts[f"grid-out_proj-{_stem(str(level))}"] = _spec(
+        charts[f"grid-out_proj-{slug(str(level))}"] = spec(
             alt.layer(*layers), 30 * part["row"].nunique(), " · ".join(rows)
         )
     yield Figure(
@@ -303,7 +268,7 @@ def _weights(page: Page) -> Iterator[Figure]:
         y=alt.Y("row:N", sort=None, title=None),
     )
     low, high = float(data["mean"].min()), float(data["mean"].max())
-    tip = _tip(drawn, "variant", "layer", "head", "mean", "low", "high", "n")
+    tip = tooltips(drawn, "variant", "layer", "head", "mean", "low", "high", "n")
     color = alt.Color("mean:Q", scale=alt.Scale(scheme="purples", domain=[low, high]), legend=None)
     layers = [base.mark_rect().encode(color=color, tooltip=tip)]
     if data["head"].max() <= MANY_COLUMNS:
@@ -314,7 +279,7 @@ def _weights(page: Page) -> Iterator[Figure]:
         "weights",
         "Learned fusion weights",
         "The weight of each head at the end of the training, mean over seeds; the darker, the larger.",
-        {"weights": _spec(alt.layer(*layers), 22 * drawn["row"].nunique(), label.join(label.title, "layer"))},
+        {"weights": spec(alt.layer(*layers), 22 * drawn["row"].nunique(), label.join(label.title, "layer"))},
         data,
     )
 
@@ -334,10 +299,10 @@ def _costs(page: Page) -> Iterator[Figure]:
         if data[cost].nunique() < 2:
             continue
         x = alt.X(f"{cost}:Q", title=words, scale=alt.Scale(zero=False), axis=alt.Axis(format="~s"))
-        tip = _tip(data, "variant", cost, "mean", "n")
+        tip = tooltips(data, "variant", cost, "mean", "n")
         points = alt.Chart(data).mark_point(filled=True, size=60, opacity=0.85)
         chart = points.encode(x=x, y=y, color=color, tooltip=tip, **encoded)
-        charts[f"cost-{cost.partition('_')[0]}"] = _spec(chart, 260)
+        charts[f"cost-{cost.partition('_')[0]}"] = spec(chart, 260)
     if charts:
         yield Figure(
             "cost",
@@ -391,47 +356,6 @@ def _chosen(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(table["variant"]))[: len(COLORS)]
 
 
-def _legend(labels: Iterable[str]) -> alt.Legend:
-    """Names too long for two columns on a telephone stand below each other."""
-    return alt.Legend(columns=1, labelLimit=300) if max(map(len, labels)) > 22 else alt.Legend()
-
-
-def _stem(text: str) -> str:
-    """A text as part of an id and of a file's name: letters, digits and hyphens."""
-    return re.sub(r"\W+", "-", text.replace("'", "")).strip("-")
-
-
-def _tip(data: pd.DataFrame, *columns: str) -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip(column, type="quantitative", format=_format(data[column]))
-        if pd.api.types.is_numeric_dtype(data[column])
-        else alt.Tooltip(column, type="nominal")
-        for column in columns
-    ]
-
-
-def _format(column: pd.Series) -> str:
-    return (
-        ",d"
-        if pd.api.types.is_integer_dtype(column)
-        else ".4~g"
-        if column.name in ("lr", "p_holm")
-        else ".4f"
-    )
-
-
 def _rounded(data: pd.DataFrame) -> pd.DataFrame:
     """What a drawing can show, in fewer bytes."""
     return data.round({"mean": 5, "low": 5, "high": 5})
-
-
-def _spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
-    """The description as plain data; its width is for whoever draws it. title: what the rows are named by."""
-    sized = chart.properties(
-        height=height,
-        **({"title": title} if title else {}),
-        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-    )
-    with alt.data_transformers.enable("default", max_rows=None):
-        text = json.dumps(sized.to_dict(), ensure_ascii=False).translate(_LINE_ENDS)
-    return {**json.loads(text), "config": CONFIG}

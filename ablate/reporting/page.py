@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -18,6 +18,8 @@ from ablate.config.identity import digest
 from ablate.phrases import counted
 from ablate.reporting import words
 from ablate.reporting.commands import SINGLE_RUNS, commands
+from ablate.reporting.heads import Heads
+from ablate.reporting.heads import find as find_heads
 from ablate.reporting.limits import limits
 from ablate.reporting.methods import hyperparameters, paragraph
 from ablate.reporting.subject import Subject
@@ -29,8 +31,8 @@ VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "att
 class Page:
     """curves, rates, weights, costs: as ablate.analysis.series gives them; empty where there is nothing to
     draw. tuned: the column of which each arm has its own value, in a tuned study. rates: by that column, else
-    by learning rate, in `rate_metric`. facts: what the rows were made by, and of. hyperparameters: as
-    methods gives them."""
+    by learning rate, in `rate_metric`. heads: what they do, where that was probed. facts: what the rows were
+    made by, and of. hyperparameters: as methods gives them."""
 
     name: str
     question: str
@@ -44,6 +46,7 @@ class Page:
     rates: pd.DataFrame
     weights: pd.DataFrame
     costs: pd.DataFrame
+    heads: Heads | None
     failures: list[str]
     commands: list[str]
     facts: dict[str, str]
@@ -85,12 +88,19 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         rates=series.by_value(subject.rows, rate_metric, shown, tuned or "lr"),
         weights=series.weights(own, shown),
         costs=series.costs(own, shown),
+        heads=find_heads(subject.page.with_name("probes.csv"), _names(own, shown)),
         failures=failures,
         commands=reproduced,
         facts=_facts(subject, environment),
         methods=paragraph(rows, comparison, record, development),
         hyperparameters=hyperparameters(own),
     )
+
+
+def _names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
+    """Of variants, by run_id."""
+    rows = rows[rows["run_id"].notna()]
+    return pd.Series(series.names(rows, shown).to_numpy(), index=rows["run_id"].astype(str), dtype=object)
 
 
 def _tally(comparison: Comparison) -> list[str]:

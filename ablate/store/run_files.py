@@ -3,6 +3,7 @@
 config.yaml       what was asked for               metrics.csv        a row an evaluation
 environment.json  where and with what              log.txt            what happened, with tracebacks
 result.json       the run's row, and its seal      model.safetensors  the trained weights
+weights-STEP.safetensors                           those after a step, for probes
 checkpoint-DIGEST.safetensors                      what an interrupted run goes on from
 
 The seal is a digest of the row and of the files beside it, so a file that was damaged or edited shows.
@@ -27,6 +28,7 @@ from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
+ON_THE_WAY = "weights-"  # the files of weights after some step, sealed too
 
 # What tells a result from any other of the same run: size, time and inode of its result.json; empty for none.
 Stamp = list[int]
@@ -79,11 +81,12 @@ class RunWriter:
         with self.here():
             replace_file(self.path / name, content)
 
-    def write_weights(self, weights: Mapping[str, Any]) -> None:
-        """weights: NumPy arrays by parameter name."""
+    def write_weights(self, weights: Mapping[str, Any], step: int | None = None) -> None:
+        """weights: NumPy arrays by parameter name. step: of those on the way; None for the trained ones."""
         import safetensors.numpy
 
-        self.write("model.safetensors", safetensors.numpy.save(dict(weights)))
+        name = "model.safetensors" if step is None else f"{ON_THE_WAY}{step:09d}.safetensors"
+        self.write(name, safetensors.numpy.save(dict(weights)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep this checkpoint, then drop the one before."""
@@ -98,10 +101,11 @@ class RunWriter:
         """The run is over, with this row."""
         with self.here():
             there = os.listdir(self.path)
-            files = {name: synced_digest(self.path / name) for name in SEALED if name in there}
+            sealed = [*SEALED, *sorted(name for name in there if name.startswith(ON_THE_WAY))]
+            files = {name: synced_digest(self.path / name) for name in sealed if name in there}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
             dropped = checkpoints(self.path)
-            others = {*there} - {*SEALED, "claim.json", *(path.name for path in dropped)}
+            others = {*there} - {*sealed, "claim.json", *(path.name for path in dropped)}
             sync(self.path / name for name in others)
             for path in dropped:  # not before: a disk may be full
                 path.unlink()
@@ -140,6 +144,12 @@ def as_json(content: Any) -> bytes:
 def checkpoints(attempt: Path) -> list[Path]:
     """The files of its checkpoints: one, mostly."""
     return sorted(attempt.glob("checkpoint-*.safetensors"))
+
+
+def weights_on_the_way(directory: Path) -> dict[int, Path]:
+    """The weights that train.probe_every kept, by step."""
+    found = sorted(directory.glob(f"{ON_THE_WAY}*.safetensors"))
+    return {int(path.stem.removeprefix(ON_THE_WAY)): path for path in found}
 
 
 def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:

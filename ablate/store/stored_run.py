@@ -50,6 +50,7 @@ from ablate.store.run_files import (
     read_started,
     stamp,
     taken_over,
+    weights_on_the_way,
 )
 
 # Bytes are equal only between runs that agree in these, so only then does one go on where another was.
@@ -117,6 +118,7 @@ class StoredRun:
             files = {"config.yaml": asked_for.encode(), "result.json": as_json(row)}
             files["metrics.csv"] = metrics_text(start.metrics if start else []).encode()
             files |= dict([checkpoint_file(start)]) if start else {}
+            files |= _on_the_way(before, start.step) if before and start else {}
             files |= _logged(before) if before else {}
             number = self.attempts / str(max(numbers, default=0) + 1)
             path = number / secrets.token_hex(4)
@@ -257,6 +259,12 @@ def _logged(attempt: Path) -> dict[str, bytes]:
     with contextlib.suppress(OSError):
         return {"log.txt": (attempt / "log.txt").read_bytes()}
     return {}
+
+
+def _on_the_way(attempt: Path, step: int) -> dict[str, bytes]:
+    """The weights that were kept up to this step."""
+    kept = weights_on_the_way(attempt)
+    return {path.name: path.read_bytes() for at, path in kept.items() if at <= step}
 
 
 def _attempt_is_damaged(path: Path) -> bool:

@@ -106,6 +106,15 @@ class Averaged:
     params: Mapping[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The weights after update `step`, for whoever looks at the model later (train.probe_every). They are
+    those in use, as in State."""
+
+    step: int
+    params: Mapping[str, Tensor]
+
+
 class Diverged(ArithmeticError):
     """A loss that is not a number: it ends the run at `step`, `seconds` after it began, and is its result."""
 
@@ -113,6 +122,9 @@ class Diverged(ArithmeticError):
         super().__init__(f"the loss was not finite at step {step}")
         self.step = step
         self.seconds = seconds
+
+
+Event = Step | Evaluation | State | Averaged | Kept
 
 
 def train(
@@ -124,9 +136,9 @@ def train(
     context: int,
     data_seed: int,
     start: State | None = None,
-) -> Iterator[Step | Evaluation | State | Averaged]:
+) -> Iterator[Event]:
     """Train `model` in place on its own device; yields an Evaluation at step 0, a Step each step, an
-    Evaluation and a State where due.
+    Evaluation, a State and Kept weights where due.
 
     start: go on from a State that an earlier call yielded. Raises Diverged when a loss is not finite, at
     most CHECK_EVERY steps later, and before any State that comes of it.
@@ -207,6 +219,8 @@ def train(
             losses.clear()
         if due:
             yield evaluation(step, lr, loss, norm)
+        if config.probe_every and step % config.probe_every == 0 and not last:
+            yield Kept(step, params)
         if checkpoint:
             yield State(step, params, moments, average, time.perf_counter() - began, evaluating)
     if config.average:

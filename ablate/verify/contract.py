@@ -228,6 +228,17 @@ def scales(kind: str, part: PartConfig) -> None:
         raise Broken(f"homogeneous is true, and 3·z is not 3·fused, by {error:.2g}, relatively")
 
 
+def adds_up(kind: str, part: PartConfig) -> None:
+    """What the heads contribute adds up, where the method says so."""
+    for spec in specs_around(kind, part):
+        built, z_BTHV, x_BTC = stirred(spec).fusion, _heads(spec), _input(spec)
+        error = relative_error(built.contributions(z_BTHV, x_BTC).sum(-2), built(z_BTHV, x_BTC))
+        if built.adds_up and error > EXACT:
+            raise Broken(
+                f"adds_up is true, and fused is not the sum of what it is of each head alone, by {error:.2g}"
+            )
+
+
 def claimed_form(kind: str, part: PartConfig) -> None:
     """It starts as the function that its form names."""
     method, options = fusion.method_of(part)
@@ -299,7 +310,7 @@ COMMON: tuple[Check, ...] = (
     halves,
 )
 CHECKS: dict[str, tuple[Check, ...]] = {
-    "fusion": (*COMMON, one_head, variance, scales, claimed_form, claimed_class),
+    "fusion": (*COMMON, one_head, variance, scales, adds_up, claimed_form, claimed_class),
     "scores": (*COMMON, patterns, sums, claimed_class),
 }
 

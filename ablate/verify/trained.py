@@ -6,22 +6,16 @@ legend: as of ablate.verify.bench.
 import dataclasses
 from dataclasses import dataclass
 
-import safetensors.torch
 import torch
-import yaml
 from torch import Tensor
 
-from ablate.config.read import read
-from ablate.config.rules import ConfigError
-from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, RunConfig
-from ablate.execution.plugins import require_the_same
-from ablate.execution.prepare import prepare
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.execution.kept import prepared, weights_of
 from ablate.execution.run import build
 from ablate.model.attention import Attention
 from ablate.model.layers import Linear
 from ablate.model.lm import LM
 from ablate.model.masks import CAUSAL
-from ablate.store.run_files import read_started
 from ablate.store.store import Store
 
 WINDOWS = 8  # of the validation split
@@ -43,16 +37,11 @@ def of_run(run: str) -> list[OfLayer]:
     """Of each layer of a finished run, before training and after, on its validation text. run: the beginning
     of its id or name. Raises ConfigError."""
     directory = Store().find(run)
-    require_the_same(read_started(directory), directory.name)
-    weights = directory / "model.safetensors"
-    if not weights.exists():
-        raise ConfigError(f"{directory.name}: it kept no weights (train.save=none); take another run")
-    config = read(RunConfig, yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
-    prepared = prepare(dataclasses.replace(config, device="cpu"))
-    split = prepared.corpus.splits["validation"]
-    tokens_BT = next(split.windows(context=prepared.spec.context, windows=WINDOWS)).inputs
-    start, end = build(prepared), build(prepared)
-    end.load_state_dict(safetensors.torch.load_file(weights))
+    weights, trained = weights_of(directory), prepared(directory)
+    split = trained.corpus.splits["validation"]
+    tokens_BT = next(split.windows(context=trained.spec.context, windows=WINDOWS)).inputs
+    start, end = build(trained), build(trained)
+    end.load_state_dict(weights)
     return [*_layers(start, tokens_BT, "before training"), *_layers(end, tokens_BT, "after")]
 
 

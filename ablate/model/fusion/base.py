@@ -15,6 +15,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from ablate.model.parts import Part, Registry
@@ -42,6 +43,7 @@ class Fusion(Part):
     Options: ClassVar[type[Any]] = Options
     one_head_passes: ClassVar[bool] = True  # with one head, at the start: fused = z
     homogeneous: ClassVar[bool] = True  # c·z gives c·fused, for c > 0 and the same x
+    adds_up: ClassVar[bool] = True  # fused is a sum over heads, of something that is 0 for a head that is 0
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """A method built on another is another function until it says otherwise."""
@@ -79,6 +81,19 @@ class Fusion(Part):
 
     @abstractmethod
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor: ...
+
+    def contributions(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
+        """What each head brings into the fused vector: (B, T, H, F).
+
+        Where the heads add up, fused of that head alone: their sum is fused. Elsewhere how fused differs from
+        what it were with that head at its mean over B and T.
+        """
+        each_HH1 = torch.eye(z_BTHV.shape[-2], dtype=torch.bool, device=z_BTHV.device).unsqueeze(-1)
+        if self.adds_up:
+            return torch.stack([self.forward(z_BTHV * this, x_BTC) for this in each_HH1], -2)
+        fused_BTF, mean_HV = self.forward(z_BTHV, x_BTC), z_BTHV.mean((0, 1))
+        without = (torch.where(this, mean_HV, z_BTHV) for this in each_HH1)
+        return torch.stack([fused_BTF - self.forward(z, x_BTC) for z in without], -2)
 
     def head_weights(self) -> Tensor | None:
         """The learned weight of each head, (H,) or (H, V); None where there is none."""

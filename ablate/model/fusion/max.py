@@ -18,6 +18,7 @@ class Max(Fusion):
     """
 
     Options = Normalized
+    adds_up = False
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)

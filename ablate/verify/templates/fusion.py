@@ -34,6 +34,7 @@ class Mine(Fusion):
     # What the method says of itself: True, unless you say otherwise, and `ablate check` holds it to that.
     one_head_passes = False  # with heads=1, fused is z_1 itself at the start: not if fusion.start is not 1
     homogeneous = True  # c·z_BTHV gives c·fused, for the same x_BTC and any c > 0
+    adds_up = True  # fused is a sum over heads, of something that is 0 for a head that is 0
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)

@@ -1,0 +1,89 @@
+"""What the heads of a study's runs do, over seeds: from the CSV that `ablate probe` wrote. Loads no torch.
+
+Heads have no identity across seeds: head 3 of one run is not head 3 of another. So a layer is summed up by
+its largest, its median and its smallest head, and these are averaged over seeds.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.config.rules import ConfigError
+
+COLUMNS = ("run_id", "step", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
+SORTED = ("largest", "median", "smallest")
+SCORES = ("previous", "induction", "first", "jsd", "on_subject")  # of which only more says something
+EVENTS = 0.5  # of the runs: in fewer, a probe is said to show nothing
+
+
+def read(path: Path) -> pd.DataFrame:
+    """COLUMNS, a row a value. Raises ConfigError for a file that `ablate probe` did not write."""
+    try:
+        table = pd.read_csv(path, dtype={"run_id": str})
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: can't be read ({str(error).splitlines()[0]}); ablate probe writes it"
+        ) from None
+    if [*table.columns] != [*COLUMNS]:
+        raise ConfigError(f"{path}: no file of ablate probe; move it away, and probe again")
+    return table
+
+
+def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
+    """variant, probe, layer, step, n, then for each of SORTED its mean over runs with _low and _high, the
+    95 % t-interval; untrained, the mean of the largest untrained head; null, of chance; beyond, how many runs
+    have their largest head outside of what untrained models give (above it, of SCORES; NaN where that is not
+    known).
+
+    values: as read. variant: its name by run_id; runs that are not in it are left out.
+    """
+    named = values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
+    keys = ["variant", "probe", "layer", "step"]
+    per_run = named.groupby([*keys, "run_id"], sort=False).agg(
+        largest=("value", "max"),
+        median=("value", "median"),
+        smallest=("value", "min"),
+        untrained=("untrained", "max"),
+        null=("null", "mean"),
+        low=("low", "first"),
+        high=("high", "first"),
+    )
+    per_run["beyond"] = _outside(per_run).astype(float).where(per_run["low"].notna())
+    found = []
+    for key, runs in per_run.groupby(level=keys, sort=False):
+        row = dict(zip(keys, key, strict=True)) | {"n": len(runs)}
+        for name in SORTED:
+            low, high = stats.t_interval(runs[name].to_numpy(float)[None])
+            row |= {name: runs[name].mean(), f"{name}_low": low[0], f"{name}_high": high[0]}
+        row |= {"untrained": runs["untrained"].mean(), "null": runs["null"].mean()}
+        row["beyond"] = runs["beyond"].sum() if runs["beyond"].notna().any() else np.nan
+        found.append(row)
+    return pd.DataFrame(found)
+
+
+def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int]]:
+    """The probes that show nothing: (runs whose largest head, of all layers, is beyond what untrained models
+    give; runs), by probe, where that is so in fewer than half of the runs of every variant."""
+    last = at_the_end(values)
+    named = last.assign(variant=last["run_id"].map(variant)).dropna(subset=["variant", "low"])
+    runs = named.groupby(["probe", "variant", "run_id"], sort=False).agg(
+        largest=("value", "max"), low=("low", "first"), high=("high", "first")
+    )
+    found = {}
+    for probe, of_probe in _outside(runs).groupby(level="probe", sort=False):
+        if (of_probe.groupby(level="variant").mean() < EVENTS).all():
+            found[str(probe)] = (int(of_probe.sum()), len(of_probe))
+    return found
+
+
+def _outside(runs: pd.DataFrame) -> pd.Series:
+    """Whether the largest head is outside of low and high; above high, of SCORES."""
+    above, below = runs["largest"] > runs["high"], runs["largest"] < runs["low"]
+    return above | (below & ~runs.index.get_level_values("probe").isin(SCORES))
+
+
+def at_the_end(values: pd.DataFrame, by: str = "run_id") -> pd.DataFrame:
+    """The rows of the last step of each run, or of whatever `by` is a column of."""
+    return values[values["step"] == values.groupby(by)["step"].transform("max")]

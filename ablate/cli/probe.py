@@ -1,0 +1,79 @@
+"""`ablate probe`: what the heads of trained runs do."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ablate.cli import completion
+from ablate.cli.options import PluginOption, WhereOption, use_plugins
+from ablate.cli.output import READ, Format, FormatOption, print_table, say
+
+
+def probe(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A study by name or directory, or a run by the beginning of its id or name.",
+            autocompletion=completion.studies,
+        ),
+    ],
+    where: WhereOption = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="PROBE[,PROBE]", help="Show only these; all are written.")
+    ] = None,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Also take heads away one after the other, the cheapest first."),
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where the CSV goes; else beside the results.")
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A text of your own: where heads look in it, for the report."),
+    ] = None,
+    plugin: PluginOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Measure what each head keeps, looks at and is needed for, beside an untrained twin and chance.
+
+    Writes a CSV with a row a run, layer, head and probe; prints the largest, median and smallest head of each
+    layer, over seeds. docs/probes.md says what each probe is.
+    """
+    from ablate.analysis.probes import at_the_end, over_seeds, silent
+    from ablate.probes.measure import PROBES
+    from ablate.probes.runs import find
+    from ablate.probes.study import probe_runs
+    from ablate.probes.text import write
+    from ablate.reporting.heads import for_reading
+
+    chosen = _chosen(only, PROBES)
+    use_plugins(plugin)
+    found = find(target, where or ())
+    path = Path(out) if out else found.path
+    values = probe_runs(found.directories, path, prune=prune, told=say)
+    quiet = silent(values, found.variant)
+    values = at_the_end(values)
+    shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
+    table = over_seeds(shown, found.variant)
+    print_table(for_reading(table) if format in READ else table, format)
+    for name, (beyond, runs) in quiet.items():
+        if name in chosen:
+            say(f"{name}: as by chance, but for {beyond} of {runs} runs")
+    typer.echo(path)
+    if text:
+        maps = path.with_name(f"{path.stem}-text.json")
+        write({run: found.directories[run] for run in found.first_of_each()}, Path(text), maps)
+        typer.echo(maps)
+
+
+def _chosen(only: str | None, names: object) -> list[str]:
+    from ablate.config.rules import ConfigError, did_you_mean
+
+    known = [*names]  # pyright: ignore[reportGeneralTypeIssues]
+    chosen = [name.strip() for name in only.split(",") if name.strip()] if only is not None else known
+    for name in chosen:
+        if name not in known:
+            raise ConfigError(f"--only {name}: no such probe{did_you_mean(name, known)}")
+    return chosen

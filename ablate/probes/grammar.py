@@ -1,0 +1,132 @@
+"""Of corpus=grammar, whose every letter is known to be part of something: losses by that, and heads that find
+subjects.
+
+legend: R rows of text, T positions in each, L layers, H heads, v verbs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ablate.data.grammar_words import Word, words
+from ablate.data.splits import spread
+from ablate.execution.run import Run
+from ablate.model.lm import LM
+from ablate.probes.look import patterns
+
+ROWS = 512
+SHUFFLES = 200
+TAGS = {
+    "verb_0": "verbs, no noun of the other number between them and their subject",
+    "verb_1": "verbs with one such noun between",
+    "verb_2": "verbs with two or more",
+    "noun_or_verb": "words whose form is a noun's and a verb's",
+    "else": "all other words, spaces and stops",
+}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Rows of the validation split. nats_RT: the loss of each letter. tags_RT: by tag, which letters are of
+    it. weights_LHvT: patterns at the positions that predict a verb's first letter, with T back from there:
+    entry d is the weight d letters back; subjects: (v, 2), how far back the subject begins and ends."""
+
+    nats_RT: np.ndarray
+    tags_RT: dict[str, np.ndarray]
+    weights_LHvT: np.ndarray
+    subjects: np.ndarray
+
+
+@torch.no_grad()
+def read(run: Run, model: LM) -> Lines:
+    """What a model of a run on corpus=grammar makes of its validation split."""
+    tokens, context, config = run.corpus.tokens("validation"), run.spec.context, run.config.corpus
+    assert config.seed is not None and config.characters is not None
+    # A token is a letter, or some: where each begins in the whole text, of one byte a letter.
+    lengths = run.corpus.tokenizer.byte_lengths
+    before = int(lengths[run.corpus.tokens("train")].sum())
+    begins = before + np.concatenate([[0], np.cumsum(lengths[tokens])])
+    tagged = _letters([*words(config.seed, config.characters)], begins[-1])
+    starts = spread((len(tokens) - 1) // context, min(ROWS, (len(tokens) - 1) // context)) * context
+    inputs = torch.from_numpy(tokens[starts[:, None] + np.arange(context)].astype(np.int64))
+    targets = torch.from_numpy(tokens[starts[:, None] + np.arange(1, context + 1)].astype(np.int64))
+    logits = model(inputs).flatten(0, 1)
+    nats = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
+    at = begins[starts[:, None] + np.arange(1, context + 1)]  # the first letter of each target
+    weights, subjects = _from_verbs(run, model, inputs, begins, starts)
+    return Lines(nats.numpy(), {tag: letters[at] for tag, letters in tagged.items()}, weights, subjects)
+
+
+def losses(lines: Lines) -> dict[str, float]:
+    """By tag: the mean loss of its letters, nats a token."""
+    return {tag: float(lines.nats_RT[where].mean()) for tag, where in lines.tags_RT.items() if where.any()}
+
+
+def on_subject(
+    lines: Lines, draws: np.random.Generator
+) -> tuple[list[list[tuple[float, float]]], float, float]:
+    """By layer and head: the mean weight on the subject's letters, and the same where each verb has the place
+    of another verb's subject. Then the 95 % range of the latter for the largest head, over such shuffles."""
+    of_own = _weight(lines, lines.subjects)
+    shuffled = np.stack([_weight(lines, draws.permutation(lines.subjects)) for _ in range(SHUFFLES)])
+    low, high = np.quantile(shuffled.max((1, 2)), [0.025, 0.975])
+    by_chance = shuffled.mean(0)
+    found = [
+        [*zip(own, null, strict=True)] for own, null in zip(of_own.tolist(), by_chance.tolist(), strict=True)
+    ]
+    return found, float(low), float(high)
+
+
+def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
+    """(L, H): the mean over verbs of the weight from where a subject begins to where it ends."""
+    back = np.arange(lines.weights_LHvT.shape[-1])
+    there_vT = (back <= subjects[:, :1]) & (back > subjects[:, 1:])
+    return (lines.weights_LHvT * there_vT).sum(-1).mean(-1)
+
+
+def _from_verbs(
+    run: Run, model: LM, inputs: torch.Tensor, begins: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the verbs that begin in these rows with their subject in sight: patterns by distance, and where the
+    subject is (Lines)."""
+    config, context = run.config.corpus, run.spec.context
+    assert config.seed is not None and config.characters is not None
+    first = np.searchsorted(begins, begins[starts])
+    rows, queries, places = [], [], []
+    for word in words(config.seed, config.characters):
+        if word.subject is None or word.start < begins[0]:
+            continue
+        verb, began, ended = np.searchsorted(begins, (word.start, *word.subject))
+        row = int(np.searchsorted(first, verb, "right")) - 1
+        query = verb - 1 - first[row]  # predicts the verb's first token
+        if row >= 0 and 0 <= query < context and began >= first[row]:
+            rows.append(row)
+            queries.append(query)
+            places.append((verb - 1 - began, verb - 1 - ended))
+    layers = []
+    place = np.arange(context)
+    for layer in patterns(model, inputs):
+        rows_vHT = layer.numpy()[rows, :, queries]
+        back_vT = np.array(queries)[:, None] - place  # entry d is d tokens back
+        taken = np.take_along_axis(rows_vHT, np.clip(back_vT, 0, None)[:, None], -1) * (back_vT >= 0)[:, None]
+        layers.append(taken.transpose(1, 0, 2))
+    return np.stack(layers), np.array(places)
+
+
+def _letters(found: list[Word], length: int) -> dict[str, np.ndarray]:
+    """By tag, which letters of the text are of it."""
+    letters = {tag: np.zeros(length + 1, bool) for tag in TAGS}
+    for word in found:
+        for tag in _tags(word):
+            letters[tag][word.start : word.stop] = True
+    letters["else"] = ~np.any([*letters.values()], 0)
+    return letters
+
+
+def _tags(word: Word) -> Iterator[str]:
+    if word.subject is not None:
+        yield f"verb_{min(word.between, 2)}"
+    if word.is_two:
+        yield "noun_or_verb"

@@ -1,0 +1,89 @@
+"""What the heads of a model did on some rows of tokens.
+
+legend: B rows, T positions, H heads, V value width of a head, C model width.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ablate.model.attention import Attention
+from ablate.model.layers import Linear, LowRank
+from ablate.model.lm import LM
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Of one layer, in float64.
+
+    patterns: A_BHTT. read: z_BTHV. written: what each head adds to the residual stream, (B, T, H, C), through
+    the readout and without its bias. fused: what they add together, (B, T, C). exact: whether the former add
+    up to the latter; elsewhere `written` is what changes with that head at its mean (Fusion.contributions).
+    fuse: what is written of other heads than those, z_BTHV -> (B, T, C).
+    """
+
+    patterns: Tensor
+    read: Tensor
+    written: Tensor
+    fused: Tensor
+    exact: bool
+    fuse: Callable[[Tensor], Tensor]
+
+
+@torch.no_grad()
+def look(model: LM, tokens_BT: Tensor) -> list[Heads]:
+    """Of each layer. The model is left as it was."""
+    inputs = inputs_of_attention(model, tokens_BT)
+    found = []
+    for block, x_BTC in zip(model.blocks, inputs, strict=True):
+        attention = block.attention
+        read_BTHV = attention.read(x_BTC, x_BTC)
+        fuse = functools.partial(_fused, attention, x_BTC)
+        found.append(
+            Heads(
+                patterns=attention.probabilities(x_BTC, x_BTC),
+                read=read_BTHV,
+                written=without_bias(attention.out_proj, attention.fusion.contributions(read_BTHV, x_BTC)),
+                fused=fuse(read_BTHV),
+                exact=attention.fusion.adds_up,
+                fuse=fuse,
+            )
+        )
+    return found
+
+
+@torch.no_grad()
+def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
+    return without_bias(attention.out_proj, attention.fusion(read_BTHV, x_BTC))
+
+
+@torch.no_grad()
+def patterns(model: LM, tokens_BT: Tensor) -> list[Tensor]:
+    """A_BHTT of each layer, which takes less than to look at all."""
+    inputs = inputs_of_attention(model, tokens_BT)
+    return [block.attention.probabilities(x, x) for block, x in zip(model.blocks, inputs, strict=True)]
+
+
+def inputs_of_attention(model: LM, tokens_BT: Tensor) -> list[Tensor]:
+    """The normalized input of each attention, x_BTC."""
+    inputs: list[Tensor] = []
+    hooks = [
+        block.attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+        for block in model.blocks
+    ]
+    try:
+        model(tokens_BT)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return inputs
+
+
+def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
+    """x through out_proj, whose bias no head writes."""
+    if isinstance(readout, LowRank):
+        return without_bias(readout.up, without_bias(readout.down, x))
+    return x @ readout.weight.T if isinstance(readout, Linear) else x

@@ -1,0 +1,237 @@
+"""Every probe of one model, each beside what an untrained model gives, and chance.
+
+legend: B rows, T positions, H heads, V value width, n tokens.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ablate.data.splits import Batch, Split
+from ablate.execution.run import Run, build
+from ablate.model.lm import LM, draw_weights
+from ablate.probes import apart, grammar, patterns, shares
+from ablate.probes.look import Heads, look
+from ablate.probes.look import patterns as patterns_of
+from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
+from ablate.rng import generator
+
+TOKENS = 16_384  # of the validation split, for what is predicted
+ROWS = 32  # for patterns, and for what takes the loss once a head
+COMPARED = 1_000  # tokens for CKA, which takes their square
+TWINS = 20  # untrained models, whose largest heads say what is nothing
+
+
+@dataclass(frozen=True)
+class About:
+    """words: what the value is. chance: what `null` is."""
+
+    words: str
+    chance: str = ""
+
+
+SHUFFLED = "each head shuffled over tokens by itself"
+PROBES = {
+    "kept": About("share of the head's variance that can be computed back, linearly", SHUFFLED),
+    "kept_mlp": About("the same by a small MLP", SHUFFLED),
+    "bits": About("Gaussian information of what is written on the head, bits a token", SHUFFLED),
+    "dimensions": About("dimensions of all heads together that can be computed back", SHUFFLED),
+    "write_rank": About("directions in which the head writes, effectively"),
+    "angle": About("degrees between where it writes and where the others do, the smallest"),
+    "told": About("how often a linear classifier names the head", "1 / heads"),
+    "told_centred": About("the same with each head's mean taken off", "1 / heads"),
+    "cka": About("likeness of what it writes and what the others do", "0"),
+    "entropy": About("entropy of its patterns, 1 where all weighs the same"),
+    "entropy_but_first": About("the same without position 0"),
+    "distance": About("how far back it looks, 1 where all weighs the same"),
+    "distance_but_first": About("the same without position 0"),
+    "first": About("weight on position 0"),
+    "previous": About("weight on the position before"),
+    "induction": About("weight on what followed the same token before, on random text said twice"),
+    "jsd": About("divergence of its patterns from those of the others, nats"),
+    "pattern_rank": About("different patterns in the layer, effectively"),
+    "loss_added": About("loss that is added without the head, nats"),
+    "sensitivity": About("how much the loss of a row changes with a little more of the head"),
+    "pruned": About("loss with this head and all before it taken away, the cheapest first"),
+    "on_subject": About(
+        "of corpus=grammar: weight on the subject's letters when the verb begins", "of others"
+    ),
+    **{
+        f"loss_{tag}": About(f"of corpus=grammar: loss of letters of {words}")
+        for tag, words in grammar.TAGS.items()
+    },
+    "grad_query": About("norm of the loss's gradient in W_Q"),
+    "grad_key": About("norm of the loss's gradient in W_K"),
+    "grad_value": About("norm of the loss's gradient in W_V"),
+    "grad_out_proj": About("norm of the loss's gradient in W_O"),
+}
+OF_SHARES = {"kept": shares.linear_shares, "kept_mlp": shares.mlp_shares, "bits": shares.bits_kept}
+OF_SHARES = {"kept": shares.linear_shares, "kept_mlp": shares.mlp_shares, "bits": shares.bits_kept}
+OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
+    "entropy": patterns.entropies,
+    "entropy_but_first": functools.partial(patterns.entropies, but_first=True),
+    "distance": patterns.distances,
+    "distance_but_first": functools.partial(patterns.distances, but_first=True),
+    "first": patterns.first_position,
+    "previous": patterns.previous,
+    "jsd": patterns.divergences,
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """Of one probe of a head; head is None for one of a layer. Layers and heads count from 1.
+
+    null: what chance gives. low, high: the 95 % range of the largest head of untrained models. exact: whether
+    what the head writes is known, as its fusion adds heads up (ablate.model.fusion.base).
+    """
+
+    layer: int
+    head: int | None
+    probe: str
+    value: float
+    null: float | None = None
+    low: float | None = None
+    high: float | None = None
+    exact: bool = True
+
+
+def measure(run: Run, model: LM, *, prune: bool = False, briefly: bool = False) -> list[Value]:
+    """Of a model of this run, float64 on the CPU. prune: also `pruned`, which takes the square of the heads.
+    briefly: without the MLP. Raises ConfigError where the validation split is too short."""
+    split, context = run.corpus.splits["validation"], run.spec.context
+    found = []
+    for layer, heads in enumerate(look(model, _rows(split, context, TOKENS).inputs), 1):
+        found += [*_written(layer, heads, briefly=briefly)]
+    found += [*_patterns(run, model)]
+    batch = _rows(split, context, ROWS * context)
+    for probe, of in (("loss_added", loss_added), ("sensitivity", sensitivity)):
+        for layer, of_heads in enumerate(of(model, batch), 1):
+            exact = model.blocks[layer - 1].attention.fusion.adds_up
+            found += [Value(layer, head, probe, value, exact=exact) for head, value in enumerate(of_heads, 1)]
+    for layer, norms in enumerate(gradient_norms(model, batch), 1):
+        found += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
+    if run.corpus.name == "grammar":
+        found += [*_grammar(run, model)]
+    if prune:
+        exact = all(block.attention.fusion.adds_up for block in model.blocks)
+        for layer, head, loss in pruned(model, batch):
+            found.append(Value(layer + 1, head + 1, "pruned", loss, exact=exact))
+    return [value for value in found if np.isfinite(value.value)]
+
+
+def _written(layer: int, heads: Heads, *, briefly: bool) -> Iterator[Value]:
+    """What is kept and what is apart."""
+    read, written = (part.flatten(0, 1).numpy() for part in (heads.read, heads.written))
+    fused = heads.fused.flatten(0, 1).numpy()
+    n, H, V = read.shape
+    shares.require_tokens(n, max(fused.shape[-1], H * V))
+    draws = generator(0, "probe", f"shuffled/{layer}")
+    nobody, nobody_fused = _shuffled(heads, draws)
+    targets, others = ([part[:, head] for head in range(H)] for part in (read, nobody))
+    for probe, of in OF_SHARES.items():
+        if briefly and of is shares.mlp_shares:
+            continue
+        pairs = zip(of(fused, targets), of(nobody_fused, others), strict=True)
+        for head, (value, null) in enumerate(pairs, 1):
+            yield Value(layer, head, probe, value, null)
+    kept, by_chance = (shares.dimensions_kept(*pair) for pair in ((fused, read), (nobody_fused, nobody)))
+    yield Value(layer, None, "dimensions", kept, by_chance)
+    for probe, values, null in (
+        ("write_rank", apart.effective_ranks(written), None),
+        ("angle", apart.angles(written), None),
+        ("told", apart.told_apart(written, centred=False), 1 / H),
+        ("told_centred", apart.told_apart(written, centred=True), 1 / H),
+        ("cka", apart.cka(written[:: max(1, n // COMPARED)]), 0.0),
+    ):
+        for head, value in enumerate(values, 1):
+            yield Value(layer, head, probe, value, null, exact=heads.exact)
+
+
+def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The heads, each in another order of tokens, and what the same fusion writes of them."""
+    B, T = heads.read.shape[:2]
+    read = shares.shuffled(heads.read.flatten(0, 1).numpy(), draws)
+    fused = heads.fuse(torch.from_numpy(read).unflatten(0, (B, T)))
+    return read, fused.flatten(0, 1).numpy()
+
+
+def _patterns(run: Run, model: LM) -> Iterator[Value]:
+    ranges = _of_nothing(_Key(run))
+    for probe, layers in _scores(model, *_texts(run)).items():
+        low, high = ranges[probe]
+        for layer, values in enumerate(layers, 1):
+            for head, value in enumerate(values, 1):
+                yield Value(layer, None if probe == "pattern_rank" else head, probe, value, None, low, high)
+
+
+def _scores(model: LM, text: Tensor, again: Tensor) -> dict[str, list[list[float]]]:
+    """By probe and layer: of each head, or one value of the layer."""
+    seen = patterns_of(model, text)
+    found = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
+    found["pattern_rank"] = [[patterns.pattern_rank(layer)] for layer in seen]
+    found["induction"] = [patterns.induction(layer) for layer in patterns_of(model, again)]
+    return found
+
+
+def _texts(run: Run) -> tuple[Tensor, Tensor]:
+    """Rows of the validation split, and random ones that are said twice."""
+    context = run.spec.context
+    text = _rows(run.corpus.splits["validation"], context, ROWS * context).inputs
+    return text, patterns.twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
+
+
+def _grammar(run: Run, model: LM) -> Iterator[Value]:
+    """The loss by what a letter is part of, and which heads look from a verb to its subject."""
+    lines = grammar.read(run, model)
+    for tag, loss in grammar.losses(lines).items():
+        yield Value(0, None, f"loss_{tag}", loss)
+    found, low, high = grammar.on_subject(lines, generator(0, "probe", "subjects"))
+    for layer, weights in enumerate(found, 1):
+        for head, (weight, null) in enumerate(weights, 1):
+            yield Value(layer, head, "on_subject", weight, null, low, high)
+
+
+class _Key:
+    """A run as a key of the cache: those of one model and text have the same untrained ranges."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.key = (repr(run.spec), run.corpus.sha256)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.key == other.key
+
+
+@functools.lru_cache(maxsize=256)
+def _of_nothing(key: _Key) -> dict[str, tuple[float, float]]:
+    """By probe: where the largest head of one more untrained model lies 95 % of the time, if normal."""
+    texts, model = _texts(key.run), build(key.run).double().eval()
+    largest: dict[str, list[float]] = {}
+    for seed in range(TWINS):
+        draw_weights(model, dict.fromkeys(key.run.config.resolved_seeds(), 10**6 + seed))
+        for probe, layers in _scores(model, *texts).items():
+            largest.setdefault(probe, []).append(max((v for layer in layers for v in layer), default=np.nan))
+    return {probe: prediction(values) for probe, values in largest.items()}
+
+
+def prediction(values: Sequence[float]) -> tuple[float, float]:
+    """Mean ± t·sd·√(1 + 1/n): the 95 % range of one more value of the same normal distribution."""
+    from scipy.stats import t
+
+    n = len(values)
+    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) * (1 + 1 / n) ** 0.5
+    return float(np.mean(values) - half), float(np.mean(values) + half)
+
+
+def _rows(split: Split, context: int, tokens: int) -> Batch:
+    """So many tokens of the split, evenly spread, in rows of equal length; all of a shorter one."""
+    count = max(1, tokens // context)
+    return next(split.windows(context=context, windows=count, most=count * context))

@@ -1,0 +1,115 @@
+"""What the loss gains when a head is there, and how it would change with a little more of it.
+
+A head is taken away by putting what it writes at its mean over all tokens: zero is a value that the layers
+above have never seen. Single heads do not add up: two that do the same can each be spared.
+See: Michel, Levy and Neubig, "Are sixteen heads really better than one?", 2019.
+
+legend: B rows, T positions, L layers, H heads, F fused width.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from ablate.data.splits import Batch
+from ablate.model.lm import LM
+
+
+@contextlib.contextmanager
+def deviating(model: LM, factors: Callable[[int], Tensor]) -> Iterator[None]:
+    """Within, what head h of layer l writes deviates from its mean by factors(l)[…, h] times as much as it
+    does: 1 leaves it as it is, 0 takes it away. factors(l): (H,), or (B, H) for each row its own.
+
+    A fusion that does not add heads up gives what changes with a head at its mean, of which there is no mean
+    to take off. The mean is over the tokens that the model is given.
+    """
+
+    def changed(layer: int) -> Callable[..., Tensor]:
+        def hook(fusion, given: tuple[Tensor, Tensor], fused_BTF: Tensor) -> Tensor:
+            each_BTHF = fusion.contributions(*given)
+            if fusion.adds_up:
+                each_BTHF = each_BTHF - each_BTHF.mean((0, 1), keepdim=True)
+            more = (factors(layer) - 1).unsqueeze(-1)
+            more = more.unsqueeze(-3) if more.dim() == 3 else more
+            return fused_BTF + (more * each_BTHF).sum(-2)
+
+        return hook
+
+    hooks = [
+        block.attention.fusion.register_forward_hook(changed(layer))
+        for layer, block in enumerate(model.blocks)
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.no_grad()
+def loss_without(model: LM, batch: Batch, removed: set[tuple[int, int]]) -> float:
+    """The mean loss with these heads, (layer, head), taken away."""
+    factors = _all(model)
+    for layer, head in removed:
+        factors[layer][head] = 0
+    with deviating(model, factors.__getitem__):
+        return model.loss(*batch).item()
+
+
+def loss_added(model: LM, batch: Batch) -> list[list[float]]:
+    """By layer and head: by how much the loss is higher without it."""
+    whole = loss_without(model, batch, set())
+    return [
+        [loss_without(model, batch, {(layer, head)}) - whole for head in range(len(factors))]
+        for layer, factors in enumerate(_all(model))
+    ]
+
+
+def sensitivity(model: LM, batch: Batch) -> list[list[float]]:
+    """By layer and head: the mean over rows of |∂ loss of the row / ∂ its factor|, a proxy of loss_added that
+    takes one backward pass."""
+    rows = len(batch.inputs)
+    factors = [torch.ones(rows, len(layer), dtype=layer.dtype, requires_grad=True) for layer in _all(model)]
+    with deviating(model, factors.__getitem__):
+        loss = model.loss(*batch) * rows  # the sum over rows of their means, where all ask as much
+    grads = torch.autograd.grad(loss, factors)
+    return [grad.abs().mean(0).tolist() for grad in grads]
+
+
+def pruned(model: LM, batch: Batch) -> Iterator[tuple[int, int, float]]:
+    """(layer, head, loss then): one head after the other is taken away, each time the one without which the
+    loss is lowest."""
+    left = {(layer, head) for layer, factors in enumerate(_all(model)) for head in range(len(factors))}
+    removed: set[tuple[int, int]] = set()
+    while left:
+        loss, (layer, head) = min((loss_without(model, batch, removed | {one}), one) for one in sorted(left))
+        left.remove((layer, head))
+        removed.add((layer, head))
+        yield layer, head, loss
+
+
+def gradient_norms(model: LM, batch: Batch) -> list[dict[str, float]]:
+    """By layer: the norm of the loss's gradient in the weights of queries, keys, values and out_proj, where
+    there are such."""
+    names = ("query", "key", "value", "out_proj")
+    params = [
+        {name: [*getattr(block.attention, name).parameters()] for name in names} for block in model.blocks
+    ]
+    flat = [param for layer in params for part in layer.values() for param in part]
+    grads = dict(zip(map(id, flat), torch.autograd.grad(model.loss(*batch), flat), strict=True))
+    return [
+        {
+            name: sum(grads[id(param)].square().sum().item() for param in part) ** 0.5
+            for name, part in layer.items()
+            if part
+        }
+        for layer in params
+    ]
+
+
+def _all(model: LM) -> list[Tensor]:
+    """A factor of 1 for each head, by layer."""
+    weight = next(model.parameters())
+    return [torch.ones(block.attention.spec.heads, dtype=weight.dtype) for block in model.blocks]

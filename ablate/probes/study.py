@@ -1,0 +1,81 @@
+"""The probes of a study's runs, written as a CSV beside its results."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from ablate.analysis.probes import COLUMNS, read
+from ablate.config.rules import ConfigError
+from ablate.execution.kept import prepared, weights_by_step, weights_of
+from ablate.execution.run import build
+from ablate.files.atomic import write_atomically
+from ablate.probes.measure import measure
+from ablate.store.run_files import read_started
+from ablate.store.status import Status, status_now
+
+
+def probe_run(directory: Path, run_id: str, *, prune: bool = False) -> pd.DataFrame:
+    """COLUMNS of one finished run: each value of the trained model, and of the weights that it kept on the
+    way, beside that of the model it began as. Raises ConfigError where it kept no weights, or there is too
+    little text."""
+    status = status_now(read_started(directory))
+    if status != Status.DONE:
+        reason = REASONS.get(status, status)
+        raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
+    weights, run = weights_of(directory), prepared(directory)
+    if prune and run.spec.attention.heads * run.spec.layers > MOST_PRUNED:
+        raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
+    model = build(run).double().eval()
+    model.use(product=torch.nn.functional.linear)
+    untrained = _table(measure(run, model))
+    steps = []
+    for step, kept in (*weights_by_step(directory), (run.config.train.steps, weights)):
+        model.load_state_dict(kept)
+        last = kept is weights
+        steps.append(_table(measure(run, model, prune=prune and last, briefly=not last)).assign(step=step))
+    place = ["layer", "head", "probe"]
+    twin = untrained[[*place, "value"]].rename(columns={"value": "untrained"})
+    table = pd.concat(steps, ignore_index=True).merge(twin, "left", on=place)
+    return table.assign(run_id=run_id)[[*COLUMNS]]
+
+
+def probe_runs(
+    directories: Mapping[str, Path], path: Path, *, prune: bool, told: Callable[[str], None]
+) -> pd.DataFrame:
+    """Of these runs, by run_id, written to `path` after each; what it holds of other runs stays there.
+
+    told: hears a line a run. A run that can't be probed is a line too. Raises ConfigError where none can.
+    """
+    before = read(path) if path.exists() else pd.DataFrame(columns=[*COLUMNS])
+    parts = [before[~before["run_id"].isin([*directories])]]
+    for number, (run_id, directory) in enumerate(directories.items(), 1):
+        try:
+            parts.append(probe_run(directory, run_id, prune=prune))
+        except ConfigError as error:
+            told(f"[{number}/{len(directories)}] {error}")
+            continue
+        told(f"[{number}/{len(directories)}] {directory.name}")
+        _write(path, parts)
+    if len(parts) == 1:
+        raise ConfigError("none of the runs could be probed, for the reasons above")
+    return pd.concat(parts[1:], ignore_index=True)
+
+
+REASONS: dict[str, str] = {
+    Status.STALE: "other code or another torch made it, so what it began as is not known",
+    Status.DIVERGED: "it diverged, and kept no weights",
+}
+MOST_PRUNED = 64  # heads: pruning takes the square of their number
+
+
+def _table(values: Iterable) -> pd.DataFrame:
+    return pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64"})
+
+
+def _write(path: Path, parts: list[pd.DataFrame]) -> None:
+    table = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    write_atomically(Path(os.path.realpath(path)), table.to_csv(index=False, lineterminator="\n").encode())

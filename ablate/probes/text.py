@@ -1,0 +1,53 @@
+"""Where heads look in a text of one's own, for pictures of it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ablate.config.rules import ConfigError
+from ablate.execution.kept import prepared, weights_of
+from ablate.execution.run import build
+from ablate.files.atomic import write_atomically
+from ablate.probes.apart import likeness
+from ablate.probes.look import look
+from ablate.probes.patterns import divergence
+
+DIGITS = 4
+
+
+def write(directories: Mapping[str, Path], text: Path, path: Path) -> None:
+    """A JSON file: of each of these runs, by run_id, `tokens` as they are read, `patterns` by layer, head,
+    query and key, and for each pair of heads of a layer the `likeness` of what they write and the
+    `divergence` of their patterns, on this text. It is cut at model.context. Raises ConfigError."""
+    try:
+        content = text.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--text {text}: can't be read ({error}); give a text file in UTF-8") from None
+    runs = {run_id: _of_run(directory, content) for run_id, directory in directories.items()}
+    write_atomically(path, json.dumps(runs, ensure_ascii=False).encode())
+
+
+def _of_run(directory: Path, text: str) -> dict[str, object]:
+    weights, run = weights_of(directory), prepared(directory)
+    try:
+        ids = run.corpus.tokenizer.encode(text)[: run.spec.context].astype(np.int64)
+    except ConfigError as error:
+        raise ConfigError(f"--text: {error}") from None
+    if len(ids) < 4:
+        raise ConfigError(f"--text: {len(ids)} tokens are too few to look at; give more text")
+    model = build(run).double().eval()
+    model.load_state_dict(weights)
+    seen = look(model, torch.from_numpy(ids)[None])
+    return {
+        "tokens": [run.corpus.tokenizer.decode(ids[i : i + 1]) for i in range(len(ids))],
+        "patterns": [_rounded(layer.patterns[0].numpy()) for layer in seen],
+        "likeness": [_rounded(likeness(layer.written[0].numpy())) for layer in seen],
+        "divergence": [_rounded(divergence(layer.patterns)) for layer in seen],
+    }
+
+
+def _rounded(values: np.ndarray) -> list:
+    return values.round(DIGITS).tolist()

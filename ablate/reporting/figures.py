@@ -1,0 +1,88 @@
+"""A figure of a report: charts as Vega-Lite descriptions with their data in them, and what all charts share.
+
+One description serves everywhere: the page draws it (its colours are mid-tones, which stand out on white
+and on black; the style sheet sets those of text and lines), and vl-convert makes PNG, SVG and PDF of it.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
+GREY = "#858b93"
+MANY_COLUMNS = 10  # of a heat map: numbers no longer fit
+_LINE_ENDS = {0x2028: " ", 0x2029: " "}  # of Unicode: Vega's expressions may not hold them in a text
+CONFIG: dict[str, Any] = {
+    "font": "system-ui, Helvetica, Arial, sans-serif",
+    "background": "transparent",
+    "view": {"stroke": None},
+    "axis": {"labelLimit": 190, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"},
+    "axisX": {"labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 8},
+    "title": {"anchor": "start", "frame": "bounds", "fontSize": 11, "fontWeight": "normal", "offset": 4},
+    "legend": {
+        "orient": "bottom",
+        "columns": 2,
+        "labelLimit": 150,
+        "title": None,
+        "labelFontSize": 11,
+        "symbolOpacity": 1,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """charts: by the stem of their files. about: what is to be seen, for those who can't see it. data: the
+    numbers drawn, as a table."""
+
+    key: str
+    title: str
+    about: str
+    charts: dict[str, dict[str, Any]]
+    data: pd.DataFrame
+
+
+def legend(labels: Iterable[str]) -> alt.Legend:
+    """Names too long for two columns on a telephone stand below each other."""
+    return alt.Legend(columns=1, labelLimit=300) if max(map(len, labels)) > 22 else alt.Legend()
+
+
+def slug(text: str) -> str:
+    """A text as part of an id and of a file's name: letters, digits and hyphens."""
+    return re.sub(r"\W+", "-", text.replace("'", "")).strip("-")
+
+
+def tooltips(data: pd.DataFrame, *columns: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip(column, type="quantitative", format=_format(data[column]))
+        if pd.api.types.is_numeric_dtype(data[column])
+        else alt.Tooltip(column, type="nominal")
+        for column in columns
+    ]
+
+
+def _format(column: pd.Series) -> str:
+    return (
+        ",d"
+        if pd.api.types.is_integer_dtype(column)
+        else ".4~g"
+        if column.name in ("lr", "p_holm")
+        else ".4f"
+    )
+
+
+def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
+    """The description as plain data; its width is for whoever draws it. title: what the rows are named by."""
+    sized = chart.properties(
+        height=height,
+        **({"title": title} if title else {}),
+        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+    )
+    with alt.data_transformers.enable("default", max_rows=None):
+        text = json.dumps(sized.to_dict(), ensure_ascii=False).translate(_LINE_ENDS)
+    return {**json.loads(text), "config": CONFIG}

@@ -1,0 +1,321 @@
+"""The charts of what heads do, from the numbers that `ablate probe` wrote. No statistics, no torch."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from ablate.analysis.probes import SORTED, at_the_end
+from ablate.reporting.figures import COLORS, GREY, MANY_COLUMNS, Figure, legend, slug, spec, tooltips
+from ablate.reporting.heads import ATTENTION, Heads, spelled
+
+SHAPES = ("triangle-right", "circle", "triangle-left")
+MAPS = 3  # attention maps of a run, at most
+LETTERS = 32  # of a text, on an axis
+Label = Callable[[str], str]
+
+
+def figures(heads: Heads, label: Label) -> Iterator[Figure]:
+    """label: the short name of a variant."""
+    if heads.summary.empty:
+        return
+    last = at_the_end(heads.summary, by="variant")
+    parts = (
+        _shares(last, label),
+        _attention(heads, last, label),
+        _needed(last, label),
+        _ranked(heads, label),
+        _pruned(heads, label),
+        _over_steps(heads, label),
+        _alike(heads),
+        _on_text(heads),
+    )
+    for part in parts:
+        yield from part
+
+
+def _shares(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
+    data = last[last["probe"] == "kept"]
+    if len(data) and data["smallest"].min() < 0.999:  # side by side all is kept, by algebra
+        yield Figure(
+            "heads-kept",
+            "What of a head is kept",
+            "The share of a head that can be computed back from what attention writes, on held-out text: the"
+            " largest, the median and the smallest head of a layer, mean over seeds and 95 % interval. Tick:"
+            " the same with each head shuffled over tokens by itself.",
+            {"heads-kept": spec(_sorted(data, label, "share kept", tick="null"), _height(data))},
+            _told(data),
+        )
+
+
+def _attention(heads: Heads, last: pd.DataFrame, label: Label) -> Iterator[Figure]:
+    data = last[last["probe"].isin(ATTENTION)]
+    shown = [probe for probe in ATTENTION if probe in set(data["probe"]) and probe not in heads.silent]
+    quiet = [f"{probe} ({beyond} of {runs} runs)" for probe, (beyond, runs) in heads.silent.items()]
+    about = (
+        "The largest, the median and the smallest head of a layer, mean over seeds and 95 % interval. Tick:"
+        " the largest head of the same model before training."
+    )
+    if quiet:
+        about += f" As by chance, but for so many runs, and not drawn: {', '.join(quiet)}."
+    if shown or quiet:
+        charts = {
+            f"heads-{probe}": spec(
+                _sorted(part := data[data["probe"] == probe], label, spelled(probe), tick="untrained"),
+                _height(part),
+            )
+            for probe in shown
+        }
+        yield Figure("heads-attention", "Where heads look", about, charts, _told(data))
+
+
+def _needed(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
+    data = last[last["probe"] == "loss_added"]
+    if len(data):
+        yield Figure(
+            "heads-needed",
+            "What heads are needed for",
+            "The loss that is added when what a head writes is put at its mean: the largest, the median and"
+            " the smallest head of a layer, mean over seeds and 95 % interval. Two heads that do the same can"
+            " each be spared.",
+            {"heads-needed": spec(_sorted(data, label, "loss added, nats", tick=""), _height(data))},
+            _told(data),
+        )
+
+
+def _sorted(data: pd.DataFrame, label: Label, title: str, *, tick: str) -> Any:
+    """A row a variant and layer; a point each for the largest, the median and the smallest head."""
+    named = data.assign(row=_rows(data, label))
+    parts = []
+    for which in SORTED:
+        part = named[["row", "variant", "layer", "n"]].assign(
+            head=which, mean=named[which], low=named[f"{which}_low"], high=named[f"{which}_high"]
+        )
+        parts.append(part)
+    drawn = pd.concat(parts, ignore_index=True).round({"mean": 5, "low": 5, "high": 5})
+    y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(grid=False))
+    color = alt.Color("head:N", sort=[*SORTED], scale=alt.Scale(domain=[*SORTED], range=list(COLORS)))
+    shape = alt.Shape("head:N", scale=alt.Scale(domain=[*SORTED], range=list(SHAPES)))
+    base = alt.Chart(drawn).encode(
+        y=y, color=color, tooltip=tooltips(drawn, "variant", "layer", "head", "mean", "n")
+    )
+    x = alt.X("mean:Q", title=title, scale=alt.Scale(zero=False))
+    layers = [
+        base.mark_rule(opacity=0.5).encode(x=alt.X("low:Q", title=title), x2="high:Q"),
+        base.mark_point(filled=True, size=60, opacity=1).encode(x=x, shape=shape),
+    ]
+    if tick and named[tick].notna().any():
+        marks = alt.Chart(named[["row", tick]].round({tick: 5})).mark_tick(color=GREY, thickness=2)
+        layers.insert(0, marks.encode(x=alt.X(f"{tick}:Q", title=title), y=y))
+    return alt.layer(*layers)
+
+
+def _ranked(heads: Heads, label: Label) -> Iterator[Figure]:
+    """Heads by rank, so that they can be averaged over seeds."""
+    data = heads.ranked("loss_added")
+    if data.empty or data["rank"].max() < 2:
+        return
+    drawn = data.assign(row=_rows(data, label), text=[f"{value:.2f}" for value in data["mean"]])
+    base = alt.Chart(drawn.round({"mean": 5})).encode(
+        x=alt.X("rank:O", title="head, the most needed first", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("row:N", sort=None, title=None),
+    )
+    yield Figure(
+        "heads-map",
+        "How many heads matter",
+        "The loss that is added without a head, heads sorted within a layer and run, mean over seeds; the"
+        " darker, the more.",
+        {"heads-map": _heat(base, drawn, "oranges", drawn["rank"].nunique())},
+        data,
+    )
+
+
+def _pruned(heads: Heads, label: Label) -> Iterator[Figure]:
+    data = heads.prune_curve()
+    if data.empty:
+        return
+    drawn = data.assign(label=[label(name) for name in data["variant"]])
+    color = alt.Color("label:N", scale=alt.Scale(range=list(COLORS)), legend=legend(drawn["label"]))
+    base = alt.Chart(drawn.round(5)).encode(
+        x=alt.X("removed:Q", title="heads taken away, the cheapest first", axis=alt.Axis(tickMinStep=1)),
+        color=color,
+    )
+    layers = [
+        base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_line(point={"size": 40}).encode(
+            y=alt.Y("mean:Q", title="loss, nats", scale=alt.Scale(zero=False)),
+            tooltip=tooltips(drawn, "variant", "removed", "mean", "low", "high", "n"),
+        ),
+    ]
+    yield Figure(
+        "heads-pruned",
+        "Without one head after the other",
+        "Loss on 32 rows with heads put at their means, each time the one that costs least: mean over seeds,"
+        " band from the lowest to the highest.",
+        {"heads-pruned": spec(alt.layer(*layers), 280)},
+        data,
+    )
+
+
+def _over_steps(heads: Heads, label: Label) -> Iterator[Figure]:
+    """Where weights were kept on the way: the largest head of any layer, by step."""
+    data = heads.by_step()
+    if data.empty:
+        return
+    charts = {}
+    for probe, part in data.groupby("probe", sort=False):
+        drawn = part.assign(label=[label(name) for name in part["variant"]]).round(5)
+        color = alt.Color("label:N", scale=alt.Scale(range=list(COLORS)), legend=legend(drawn["label"]))
+        chart = alt.Chart(drawn).mark_line(point={"size": 40})
+        charts[f"heads-steps-{slug(str(probe))}"] = spec(
+            chart.encode(
+                x=alt.X("step:Q"),
+                y=alt.Y("mean:Q", title=spelled(str(probe)), scale=alt.Scale(zero=False)),
+                color=color,
+                tooltip=tooltips(drawn, "variant", "step", "mean", "n"),
+            ),
+            200,
+        )
+    yield Figure(
+        "heads-steps",
+        "When heads begin to",
+        "The largest head of any layer at the steps whose weights were kept, mean over seeds; at step 0 that"
+        " of the model before training.",
+        charts,
+        data,
+    )
+
+
+def _alike(heads: Heads) -> Iterator[Figure]:
+    """Which heads write the same, in one run of each variant."""
+    charts, tables = {}, []
+    for name, maps in heads.maps.items():
+        for layer, pairs in enumerate(maps["likeness"], 1):
+            H = len(pairs)
+            if H < 2:
+                continue
+            rows = [(a + 1, b + 1, pairs[a][b]) for a in range(H) for b in range(H)]
+            drawn = pd.DataFrame(rows, columns=["head", "other", "mean"])
+            drawn["text"] = [f"{value:.2f}" for value in drawn["mean"]]
+            tables.append(drawn[["head", "other", "mean"]].assign(variant=name, layer=layer))
+            base = alt.Chart(drawn).encode(
+                x=alt.X("head:O", axis=alt.Axis(labelAngle=0)), y=alt.Y("other:O", title="head")
+            )
+            charts[f"heads-alike-{slug(name)}-{layer}"] = _heat(
+                base, drawn, "purples", H, title=f"{name}, layer {layer}", domain=(0.0, 1.0)
+            )
+    if charts:
+        yield Figure(
+            "heads-alike",
+            "Heads that write alike",
+            "Debiased CKA of what two heads write, on the text of --text, in one run of each variant: 1 for"
+            " the same up to a rotation.",
+            charts,
+            pd.concat(tables, ignore_index=True),
+        )
+
+
+def _on_text(heads: Heads) -> Iterator[Figure]:
+    """Attention maps, with the tokens on the axes."""
+    charts, tables = {}, []
+    for name, maps in heads.maps.items():
+        tokens = [f"{i} {_visible(token)}" for i, token in enumerate(maps["tokens"][:LETTERS])]
+        for layer, head, what in _telling(maps["patterns"]):
+            pattern = maps["patterns"][layer][head]
+            rows = [
+                (tokens[query], tokens[key], pattern[query][key])
+                for query in range(len(tokens))
+                for key in range(query + 1)
+            ]
+            drawn = pd.DataFrame(rows, columns=["query", "key", "weight"])
+            axis = alt.Axis(labelExpr="split(datum.label, ' ')[1]", labelFontSize=9, ticks=False)
+            chart = (
+                alt.Chart(drawn)
+                .mark_rect()
+                .encode(
+                    x=alt.X("key:N", sort=tokens, title="looks at", axis=axis),
+                    y=alt.Y("query:N", sort=tokens, title="from", axis=axis),
+                    color=alt.Color("weight:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), legend=None),
+                    tooltip=tooltips(drawn, "query", "key", "weight"),
+                )
+            )
+            title = f"{name}, layer {layer + 1}, head {head + 1}: {what}"
+            charts[f"heads-text-{slug(name)}-{layer + 1}-{head + 1}"] = spec(
+                chart, 9 * len(tokens) + 40, title
+            )
+            top = drawn.sort_values("weight", ascending=False).head(20)
+            tables.append(top.assign(variant=name, layer=layer + 1, head=head + 1))
+    if charts:
+        yield Figure(
+            "heads-text",
+            "Where heads look in the text",
+            "Attention of the most telling heads of one run of each variant, the darker, the more; · is a"
+            " space, ⏎ a line end. The table has the largest weights.",
+            charts,
+            pd.concat(tables, ignore_index=True),
+        )
+
+
+def _telling(patterns: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[tuple[int, int, str]]:
+    """(layer, head, what it does most of all heads), for different heads, MAPS at most."""
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / max(1, len(values))
+
+    scores: Mapping[str, Callable[[Any], float]] = {
+        "looks at the position before": lambda A: mean([A[t][t - 1] for t in range(1, len(A))]),
+        "looks at the first position": lambda A: mean([A[t][0] for t in range(2, len(A))]),
+        "looks at itself": lambda A: mean([A[t][t] for t in range(2, len(A))]),
+        "looks far back": lambda A: mean(
+            [sum(A[t][s] * (t - s) for s in range(t)) / t for t in range(1, len(A))]
+        ),
+    }
+    places = [(layer, head) for layer, heads in enumerate(patterns) for head in range(len(heads))]
+    found: dict[tuple[int, int], str] = {}
+    for what, score in scores.items():
+        left = [place for place in places if place not in found]
+        if left:
+            best = max(left, key=lambda place: score(patterns[place[0]][place[1]]))
+            found[best] = what
+    return [(layer, head, what) for (layer, head), what in found.items()][:MAPS]
+
+
+def _heat(
+    base: Any,
+    drawn: pd.DataFrame,
+    scheme: Any,
+    columns: int,
+    *,
+    title: str = "",
+    domain: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """A heat map of `mean`, with `text` in its cells where there is room."""
+    low, high = domain or (float(drawn["mean"].min()), float(drawn["mean"].max()))
+    color = alt.Color("mean:Q", scale=alt.Scale(scheme=scheme, domain=[low, high]), legend=None)
+    shown = [c for c in ("variant", "layer", "rank", "head", "other", "mean", "n") if c in drawn]
+    layers = [base.mark_rect().encode(color=color, tooltip=tooltips(drawn, *shown))]
+    if columns <= MANY_COLUMNS:
+        ink = alt.condition(
+            f"datum.mean > {low + 0.7 * (high - low)}", alt.value("white"), alt.value("black")
+        )
+        layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
+    rows = drawn["row"].nunique() if "row" in drawn else columns
+    return spec(alt.layer(*layers), 22 * rows, title)
+
+
+def _rows(data: pd.DataFrame, label: Label) -> list[str]:
+    pairs = zip(data["variant"], data["layer"], strict=True)
+    return [" · ".join(part for part in (label(name), f"layer {layer}") if part) for name, layer in pairs]
+
+
+def _height(data: pd.DataFrame) -> int:
+    return 20 * len(data)
+
+
+def _told(data: pd.DataFrame) -> pd.DataFrame:
+    return data.drop(columns=["step"]).dropna(axis=1, how="all")
+
+
+def _visible(token: str) -> str:
+    return token.replace(" ", "·").replace("\n", "⏎").replace("\t", "→") or "∅"

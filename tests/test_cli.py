@@ -20,7 +20,7 @@ from ablate.compose import configs
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
 from ablate.execution.prepare import prepare
-from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, METRICS_COLUMNS
+from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
 from tests.helpers import ROOT, make_config, run_cli
 
@@ -308,6 +308,8 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
     assert len(weights) == 2 and all(len(layer) == 4 and layer != [1, 1, 1, 1] for layer in weights)
     assert row["val_loss"] == metrics["val_loss"].iloc[-1] and row["corpus"] == "file"
     assert row["val_bpb"] == pytest.approx(row["val_loss"] / 0.6931471805599453)  # a byte a token here
+    thirds = [row[column] for column in THIRD_COLUMNS]
+    assert min(thirds) < row["val_loss"] < max(thirds)
 
 
 @pytest.mark.slow
@@ -323,6 +325,7 @@ def test_a_diverged_run_keeps_its_row(tmp_path):
         )
     (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
     assert row["status"] == "diverged" and "not finite at step" in row["error"] and pd.isna(row["val_loss"])
+    assert all(pd.isna(row[column]) for column in THIRD_COLUMNS)
     assert row["wall_s"] > 0
 
 
@@ -407,7 +410,7 @@ def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
         ("report ", "deep"),
         ("plan d", "deep"),
         ("runs d", "deep"),
-        ("compare x.csv --metric val_l", "val_loss"),
+        ("compare x.csv --metric val_lo", "val_loss"),
         ("plan deep --metric test_a", "test_acc"),
         ("compare --by heads,fus", "heads,fusion"),
         ("runs --format j", "json"),

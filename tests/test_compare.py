@@ -179,6 +179,10 @@ def test_a_metric_that_is_not_there():
         summarize(grid(), "val_los")
     with pytest.raises(Incomparable, match="no finished run has it"):
         summarize(table({"val_loss": 1.0, "status": "failed"}))
+    with pytest.raises(
+        Incomparable, match=r"val_last_third_loss: empty in every row; .* older than it; choi"
+    ):
+        summarize(grid(), "val_last_third_loss")  # of before the column
 
 
 # --- comparisons ------------------------------------------------------------------------------------

@@ -183,6 +183,7 @@ def test_exact_match_is_of_rows_that_ask():
     score = evaluate(model, Given(Copy(10, 7), "", (0, 1), seed=0, count=2), context=10)
     assert (score.targets, score.correct, score.rows, score.exact) == (2, 1, 1, 0)
     assert score.loss == pytest.approx(math.log(7)) and score.exact_match == 0
+    assert score.loss_by_third == (*[pytest.approx(math.log(7))] * 2, None)  # places 3 and 4 of 10
     assert Score(1.0, 1, 1).exact_match is None  # of a text
 
 

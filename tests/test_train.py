@@ -3,16 +3,17 @@
 import copy
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch._dynamo.backends.debugging import aot_eager
 
-from ablate.data.splits import Batch, Stream
+from ablate.data.splits import NOT_ASKED, Batch, Stream
 from ablate.model.attend import unfused
 from ablate.model.lm import build_model
-from ablate.training.computing import Computing
+from ablate.training.computing import Computing, in_precision
 from ablate.training.train import Averaged, Diverged, Evaluation, Event, State, Step, evaluate, train
 from tests.helpers import make_config, make_spec
 
@@ -118,6 +119,49 @@ def test_evaluation_by_hand():
     assert score.loss == pytest.approx(math.log(11)) and score.accuracy == 6 / 15
 
 
+class Even(torch.nn.Module):
+    """Of 11 words, word 0 with a chance of 1/2 and each other one with 1/20, whatever it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = torch.nn.Parameter(torch.log(torch.tensor([[10.0, *[1.0] * 10]])))
+
+    def forward(self, tokens_BT, asked_K=None):
+        return self.logits.expand(*(tokens_BT.shape if asked_K is None else asked_K.shape), 11)
+
+
+class Asked:
+    """Two rows of six positions, asked at 1 and 4, and at 3 and 4."""
+
+    def windows(self, **_):
+        asked = torch.tensor([1, 4, 6 + 3, 6 + 4])
+        targets = torch.full((12,), NOT_ASKED)
+        targets[asked] = torch.tensor([0, 0, 5, 5])
+        yield Batch(torch.zeros(2, 6, dtype=torch.int64), targets.view(2, 6), asked)
+
+
+def test_the_loss_by_thirds_of_the_context_by_hand():
+    """Of 7 positions, 3, 2, 2; of the 4 of the shorter window, 2, 1, 1. Word 0 costs ln 2, others ln 20."""
+    model: Any = Even()
+    task: Any = Asked()
+    zero, other = math.log(2), math.log(20)
+    targets = [*(1, 0, 1, 1, 1, 0, 0), *(1, 1, 1, 0, 1, 0, 1), *(1, 1, 0, 0)]
+    score = evaluate(model, Stream(np.array([3, *targets])), context=7)
+    by_hand = [(zero + 7 * other) / 8, (2 * zero + 3 * other) / 5, (4 * zero + other) / 5]
+    assert score.loss_by_third == pytest.approx(by_hand)
+    asked = evaluate(model, task, context=99)
+    assert asked.loss_by_third == pytest.approx((zero, other, (zero + other) / 2))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_thirds_of_the_context_add_up_to_the_loss(precision):
+    model = build_model(make_spec(*SIZES, vocab=11), make_config(*SIZES).resolved_seeds())
+    score = evaluate(in_precision(model, precision), Stream(TOKENS), context=7)
+    counts = (142 * 3 + 1, 142 * 2 + 1, 142 * 2)  # of windows of 7, and of one of 2
+    parts = [n * loss for n, loss in zip(counts, score.loss_by_third, strict=True) if loss is not None]
+    assert sum(parts) == pytest.approx(score.nats, rel=1e-14) and sum(counts) == score.targets
+
+
 def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
     import ablate.training.train
 
@@ -128,6 +172,7 @@ def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
     one_by_one = evaluate(model, Stream(TOKENS), context=7)
     assert at_once.nats == pytest.approx(one_by_one.nats, rel=1e-6)
     assert (at_once.targets, at_once.correct) == (996, one_by_one.correct)
+    assert at_once.loss_by_third == pytest.approx(one_by_one.loss_by_third, rel=1e-6)
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_and_names_the_step():

@@ -220,10 +220,16 @@ def _check_metric(rows: pd.DataFrame, metric: str) -> None:
         and pd.api.types.is_numeric_dtype(rows[column])
         and rows[column].notna().any()
     ]
+    choices = f"choices: {', '.join(sorted(numeric))}"
     if metric not in numeric and metric not in ("val_loss", "test_loss"):
+        if metric in own and metric in rows and rows[metric].isna().all():
+            raise Incomparable(
+                f"--metric {metric}: empty in every row; these runs have none, or are older than it;"
+                f" {choices}"
+            )
         raise Incomparable(f"--metric {metric}: no column of results{did_you_mean(metric, numeric)}")
     if metric not in rows:
-        raise Incomparable(f"--metric {metric}: no such column; choices: {', '.join(sorted(numeric))}")
+        raise Incomparable(f"--metric {metric}: no such column; {choices}")
 
 
 def _refuse_mixed(rows: pd.DataFrame) -> None:

@@ -14,7 +14,7 @@ from ablate.model.costs import attention_params, flops_per_token, total_params
 from ablate.model.function_class import function_class
 from ablate.model.lm import LM
 from ablate.model.resolve import match_error
-from ablate.store.columns import CONFIG_COLUMNS, Row
+from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
 from ablate.training.computing import in_precision
 from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluate
 
@@ -82,6 +82,7 @@ def at_end(
         "val_bpb": validation.nats / math.log(2) / split.predicted_bytes if split.predicted_bytes else None,
         "val_acc": validation.accuracy,
         "val_exact": validation.exact_match,
+        **dict(zip(THIRD_COLUMNS, validation.loss_by_third, strict=True)),
         **(_of_test(test) if test.targets else {}),
         **(_of_average(run, model, averaged) if averaged else {}),
         **_best(metrics),

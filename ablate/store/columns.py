@@ -33,9 +33,12 @@ DERIVED_COLUMNS = (
     "flops_per_token",
     "tokens",
 )
+# Of the targets in each third of the context: what is predicted from little of it, and from much.
+THIRD_COLUMNS = ("val_first_third_loss", "val_middle_third_loss", "val_last_third_loss")
 METRIC_COLUMNS = (
     *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc", "val_exact", "test_exact"),
     *("avg_val_loss", "avg_test_loss"),
+    *THIRD_COLUMNS,
     *("best_val_loss", "best_step", "fusion_weights"),
 )
 HIGHER_IS_BETTER = ("val_acc", "test_acc", "val_exact", "test_exact", "tokens_per_s")

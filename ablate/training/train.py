@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,13 +40,16 @@ class Step:
 @dataclass(frozen=True)
 class Score:
     """Of a split, all that it asks once, or some of it. nats: summed over the targets. rows: those in which
-    something is asked, where rows are episodes; exact: those of them in which every answer is right."""
+    something is asked, where rows are episodes; exact: those of them in which every answer is right.
+    loss_by_third: of the targets in the first, middle and last third of their rows; None where there is none.
+    """
 
     nats: float
     correct: int
     targets: int
     rows: int = 0
     exact: int = 0
+    loss_by_third: tuple[float | None, ...] = (None, None, None)
 
     @property
     def loss(self) -> float:
@@ -229,28 +233,41 @@ def train(
 
 @torch.no_grad()
 def evaluate(model: LM, split: Split, *, context: int, most: int | None = None) -> Score:
-    """The model on a split, without dropout: on all of it, or on `most` of its positions (Split.windows)."""
+    """The model on a split, without dropout: on all of it, or on `most` of its positions (Split.windows).
+
+    Position p of a row of T is in third ⌊3p/T⌋, whose T is its own, in a shorter window too.
+    """
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
-    nats, correct, count, rows, exact = 0.0, 0, 0, 0, 0
+    nats_3, count_3, correct, rows, exact = np.zeros(3), np.zeros(3, int), 0, 0, 0
     for batch in split.windows(context=context, windows=windows, most=most):
         inputs, targets, asked = batch.to(device)
         logits, wanted = model(inputs, asked).flatten(0, -2), targets.flatten()
         if asked is not None:
             wanted = wanted[asked]
+        width = inputs.shape[1]
+        place = torch.arange(len(wanted), device=device) if asked is None else asked
+        in_third_3K = _in_thirds(place, width)
         right = logits.argmax(-1) == wanted
-        nats += torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="sum").item()
+        nats_K = torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
+        nats_3 += torch.where(in_third_3K, nats_K, 0).sum(1).cpu().numpy()
+        count_3 += in_third_3K.sum(1).cpu().numpy()
         correct += int(right.sum().item())
-        count += len(wanted)
         if asked is not None:
-            row = asked // inputs.shape[1]
+            row = asked // width
             rows += len(row.unique())
             exact += len(row.unique()) - len(row[~right].unique())
     model.train(was_training)
-    return Score(nats, correct, count, rows, exact)
+    by_third = tuple(float(nats / n) if n else None for nats, n in zip(nats_3, count_3, strict=True))
+    return Score(float(nats_3.sum()), correct, int(count_3.sum()), rows, exact, by_third)
+
+
+def _in_thirds(place_K: Tensor, width: int) -> Tensor:
+    """(3, K) which of these places of flattened rows lie in the first, middle and last third of their row."""
+    return place_K % width * 3 // width == torch.arange(3, device=place_K.device)[:, None]
 
 
 @torch.no_grad()

@@ -30,6 +30,7 @@ from ablate.analysis.notes import (
     doubts,
     foreign_columns,
     missing_seeds,
+    never_reached,
     seeds_of_two_kinds,
     stale,
     unusable,
@@ -37,7 +38,7 @@ from ablate.analysis.notes import (
 )
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.select import as_texts, select, with_options
-from ablate.analysis.variants import Variants, collect
+from ablate.analysis.variants import STEPS_TO, Variants, collect, lost_by
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.phrases import counted, only_if
@@ -47,8 +48,9 @@ from ablate.store.record import StudyRecord
 MARGIN = 0.01
 POWER = 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
-# What only a result without so many divergences may be called.
+# What only a result without so many divergences may be called, and what only against such a baseline.
 CLAIMS_FOR = (stats.BETTER, stats.BETTER_WITHIN, stats.EQUIVALENT, stats.WORSE_WITHIN)
+CLAIMS_AGAINST = (stats.WORSE, stats.WORSE_WITHIN, stats.EQUIVALENT, stats.BETTER_WITHIN)
 NUMBERS = (
     *("pairs", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal", "sd_diff", "p_tost"),
     *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
@@ -114,7 +116,7 @@ def compare(
     rows, notes = report_rows(rows)
     rows = select(with_options(rows), where)
     metric, why = _metric(rows, records, metric)
-    margin = _margin(records, margin)
+    margin = _margin(records, margin, metric)
     variants = collect(rows, metric, by=by, mixed=mixed)
     entries = [entry for record in records for entry in record.primary]
     if baseline is not None:  # an argument goes before what a study says
@@ -145,6 +147,7 @@ def compare(
     lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
     interaction = projection_and_heads(variants, alpha=alpha) if asks else pd.DataFrame()
+    lines += never_reached(variants)
     lines += seeds_of_two_kinds(variants) if metric not in MEASURED_COLUMNS else []
     notes = [*why, *notes, *lines, *stale(rows), *weaknesses(table), *unusable(rows, metric)]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
@@ -166,7 +169,9 @@ def effects_of(
     rows, notes = report_rows(rows)
     rows = without_values(select(with_options(rows), where))
     metric, why = _metric(rows, records, metric)
-    table, lines = effects(collect(rows, metric, by=by, mixed=mixed), baseline)
+    variants = collect(rows, metric, by=by, mixed=mixed)
+    table, lines = effects(variants, baseline)
+    lines += never_reached(variants)
     notes = [*why, *notes, *lines, *stale(rows), *unusable(rows, metric), *missing_seeds(rows)]
     return table.assign(metric=metric), notes
 
@@ -217,7 +222,10 @@ def _example(variants: Variants) -> str:
     return f"scores={STANDARD_SCORES}" if rules > {STANDARD_SCORES} else "K=V"
 
 
-def _margin(records: Sequence[StudyRecord], margin: float | None) -> float:
+def _margin(records: Sequence[StudyRecord], margin: float | None, metric: str) -> float:
+    """NaN, by which nothing is equivalent, for steps: what a study says, and what is usual, is in nats."""
+    if margin is None and metric.startswith(STEPS_TO):
+        return np.nan
     planned = {record.margin for record in records if record.margin is not None}
     margin = margin if margin is not None else planned.pop() if len(planned) == 1 else MARGIN
     if not 0 < margin < LARGEST:
@@ -276,8 +284,8 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     table["baseline"] = [variants.names[base] for _, base in pairs]
     table["differs"] = differing(variants, pairs)
     table["same_class"] = same_classes(variants, pairs)
-    more_diverged = variants.diverged[index[:, 0]].sum(1) - variants.diverged[index[:, 1]].sum(1)
-    lost = (more_diverged > 0) & table["verdict"].isin(CLAIMS_FOR)
+    more = variants.diverged[index[:, 0]].sum(1) - variants.diverged[index[:, 1]].sum(1)
+    lost = (more > 0) & table["verdict"].isin(CLAIMS_FOR) | (more < 0) & table["verdict"].isin(CLAIMS_AGAINST)
     table["verdict"] = table["verdict"].mask(lost, stats.UNDECIDED)
     table["verdict"] = table["verdict"].mask(~out_of, EQUAL)
     open_ = (table["verdict"] == stats.UNDECIDED) & result["family"] & ~lost
@@ -290,8 +298,8 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     never = np.isinf(table["more_seeds"])
     table["more_seeds"] = table["more_seeds"].mask(never)
     table["why"] = [
-        _why(row, lost, equal, more, alpha)
-        for row, lost, equal, more in zip(table.to_dict("records"), lost, same, more_diverged, strict=True)
+        _why(row, more if lost else 0, lost_by(variants.metric), equal, alpha)
+        for row, lost, equal, more in zip(table.to_dict("records"), lost, same, more, strict=True)
     ]
     table["why"] = table["why"].mask(never, "no number of seeds would decide it")
     return table
@@ -316,14 +324,14 @@ def _same_as(variants: Variants, pairs: Sequence[Pair]) -> list[str | None]:
     return same
 
 
-def _why(
-    row: Mapping[Any, Any], lost: bool, equal: str | None, more_diverged: int, alpha: float
-) -> str | None:
-    """Why a verdict is none, in a few words."""
+def _why(row: Mapping[Any, Any], more: int, lost: str, equal: str | None, alpha: float) -> str | None:
+    """Why a verdict is none, in a few words. more: so many more of its seeds than of its baseline's `lost`;
+    below 0 the other way round, 0 where that decided nothing."""
     if equal is not None:  # a learned weight at one head: one function, but not one optimisation
         return f"the same function as {equal}"
-    if lost:
-        return f"{more_diverged} more of its seeds diverged than of its baseline's"
+    if more:
+        one, other = ("its", "its baseline's") if more > 0 else ("its baseline's", "its own")
+        return f"{abs(more)} more of {one} seeds {lost} than of {other}"
     if row["verdict"] != stats.UNDECIDED:
         return None
     if row["pairs"] < 2:

@@ -58,6 +58,12 @@ class Results:
         """Where the runs may lie, the store below this directory first."""
         return [Store(), *(source.store for source in self.sources if source.store)]
 
+    @property
+    def directories(self) -> dict[str, Path]:
+        """Of the finished runs among the rows that lie in one of the stores, by run_id."""
+        run_ids = self.rows["run_id"].dropna()
+        return {run_id: at for store in self.stores for run_id, at in store.directories(run_ids).items()}
+
 
 def load(targets: Sequence[str]) -> Results:
     """The rows of all targets, a run that stands in several of them once.

@@ -12,6 +12,7 @@ from ablate.analysis.seed_kinds import two_kinds
 from ablate.analysis.select import as_text, as_texts, with_options
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import (
+    STEPS_TO,
     USABLE,
     WIDTHS,
     Variants,
@@ -91,7 +92,7 @@ def doubts(record: StudyRecord) -> list[str]:
 def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[str]:
     """Lines on columns that somebody else's table brings, of which nothing is known here."""
     lines = []
-    if metric not in COLUMNS:
+    if metric not in COLUMNS and not metric.startswith(STEPS_TO):
         lines.append(f"{metric} is no column of ablate's: the lower, the better, is how it is read")
     ours = {*COLUMNS, *variant_columns(rows), *by, metric}
     for column in rows.columns.difference([*ours], sort=False):
@@ -110,6 +111,18 @@ def budgets(variants: Variants) -> list[str]:
         f"variants are trained on {count} different numbers of tokens; best is one of several with equal ones"
     )
     return only_if(count > 1, line)
+
+
+def never_reached(variants: Variants) -> list[str]:
+    """A line for each variant with runs that never come to the loss to which steps are counted."""
+    if not variants.metric.startswith(STEPS_TO):
+        return []
+    return [
+        f"{name}: {lost.sum()} of {(lost | np.isfinite(values)).sum()} runs never reach"
+        f" {variants.metric.removeprefix(STEPS_TO)}; it has no mean, and is compared over the others alone"
+        for name, values, lost in zip(variants.names, variants.values, variants.diverged, strict=True)
+        if lost.any()
+    ]
 
 
 def seeds_of_two_kinds(variants: Variants) -> list[str]:

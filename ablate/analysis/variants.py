@@ -35,6 +35,9 @@ WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors,
 # for averages, and for how long it took.
 LOOKS = ("eval_every", "eval_tokens", "average")
 BY_LOOKS = ("best_val_loss", "best_step", "avg_val_loss", "avg_test_loss", "wall_s")
+# Followed by a loss: a column of steps_to.py, which no file of results has. It depends on the looks too, and
+# is infinite where a run never comes to that loss.
+STEPS_TO = "steps_to_"
 BUDGET = ("steps", "batch", "context")  # tokens that a run is trained on, as a product
 USABLE = (Status.DONE, Status.STALE)
 CARRIED = ("form", "function_class", "params", "match_error", "role", "tuned", "run_id")
@@ -51,7 +54,7 @@ class Variants:
     table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
     variants apart. options: of each kind of part. CARRIED are columns beside them, each from the first run
     that has it, finished ones first. values: (C, S), the metric; NaN where there is no finished run.
-    diverged: (C, S). run_ids: (C, S), text.
+    diverged: (C, S), infinite ones too. run_ids: (C, S), text.
     """
 
     metric: str
@@ -77,6 +80,8 @@ class Variants:
         """A row a variant, in their order: variant, the shown columns, params, match_error where something is
         matched, n, diverged, mean, sd, best (of several that are trained on as many tokens)."""
         n, mean, sd = moments(self.values)
+        if self.metric.startswith(STEPS_TO):  # of the runs that reach the loss, which are the fast ones
+            mean, sd = (np.where(self.diverged.any(1), np.nan, of_some) for of_some in (mean, sd))
         # Of a tuned study, only what stands at its own value is a result.
         own = np.array([is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
@@ -114,7 +119,7 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
         _refuse_mixed(rows)
     by = [column_of(key, rows, f"--by {key}") for key in dict.fromkeys(by)]
     looks = [column for column in LOOKS if column in rows]
-    apart = looks if metric in BY_LOOKS else []
+    apart = looks if metric in BY_LOOKS or metric.startswith(STEPS_TO) else []
     columns = list(dict.fromkeys([*variant_columns(rows), *apart, *by]))
     seeds = [column for column in SEED_COLUMNS if column in rows.columns]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
@@ -209,6 +214,11 @@ def diverged(rows: pd.DataFrame, value: Array) -> Array:
     if "error" in rows:
         gone &= rows["error"].notna()
     return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
+
+
+def lost_by(metric: str) -> str:
+    """What is said of runs that end without a number (Variants.diverged)."""
+    return "never reach it" if metric.startswith(STEPS_TO) else "diverged"
 
 
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:

@@ -28,6 +28,13 @@ def compare(
         ),
     ] = None,
     metric: MetricOption = None,
+    steps_to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOSS",
+            help="Compare the steps to this validation loss; baseline: where its last run arrives.",
+        ),
+    ] = None,
     by: ByOption = None,
     baseline: BaselineOption = None,
     where: WhereOption = None,
@@ -54,16 +61,23 @@ def compare(
     from dataclasses import replace
 
     from ablate.analysis.compare import compare, effects_of
-    from ablate.analysis.load import load
+    from ablate.analysis.load import load, metrics
     from ablate.analysis.notes import not_begun
+    from ablate.analysis.steps_to import with_steps_to
     from ablate.reporting import words
 
     if cost and effects:
         raise typer.BadParameter(
             "times variants, and --effects shows none; leave one of them out", param_hint="--cost"
         )
+    if steps_to is not None and metric is not None:
+        raise typer.BadParameter("is a metric itself; leave --metric out", param_hint="--steps-to")
     results = load(targets or [])
     asked = question(metric, by, baseline, where, mixed)
+    if steps_to is not None:
+        curves = metrics(results.directories)
+        rows, asked["metric"], line = with_steps_to(results.rows, curves, steps_to, results.records, **asked)
+        results = replace(results, rows=rows, notes=[*results.notes, line])
     if effects:
         table, notes = effects_of(results.rows, records=results.records, **asked)
         print_table(words.effects_for_reading(table) if format in READ else table, format)

@@ -8,6 +8,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.variants import STEPS_TO, lost_by
 from ablate.phrases import counted
 
 _UNITS = {"val_bpb": "bits per byte"}
@@ -19,7 +20,8 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
     read = table[shown or comparison.shown[:1]].copy()
     diverged = table["diverged"].astype(int)
-    read["n"] = [f"{n} + {d} diverged" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
+    lost = lost_by(comparison.metric)
+    read["n"] = [f"{n} + {d} {lost}" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
     if "match_error" in table:  # what a match could not even out
         read["params"] = table["params"]
         read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
@@ -51,7 +53,9 @@ def caption(comparison: Comparison, family: str) -> str:
     """What a family's p's and intervals hold for, in a line or two."""
     table = comparison.family(family)
     tested = table[table["p"].notna()]
-    margin = f"{comparison.margin:g}{_unit(comparison.metric)}"
+    margin = f"margin {comparison.margin:g}{_unit(comparison.metric)}"
+    if comparison.margin != comparison.margin:
+        margin = "without --margin, so none is called equivalent"
     if tested.empty:
         return f"{family} ({comparison.metric}): nothing tested"
     level = f"{100 * (1 - comparison.alpha):g} %"
@@ -61,7 +65,7 @@ def caption(comparison: Comparison, family: str) -> str:
     seeds = "" if correlation != correlation else f", seed correlation {correlation:.2f} (median)"
     return (
         f"{family} ({comparison.metric}; {named}): {counted(len(tested), 'comparison')},"
-        f" p_holm by Holm over them,\nsimultaneous {level} intervals (each at {each}), margin {margin}{seeds}"
+        f" p_holm by Holm over them,\nsimultaneous {level} intervals (each at {each}), {margin}{seeds}"
     )
 
 
@@ -185,5 +189,7 @@ def _is(p: float) -> str:
 
 
 def _unit(metric: str) -> str:
+    if metric.startswith(STEPS_TO):
+        return " steps"
     unit = "nats" if metric.endswith("_loss") else _UNITS.get(metric, "")
     return f" {unit}" if unit else ""

@@ -37,6 +37,7 @@ READERS: Mapping[str, Mapping[str, Values]] = {
         "--effects": (),
         "--mixed": (),
         "--cost": (),
+        "--steps-to": ("3.0", "baseline", "0.1", "nix"),
     },
     "plan": {
         **COMPARED,

@@ -93,7 +93,7 @@ def test_check_says_what_fails(tmp_path):
     write(tmp_path, factor=2)
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert checked.returncode == 1
-    assert checked.stdout == "fusion=mine: 13 checks of 14 hold\n"
+    assert checked.stdout == "fusion=mine: 14 checks of 15 hold\n"
     assert checked.stderr == (
         "failed: One head passes through at the start, where the method says so: one_head_passes is true, and"
         " with one head it is off by 1, relatively\n"

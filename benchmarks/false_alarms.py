@@ -1,6 +1,6 @@
 """How often `ablate compare` claims what is not so, and how often its intervals cover the truth.
 
-    python benchmarks/false_alarms.py [--sd 0.025 --correlation 0.4 --margin 0.01 --studies 5000]
+    python benchmarks/false_alarms.py [--sd 0.01 --correlation 0.25 --margin 0.01 --studies 5000]
     python benchmarks/false_alarms.py --tuned
     python benchmarks/false_alarms.py --csv runs/studies/aa/results.csv
 
@@ -30,8 +30,8 @@ WITHIN = (stats.EQUIVALENT, stats.BETTER_WITHIN, stats.WORSE_WITHIN)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--sd", type=float, default=0.025, help="of a variant over seeds, nats")
-    parser.add_argument("--correlation", type=float, default=0.4, help="of two variants at equal seeds")
+    parser.add_argument("--sd", type=float, default=0.01, help="of a variant over seeds, nats")
+    parser.add_argument("--correlation", type=float, default=0.25, help="of two variants at equal seeds")
     parser.add_argument("--margin", type=float, default=0.01)
     parser.add_argument("--studies", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,6 +1,6 @@
 """Whether planted differences are seen as often as `ablate plan` says.
 
-    python benchmarks/power.py [--sd 0.025 --correlation 0.4 --studies 5000]
+    python benchmarks/power.py [--sd 0.01 --correlation 0.25 --studies 5000]
 
 The noise of false_alarms.py. For each difference: the seeds that plan gives for 80 %, the power that it says
 these have, and the share of studies in which compare calls that variant worse, as it is; and at half the
@@ -18,8 +18,8 @@ ALPHA, COMPARISONS = 0.05, 3
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--sd", type=float, default=0.025, help="of a variant over seeds, nats")
-    parser.add_argument("--correlation", type=float, default=0.4, help="of two variants at equal seeds")
+    parser.add_argument("--sd", type=float, default=0.01, help="of a variant over seeds, nats")
+    parser.add_argument("--correlation", type=float, default=0.25, help="of two variants at equal seeds")
     parser.add_argument("--margin", type=float, default=0.01)
     parser.add_argument("--studies", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)

@@ -8,16 +8,20 @@ import pandas as pd
 import pytest
 import torch
 
-from ablate.analysis.probes import over_seeds, silent
+from ablate.analysis.probes import PROBES, over_seeds, silent
+from ablate.compute.products import onednn, works
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Batch
+from ablate.execution.kept import in_float64
+from ablate.execution.prepare import prepare
+from ablate.model.hooks import inputs_of_attention
 from ablate.model.lm import LM, build_model, draw_weights
 from ablate.probes import apart, patterns, shares
-from ablate.probes.look import inputs_of_attention, look
+from ablate.probes.look import look
 from ablate.probes.look import patterns as patterns_of
 from ablate.probes.measure import prediction
 from ablate.probes.needed import deviating, gradient_norms, loss_added, loss_without, pruned, sensitivity
-from tests.helpers import make_spec, run_cli
+from tests.helpers import make_config, make_spec, run_cli
 
 DRAWS = np.random.default_rng(0)
 SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
@@ -391,6 +395,7 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     done = run_cli("probe", "two", "--only", "kept,previous,loss_added", "--prune", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
+    assert {*table["probe"]} <= {*PROBES}
     assert table["run_id"].nunique() == 4 and {"kept", "pruned", "cka", "grad_query"} <= {*table["probe"]}
     kept = table[table["probe"] == "kept"]
     assert (
@@ -409,6 +414,14 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
 def ids(where: Path, fusion: str) -> list[str]:
     rows = pd.read_csv(where / "runs/studies/two/results.csv", dtype={"run_id": str})
     return rows[rows["fusion"] == fusion]["run_id"].tolist()
+
+
+@pytest.mark.skipif(not works(onednn), reason="this PyTorch has no such operator")
+def test_a_model_is_looked_at_in_float64_whatever_its_product_takes():
+    run = prepare(make_config(*QUICK, "train.linear=onednn"))
+    assert run.linear == "onednn"
+    tokens = torch.zeros(1, 16, dtype=torch.int64)
+    assert in_float64(run)(tokens).dtype == torch.float64
 
 
 def test_what_can_not_be_probed_says_why(tmp_path: Path):

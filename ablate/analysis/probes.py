@@ -15,7 +15,42 @@ from ablate.config.rules import ConfigError
 COLUMNS = ("run_id", "step", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
 SORTED = ("largest", "median", "smallest")
 SCORES = ("previous", "induction", "first", "jsd", "on_subject")  # of which only more says something
-EVENTS = 0.5  # of the runs: in fewer, a probe is said to show nothing
+OFTEN = 0.5  # of the runs: where fewer are beyond chance, a probe is said to show nothing
+FILE = "probes.csv"  # beside the results of a study
+# Every probe, with what its value is, as on an axis; docs/probes.md says more.
+PROBES = {
+    "kept": "share kept",
+    "kept_mlp": "share kept, by an MLP",
+    "bits": "bits kept a token",
+    "dimensions": "dimensions kept",
+    "write_rank": "directions it writes in",
+    "angle": "degrees from what others write",
+    "told": "named by a classifier",
+    "told_centred": "named without its mean",
+    "cka": "likeness to other heads",
+    "entropy": "entropy, 1: uniform",
+    "entropy_but_first": "entropy without position 0",
+    "distance": "distance, 1: uniform",
+    "distance_but_first": "distance without position 0",
+    "first": "weight on position 0",
+    "previous": "weight on the position before",
+    "induction": "weight on what followed before",
+    "jsd": "divergence from other heads, nats",
+    "pattern_rank": "different patterns",
+    "loss_added": "loss added without it, nats",
+    "sensitivity": "slope of the loss in it",
+    "pruned": "loss without it and those before",
+    "on_subject": "weight on the subject",
+    "loss_verb_0": "loss of verbs, nothing between",
+    "loss_verb_1": "loss of verbs, one noun between",
+    "loss_verb_2": "loss of verbs, two or more between",
+    "loss_noun_or_verb": "loss of words that are two",
+    "loss_else": "loss of other letters",
+    "grad_query": "gradient norm of W_Q",
+    "grad_key": "gradient norm of W_K",
+    "grad_value": "gradient norm of W_V",
+    "grad_out_proj": "gradient norm of W_O",
+}
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -39,9 +74,9 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
 
     values: as read. variant: its name by run_id; runs that are not in it are left out.
     """
-    named = values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
+    values = named(values, variant)
     keys = ["variant", "probe", "layer", "step"]
-    per_run = named.groupby([*keys, "run_id"], sort=False).agg(
+    per_run = values.groupby([*keys, "run_id"], sort=False).agg(
         largest=("value", "max"),
         median=("value", "median"),
         smallest=("value", "min"),
@@ -66,16 +101,25 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
 def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int]]:
     """The probes that show nothing: (runs whose largest head, of all layers, is beyond what untrained models
     give; runs), by probe, where that is so in fewer than half of the runs of every variant."""
-    last = at_the_end(values)
-    named = last.assign(variant=last["run_id"].map(variant)).dropna(subset=["variant", "low"])
-    runs = named.groupby(["probe", "variant", "run_id"], sort=False).agg(
+    last = named(at_the_end(values), variant).dropna(subset="low")
+    runs = last.groupby(["probe", "variant", "run_id"], sort=False).agg(
         largest=("value", "max"), low=("low", "first"), high=("high", "first")
     )
     found = {}
     for probe, of_probe in _outside(runs).groupby(level="probe", sort=False):
-        if (of_probe.groupby(level="variant").mean() < EVENTS).all():
+        if (of_probe.groupby(level="variant").mean() < OFTEN).all():
             found[str(probe)] = (int(of_probe.sum()), len(of_probe))
     return found
+
+
+def named(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
+    """With a column `variant`; without the rows of runs that are of none."""
+    return values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
+
+
+def text_file(probes: Path) -> Path:
+    """Beside the CSV: where heads look in a text of one's own."""
+    return probes.with_name(f"{probes.stem}-text.json")
 
 
 def _outside(runs: pd.DataFrame) -> pd.Series:

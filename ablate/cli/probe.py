@@ -41,14 +41,13 @@ def probe(
     Writes a CSV with a row a run, layer, head and probe; prints the largest, median and smallest head of each
     layer, over seeds. docs/probes.md says what each probe is.
     """
-    from ablate.analysis.probes import at_the_end, over_seeds, silent
-    from ablate.probes.measure import PROBES
+    from ablate.analysis.probes import at_the_end, over_seeds, silent, text_file
     from ablate.probes.runs import find
     from ablate.probes.study import probe_runs
     from ablate.probes.text import write
     from ablate.reporting.heads import for_reading
 
-    chosen = _chosen(only, PROBES)
+    chosen = _chosen(only)
     use_plugins(plugin)
     found = find(target, where or ())
     path = Path(out) if out else found.path
@@ -63,17 +62,17 @@ def probe(
             say(f"{name}: as by chance, but for {beyond} of {runs} runs")
     typer.echo(path)
     if text:
-        maps = path.with_name(f"{path.stem}-text.json")
+        maps = text_file(path)
         write({run: found.directories[run] for run in found.first_of_each()}, Path(text), maps)
         typer.echo(maps)
 
 
-def _chosen(only: str | None, names: object) -> list[str]:
+def _chosen(only: str | None) -> list[str]:
+    from ablate.analysis.probes import PROBES
     from ablate.config.rules import ConfigError, did_you_mean
 
-    known = [*names]  # pyright: ignore[reportGeneralTypeIssues]
-    chosen = [name.strip() for name in only.split(",") if name.strip()] if only is not None else known
+    chosen = [*PROBES] if only is None else [name.strip() for name in only.split(",") if name.strip()]
     for name in chosen:
-        if name not in known:
-            raise ConfigError(f"--only {name}: no such probe{did_you_mean(name, known)}")
+        if name not in PROBES:
+            raise ConfigError(f"--only {name}: no such probe{did_you_mean(name, PROBES)}")
     return chosen

@@ -23,7 +23,7 @@ TRIES = 1000  # draws of a block before it is given up
 class Episodes(Split):
     """Episode i is a function of (seed, i mod count); with count=None none comes twice but by chance.
 
-    name: of the split. An episode belongs to the split whose range of [0, 1) the hash of its content is in,
+    An episode belongs to the split whose range of [0, 1) the hash of its content is in,
     so no two splits share one. stream: of the draws. seed: of held-out episodes; those to train on have the
     seed of the run's batches.
     """

@@ -15,6 +15,7 @@ from ablate.config.schema import RunConfig
 from ablate.execution.plugins import require_the_same
 from ablate.execution.prepare import prepare
 from ablate.execution.run import Run
+from ablate.model.lm import LM, build_model
 from ablate.store.run_files import read_started, weights_on_the_way
 
 
@@ -55,6 +56,12 @@ def _read(path: Path) -> dict[str, Tensor]:
 def prepared(directory: Path) -> Run:
     """The run on this machine's CPU, its text open. Raises ConfigError."""
     return prepare(dataclasses.replace(config_of(directory), device="cpu"))
+
+
+def in_float64(run: Run) -> LM:
+    """Its model before training, for looking at: as it is written, since a product that was raced for float32
+    may take nothing else."""
+    return build_model(run.spec, run.config.resolved_seeds()).double().eval()
 
 
 def damaged(directory: Path, error: Exception) -> ConfigError:

@@ -27,7 +27,7 @@ def total_params(spec: ModelSpec) -> int:
     """All trainable parameters, the tied embedding once."""
     d, m = spec.d_model, spec.mlp_hidden
     norm = 2 * d if spec.bias else d
-    mlp = 2 * d * m + (m + d if spec.bias else 0) + norm if m else 0
+    mlp = (2 * d * m + (m + d if spec.bias else 0) + norm) if m else 0
     embeddings = (spec.vocab + spec.context) * d
     return embeddings + attention_params(spec) + spec.layers * (mlp + norm) + norm
 

@@ -86,7 +86,7 @@ def _attention(config: RunConfig) -> AttentionSpec:
         out_rank=config.out_rank,
         bias=config.model.bias,
         dropout=config.model.dropout,
-        # Two modules a layer write into the residual stream, as in GPT-2.
+        # Two modules a layer write into the residual stream, as in GPT-2; without MLPs one.
         residual_scale=((1 if config.model.mlp_hidden == 0 else 2) * config.model.layers) ** -0.5,
         scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),

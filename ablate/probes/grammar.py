@@ -18,13 +18,9 @@ from ablate.probes.look import patterns
 
 ROWS = 512
 SHUFFLES = 200
-TAGS = {
-    "verb_0": "verbs, no noun of the other number between them and their subject",
-    "verb_1": "verbs with one such noun between",
-    "verb_2": "verbs with two or more",
-    "noun_or_verb": "words whose form is a noun's and a verb's",
-    "else": "all other words, spaces and stops",
-}
+# Verbs by how many nouns of the other number lie between them and their subject, 2 being two or more; words
+# whose form is a noun's and a verb's; all other letters.
+TAGS = ("verb_0", "verb_1", "verb_2", "noun_or_verb", "else")
 
 
 @dataclass(frozen=True)
@@ -48,14 +44,15 @@ def read(run: Run, model: LM) -> Lines:
     lengths = run.corpus.tokenizer.byte_lengths
     before = int(lengths[run.corpus.tokens("train")].sum())
     begins = before + np.concatenate([[0], np.cumsum(lengths[tokens])])
-    tagged = _letters([*words(config.seed, config.characters)], begins[-1])
+    found = [*words(config.seed, config.characters)]
+    tagged = _letters(found, begins[-1])
     starts = spread((len(tokens) - 1) // context, min(ROWS, (len(tokens) - 1) // context)) * context
     inputs = torch.from_numpy(tokens[starts[:, None] + np.arange(context)].astype(np.int64))
     targets = torch.from_numpy(tokens[starts[:, None] + np.arange(1, context + 1)].astype(np.int64))
     logits = model(inputs).flatten(0, 1)
     nats = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
     at = begins[starts[:, None] + np.arange(1, context + 1)]  # the first letter of each target
-    weights, subjects = _from_verbs(run, model, inputs, begins, starts)
+    weights, subjects = _from_verbs(model, inputs, found, begins, starts)
     return Lines(nats.numpy(), {tag: letters[at] for tag, letters in tagged.items()}, weights, subjects)
 
 
@@ -87,15 +84,14 @@ def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
 
 
 def _from_verbs(
-    run: Run, model: LM, inputs: torch.Tensor, begins: np.ndarray, starts: np.ndarray
+    model: LM, inputs: torch.Tensor, found: list[Word], begins: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of the verbs that begin in these rows with their subject in sight: patterns by distance, and where the
     subject is (Lines)."""
-    config, context = run.config.corpus, run.spec.context
-    assert config.seed is not None and config.characters is not None
+    context = inputs.shape[1]
     first = np.searchsorted(begins, begins[starts])
     rows, queries, places = [], [], []
-    for word in words(config.seed, config.characters):
+    for word in found:
         if word.subject is None or word.start < begins[0]:
             continue
         verb, began, ended = np.searchsorted(begins, (word.start, *word.subject))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ablate.model.attention import Attention
+from ablate.model.hooks import inputs_of_attention
 from ablate.model.layers import Linear, LowRank
 from ablate.model.lm import LM
 
@@ -65,21 +66,6 @@ def patterns(model: LM, tokens_BT: Tensor) -> list[Tensor]:
     """A_BHTT of each layer, which takes less than to look at all."""
     inputs = inputs_of_attention(model, tokens_BT)
     return [block.attention.probabilities(x, x) for block, x in zip(model.blocks, inputs, strict=True)]
-
-
-def inputs_of_attention(model: LM, tokens_BT: Tensor) -> list[Tensor]:
-    """The normalized input of each attention, x_BTC."""
-    inputs: list[Tensor] = []
-    hooks = [
-        block.attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
-        for block in model.blocks
-    ]
-    try:
-        model(tokens_BT)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return inputs
 
 
 def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:

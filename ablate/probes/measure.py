@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ablate.data.splits import Batch, Split
-from ablate.execution.run import Run, build
+from ablate.execution.kept import in_float64
+from ablate.execution.run import Run
 from ablate.model.lm import LM, draw_weights
 from ablate.probes import apart, grammar, patterns, shares
 from ablate.probes.look import Heads, look
@@ -26,50 +27,6 @@ COMPARED = 1_000  # tokens for CKA, which takes their square
 TWINS = 20  # untrained models, whose largest heads say what is nothing
 
 
-@dataclass(frozen=True)
-class About:
-    """words: what the value is. chance: what `null` is."""
-
-    words: str
-    chance: str = ""
-
-
-SHUFFLED = "each head shuffled over tokens by itself"
-PROBES = {
-    "kept": About("share of the head's variance that can be computed back, linearly", SHUFFLED),
-    "kept_mlp": About("the same by a small MLP", SHUFFLED),
-    "bits": About("Gaussian information of what is written on the head, bits a token", SHUFFLED),
-    "dimensions": About("dimensions of all heads together that can be computed back", SHUFFLED),
-    "write_rank": About("directions in which the head writes, effectively"),
-    "angle": About("degrees between where it writes and where the others do, the smallest"),
-    "told": About("how often a linear classifier names the head", "1 / heads"),
-    "told_centred": About("the same with each head's mean taken off", "1 / heads"),
-    "cka": About("likeness of what it writes and what the others do", "0"),
-    "entropy": About("entropy of its patterns, 1 where all weighs the same"),
-    "entropy_but_first": About("the same without position 0"),
-    "distance": About("how far back it looks, 1 where all weighs the same"),
-    "distance_but_first": About("the same without position 0"),
-    "first": About("weight on position 0"),
-    "previous": About("weight on the position before"),
-    "induction": About("weight on what followed the same token before, on random text said twice"),
-    "jsd": About("divergence of its patterns from those of the others, nats"),
-    "pattern_rank": About("different patterns in the layer, effectively"),
-    "loss_added": About("loss that is added without the head, nats"),
-    "sensitivity": About("how much the loss of a row changes with a little more of the head"),
-    "pruned": About("loss with this head and all before it taken away, the cheapest first"),
-    "on_subject": About(
-        "of corpus=grammar: weight on the subject's letters when the verb begins", "of others"
-    ),
-    **{
-        f"loss_{tag}": About(f"of corpus=grammar: loss of letters of {words}")
-        for tag, words in grammar.TAGS.items()
-    },
-    "grad_query": About("norm of the loss's gradient in W_Q"),
-    "grad_key": About("norm of the loss's gradient in W_K"),
-    "grad_value": About("norm of the loss's gradient in W_V"),
-    "grad_out_proj": About("norm of the loss's gradient in W_O"),
-}
-OF_SHARES = {"kept": shares.linear_shares, "kept_mlp": shares.mlp_shares, "bits": shares.bits_kept}
 OF_SHARES = {"kept": shares.linear_shares, "kept_mlp": shares.mlp_shares, "bits": shares.bits_kept}
 OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
     "entropy": patterns.entropies,
@@ -161,7 +118,7 @@ def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.
 
 
 def _patterns(run: Run, model: LM) -> Iterator[Value]:
-    ranges = _of_nothing(_Key(run))
+    ranges = _of_nothing(run)
     for probe, layers in _scores(model, *_texts(run)).items():
         low, high = ranges[probe]
         for layer, values in enumerate(layers, 1):
@@ -196,30 +153,22 @@ def _grammar(run: Run, model: LM) -> Iterator[Value]:
             yield Value(layer, head, "on_subject", weight, null, low, high)
 
 
-class _Key:
-    """A run as a key of the cache: those of one model and text have the same untrained ranges."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.key = (repr(run.spec), run.corpus.sha256)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.key == other.key
+_RANGES: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}  # by model and text, for all their seeds
 
 
-@functools.lru_cache(maxsize=256)
-def _of_nothing(key: _Key) -> dict[str, tuple[float, float]]:
+def _of_nothing(run: Run) -> dict[str, tuple[float, float]]:
     """By probe: where the largest head of one more untrained model lies 95 % of the time, if normal."""
-    texts, model = _texts(key.run), build(key.run).double().eval()
-    largest: dict[str, list[float]] = {}
-    for seed in range(TWINS):
-        draw_weights(model, dict.fromkeys(key.run.config.resolved_seeds(), 10**6 + seed))
-        for probe, layers in _scores(model, *texts).items():
-            largest.setdefault(probe, []).append(max((v for layer in layers for v in layer), default=np.nan))
-    return {probe: prediction(values) for probe, values in largest.items()}
+    key = (repr(run.spec), run.corpus.sha256)
+    if key not in _RANGES:
+        texts, model = _texts(run), in_float64(run)
+        largest: dict[str, list[float]] = {}
+        for seed in range(TWINS):
+            draw_weights(model, dict.fromkeys(run.config.resolved_seeds(), 10**6 + seed))
+            for probe, layers in _scores(model, *texts).items():
+                every = (value for layer in layers for value in layer)
+                largest.setdefault(probe, []).append(max(every, default=np.nan))
+        _RANGES[key] = {probe: prediction(values) for probe, values in largest.items()}
+    return _RANGES[key]
 
 
 def prediction(values: Sequence[float]) -> tuple[float, float]:

@@ -1,20 +1,19 @@
 """Which runs a target of `ablate probe` names."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import frame
+from ablate.analysis import series
 from ablate.analysis.load import load
+from ablate.analysis.probes import FILE
 from ablate.analysis.select import select, with_options
-from ablate.analysis.variants import collect
+from ablate.analysis.variants import USABLE, collect
 from ablate.config.rules import ConfigError
+from ablate.store.run_files import read_started
 from ablate.store.store import Store
-
-FILE = "probes.csv"
 
 
 @dataclass(frozen=True)
@@ -36,29 +35,18 @@ def find(target: str, where: Sequence[str] = ()) -> Found:
     """target: a study by name or directory, a CSV of one, or a run by the beginning of its id or name; of
     these the rows that meet `where`. Raises ConfigError."""
     store = Store()
-    is_run = not Path(target).exists() and target not in store.study_names()
-    if is_run:
-        directory = store.find(target)
-        rows, stores = (
-            frame([row for row in store.rows() if directory.name.endswith(row["run_id"][:8])]),
-            [store],
-        )
-        path = store.root / f"{directory.name}-{FILE}"
-    else:
+    if Path(target).exists() or target in store.study_names():
         results = load([target])
-        rows, stores = results.rows, results.stores
         path = results.sources[0].directory / FILE
-    chosen = select(with_options(rows), where) if where else rows
-    variants = collect(chosen, "val_loss", mixed=True)
-    ids = variants.run_ids
-    names = np.repeat(np.array(variants.names, object)[:, None], ids.shape[1], 1)
-    finished = (ids != "") & np.isfinite(variants.values)
-    variant = pd.Series(names[finished], index=ids[finished], dtype=object)
-    directories: dict[str, Path] = {}
-    for store in stores:
-        directories = {**store.directories(variant.index), **directories}
+    else:
+        directory, results = store.find(target), load([])
+        of_it = results.rows["run_id"] == read_started(directory)["run_id"]
+        results, path = replace(results, rows=results.rows[of_it]), store.root / f"{directory.name}-{FILE}"
+    rows = select(with_options(results.rows), where)
+    shown = collect(rows, "val_loss", mixed=True).shown
+    rows = rows[rows["status"].isin(USABLE) & rows["val_loss"].notna()]
+    variant = pd.Series(series.names(rows, shown).to_numpy(), index=rows["run_id"], dtype=object)
+    directories = {run_id: at for run_id, at in results.directories.items() if run_id in variant.index}
     if not directories:
         raise ConfigError(f"{target}: no finished run of it lies here; probe where the runs were made")
-    return Found(
-        {run_id: directories[run_id] for run_id in variant.index if run_id in directories}, variant, path
-    )
+    return Found(directories, variant, path)

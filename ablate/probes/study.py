@@ -6,12 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
-import torch
 
 from ablate.analysis.probes import COLUMNS, read
 from ablate.config.rules import ConfigError
-from ablate.execution.kept import prepared, weights_by_step, weights_of
-from ablate.execution.run import build
+from ablate.execution.kept import in_float64, prepared, weights_by_step, weights_of
 from ablate.files.atomic import write_atomically
 from ablate.probes.measure import measure
 from ablate.store.run_files import read_started
@@ -22,15 +20,13 @@ def probe_run(directory: Path, run_id: str, *, prune: bool = False) -> pd.DataFr
     """COLUMNS of one finished run: each value of the trained model, and of the weights that it kept on the
     way, beside that of the model it began as. Raises ConfigError where it kept no weights, or there is too
     little text."""
-    status = status_now(read_started(directory))
-    if status != Status.DONE:
-        reason = REASONS.get(status, status)
+    if status_now(read_started(directory)) == Status.STALE:
+        reason = "other code or another torch made it, so what it began as is not known"
         raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
     weights, run = weights_of(directory), prepared(directory)
     if prune and run.spec.attention.heads * run.spec.layers > MOST_PRUNED:
         raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
-    model = build(run).double().eval()
-    model.use(product=torch.nn.functional.linear)
+    model = in_float64(run)
     untrained = _table(measure(run, model))
     steps = []
     for step, kept in (*weights_by_step(directory), (run.config.train.steps, weights)):
@@ -65,10 +61,6 @@ def probe_runs(
     return pd.concat(parts[1:], ignore_index=True)
 
 
-REASONS: dict[str, str] = {
-    Status.STALE: "other code or another torch made it, so what it began as is not known",
-    Status.DIVERGED: "it diverged, and kept no weights",
-}
 MOST_PRUNED = 64  # heads: pruning takes the square of their number
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.execution.kept import prepared, weights_of
-from ablate.execution.run import build
+from ablate.execution.kept import in_float64, prepared, weights_of
 from ablate.files.atomic import write_atomically
 from ablate.probes.apart import likeness
 from ablate.probes.look import look
@@ -38,7 +37,7 @@ def _of_run(directory: Path, text: str) -> dict[str, object]:
         raise ConfigError(f"--text: {error}") from None
     if len(ids) < 4:
         raise ConfigError(f"--text: {len(ids)} tokens are too few to look at; give more text")
-    model = build(run).double().eval()
+    model = in_float64(run)
     model.load_state_dict(weights)
     seen = look(model, torch.from_numpy(ids)[None])
     return {

@@ -13,7 +13,17 @@ from ablate.analysis.compare import Comparison
 from ablate.files.atomic import explained
 from ablate.phrases import only_if
 from ablate.reporting import head_charts, own_files
-from ablate.reporting.figures import COLORS, GREY, MANY_COLUMNS, Figure, legend, slug, spec, tooltips
+from ablate.reporting.figures import (
+    COLORS,
+    GREY,
+    MANY_COLUMNS,
+    Figure,
+    heat_map,
+    legend,
+    slug,
+    spec,
+    tooltips,
+)
 from ablate.reporting.methods import HYPERPARAMETERS
 from ablate.reporting.page import Page
 
@@ -267,19 +277,12 @@ def _weights(page: Page) -> Iterator[Figure]:
         x=alt.X("head:O", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("row:N", sort=None, title=None),
     )
-    low, high = float(data["mean"].min()), float(data["mean"].max())
-    tip = tooltips(drawn, "variant", "layer", "head", "mean", "low", "high", "n")
-    color = alt.Color("mean:Q", scale=alt.Scale(scheme="purples", domain=[low, high]), legend=None)
-    layers = [base.mark_rect().encode(color=color, tooltip=tip)]
-    if data["head"].max() <= MANY_COLUMNS:
-        strong = low + 0.7 * (high - low)
-        ink = alt.condition(f"datum.mean > {strong}", alt.value("white"), alt.value("black"))
-        layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
+    title = label.join(label.title, "layer")
     yield Figure(
         "weights",
         "Learned fusion weights",
         "The weight of each head at the end of the training, mean over seeds; the darker, the larger.",
-        {"weights": spec(alt.layer(*layers), 22 * drawn["row"].nunique(), label.join(label.title, "layer"))},
+        {"weights": heat_map(base, drawn, "purples", data["head"].max(), title=title)},
         data,
     )
 

@@ -86,3 +86,28 @@ def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
     with alt.data_transformers.enable("default", max_rows=None):
         text = json.dumps(sized.to_dict(), ensure_ascii=False).translate(_LINE_ENDS)
     return {**json.loads(text), "config": CONFIG}
+
+
+def heat_map(
+    base: Any,
+    drawn: pd.DataFrame,
+    scheme: Any,
+    columns: int,
+    *,
+    title: str = "",
+    domain: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """A heat map of `mean`, with `text` in its cells where there is room."""
+    low, high = domain or (float(drawn["mean"].min()), float(drawn["mean"].max()))
+    color = alt.Color("mean:Q", scale=alt.Scale(scheme=scheme, domain=[low, high]), legend=None)
+    shown = [
+        c for c in ("variant", "layer", "rank", "head", "other", "mean", "low", "high", "n") if c in drawn
+    ]
+    layers = [base.mark_rect().encode(color=color, tooltip=tooltips(drawn, *shown))]
+    if columns <= MANY_COLUMNS:
+        ink = alt.condition(
+            f"datum.mean > {low + 0.7 * (high - low)}", alt.value("white"), alt.value("black")
+        )
+        layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
+    rows = drawn["row"].nunique() if "row" in drawn else columns
+    return spec(alt.layer(*layers), 22 * rows, title)

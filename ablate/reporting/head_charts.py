@@ -6,9 +6,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from ablate.analysis.probes import SORTED, at_the_end
-from ablate.reporting.figures import COLORS, GREY, MANY_COLUMNS, Figure, legend, slug, spec, tooltips
-from ablate.reporting.heads import ATTENTION, Heads, spelled
+from ablate.analysis.probes import PROBES, SORTED, at_the_end
+from ablate.reporting.figures import COLORS, GREY, Figure, heat_map, legend, slug, spec, tooltips
+from ablate.reporting.heads import ATTENTION, Heads
 
 SHAPES = ("triangle-right", "circle", "triangle-left")
 MAPS = 3  # attention maps of a run, at most
@@ -44,7 +44,7 @@ def _shares(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
             "The share of a head that can be computed back from what attention writes, on held-out text: the"
             " largest, the median and the smallest head of a layer, mean over seeds and 95 % interval. Tick:"
             " the same with each head shuffled over tokens by itself.",
-            {"heads-kept": spec(_sorted(data, label, "share kept", tick="null"), _height(data))},
+            {"heads-kept": spec(_sorted(data, label, PROBES["kept"], tick="null"), _height(data))},
             _told(data),
         )
 
@@ -62,7 +62,7 @@ def _attention(heads: Heads, last: pd.DataFrame, label: Label) -> Iterator[Figur
     if shown or quiet:
         charts = {
             f"heads-{probe}": spec(
-                _sorted(part := data[data["probe"] == probe], label, spelled(probe), tick="untrained"),
+                _sorted(part := data[data["probe"] == probe], label, PROBES[probe], tick="untrained"),
                 _height(part),
             )
             for probe in shown
@@ -79,7 +79,7 @@ def _needed(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
             "The loss that is added when what a head writes is put at its mean: the largest, the median and"
             " the smallest head of a layer, mean over seeds and 95 % interval. Two heads that do the same can"
             " each be spared.",
-            {"heads-needed": spec(_sorted(data, label, "loss added, nats", tick=""), _height(data))},
+            {"heads-needed": spec(_sorted(data, label, PROBES["loss_added"], tick=""), _height(data))},
             _told(data),
         )
 
@@ -126,7 +126,7 @@ def _ranked(heads: Heads, label: Label) -> Iterator[Figure]:
         "How many heads matter",
         "The loss that is added without a head, heads sorted within a layer and run, mean over seeds; the"
         " darker, the more.",
-        {"heads-map": _heat(base, drawn, "oranges", drawn["rank"].nunique())},
+        {"heads-map": heat_map(base, drawn, "oranges", drawn["rank"].nunique())},
         data,
     )
 
@@ -171,7 +171,7 @@ def _over_steps(heads: Heads, label: Label) -> Iterator[Figure]:
         charts[f"heads-steps-{slug(str(probe))}"] = spec(
             chart.encode(
                 x=alt.X("step:Q"),
-                y=alt.Y("mean:Q", title=spelled(str(probe)), scale=alt.Scale(zero=False)),
+                y=alt.Y("mean:Q", title=PROBES[str(probe)], scale=alt.Scale(zero=False)),
                 color=color,
                 tooltip=tooltips(drawn, "variant", "step", "mean", "n"),
             ),
@@ -202,7 +202,7 @@ def _alike(heads: Heads) -> Iterator[Figure]:
             base = alt.Chart(drawn).encode(
                 x=alt.X("head:O", axis=alt.Axis(labelAngle=0)), y=alt.Y("other:O", title="head")
             )
-            charts[f"heads-alike-{slug(name)}-{layer}"] = _heat(
+            charts[f"heads-alike-{slug(name)}-{layer}"] = heat_map(
                 base, drawn, "purples", H, title=f"{name}, layer {layer}", domain=(0.0, 1.0)
             )
     if charts:
@@ -279,29 +279,6 @@ def _telling(patterns: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[tu
             best = max(left, key=lambda place: score(patterns[place[0]][place[1]]))
             found[best] = what
     return [(layer, head, what) for (layer, head), what in found.items()][:MAPS]
-
-
-def _heat(
-    base: Any,
-    drawn: pd.DataFrame,
-    scheme: Any,
-    columns: int,
-    *,
-    title: str = "",
-    domain: tuple[float, float] | None = None,
-) -> dict[str, Any]:
-    """A heat map of `mean`, with `text` in its cells where there is room."""
-    low, high = domain or (float(drawn["mean"].min()), float(drawn["mean"].max()))
-    color = alt.Color("mean:Q", scale=alt.Scale(scheme=scheme, domain=[low, high]), legend=None)
-    shown = [c for c in ("variant", "layer", "rank", "head", "other", "mean", "n") if c in drawn]
-    layers = [base.mark_rect().encode(color=color, tooltip=tooltips(drawn, *shown))]
-    if columns <= MANY_COLUMNS:
-        ink = alt.condition(
-            f"datum.mean > {low + 0.7 * (high - low)}", alt.value("white"), alt.value("black")
-        )
-        layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
-    rows = drawn["row"].nunique() if "row" in drawn else columns
-    return spec(alt.layer(*layers), 22 * rows, title)
 
 
 def _rows(data: pd.DataFrame, label: Label) -> list[str]:

@@ -9,27 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.probes import SORTED, at_the_end, over_seeds, read, silent
+from ablate.analysis.probes import SORTED, at_the_end, named, over_seeds, read, silent, text_file
 
 # Scored on attention patterns alone, so that it is known what untrained models give.
 ATTENTION = (
     *("previous", "induction", "first", "distance", "distance_but_first", "entropy", "entropy_but_first"),
     *("jsd", "pattern_rank", "on_subject"),
 )
-WORDS = {
-    "previous": "weight on the position before",
-    "induction": "weight on what followed before",
-    "first": "weight on position 0",
-    "distance": "distance, 1: uniform",
-    "distance_but_first": "distance without position 0",
-    "entropy": "entropy, 1: uniform",
-    "entropy_but_first": "entropy without position 0",
-    "jsd": "divergence from other heads, nats",
-    "pattern_rank": "different patterns",
-    "on_subject": "weight on the subject",
-    "loss_added": "loss added without it, nats",
-    "kept": "share kept",
-}
 OVER_STEPS = ("previous", "induction", "loss_added", "grad_query", "grad_value")
 MOST_MAPS = 4  # variants of which attention maps are drawn
 
@@ -69,7 +55,7 @@ class Heads:
         """variant, probe, step, mean, n: the largest head of any layer, where weights were kept on the way;
         at step 0 that of the model before training."""
         values = self.values[self.values["probe"].isin(OVER_STEPS)]
-        values = values.assign(variant=values["run_id"].map(self.variant)).dropna(subset="variant")
+        values = named(values, self.variant)
         if values["step"].nunique() < 2:
             return values.head(0)
         last = at_the_end(values)
@@ -81,7 +67,7 @@ class Heads:
     def _named(self, probe: str) -> pd.DataFrame:
         """Its rows at the last step, with their variant."""
         values = self.values[self.values["probe"] == probe]
-        return at_the_end(values).assign(variant=values["run_id"].map(self.variant)).dropna(subset="variant")
+        return named(at_the_end(values), self.variant)
 
 
 def find(probes: Path, variant: pd.Series) -> Heads | None:
@@ -91,14 +77,10 @@ def find(probes: Path, variant: pd.Series) -> Heads | None:
         return None
     values = read(probes)
     values = values[values["run_id"].isin(variant.index)]
-    text = probes.with_name(f"{probes.stem}-text.json")
+    text = text_file(probes)
     runs = json.loads(text.read_text(encoding="utf-8")) if text.is_file() else {}
     maps = {variant[run_id]: found for run_id, found in runs.items() if run_id in variant.index}
     return Heads(values, variant, dict([*maps.items()][:MOST_MAPS])) if len(values) else None
-
-
-def spelled(probe: str) -> str:
-    return WORDS.get(probe, probe.replace("_", " "))
 
 
 def for_reading(table: pd.DataFrame) -> pd.DataFrame:
@@ -106,16 +88,16 @@ def for_reading(table: pd.DataFrame) -> pd.DataFrame:
     out. table: as of over_seeds."""
     if table.empty:
         return table
-    read_ = table[["variant", "probe", "layer", "n"]].copy()
+    shown = table[["variant", "probe", "layer", "n"]].copy()
     for name in SORTED:
         columns = table[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False, name=None)
-        read_[name] = [_with_interval(*values) for values in columns]
+        shown[name] = [_with_interval(*values) for values in columns]
     for name in ("untrained", "null"):
-        read_[name] = [_short(value) for value in table[name]]
+        shown[name] = [_short(value) for value in table[name]]
     if table["beyond"].notna().any():
         counts = zip(table["beyond"], table["n"], strict=True)
-        read_["beyond"] = ["" if pd.isna(count) else f"{count:.0f}/{n}" for count, n in counts]
-    return read_
+        shown["beyond"] = ["" if pd.isna(count) else f"{count:.0f}/{n}" for count, n in counts]
+    return shown
 
 
 def _with_interval(mean: float, low: float, high: float) -> str:

@@ -12,6 +12,7 @@ from ablate.analysis import series
 from ablate.analysis.compare import Comparison, Question, compare, report_rows
 from ablate.analysis.load import metrics
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
+from ablate.analysis.probes import FILE
 from ablate.analysis.roles import at_own_value
 from ablate.analysis.select import as_text, as_texts, select, with_options
 from ablate.config.identity import digest
@@ -88,7 +89,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         rates=series.by_value(subject.rows, rate_metric, shown, tuned or "lr"),
         weights=series.weights(own, shown),
         costs=series.costs(own, shown),
-        heads=find_heads(subject.page.with_name("probes.csv"), _names(own, shown)),
+        heads=find_heads(subject.page.with_name(FILE), _names(own, shown)),
         failures=failures,
         commands=reproduced,
         facts=_facts(subject, environment),

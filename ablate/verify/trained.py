@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
-from ablate.execution.kept import prepared, weights_of
-from ablate.execution.run import build
+from ablate.execution.kept import in_float64, prepared, weights_of
 from ablate.model.attention import Attention
+from ablate.model.hooks import inputs_of_attention
 from ablate.model.layers import Linear
 from ablate.model.lm import LM
 from ablate.model.masks import CAUSAL
@@ -40,21 +40,14 @@ def of_run(run: str) -> list[OfLayer]:
     weights, trained = weights_of(directory), prepared(directory)
     split = trained.corpus.splits["validation"]
     tokens_BT = next(split.windows(context=trained.spec.context, windows=WINDOWS)).inputs
-    start, end = build(trained), build(trained)
+    start, end = in_float64(trained), in_float64(trained)
     end.load_state_dict(weights)
     return [*_layers(start, tokens_BT, "before training"), *_layers(end, tokens_BT, "after")]
 
 
 @torch.no_grad()
 def _layers(model: LM, tokens_BT: Tensor, when: str) -> list[OfLayer]:
-    inputs: list[Tensor] = []
-    hooks = [
-        block.attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
-        for block in model.blocks
-    ]
-    model.double().eval()(tokens_BT)
-    for hook in hooks:
-        hook.remove()
+    inputs = inputs_of_attention(model, tokens_BT)
     return [
         OfLayer(number, when, _from_one_head(block.attention, x_BTC), _outside(block.attention, x_BTC))
         for number, (block, x_BTC) in enumerate(zip(model.blocks, inputs, strict=True))

@@ -1,12 +1,15 @@
 """A finished study whose losses are drawn, not trained; its files are those of real runs."""
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from ablate.analysis.probes import COLUMNS, FILE, text_file
 from ablate.config.identity import digest
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
@@ -84,6 +87,43 @@ def synthetic_study(
     )
     store.change_study(name, lambda _: record)
     return store
+
+
+def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> pd.DataFrame:
+    """Write beside the results of its one study what `ablate probe --prune --text` would: heads of layer 1
+    look back, the more the later; those of layer 2 do as untrained ones; no head does induction."""
+    generator, rows, texts = np.random.default_rng(0), [], {}
+    (name,) = store.study_names()
+    study = store.root / "studies" / name
+    for row in (row for row in store.rows() if row["status"] == "done"):
+        run_id, H = row["run_id"], int(row["heads"])
+        places = list(product((1, 2), range(1, H + 1)))
+        for (layer, head), step in product(places, (STEPS[2], STEPS[-1])):
+            noise = generator.normal(0, 0.01)
+            looks_back = 0.9 * step / STEPS[-1] / head if layer == 1 else 0.1
+            for probe, value, untrained, null, low, high in (
+                ("kept", 1 / H + 0.1, 1 / H, 1 / H, None, None),
+                ("previous", looks_back, 0.1, None, 0.05, 0.15),
+                ("induction", 0.02, 0.02, None, -0.05, 0.07),
+                ("loss_added", 0.1 / head, 0.0, None, None, None),
+            ):
+                values = (value + noise, untrained, null, low, high)
+                rows.append((run_id, step, layer, head, probe, *values, True))
+        order = generator.permutation(len(places))
+        for removed, (layer, head) in enumerate([places[at] for at in order], 1):
+            loss = row["val_loss"] + 0.1 * removed**2
+            rows.append((run_id, STEPS[-1], layer, head, "pruned", loss, None, None, None, None, True))
+        patterns = np.tril(generator.uniform(size=(2, H, len(tokens), len(tokens))))
+        texts[run_id] = {
+            "tokens": [*tokens],
+            "patterns": (patterns / patterns.sum(-1, keepdims=True)).tolist(),
+            "likeness": [np.eye(H).tolist()] * 2,
+            "divergence": [np.zeros((H, H)).tolist()] * 2,
+        }
+    table = pd.DataFrame(rows, columns=[*COLUMNS])
+    table.to_csv(study / FILE, index=False)
+    text_file(study / FILE).write_text(json.dumps(texts), encoding="utf-8")
+    return table
 
 
 def _row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:

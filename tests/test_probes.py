@@ -1,27 +1,25 @@
 """Probes against answers that were planted, and against chance on models that never learned."""
 
 import math
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from ablate.analysis.probes import PROBES, over_seeds, silent
-from ablate.compute.products import onednn, works
 from ablate.config.rules import ConfigError
+from ablate.data.grammar_words import Word, words
 from ablate.data.splits import Batch
-from ablate.execution.kept import in_float64
 from ablate.execution.prepare import prepare
+from ablate.execution.run import Run
 from ablate.model.hooks import inputs_of_attention
 from ablate.model.lm import LM, build_model, draw_weights
-from ablate.probes import apart, patterns, shares
+from ablate.probes import apart, grammar, patterns, shares
 from ablate.probes.look import look
 from ablate.probes.look import patterns as patterns_of
 from ablate.probes.measure import prediction
 from ablate.probes.needed import deviating, gradient_norms, loss_added, loss_without, pruned, sensitivity
-from tests.helpers import make_config, make_spec, run_cli
+from tests.helpers import make_config, make_spec
 
 DRAWS = np.random.default_rng(0)
 SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
@@ -345,97 +343,85 @@ def test_the_range_of_one_more_holds_as_often_as_it_says():
     assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
 
 
-def probed(largest: dict[str, list[float]]) -> tuple[pd.DataFrame, pd.Series]:
-    """Two heads of one layer, for each run of each variant."""
-    rows, variant = [], {}
-    for name, of_runs in largest.items():
-        for number, value in enumerate(of_runs):
-            variant[f"{name}{number}"] = name
-            for head, shown in enumerate((value, 0.0), 1):
-                rows.append((f"{name}{number}", 10, 1, head, "previous", shown, 0.1, None, 0.0, 0.5, True))
-    columns = [
-        "run_id",
-        "step",
-        "layer",
-        "head",
-        "probe",
-        "value",
-        "untrained",
-        "null",
-        "low",
-        "high",
-        "exact",
+# --- texts whose letters are known -----------------------------------------------------------
+
+
+class Knowing(torch.nn.Module):
+    """A model that knows some letters of the text before it sees them, and nothing of the others."""
+
+    def __init__(self, run: Run, known: np.ndarray) -> None:
+        super().__init__()
+        self.vocab = run.spec.vocab
+        self.tokens = run.corpus.tokens("validation")
+        self.known = known  # of the split's letters
+        self.starts = {
+            self.tokens[at : at + run.spec.context].tobytes(): at for at in range(len(self.tokens))
+        }
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        logits = torch.zeros(*rows.shape, self.vocab, dtype=torch.float64)
+        for row, seen in zip(logits, rows.numpy(), strict=True):
+            at = self.starts[seen.astype(self.tokens.dtype).tobytes()] + 1 + np.arange(len(seen))
+            for place in np.flatnonzero(self.known[at]):
+                row[place, self.tokens[at[place]]] = 100.0
+        return logits
+
+
+@pytest.fixture(scope="module")
+def grammatical() -> Run:
+    return prepare(make_config(*SIZES, "model.context=64", "corpus=grammar", "corpus.characters=40000"))
+
+
+def of_validation(run: Run) -> list[Word]:
+    """Its words, placed from the split's first letter."""
+    begins = len(run.corpus.tokens("train"))
+    assert run.config.corpus.seed is not None
+    return [
+        replace(
+            word,
+            start=word.start - begins,
+            stop=word.stop - begins,
+            subject=word.subject and (word.subject[0] - begins, word.subject[1] - begins),
+        )
+        for word in words(run.config.corpus.seed, 40_000)
+        if word.start >= begins
     ]
-    return pd.DataFrame(rows, columns=columns), pd.Series(variant)
 
 
-def test_summaries_are_over_seeds_and_sorted_heads():
-    values, variant = probed({"a": [0.6, 0.8], "b": [0.2, 0.2]})
-    table = over_seeds(values, variant).set_index("variant")
-    assert table.loc["a", "largest"] == pytest.approx(0.7) and table.loc["a", "smallest"] == 0
-    assert table.loc["a", "median"] == pytest.approx(0.35) and table.loc["a", "n"] == 2
-    half = 12.7062 * 0.1 * 2**0.5 / 2**0.5
-    assert table.loc["a", "largest_high"] == pytest.approx(0.7 + half, abs=1e-3)
-    assert table.loc["a", "beyond"] == 2 and table.loc["b", "beyond"] == 0
+@pytest.mark.parametrize("between", [0, 1])
+def test_losses_are_of_the_letters_of_a_kind(grammatical, monkeypatch, between: int):
+    tokens = grammatical.corpus.tokens("validation")
+    known = np.zeros(len(tokens) + 64, bool)
+    for word in of_validation(grammatical):
+        if word.subject is not None and min(word.between, 2) == between:
+            known[word.start : word.stop] = True
+    monkeypatch.setattr(grammar, "patterns", lambda model, rows: [uniform(64).expand(len(rows), 1, 64, 64)])
+    found = grammar.losses(grammar.read(grammatical, Knowing(grammatical, known)))  # pyright: ignore
+    assert found.pop(f"verb_{between}") == pytest.approx(0)
+    both = found.pop("noun_or_verb")
+    assert 0 < both < math.log(grammatical.spec.vocab)  # some of them are such verbs
+    assert [*found.values()] == pytest.approx([math.log(grammatical.spec.vocab)] * len(found))
 
 
-def test_a_probe_that_shows_nothing_is_a_line():
-    assert silent(*probed({"a": [0.2, 0.3], "b": [0.4, 0.6, 0.1]})) == {"previous": (1, 5)}
-    assert silent(*probed({"a": [0.2, 0.3], "b": [0.6, 0.6, 0.1]})) == {}
+def test_a_head_that_looks_at_subjects_and_one_that_does_not(grammatical, monkeypatch):
+    begins = {word.start: word.subject for word in of_validation(grammatical) if word.subject is not None}
+    tokens = grammatical.corpus.tokens("validation")
+    starts = {tokens[at : at + 64].tobytes(): at for at in range(0, len(tokens) - 64, 64)}
 
+    def planted(model: LM, rows: torch.Tensor) -> list[torch.Tensor]:
+        """Of two heads the first looks from a verb to its subject's first letter, at itself elsewhere."""
+        found = uniform(64).repeat(len(rows), 2, 1, 1)
+        for pattern, seen in zip(found, rows.numpy(), strict=True):
+            pattern[0] = torch.eye(64)
+            at = starts[seen.astype(tokens.dtype).tobytes()]
+            for query in range(64):
+                subject = begins.get(at + query + 1)
+                if subject is not None and subject[0] >= at:
+                    pattern[0, query] = torch.nn.functional.one_hot(torch.tensor(subject[0] - at), 64)
+        return [found]
 
-# --- the command -----------------------------------------------------------------------------
-
-QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
-
-
-def test_a_study_is_probed_beside_its_results(tmp_path: Path):
-    common = ("-m", *QUICK, "corpus.characters=20000", "corpus=grammar", "name=two", "seed=0,1")
-    run_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
-    done = run_cli("probe", "two", "--only", "kept,previous,loss_added", "--prune", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    table = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
-    assert {*table["probe"]} <= {*PROBES}
-    assert table["run_id"].nunique() == 4 and {"kept", "pruned", "cka", "grad_query"} <= {*table["probe"]}
-    kept = table[table["probe"] == "kept"]
-    assert (
-        kept["value"].between(0, 1).all() and kept["null"].notna().all() and kept["untrained"].notna().all()
-    )
-    of_max = table[table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["cka", "loss_added"])]
-    assert not of_max["exact"].any() and table[table["probe"] == "previous"]["low"].notna().all()
-    one = ids(tmp_path, "sum")[0]
-    assert run_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
-    again = run_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
-    assert again.returncode == 0
-    after = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
-    assert after["run_id"].nunique() == 4 and len(after) < len(table)  # no pruning of two of them this time
-
-
-def ids(where: Path, fusion: str) -> list[str]:
-    rows = pd.read_csv(where / "runs/studies/two/results.csv", dtype={"run_id": str})
-    return rows[rows["fusion"] == fusion]["run_id"].tolist()
-
-
-@pytest.mark.skipif(not works(onednn), reason="this PyTorch has no such operator")
-def test_a_model_is_looked_at_in_float64_whatever_its_product_takes():
-    run = prepare(make_config(*QUICK, "train.linear=onednn"))
-    assert run.linear == "onednn"
-    tokens = torch.zeros(1, 16, dtype=torch.int64)
-    assert in_float64(run)(tokens).dtype == torch.float64
-
-
-def test_what_can_not_be_probed_says_why(tmp_path: Path):
-    text = ("corpus=grammar", "corpus.characters=20000")
-    run_cli("run", *QUICK, *text, "train.save=none", "name=bare", cwd=tmp_path)
-    run_cli("run", *QUICK, *text, "train.lr=1e30", "train.clip=null", "name=lost", cwd=tmp_path)
-    run_cli("run", *QUICK, "corpus=grammar", "corpus.characters=1200", "name=short", cwd=tmp_path)
-    for target, words in (
-        ("bare", "kept no weights"),
-        ("short", "tokens are too few to predict from 16 dimensions: it takes 160"),
-        ("lost", "no finished run has it"),
-        ("nothing", "no finished run begins so"),
-    ):
-        done = run_cli("probe", target, cwd=tmp_path)
-        assert done.returncode == 2 and words in done.stderr, done.stderr
-    done = run_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
-    assert "--only kep: no such probe; did you mean kept?" in done.stderr
+    monkeypatch.setattr(grammar, "patterns", planted)
+    lines = grammar.read(grammatical, Knowing(grammatical, np.zeros(len(tokens) + 64, bool)))  # pyright: ignore
+    (((found, null), (spread, spread_null)),), low, high = grammar.on_subject(lines, np.random.default_rng(0))
+    assert found == pytest.approx(1) and null < 0.5 and not low <= found <= high
+    assert spread == pytest.approx(spread_null, abs=0.05)

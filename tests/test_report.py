@@ -28,7 +28,7 @@ from ablate.reporting.words import more_seeds
 from ablate.store.record import Choice
 from ablate.store.store import Store
 from tests.helpers import make_record, run_cli, write_study
-from tests.synthetic import synthetic_study
+from tests.synthetic import synthetic_probes, synthetic_study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
 SIZES = (400, 1400)
@@ -49,6 +49,7 @@ def page(tmp_path_factory) -> Path:
         corpus=HOSTILE,
     )
     (name,) = store.study_names()
+    synthetic_probes(store, tokens=[HOSTILE, *"the cat"])
     return ablate.report(store.root / "studies" / name)
 
 

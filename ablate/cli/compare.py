@@ -16,7 +16,7 @@ from ablate.cli.options import (
     question,
     use_plugins,
 )
-from ablate.cli.output import READ, Format, FormatOption, print_table, remark, say
+from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, remark, say
 
 
 def compare(
@@ -52,6 +52,7 @@ def compare(
     ] = False,
     plugin: PluginOption = None,
     format: FormatOption = Format.table,
+    wide: WideOption = False,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
@@ -80,7 +81,7 @@ def compare(
         results = replace(results, rows=rows, notes=[*results.notes, line])
     if effects:
         table, notes = effects_of(results.rows, records=results.records, **asked)
-        print_table(words.effects_for_reading(table) if format in READ else table, format)
+        print_table(words.effects_for_reading(table) if format in READ else table, format, wide=wide)
     else:
         result = compare(results.rows, records=results.records, margin=margin, **asked)
         notes = result.notes
@@ -91,11 +92,11 @@ def compare(
             table, line = with_cost(result.table, result.runs, results.stores)
             result, notes = replace(result, table=table), [*notes, line]
         if format not in READ:
-            print_table(result.table, format)
+            print_table(result.table, format, wide=wide)
         else:
             for family in result.families:
                 remark(words.caption(result, family), format)
-                print_table(words.for_reading(result, family, marginal=marginal), format)
+                print_table(words.for_reading(result, family, marginal=marginal), format, wide=wide)
                 typer.echo()
             for sentence in words.sentences(result):
                 remark(sentence, format)

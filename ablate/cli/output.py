@@ -1,6 +1,7 @@
 """What commands print: tables on stdout, in the format asked for; remarks on stderr."""
 
 import re
+import shutil
 import sys
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Annotated
@@ -28,10 +29,24 @@ READ = (Format.table, Format.md, Format.latex)
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
 
 
-def print_table(frame: "pd.DataFrame", format: Format) -> None:
-    from ablate.reporting.tables import render
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Show every column, however narrow the terminal is.")
+]
 
-    typer.echo(render(frame, format.value, terminal=sys.stdout is not None and sys.stdout.isatty()), nl=False)
+
+def print_table(frame: "pd.DataFrame", format: Format, *, wide: bool = False) -> None:
+    """In a terminal, in as many columns of letters as it has; elsewhere, and with `wide`, whole."""
+    from ablate.reporting.tables import lines_of, render
+
+    if format is not Format.table:
+        typer.echo(render(frame, format.value), nl=False)
+        return
+    in_terminal = sys.stdout is not None and sys.stdout.isatty()
+    room = shutil.get_terminal_size().columns if in_terminal and not wide else None
+    text, left_out = lines_of(frame, room, bold=in_terminal)
+    typer.echo(text, nl=False)
+    if left_out:
+        say(f"no room for {', '.join(left_out)}; --wide shows {'it' if len(left_out) == 1 else 'them'}")
 
 
 def remark(text: str, format: Format) -> None:

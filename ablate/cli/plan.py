@@ -7,7 +7,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.options import BaselineOption, ByOption, MetricOption, MixedOption, WhereOption, question
-from ablate.cli.output import Format, FormatOption, print_table, say
+from ablate.cli.output import Format, FormatOption, WideOption, print_table, say
 
 
 def _between(low: float, high: float) -> Callable[[float | None], float | None]:
@@ -54,6 +54,7 @@ def plan(
     where: WhereOption = None,
     mixed: MixedOption = False,
     format: FormatOption = Format.table,
+    wide: WideOption = False,
 ) -> None:
     """How many seeds a difference needs, by the noise of a pilot study."""
     from ablate.analysis.load import load
@@ -72,6 +73,6 @@ def plan(
         cores=available(),
         **question(metric, by, baseline, where, mixed),
     )
-    print_table(table, format)
+    print_table(table, format, wide=wide)
     for line in (*results.notes, *lines):
         say(line)

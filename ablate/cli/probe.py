@@ -7,7 +7,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.options import PluginOption, WhereOption, use_plugins
-from ablate.cli.output import READ, Format, FormatOption, print_table, say
+from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, say
 
 
 def probe(
@@ -35,6 +35,7 @@ def probe(
     ] = None,
     plugin: PluginOption = None,
     format: FormatOption = Format.table,
+    wide: WideOption = False,
 ) -> None:
     """Measure what each head keeps, looks at and is needed for, beside an untrained twin and chance.
 
@@ -51,20 +52,20 @@ def probe(
     use_plugins(plugin)
     found = find(target, where or ())
     path = Path(out) if out else found.path
+    maps = text_file(path)
+    if text:
+        write({run: found.directories[run] for run in found.first_of_each()}, Path(text), maps)
     values = probe_runs(found.directories, path, prune=prune, told=say)
     quiet = silent(values, found.variant)
     values = at_the_end(values)
     shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
     table = over_seeds(shown, found.variant)
-    print_table(for_reading(table) if format in READ else table, format)
+    print_table(for_reading(table) if format in READ else table, format, wide=wide)
     for name, (beyond, runs) in quiet.items():
         if name in chosen:
             say(f"{name}: as by chance, but for {beyond} of {runs} runs")
-    typer.echo(path)
-    if text:
-        maps = text_file(path)
-        write({run: found.directories[run] for run in found.first_of_each()}, Path(text), maps)
-        typer.echo(maps)
+    for written in (path, *([maps] if text else [])):
+        typer.echo(written)
 
 
 def _chosen(only: str | None) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.options import PluginOption, require_causal, use_plugins
-from ablate.cli.output import TERMINATED, Format, duration, print_table, say
+from ablate.cli.output import TERMINATED, Format, WideOption, duration, print_table, say
 from ablate.phrases import counted
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 SINGLE_RUN_COLUMNS = [
     *("fusion", "scores", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
-    *("test_loss", "tokens_per_s", "wall_s"),
+    *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
 ]
+OF_SOME = ("val_bpb", "val_exact")  # of a text, of a task
 SHOWN = 20  # values of a factor, at most
 INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
@@ -45,6 +46,7 @@ def run(
         typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
     ] = False,
     plugin: PluginOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Train one model, a grid of them with -m, or a study with study=NAME.
 
@@ -70,11 +72,11 @@ def run(
         raise
     if outcome.estimate is not None:
         _show_estimate(outcome.estimate, outcome.remarks)
-    elif _show_results(outcome):
+    elif _show_results(outcome, wide=wide):
         raise typer.Exit(1)
 
 
-def _show_results(outcome: "Outcome") -> int:
+def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     """Print what was asked for; returns how many runs failed."""
     from ablate.analysis.notes import seeds_of_two_kinds, stale, unusable
     from ablate.analysis.variants import Incomparable, best_first, for_reading
@@ -87,14 +89,15 @@ def _show_results(outcome: "Outcome") -> int:
     assert record is not None, "it is written before a run begins"
     lines = [*outcome.remarks, *outcome.refused, *stale(rows), *unusable(rows)]
     if len(rows) == 1:
-        typer.echo(render_row(rows.iloc[0][SINGLE_RUN_COLUMNS]), nl=False)
+        row = rows.iloc[0][SINGLE_RUN_COLUMNS]
+        typer.echo(render_row(row.drop([name for name in OF_SOME if row.isna()[name]])), nl=False)
     elif len(rows):
         try:
             variants = _variants(rows, record.metric)
-            print_table(for_reading(best_first(variants)), Format.table)
+            print_table(for_reading(best_first(variants)), Format.table, wide=wide)
             lines += seeds_of_two_kinds(variants)
         except Incomparable as error:
-            print_table(rows[SINGLE_RUN_COLUMNS], Format.table)
+            print_table(rows[SINGLE_RUN_COLUMNS], Format.table, wide=wide)
             lines.append(str(error))
     missing = len(outcome.run_ids) - len(rows)
     if missing > len(outcome.refused):

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ablate.cli import completion
-from ablate.cli.output import READ, Format, FormatOption, print_table, say
+from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, say
 
 
 def runs(
@@ -14,6 +14,7 @@ def runs(
         typer.Argument(help="A study by name; without one, every run.", autocompletion=completion.studies),
     ] = None,
     format: FormatOption = Format.table,
+    wide: WideOption = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on showing what runs, and how far it is, until Ctrl-C.")
     ] = False,
@@ -38,4 +39,4 @@ def runs(
             return
     columns = ["run_id", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps"]
     columns += ["val_loss", "wall_s", "error"]
-    print_table(pd.DataFrame(rows).reindex(columns=columns), format)
+    print_table(pd.DataFrame(rows).reindex(columns=columns), format, wide=wide)

@@ -92,7 +92,7 @@ def _from_verbs(
     first = np.searchsorted(begins, begins[starts])
     rows, queries, places = [], [], []
     for word in found:
-        if word.subject is None or word.start < begins[0]:
+        if word.subject is None or word.subject[0] < begins[0]:
             continue
         verb, began, ended = np.searchsorted(begins, (word.start, *word.subject))
         row = int(np.searchsorted(first, verb, "right")) - 1

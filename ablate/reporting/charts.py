@@ -18,6 +18,7 @@ from ablate.reporting.figures import (
     GREY,
     MANY_COLUMNS,
     Figure,
+    curves,
     heat_map,
     legend,
     slug,
@@ -44,7 +45,7 @@ def figures(page: Page) -> list[Figure]:
     parts = (_intervals, _curves, _rates, _grid, _weights, _costs)
     found = [figure for part in parts for figure in part(page)]
     if page.heads is not None:
-        found += head_charts.figures(page.heads, _Labels(page.comparison))
+        found += head_charts.figures(page.heads, _Labels(page.comparison), _chosen(page.comparison))
     return found
 
 
@@ -123,37 +124,15 @@ def _curves(page: Page) -> Iterator[Figure]:
     data = page.curves
     if data.empty:
         return
-    label, chosen = _Labels(page.comparison), _chosen(page.comparison)
-    drawn = _rounded(data).assign(label=[label(name) for name in data["variant"]])
-    tip = tooltips(drawn, "variant", "step", "mean", "low", "high", "n")
-    few = drawn["step"].nunique() < 2
-    axes = {
-        "x": alt.X("step:Q", scale=alt.Scale(zero=False)),
-        "y": alt.Y("mean:Q", title="val_loss", scale=alt.Scale(zero=False)),
-    }
-    colored = drawn[drawn["variant"].isin(chosen)]
-    colored = colored.assign(at=colored["variant"].map({v: i for i, v in enumerate(chosen)})).sort_values(
-        ["at", "step"]
-    )
-    domain = [label(name) for name in chosen if name in set(colored["variant"])]
-    scale = alt.Scale(domain=domain, range=list(COLORS))
-    color = alt.Color("label:N", scale=scale, sort=None, legend=legend(domain))
-    base = alt.Chart(colored.drop(columns="at"))
-    layers = [
-        base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q", color=color),
-        base.mark_line(strokeWidth=2, point={"size": 40}).encode(**axes, color=color, tooltip=tip),
-    ]
-    others = drawn[~drawn["variant"].isin(chosen)]
-    if len(others):
-        grey = alt.Chart(others).mark_line(color=GREY, opacity=0.45, strokeWidth=1, point=few)
-        layers.insert(0, grey.encode(**axes, detail="variant:N", tooltip=tip))
+    chosen = _chosen(page.comparison)
+    others = data[~data["variant"].isin(chosen)]
     which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
     rest = f" In colour: {which}; in grey: the {others['variant'].nunique()} others." if len(others) else ""
     yield Figure(
         "curves",
         "Loss over the training",
         f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest.{rest}",
-        {"curves": spec(alt.layer(*layers), 300)},
+        {"curves": spec(curves(data, _Labels(page.comparison), chosen, "step", "step", "val_loss"), 300)},
         data,
     )
 
@@ -357,8 +336,3 @@ def _chosen(comparison: Comparison) -> list[str]:
     primary = comparison.family("primary")
     table = primary if len(primary) else comparison.table
     return list(dict.fromkeys(table["variant"]))[: len(COLORS)]
-
-
-def _rounded(data: pd.DataFrame) -> pd.DataFrame:
-    """What a drawing can show, in fewer bytes."""
-    return data.round({"mean": 5, "low": 5, "high": 5})

@@ -6,7 +6,7 @@ and on black; the style sheet sets those of text and lines), and vl-convert make
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,34 @@ def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
     with alt.data_transformers.enable("default", max_rows=None):
         text = json.dumps(sized.to_dict(), ensure_ascii=False).translate(_LINE_ENDS)
     return {**json.loads(text), "config": CONFIG}
+
+
+def curves(
+    data: pd.DataFrame, label: Callable[[str], str], chosen: Sequence[str], at: str, x: str, y: str
+) -> Any:
+    """`mean` of each variant over the whole numbers `at`, with a band from low to high where there is one. In
+    colour those that are chosen, the others in grey. x, y: titles. label: the short name of a variant."""
+    drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
+    whole = alt.X(f"{at}:Q", title=x, scale=alt.Scale(zero=False), axis=alt.Axis(tickMinStep=1))
+    shown = [column for column in ("variant", at, "mean", "low", "high", "n") if column in drawn]
+    axes = {"x": whole, "y": alt.Y("mean:Q", title=y, scale=alt.Scale(zero=False))}
+    colored = drawn[drawn["variant"].isin(chosen)]
+    colored = colored.sort_values([at, "variant"], kind="stable")
+    order = [label(name) for name in chosen if name in set(colored["variant"])]
+    scale = alt.Scale(domain=order, range=list(COLORS))
+    color = alt.Color("label:N", scale=scale, sort=None, legend=legend(order or [""]))
+    base = alt.Chart(colored).encode(color=color)
+    layers = [
+        base.mark_line(strokeWidth=2, point={"size": 40}).encode(**axes, tooltip=tooltips(drawn, *shown))
+    ]
+    if "low" in drawn:
+        layers.insert(0, base.mark_area(opacity=0.18).encode(x=whole, y=alt.Y("low:Q"), y2="high:Q"))
+    others = drawn[~drawn["variant"].isin(chosen)]
+    if len(others):
+        few = drawn[at].nunique() < 2
+        grey = alt.Chart(others).mark_line(color=GREY, opacity=0.45, strokeWidth=1, point=few)
+        layers.insert(0, grey.encode(**axes, detail="variant:N", tooltip=tooltips(drawn, *shown)))
+    return alt.layer(*layers)
 
 
 def heat_map(

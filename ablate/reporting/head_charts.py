@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from ablate.analysis.probes import PROBES, SORTED, at_the_end
-from ablate.reporting.figures import COLORS, GREY, Figure, heat_map, legend, slug, spec, tooltips
+from ablate.reporting.figures import COLORS, GREY, Figure, curves, heat_map, slug, spec, tooltips
 from ablate.reporting.heads import ATTENTION, Heads
 
 SHAPES = ("triangle-right", "circle", "triangle-left")
@@ -16,8 +16,8 @@ LETTERS = 32  # of a text, on an axis
 Label = Callable[[str], str]
 
 
-def figures(heads: Heads, label: Label) -> Iterator[Figure]:
-    """label: the short name of a variant."""
+def figures(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figure]:
+    """label: the short name of a variant. chosen: those that are drawn in colour."""
     if heads.summary.empty:
         return
     last = at_the_end(heads.summary, by="variant")
@@ -26,8 +26,8 @@ def figures(heads: Heads, label: Label) -> Iterator[Figure]:
         _attention(heads, last, label),
         _needed(last, label),
         _ranked(heads, label),
-        _pruned(heads, label),
-        _over_steps(heads, label),
+        _pruned(heads, label, chosen),
+        _over_steps(heads, label, chosen),
         _alike(heads),
         _on_text(heads),
     )
@@ -98,7 +98,10 @@ def _sorted(data: pd.DataFrame, label: Label, title: str, *, tick: str) -> Any:
     color = alt.Color("head:N", sort=[*SORTED], scale=alt.Scale(domain=[*SORTED], range=list(COLORS)))
     shape = alt.Shape("head:N", scale=alt.Scale(domain=[*SORTED], range=list(SHAPES)))
     base = alt.Chart(drawn).encode(
-        y=y, color=color, tooltip=tooltips(drawn, "variant", "layer", "head", "mean", "n")
+        y=y,
+        yOffset=alt.YOffset("head:N", sort=[*SORTED]),
+        color=color,
+        tooltip=tooltips(drawn, "variant", "layer", "head", "mean", "n"),
     )
     x = alt.X("mean:Q", title=title, scale=alt.Scale(zero=False))
     layers = [
@@ -131,52 +134,32 @@ def _ranked(heads: Heads, label: Label) -> Iterator[Figure]:
     )
 
 
-def _pruned(heads: Heads, label: Label) -> Iterator[Figure]:
+def _pruned(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figure]:
     data = heads.prune_curve()
     if data.empty:
         return
-    drawn = data.assign(label=[label(name) for name in data["variant"]])
-    color = alt.Color("label:N", scale=alt.Scale(range=list(COLORS)), legend=legend(drawn["label"]))
-    base = alt.Chart(drawn.round(5)).encode(
-        x=alt.X("removed:Q", title="heads taken away, the cheapest first", axis=alt.Axis(tickMinStep=1)),
-        color=color,
-    )
-    layers = [
-        base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q"),
-        base.mark_line(point={"size": 40}).encode(
-            y=alt.Y("mean:Q", title="loss, nats", scale=alt.Scale(zero=False)),
-            tooltip=tooltips(drawn, "variant", "removed", "mean", "low", "high", "n"),
-        ),
-    ]
+    x = "heads taken away, the cheapest first"
     yield Figure(
         "heads-pruned",
         "Without one head after the other",
         "Loss on 32 rows with heads put at their means, each time the one that costs least: mean over seeds,"
         " band from the lowest to the highest.",
-        {"heads-pruned": spec(alt.layer(*layers), 280)},
+        {"heads-pruned": spec(curves(data, label, chosen, "removed", x, "loss, nats"), 280)},
         data,
     )
 
 
-def _over_steps(heads: Heads, label: Label) -> Iterator[Figure]:
+def _over_steps(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figure]:
     """Where weights were kept on the way: the largest head of any layer, by step."""
     data = heads.by_step()
     if data.empty:
         return
-    charts = {}
-    for probe, part in data.groupby("probe", sort=False):
-        drawn = part.assign(label=[label(name) for name in part["variant"]]).round(5)
-        color = alt.Color("label:N", scale=alt.Scale(range=list(COLORS)), legend=legend(drawn["label"]))
-        chart = alt.Chart(drawn).mark_line(point={"size": 40})
-        charts[f"heads-steps-{slug(str(probe))}"] = spec(
-            chart.encode(
-                x=alt.X("step:Q"),
-                y=alt.Y("mean:Q", title=PROBES[str(probe)], scale=alt.Scale(zero=False)),
-                color=color,
-                tooltip=tooltips(drawn, "variant", "step", "mean", "n"),
-            ),
-            200,
+    charts = {
+        f"heads-steps-{slug(str(probe))}": spec(
+            curves(part.drop(columns="probe"), label, chosen, "step", "step", PROBES[str(probe)]), 200
         )
+        for probe, part in data.groupby("probe", sort=False)
+    }
     yield Figure(
         "heads-steps",
         "When heads begin to",
@@ -287,7 +270,7 @@ def _rows(data: pd.DataFrame, label: Label) -> list[str]:
 
 
 def _height(data: pd.DataFrame) -> int:
-    return 20 * len(data)
+    return 8 * len(SORTED) * len(data)
 
 
 def _told(data: pd.DataFrame) -> pd.DataFrame:

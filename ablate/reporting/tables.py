@@ -6,13 +6,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.cells import cell_len
+
+from ablate.reporting.terminal import Column, fitted
+
+# Columns that a narrow terminal has no room for, the first one first.
+LEAST = (
+    *("wall_s", "tokens_per_s", "error", "match_error", "params", "corpus", "steps", "sd", "p_holm", "study"),
+    *("null", "untrained", "smallest", "median", "best", "mean"),
+)
 
 
-def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
+def render(frame: pd.DataFrame, format: str) -> str:
     """`frame` as text. csv and json keep full precision; table and md round for reading.
 
-    format: table, csv, json, md or latex. terminal: print the best row in bold.
+    format: table, csv, json, md or latex.
     """
     if format == "csv":
         return frame.to_csv(index=False, lineterminator="\n")
@@ -28,21 +35,31 @@ def render(frame: pd.DataFrame, format: str, *, terminal: bool = False) -> str:
         )
     if format == "latex":
         return _latex(names, [_is_number(frame[name]) for name in frame.columns], cells)
-    right = [_is_number(frame[name]) for name in frame.columns]
-    widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
-    # As wide as it needs to be: a narrow terminal wraps a line, where rich would cut numbers off.
-    lines = [_aligned(line, widths, right) for line in (names, *cells)]
-    bold = [True, *(mark is True or mark == "true" for mark in frame.get("best", [False] * len(frame)))]
-    marked = zip(lines, bold, strict=True)
-    return "".join(f"\x1b[1m{line}\x1b[0m\n" if terminal and mark else f"{line}\n" for line, mark in marked)
+    return lines_of(frame, None)[0]
 
 
-def _aligned(cells: list[str], widths: list[int], right: list[bool]) -> str:
-    padded = []
-    for cell, width, number in zip(cells, widths, right, strict=True):
-        space = " " * (width - cell_len(cell))
-        padded.append(space + cell if number else cell + space)
-    return "  ".join(padded).rstrip()
+def lines_of(frame: pd.DataFrame, width: int | None, *, bold: bool = False) -> tuple[str, list[str]]:
+    """`frame` for a terminal of so many letters, and the names of columns that have no room there.
+
+    width: None for as wide as it needs to be. bold: the names, and the best row.
+    """
+    columns = [
+        Column(
+            str(name),
+            [readable(name, value) for value in frame[name].tolist()],
+            right=_is_number(frame[name]),
+            rank=LEAST.index(name) if name in LEAST else None,
+        )
+        for name in frame.columns
+    ]
+    found = fitted(columns, width)
+    strong = [True, *(mark is True or mark == "true" for mark in frame.get("best", [False] * len(frame)))]
+    lines = [
+        f"\x1b[1m{line}\x1b[0m\n" if bold and mark else f"{line}\n"
+        for row, mark in zip(found.rows, strong, strict=True)
+        for line in row
+    ]
+    return "".join(lines), found.left_out
 
 
 def _latex(names: list[str], right: list[bool], cells: list[list[str]]) -> str:

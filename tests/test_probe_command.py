@@ -1,0 +1,226 @@
+"""`ablate probe`: over a study's runs, its files, and the section of the report that is made of them."""
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import ablate
+from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
+from ablate.compute.products import onednn, works
+from ablate.config.rules import ConfigError
+from ablate.execution.events import Evaluated, unheard
+from ablate.execution.execute import execute
+from ablate.execution.kept import in_float64, prepared, weights_by_step, weights_of
+from ablate.execution.prepare import prepare
+from ablate.probes.look import patterns
+from ablate.probes.patterns import previous
+from ablate.reporting.charts import figures
+from ablate.reporting.page import gather
+from ablate.reporting.subject import find
+from ablate.store.run_files import weights_on_the_way
+from ablate.store.store import Store
+from tests.helpers import make_config, run_cli
+from tests.synthetic import synthetic_probes, synthetic_study
+
+QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
+GRAMMAR = ("corpus=grammar", "corpus.characters=20000")
+CONCAT, SUM = (f"fusion={fusion} heads=4 out_proj=true" for fusion in ("concat", "sum"))
+
+
+def probed(largest: dict[str, list[float]]) -> tuple[pd.DataFrame, pd.Series]:
+    """Two heads of one layer, for each run of each variant."""
+    rows, variant = [], {}
+    for name, of_runs in largest.items():
+        for number, value in enumerate(of_runs):
+            variant[f"{name}{number}"] = name
+            for head, shown in enumerate((value, 0.0), 1):
+                rows.append((f"{name}{number}", 10, 1, head, "previous", shown, 0.1, None, 0.0, 0.5, True))
+    return pd.DataFrame(rows, columns=[*COLUMNS]), pd.Series(variant)
+
+
+def test_summaries_are_over_seeds_and_sorted_heads():
+    values, variant = probed({"a": [0.6, 0.8], "b": [0.2, 0.2]})
+    table = over_seeds(values, variant).set_index("variant")
+    assert table.loc["a", "largest"] == pytest.approx(0.7) and table.loc["a", "smallest"] == 0
+    assert table.loc["a", "median"] == pytest.approx(0.35) and table.loc["a", "n"] == 2
+    half = 12.7062 * 0.1 * 2**0.5 / 2**0.5
+    assert table.loc["a", "largest_high"] == pytest.approx(0.7 + half, abs=1e-3)
+    assert table.loc["a", "beyond"] == 2 and table.loc["b", "beyond"] == 0
+
+
+def test_a_probe_that_shows_nothing_is_a_line():
+    assert silent(*probed({"a": [0.2, 0.3], "b": [0.4, 0.6, 0.1]})) == {"previous": (1, 5)}
+    assert silent(*probed({"a": [0.2, 0.3], "b": [0.6, 0.6, 0.1]})) == {}
+
+
+def test_a_study_is_probed_beside_its_results(tmp_path: Path):
+    common = ("-m", *QUICK, *GRAMMAR, "name=two", "seed=0,1")
+    run_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
+    done = run_cli("probe", "two", "--only", "kept,previous,loss_added", "--prune", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
+    assert {*table["probe"]} <= {*PROBES}
+    assert table["run_id"].nunique() == 4 and {"kept", "pruned", "cka", "grad_query"} <= {*table["probe"]}
+    kept = table[table["probe"] == "kept"]
+    assert (
+        kept["value"].between(0, 1).all() and kept["null"].notna().all() and kept["untrained"].notna().all()
+    )
+    of_max = table[table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["cka", "loss_added"])]
+    assert not of_max["exact"].any() and table[table["probe"] == "previous"]["low"].notna().all()
+    one = ids(tmp_path, "sum")[0]
+    assert run_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
+    again = run_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
+    assert again.returncode == 0
+    after = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
+    assert after["run_id"].nunique() == 4 and len(after) < len(table)  # no pruning of two of them this time
+
+
+def ids(where: Path, fusion: str) -> list[str]:
+    rows = pd.read_csv(where / "runs/studies/two/results.csv", dtype={"run_id": str})
+    return rows[rows["fusion"] == fusion]["run_id"].tolist()
+
+
+@pytest.mark.skipif(not works(onednn), reason="this PyTorch has no such operator")
+def test_a_model_is_looked_at_in_float64_whatever_its_product_takes():
+    run = prepare(make_config(*QUICK, "train.linear=onednn"))
+    assert run.linear == "onednn"
+    tokens = torch.zeros(1, 16, dtype=torch.int64)
+    assert in_float64(run)(tokens).dtype == torch.float64
+
+
+def test_what_can_not_be_probed_says_why(tmp_path: Path):
+    run_cli("run", *QUICK, *GRAMMAR, "train.save=none", "name=bare", cwd=tmp_path)
+    run_cli("run", *QUICK, *GRAMMAR, "train.lr=1e30", "train.clip=null", "name=lost", cwd=tmp_path)
+    run_cli("run", *QUICK, "corpus=grammar", "corpus.characters=1200", "name=short", cwd=tmp_path)
+    for target, words in (
+        ("bare", "kept no weights"),
+        ("short", "tokens are too few to predict from 16 dimensions: it takes 160"),
+        ("lost", "no finished run has it"),
+        ("nothing", "no finished run begins so"),
+    ):
+        done = run_cli("probe", target, cwd=tmp_path)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+    done = run_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
+    assert "--only kep: no such probe; did you mean kept?" in done.stderr
+
+
+def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
+    run_cli("run", *QUICK, *GRAMMAR, "name=one", cwd=tmp_path)
+    (tmp_path / "mine.txt").write_text("the dog sees the cats of the house.")
+    done = run_cli("probe", "one", "--only", "kept", "--text", "mine.txt", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    written = done.stdout.splitlines()[-1]
+    (maps,) = json.loads((tmp_path / written).read_text()).values()
+    assert maps["tokens"] == [*"the dog sees the"]  # the context of the model
+    patterns = np.array(maps["patterns"])
+    assert patterns.shape == (2, 2, 16, 16) and np.triu(patterns, 1).max() == 0
+    assert patterns.sum(-1) == pytest.approx(np.ones((2, 2, 16)), abs=16e-4)
+    for text, words in (("Ünlü bir şey", "U+00DC"), ("a", "too few")):
+        (tmp_path / "mine.txt").write_text(text)
+        done = run_cli("probe", "one", "--text", "mine.txt", cwd=tmp_path)
+        assert done.returncode == 2 and "--text" in done.stderr and words in done.stderr, done.stderr
+    done = run_cli("probe", "one", "--text", "nowhere.txt", cwd=tmp_path)
+    assert done.returncode == 2 and "nowhere.txt: can't be read" in done.stderr
+
+
+def test_weights_on_the_way_outlive_an_interruption(tmp_path: Path):
+    run = prepare(
+        make_config(*QUICK, *GRAMMAR, "train.probe_every=5", "train.checkpoint_every=6", "train.eval_every=7")
+    )
+
+    def stopping(event: object) -> None:
+        if isinstance(event, Evaluated) and event.step == 14:
+            raise KeyboardInterrupt
+
+    execute(run, unheard, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, stopping, tmp_path / "cut")
+    assert execute(run, unheard, tmp_path / "cut")["status"] == "done"
+    assert "going on after step 12" in (tmp_path / "cut/store" / run.name / "log.txt").read_text()
+    whole, cut = (tmp_path / root / "store" / run.name for root in ("whole", "cut"))
+    found = weights_on_the_way(cut)
+    assert [*found] == [5, 10, 15]
+    assert [path.read_bytes() for path in found.values()] == [
+        path.read_bytes() for path in weights_on_the_way(whole).values()
+    ]
+    found[5].write_bytes(b"edited")
+    assert Store(tmp_path / "cut").run(run.name).put_aside_if_damaged(cut)
+
+
+def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
+    kept = ("train.probe_every=10", *QUICK, *GRAMMAR, "train.lr=0.05", "name=one")
+    run_cli("run", *kept, cwd=tmp_path)
+    done = run_cli("probe", "one", "--only", "previous", "--format", "csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("runs/studies/*/probes.csv")
+    table = pd.read_csv(path)
+    values = table[table["probe"] == "previous"].set_index(["step", "layer", "head"])["value"]
+    (directory,) = tmp_path.glob("runs/store/concat*")
+    (step, weights), *others = weights_by_step(directory)
+    assert step == 10 and not others
+    with contextlib.chdir(tmp_path):
+        run = prepared(directory)
+    model = in_float64(run)
+    for step, of in ((10, weights), (20, weights_of(directory))):
+        model.load_state_dict(of)
+        split = run.corpus.splits["validation"]
+        text = next(split.windows(context=16, windows=32, most=32 * 16)).inputs
+        expected = [previous(layer) for layer in patterns(model, text)]
+        assert values[step].unstack().to_numpy() == pytest.approx(np.array(expected))
+    assert values[10].tolist() != values[20].tolist()
+
+
+# --- the report --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("probed") / "runs"
+    store = synthetic_study(root, fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3)
+    synthetic_probes(store)
+    return store.root / "studies" / "synthetic"
+
+
+def test_the_report_has_a_section_of_what_was_probed(study: Path):
+    found = {figure.key: figure for figure in figures(gather(find(study))) if figure.key.startswith("heads")}
+    assert [*found] == [
+        *("heads-kept", "heads-attention", "heads-needed", "heads-map", "heads-pruned", "heads-steps"),
+        *("heads-alike", "heads-text"),
+    ]
+    assert "induction (0 of 6 runs)" in found["heads-attention"].about
+    assert [*found["heads-attention"].charts] == ["heads-previous"]  # induction is a line
+    table = found["heads-attention"].data.set_index(["probe", "variant", "layer"])
+    assert table.loc[("previous", SUM, 1), "largest"] == pytest.approx(0.9, abs=0.03)
+    assert table.loc[("previous", SUM, 1), "smallest"] == pytest.approx(0.225, abs=0.03)
+    ranked = found["heads-map"].data.query("variant == @SUM and layer == 1")
+    assert ranked["mean"].tolist() == pytest.approx([0.1, 0.05, 0.033, 0.025], abs=0.01)
+    removed = found["heads-pruned"].data.query("variant == @CONCAT")
+    assert removed["removed"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8] and removed["mean"].is_monotonic_increasing
+    steps = found["heads-steps"].data.query("probe == 'previous' and variant == @SUM")
+    assert steps["step"].tolist() == [0, 300, 500]
+    assert steps["mean"].tolist() == pytest.approx([0.1, 0.54, 0.9], abs=0.03)
+    assert {"·"} == {*"".join(found["heads-text"].data["key"])} - {*"0123456789 thecat"}
+
+
+def test_without_probes_it_has_none(tmp_path: Path, study: Path):
+    other = tmp_path / "runs"
+    shutil.copytree(study.parents[1], other)
+    (other / "studies/synthetic/probes.csv").unlink()
+    page = gather(find(other / "studies/synthetic"))
+    assert page.heads is None and not [f for f in figures(page) if f.key.startswith("heads")]
+    (other / "studies/synthetic/probes.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ConfigError, match=r"probes\.csv: no file of ablate probe; move it away"):
+        gather(find(other / "studies/synthetic"))
+
+
+def test_its_charts_are_files_too(tmp_path: Path, study: Path):
+    ablate.report(study, charts=tmp_path / "figures")
+    stems = {path.stem for path in (tmp_path / "figures").iterdir()}
+    assert {"heads-kept", "heads-previous", "heads-pruned", "heads-steps-previous"} <= stems
+    assert len([stem for stem in stems if stem.startswith("heads-text-fusion-sum")]) == 3

@@ -75,11 +75,13 @@ def compare(
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import load as load_results
     from ablate.analysis.load import recall
+    from ablate.reporting.answers import lines
 
     results = recall(rows) if isinstance(rows, pd.DataFrame) else load_results([str(rows)])
     asked = _question(baseline, metric, by, where, mixed)
     result = compare_rows(results.rows, margin=margin, records=results.records, **asked)
-    return ShownComparison(**{**vars(result), "notes": [*results.notes, *result.notes]})
+    answer = lines(result, results.rows, results.records, asked.get("where", ()))
+    return ShownComparison(**{**vars(result), "notes": [*results.notes, *result.notes]}, answer=answer)
 
 
 def report(

@@ -8,6 +8,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """8 s, 4 min, 2.5 h, 3 days."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
+
+
 def some(items: Sequence[object], most: int = 3) -> str:
     """The first of them, and a sign that there are more."""
     return ", ".join([*map(str, items[:most]), *only_if(len(items) > most, "…")])

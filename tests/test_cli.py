@@ -150,7 +150,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(case, refusals):
     [
         ("rnus", ["rnus", "'runs'"]),
         ("--nope", ["--nope", "see ablate --help"]),
-        ("runs a b", ["(b)", "see ablate runs --help"]),
+        ("runs a b", ["one study at a time", "see ablate runs --help"]),
         ("compare --format xml", ["--format", "xml", "'latex'"]),
         ("compare --format", ["--format", "see ablate compare --help"]),
         ("plan s --difference abc", ["--difference", "abc", "see ablate plan --help"]),
@@ -306,7 +306,7 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
     (row,) = pd.read_csv(tmp_path / "runs" / "studies" / "mine" / "results.csv").to_dict("records")
     weights = json.loads(row["fusion_weights"])
     assert len(weights) == 2 and all(len(layer) == 4 and layer != [1, 1, 1, 1] for layer in weights)
-    assert row["val_loss"] == metrics["val_loss"].iloc[-1] and row["corpus"] == "file"
+    assert row["val_loss"] == metrics["val_loss"].iloc[-1] and row["corpus"] == "my text.txt"
     assert row["val_bpb"] == pytest.approx(row["val_loss"] / 0.6931471805599453)  # a byte a token here
     thirds = [row[column] for column in THIRD_COLUMNS]
     assert min(thirds) < row["val_loss"] < max(thirds)

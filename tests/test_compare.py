@@ -808,13 +808,12 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
     verdicts = {record["fusion"]: record["verdict"] for record in json.loads(answer.stdout)}
     assert verdicts == {"concat": "baseline", "sum": "worse", "mean": "equivalent"}
     shown = run_cli("compare", "a.csv", "b.csv", "--where", "fusion!=mean", "--marginal", cwd=tmp_path)
-    assert shown.stdout.splitlines()[-1].startswith(
-        "sum is worse than concat (heads=4, out_proj=true) by 0.250"
-    )
-    assert max(map(len, shown.stdout.splitlines()[:-1])) <= 100
+    assert shown.stdout.splitlines()[0].startswith("Sum costs 0.250 nats (0.158 to 0.342) against concat")
+    assert max(map(len, shown.stdout.splitlines())) <= 100
     latex = run_cli("compare", "a.csv", "b.csv", "--format", "latex", cwd=tmp_path).stdout
     around = re.sub(r"(?s)\\begin\{tabular\}.*?\\end\{tabular\}", "", latex).split("\n")
-    assert "simultaneous 95 %" in latex and all(line.startswith("%") or not line for line in around)
+    assert "simultaneous 95 \\% interval" in latex
+    assert all(line.startswith(("%", "\\")) or not line for line in around)
     rows = rows.assign(status="done")
     damaged = pd.concat([rows, rows.head(1).assign(seed=None, val_loss=None, status="damaged")])
     damaged.to_csv(tmp_path / "damaged.csv", index=False)

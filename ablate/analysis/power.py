@@ -54,7 +54,7 @@ def seeds_needed(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
         )
     chosen = select(with_options(report_rows(rows)[0]), question.get("where", ()))
-    run_s, at_once = _seconds_a_run(chosen, cores)
+    run_s, at_once = seconds_a_run(chosen, cores)
     table["seeds"] = seeds.astype(int)
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
@@ -135,7 +135,7 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
     return low, high
 
 
-def _seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
+def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
     """Seconds that a run of the pilot took, NaN if nobody knows, and how many such runs fit side by side."""
     seconds, threads = (pd.to_numeric(rows[c], errors="coerce").mean() for c in ("wall_s", "threads"))
     at_once = max(1, int(cores // threads)) if threads >= 1 else 1

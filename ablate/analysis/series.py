@@ -62,6 +62,23 @@ def by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str 
     return table.reset_index().sort_values(by, ignore_index=True)
 
 
+def per_seed(rows: pd.DataFrame, metric: str, shown: Sequence[str]) -> pd.DataFrame:
+    """variant, seed, value: a row a finished run."""
+    rows = rows[rows["status"].isin(USABLE) & np.isfinite(pd.to_numeric(rows[metric], errors="coerce"))]
+    return pd.DataFrame(
+        {"variant": names(rows, shown), "seed": rows["seed"], "value": rows[metric]}
+    ).reset_index(drop=True)
+
+
+def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
+    """`table`, of n, mean and sd, with low and high: the t-interval of each mean; NaN for one seed."""
+    from scipy.stats import t
+
+    n = table["n"].astype(float).where(table["n"] > 1)
+    half = t.ppf((1 + level) / 2, n - 1) * table["sd"] / np.sqrt(n)
+    return table.assign(low=table["mean"] - half, high=table["mean"] + half)
+
+
 def weights(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
     """variant, layer, head (both from 1), mean, low, high, n: learned fusion weights at the end."""
     rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]

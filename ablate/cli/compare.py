@@ -1,6 +1,6 @@
 """`ablate compare`: variants against their baselines."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,11 @@ from ablate.cli.options import (
     use_plugins,
 )
 from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, remark, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ablate.analysis.compare import Comparison
 
 
 def compare(
@@ -46,6 +51,14 @@ def compare(
         bool, typer.Option("--effects", help="Main effects and interactions of the factors instead.")
     ] = False,
     mixed: MixedOption = False,
+    pivot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY,KEY",
+            help="Means as a table for a paper: the last key across, the others down.",
+            autocompletion=completion.columns,
+        ),
+    ] = None,
     cost: Annotated[
         bool,
         typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
@@ -61,16 +74,19 @@ def compare(
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of
+    from ablate.analysis.compare import compare, effects_of, report_rows
     from ablate.analysis.load import load, metrics
     from ablate.analysis.notes import not_begun
+    from ablate.analysis.select import select, with_options
     from ablate.analysis.steps_to import with_steps_to
-    from ablate.reporting import words
+    from ablate.reporting import answers, words
 
     if cost and effects:
         raise typer.BadParameter(
             "times variants, and --effects shows none; leave one of them out", param_hint="--cost"
         )
+    if pivot is not None and (effects or cost):
+        raise typer.BadParameter("shows means alone; leave --effects and --cost out", param_hint="--pivot")
     if steps_to is not None and metric is not None:
         raise typer.BadParameter("is a metric itself; leave --metric out", param_hint="--steps-to")
     results = load(targets or [])
@@ -91,15 +107,36 @@ def compare(
             use_plugins(plugin)
             table, line = with_cost(result.table, result.runs, results.stores)
             result, notes = replace(result, table=table), [*notes, line]
-        if format not in READ:
+        if pivot is not None or format is Format.latex:
+            rows = select(with_options(report_rows(results.rows)[0]), where or ())
+            _for_a_paper(result, rows, pivot, format, wide=wide)
+        elif format not in READ:
             print_table(result.table, format, wide=wide)
         else:
+            for line in answers.lines(result, results.rows, results.records, where or ()):
+                remark(line, format)
+            typer.echo()
             for family in result.families:
                 remark(words.caption(result, family), format)
                 print_table(words.for_reading(result, family, marginal=marginal), format, wide=wide)
                 typer.echo()
-            for sentence in words.sentences(result):
-                remark(sentence, format)
     missing = [line for record in results.records for line in not_begun(results.rows, record)]
     for line in (*results.notes, *notes, *missing):
         say(line)
+
+
+def _for_a_paper(
+    result: "Comparison", rows: "pd.DataFrame", pivot: str | None, format: Format, *, wide: bool
+) -> None:
+    """The means with their intervals; with a pivot, in a grid."""
+    from ablate.reporting import paper
+
+    keys = [key.strip() for key in pivot.split(",") if key.strip()] if pivot is not None else []
+    table = paper.pivot(result, rows, keys) if pivot is not None else paper.by_variant(result, rows)
+    if format is Format.latex:
+        typer.echo(paper.latex(table), nl=False)
+    elif format not in READ:
+        print_table(paper.tidy(result, keys), format)
+    else:
+        remark(table.caption, format)
+        print_table(paper.plain(table), format, wide=wide)

@@ -5,7 +5,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import typer
@@ -65,6 +65,17 @@ def runs() -> list[str]:
     return sorted(Store().finished())
 
 
+def studies_and_runs() -> list[str]:
+    return [*studies(), *runs()]
+
+
+def results_columns(incomplete: str) -> list[str]:
+    """One, or several that follow each other."""
+    from ablate.store.columns import COLUMNS
+
+    return _after_commas(incomplete, ("age", *COLUMNS))
+
+
 def metrics() -> list[str]:
     from ablate.study.declared import METRICS
 
@@ -75,5 +86,9 @@ def columns(incomplete: str) -> list[str]:
     """One, or several that follow each other."""
     from ablate.store.columns import CONFIG_COLUMNS
 
+    return _after_commas(incomplete, [column for column in CONFIG_COLUMNS if not column.endswith("_options")])
+
+
+def _after_commas(incomplete: str, names: Iterable[str]) -> list[str]:
     before = incomplete.rpartition(",")[0] + "," * ("," in incomplete)
-    return [f"{before}{column}" for column in CONFIG_COLUMNS if not column.endswith("_options")]
+    return [f"{before}{name}" for name in names]

@@ -3,8 +3,9 @@
 import re
 import shutil
 import sys
+import textwrap
 from enum import StrEnum, auto
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -53,16 +54,22 @@ def remark(text: str, format: Format) -> None:
     """Beside a table: a paragraph in Markdown, a comment in LaTeX."""
     if format is Format.latex:
         text = "\n".join(f"% {line}" for line in text.splitlines())
-    typer.echo(f"{text}\n" if format is Format.md else text)
+    typer.echo(f"{text}\n" if format is Format.md else _wrapped(text, sys.stdout))
 
 
 def say(line: str) -> None:
     """One line, whatever line ends, colours and endless words somebody's text brought into it."""
     seen = "".join(c if c.isprintable() else " " for c in line)
-    print(LONG_WORD.sub(r"\1…\2", seen), file=sys.stderr)
+    print(_wrapped(LONG_WORD.sub(r"\1…\2", seen), sys.stderr), file=sys.stderr)
 
 
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+def _wrapped(text: str, stream: TextIO | None) -> str:
+    """Between words where a terminal would break them; whole for all else."""
+    if stream is None or not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = (
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)

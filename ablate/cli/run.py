@@ -11,8 +11,8 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.options import PluginOption, require_causal, use_plugins
-from ablate.cli.output import TERMINATED, Format, WideOption, duration, print_table, say
-from ablate.phrases import counted
+from ablate.cli.output import TERMINATED, Format, WideOption, print_table, say
+from ablate.phrases import counted, duration
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,7 +24,7 @@ class Sweep:
     arguments: the overrides, some with several values. configs: the RunConfig of each run, by its overrides.
     study: the block that declares the study, as plain values; None for a plain grid. chosen: NAME of
     study=NAME. name: as name=NAME, or in a config. is_demonstration: by size=demo. config_dir: as given
-    by -cd.
+    by -cd. typed: the words of the command that say what it is.
     """
 
     arguments: tuple[str, ...]
@@ -35,3 +35,4 @@ class Sweep:
     name: str | None
     is_demonstration: bool
     config_dir: str | None
+    typed: tuple[str, ...]

@@ -152,4 +152,12 @@ def _sweep(hydra: Hydra, config: DictConfig, parsed: argparse.Namespace) -> Swee
         name=config.name,
         is_demonstration=is_demonstration(config),
         config_dir=parsed.config_dir,
+        typed=(*_typed(parsed), *parsed.overrides),
     )
+
+
+def _typed(parsed: argparse.Namespace) -> list[str]:
+    """The options before the overrides, as they would be typed again."""
+    values = {"-cd": parsed.config_dir, "-cp": parsed.config_path, "-cn": parsed.config_name}
+    given = [word for option, value in values.items() if value is not None for word in (option, value)]
+    return [*given, *(["-m"] if parsed.multirun else [])]

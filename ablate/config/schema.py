@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from ablate.config.rules import (
@@ -114,6 +115,15 @@ class CorpusConfig:
             )
         if self.name != "file" and self.path:
             raise ConfigError(f"corpus.path={self.path}: corpus={self.name} reads no file; add corpus=file")
+
+    @property
+    def called(self) -> str:
+        """What a reader calls the text: by its file, if it is of files."""
+        if self.path is None:
+            return self.name
+        path = PurePath(self.path)
+        parts = path.parts[-2:] if any(sign in path.name for sign in "*?[") else path.parts[-1:]
+        return "standard input" if self.path == "-" else "/".join(parts) or self.path
 
 
 @dataclass(frozen=True, kw_only=True)

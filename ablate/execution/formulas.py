@@ -48,7 +48,7 @@ def before_training(run: Run) -> Row:
         "params": total_params(spec),
         "params_attention": attention_params(spec),
         "flops_per_token": flops_per_token(spec, run.corpus.splits["train"].asked_share),
-        "corpus": config.corpus.name,
+        "corpus": config.corpus.called,
         "corpus_sha256": run.corpus.sha256,
     }
 

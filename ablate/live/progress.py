@@ -12,11 +12,12 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.text import Text
 
 from ablate.execution.events import (
     Elsewhere,
@@ -33,6 +34,7 @@ from ablate.execution.events import (
     Taken,
 )
 from ablate.launch.pool import Job, Watcher
+from ablate.phrases import duration
 from ablate.store.columns import Row
 from ablate.store.status import Status
 
@@ -191,9 +193,7 @@ class Board(Log):
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            Clock(),
             console=console,
             speed_estimate_period=3600,
         )
@@ -239,13 +239,23 @@ class Board(Log):
         self.live.console.print(line, markup=False, soft_wrap=True)
 
 
+class Clock(ProgressColumn):
+    """As `8 s gone, 4 min left`."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        left = "" if task.time_remaining is None else f", {duration(task.time_remaining)} left"
+        return Text(f"{duration(task.elapsed or 0)} gone{left}")
+
+
 def _bars(console: Console, *, transient: bool = False) -> Progress:
     return Progress(  # what fits into 80 columns
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=8),
         MofNCompleteColumn(),
         TextColumn("{task.fields[figures]}"),
-        TimeRemainingColumn(compact=True),
+        Clock(),
         console=console,
         transient=transient,
     )

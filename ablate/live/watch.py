@@ -3,49 +3,114 @@
 import contextlib
 import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
+from ablate.phrases import counted, duration
 from ablate.store.columns import Row
-from ablate.store.status import Status
+from ablate.store.status import RESULTS, Status
 from ablate.store.store import Store
 
 EVERY_S = 1.0
+LATEST = 5  # runs that ended last are shown beside those that go on
 
 
 def watch(store: Store, target: str | None) -> None:
-    """Show how many runs are done, running or failed, and how far each running one is, until Ctrl-C.
+    """Show how many runs are done, running or failed, how far each running one is, and how long it all will
+    take: until every run of the study is made, or Ctrl-C.
 
-    In a terminal the picture changes in place; elsewhere a line is printed when it does. Raises StoreError.
+    In a terminal the picture changes in place, and the last one stays; elsewhere a line is printed when it
+    changes. Raises StoreError.
     """
     console, said = Console(highlight=False), ""
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         live = stack.enter_context(Live(console=console, auto_refresh=False)) if console.is_terminal else None
         while True:
             rows = store.rows() if target is None else store.study_rows(target)
-            line = summary(rows)
+            record = store.read_study(target) if target else None
+            to_begin = len({*record.runs} - {row["run_id"] for row in rows}) if record else 0
+            changed = store.changed()
+            under_way = [_pace(store, row, changed) for row in rows if row["status"] == Status.RUNNING]
+            line = summary(rows, to_begin)
             if live:
-                live.update(_table(store, rows, line), refresh=True)
+                left = time_left(rows, under_way, to_begin)
+                live.update(_board(rows, under_way, changed, f"{line}{left}"), refresh=True)
             elif line != said:
                 console.print(line, markup=False, soft_wrap=True)
                 said = line
+            if record and not to_begin and not under_way:
+                return
             time.sleep(EVERY_S)
 
 
-def summary(rows: list[Row]) -> str:
-    """As `12 done, 2 running`."""
+@dataclass(frozen=True)
+class Pace:
+    """A run under way: steps behind it, as its evaluations and the time since tell, and seconds before it."""
+
+    row: Row
+    step: int
+    left_s: float | None
+    losses: Mapping[str, str]
+
+
+def _pace(store: Store, row: Row, changed: Mapping[str, float]) -> Pace:
+    last = store.last_metrics(row["run_id"]) or {}
+    at, seconds = int(last.get("step", 0)), float(last.get("seconds", 0))
+    if not at or not seconds:
+        return Pace(row, at, None, last)
+    since = time.time() - changed.get(row["run_id"][:8], time.time())
+    # Of the next evaluation nothing is known, so no more steps than lead to it.
+    step = min(at + int(since * at / seconds), at + row["eval_every"], row["steps"])
+    return Pace(row, step, (row["steps"] - step) * seconds / at, last)
+
+
+def summary(rows: list[Row], to_begin: int = 0) -> str:
+    """As `12 done, 2 running, 82 to begin`."""
     counts = Counter(row["status"] for row in rows)
-    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no runs yet"
+    parts = [f"{count} {status}" for status, count in sorted(counts.items())]
+    return ", ".join([*parts, *([f"{to_begin} to begin"] if to_begin else [])]) or "no runs yet"
 
 
-def _table(store: Store, rows: list[Row], title: str) -> Table:
-    table = Table("run", "step", "train_loss", "val_loss", title=title, title_justify="left", box=None)
-    for row in rows:
-        if row["status"] == Status.RUNNING:
-            last = store.last_metrics(row["run_id"]) or {}
-            name = f"{row['fusion']} heads={row['heads']} out_proj={row['out_proj']} seed={row['seed']}"
-            losses = [f"{float(last[key]):.4f}" if key in last else "" for key in ("train_loss", "val_loss")]
-            table.add_row(name, f"{last.get('step', 0)}/{row['steps']}", *losses)
-    return table
+def time_left(rows: list[Row], under_way: list[Pace], to_begin: int) -> str:
+    """As `; about 14 min left`, by what finished runs took."""
+    took = [row["wall_s"] for row in rows if row["status"] in RESULTS and row.get("wall_s")]
+    known = [pace.left_s for pace in under_way if pace.left_s is not None]
+    if not under_way or (to_begin and not took) or not known:
+        return ""
+    mean = sum(took) / len(took) if took else max(known)
+    left = (sum(known) + mean * (to_begin + len(under_way) - len(known))) / len(under_way)
+    return f"; about {duration(left)} left"
+
+
+def _board(rows: list[Row], under_way: list[Pace], changed: Mapping[str, float], title: str) -> Group:
+    table = Table(box=None, pad_edge=False)
+    for name in ("run", "", "step", "left", "train_loss", "val_loss"):
+        table.add_column(name, justify="left" if name in ("run", "") else "right", no_wrap=name != "run")
+    for pace in under_way:
+        steps = pace.row["steps"]
+        losses = [
+            f"{float(pace.losses[k]):.4f}" if k in pace.losses else "" for k in ("train_loss", "val_loss")
+        ]
+        left = "" if pace.left_s is None else duration(pace.left_s)
+        bar = ProgressBar(total=steps, completed=pace.step, width=12)
+        table.add_row(_name(pace.row), bar, f"{pace.step}/{steps}", left, *losses)
+    ended = [row for row in rows if row["status"] != Status.RUNNING]
+    ended.sort(key=lambda row: changed.get(row["run_id"][:8], 0))
+    for row in ended[-LATEST:]:
+        losses = [
+            f"{row[k]:.4f}" if isinstance(row.get(k), float) else "" for k in ("train_loss", "val_loss")
+        ]
+        table.add_row(_name(row), row["status"], f"{row['steps']}", "", *losses)
+    if len(ended) > LATEST:
+        return Group(Text(title), table, Text(f"and {counted(len(ended) - LATEST, 'run')} that ended before"))
+    return Group(Text(title), table)
+
+
+def _name(row: Row) -> str:
+    return f"{row['fusion']} heads={row['heads']} out_proj={str(row['out_proj']).lower()} seed={row['seed']}"

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison
 from ablate.files.atomic import explained
 from ablate.phrases import only_if
-from ablate.reporting import head_charts, own_files
+from ablate.reporting import factor_charts, head_charts, own_files
 from ablate.reporting.figures import (
     COLORS,
     GREY,
@@ -25,6 +25,7 @@ from ablate.reporting.figures import (
     spec,
     tooltips,
 )
+from ablate.reporting.labels import Labels, in_colour
 from ablate.reporting.methods import HYPERPARAMETERS
 from ablate.reporting.page import Page
 
@@ -42,10 +43,10 @@ WIDTH = 640  # of a file; the page has its own
 
 def figures(page: Page) -> list[Figure]:
     """The figures that these rows give, in the order in which they are read."""
-    parts = (_intervals, _curves, _rates, _grid, _weights, _costs)
-    found = [figure for part in parts for figure in part(page)]
+    found = [figure for part in (_intervals, _curves, _rates) for figure in part(page)]
+    found += [*factor_charts.figures(page), *_weights(page)]
     if page.heads is not None:
-        found += head_charts.figures(page.heads, _Labels(page.comparison), _chosen(page.comparison))
+        found += head_charts.figures(page.heads, Labels(page.comparison), in_colour(page.comparison))
     return found
 
 
@@ -80,12 +81,15 @@ def save(drawn: Sequence[Figure], directory: Path) -> None:
 def _intervals(page: Page) -> Iterator[Figure]:
     """Difference to the baseline, a row a variant."""
     comparison = page.comparison
+    ends = comparison.table[["low", "high"]].to_numpy(float)
+    reach = [*ends[np.isfinite(ends)], *(m for m in (-comparison.margin, comparison.margin) if m == m), 0.0]
+    same = alt.Scale(domain=[min(reach), max(reach)], nice=True)  # in all families
     for family in comparison.families:
         table = comparison.family(family)
         table = table[table["low"].notna()]
         if table.empty:
             continue
-        label = _Labels(comparison)
+        label = Labels(comparison)
         data = table[["variant", "baseline", "pairs", "diff", "low", "high", "p_holm", "verdict"]]
         drawn = data.assign(label=[label(name) for name in data["variant"]])
         y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(grid=False))
@@ -102,7 +106,9 @@ def _intervals(page: Page) -> Iterator[Figure]:
             alt.Chart(pd.DataFrame([{"zero": 0}]))
             .mark_rule(color=GREY, strokeDash=[3, 3])
             .encode(x="zero:Q"),
-            base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=x_title), x2="high:Q", color=color),
+            base.mark_rule(strokeWidth=2).encode(
+                x=alt.X("low:Q", title=x_title, scale=same), x2="high:Q", color=color
+            ),
             base.mark_point(filled=True, size=60, opacity=1).encode(
                 x="diff:Q", color=color, shape=alt.Shape("verdict:N", scale=shapes)
             ),
@@ -116,6 +122,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
             f" {comparison.metric}.",
             {f"intervals-{slug(family)}": spec(chart, 17 * len(drawn), label.title)},
             data,
+            first=family == comparison.families[0],
         )
 
 
@@ -124,7 +131,7 @@ def _curves(page: Page) -> Iterator[Figure]:
     data = page.curves
     if data.empty:
         return
-    chosen = _chosen(page.comparison)
+    chosen = in_colour(page.comparison)
     others = data[~data["variant"].isin(chosen)]
     which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
     rest = f" In colour: {which}; in grey: the {others['variant'].nunique()} others." if len(others) else ""
@@ -132,8 +139,9 @@ def _curves(page: Page) -> Iterator[Figure]:
         "curves",
         "Loss over the training",
         f"Validation loss at each evaluation: mean over seeds, band from the lowest to the highest.{rest}",
-        {"curves": spec(curves(data, _Labels(page.comparison), chosen, "step", "step", "val_loss"), 300)},
+        {"curves": spec(curves(data, Labels(page.comparison).full, chosen, "step", "step", "val_loss"), 300)},
         data,
+        first=True,
     )
 
 
@@ -145,7 +153,7 @@ def _rates(page: Page) -> Iterator[Figure]:
     comparison = page.comparison
     column, metric = page.tuned or "lr", page.rate_metric
     words = "learning rate" if column == "lr" else HYPERPARAMETERS.get(column, column)
-    label = _Labels(comparison, without=column)
+    label = Labels(comparison, without=column)
     there = {*data["variant"]}
     # The best first, as in the other charts, so that colours mean the same.
     order = [name for name in dict.fromkeys([*label.variants, *data["variant"]]) if name in there]
@@ -197,54 +205,12 @@ def _rates(page: Page) -> Iterator[Figure]:
     )
 
 
-def _grid(page: Page) -> Iterator[Figure]:
-    """Means by heads and whatever else makes a variant, one map for each out_proj."""
-    comparison = page.comparison
-    table = comparison.table.drop_duplicates("variant")
-    table = table[table["variant"].isin(page.costs["variant"])]
-    if not {"heads", "out_proj"} <= {*comparison.shown} or table["heads"].nunique() < 2 or len(table) < 4:
-        return
-    rows = [
-        c for c in comparison.shown if c not in ("heads", "out_proj", page.tuned) and table[c].nunique() > 1
-    ]
-    if not rows or table.duplicated([*rows, "heads", "out_proj"]).any():
-        return
-    data = table[[*comparison.shown, "n", "mean", "sd"]].reset_index(drop=True)
-    drawn = table[["variant", "n", "mean", "sd", "heads", "out_proj"]].assign(
-        row=table[rows].agg(" · ".join, axis=1), text=[f"{mean:.3f}" for mean in table["mean"]]
-    )
-    low, high = float(drawn["mean"].min()), float(drawn["mean"].max())
-    charts = {}
-    heads = sorted(drawn["heads"].unique(), key=float)
-    for level, part in drawn.groupby("out_proj", sort=False):
-        x = alt.X("heads:N", sort=heads, title=f"heads (out_proj={level})", axis=alt.Axis(labelAngle=0))
-        base = alt.Chart(part.drop(columns="out_proj")).encode(x=x, y=alt.Y("row:N", sort=None, title=None))
-        scale = alt.Scale(scheme="blues", domain=[low, high], reverse=comparison.metric.endswith("loss"))
-        color = alt.Color("mean:Q", scale=scale, legend=None)
-        layers = [base.mark_rect().encode(color=color, tooltip=tooltips(part, "variant", "n", "mean", "sd"))]
-        if len(heads) <= MANY_COLUMNS:
-            strong = low + 0.28 * (high - low) if scale.to_dict()["reverse"] else high - 0.28 * (high - low)
-            sign = "<" if scale.to_dict()["reverse"] else ">"
-            ink = alt.condition(f"datum.mean {sign} {strong}", alt.value("white"), alt.value("black"))
-            layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
-        charts[f"grid-out_proj-{slug(str(level))}"] = spec(
-            alt.layer(*layers), 30 * part["row"].nunique(), " · ".join(rows)
-        )
-    yield Figure(
-        "grid",
-        "The grid",
-        f"Mean {comparison.metric} over seeds; the darker, the better. Colours are the same in all maps.",
-        charts,
-        data,
-    )
-
-
 def _weights(page: Page) -> Iterator[Figure]:
     """Learned weights: a row a variant and layer, a column a head."""
     data = page.weights
     if data.empty:
         return
-    label = _Labels(page.comparison, among=data["variant"])
+    label = Labels(page.comparison, among=data["variant"])
     drawn = data.assign(
         row=[
             label.join(label(name), f"layer {layer}")
@@ -264,75 +230,3 @@ def _weights(page: Page) -> Iterator[Figure]:
         {"weights": heat_map(base, drawn, "purples", data["head"].max(), title=title)},
         data,
     )
-
-
-def _costs(page: Page) -> Iterator[Figure]:
-    """Loss against what a variant costs."""
-    means = page.comparison.table.drop_duplicates("variant")[["variant", "n", "mean"]]
-    data = means.merge(page.costs, on="variant")
-    color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)), sort=[*data["fusion"].unique()])
-    legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj=' + datum.label")
-    encoded: dict[str, Any] = {"shape": alt.Shape("out_proj:N", legend=legend)}
-    if data["out_proj"].nunique() < 2:
-        encoded = {}
-    y = alt.Y("mean:Q", title=page.comparison.metric, scale=alt.Scale(zero=False))
-    charts = {}
-    for cost, words in (("params", "parameters"), ("flops_per_token", "FLOPs per token, forward")):
-        if data[cost].nunique() < 2:
-            continue
-        x = alt.X(f"{cost}:Q", title=words, scale=alt.Scale(zero=False), axis=alt.Axis(format="~s"))
-        tip = tooltips(data, "variant", cost, "mean", "n")
-        points = alt.Chart(data).mark_point(filled=True, size=60, opacity=0.85)
-        chart = points.encode(x=x, y=y, color=color, tooltip=tip, **encoded)
-        charts[f"cost-{cost.partition('_')[0]}"] = spec(chart, 260)
-    if charts:
-        yield Figure(
-            "cost",
-            "Cost against result",
-            f"Mean {page.comparison.metric} against parameters and against forward FLOPs per token, a point a"
-            " variant.",
-            charts,
-            data,
-        )
-
-
-# --- what they share ------------------------------------------------------------------------------
-
-
-class _Labels:
-    """Names of variants short enough for an axis: the values of what varies, its columns in `title`."""
-
-    def __init__(self, comparison: Comparison, *, without: str = "", among: Any = None) -> None:
-        table = comparison.table
-        if among is not None:
-            table = table[table["variant"].isin(set(among))]
-        varying = [c for c in comparison.shown if c != without and table[c].nunique() > 1]
-        self.columns = varying
-        self.title = " · ".join(varying)
-        kept = [c for c in comparison.shown if c != without]
-        names = comparison.table[kept].itertuples(index=False)
-        self._labels = {
-            " ".join(f"{c}={v}" for c, v in zip(kept, row, strict=True)): self.join(
-                *(str(v) for c, v in zip(kept, row, strict=True) if c in varying)
-            )
-            for row in names
-        }
-
-    @property
-    def variants(self) -> list[str]:
-        """Those of the comparison, the best of each family first."""
-        return list(self._labels)
-
-    def __call__(self, variant: str) -> str:
-        return self._labels.get(variant, variant)
-
-    @staticmethod
-    def join(*parts: str) -> str:
-        return " · ".join(part for part in parts if part)
-
-
-def _chosen(comparison: Comparison) -> list[str]:
-    """The variants that are drawn in colour: those of the primary contrasts, else the best."""
-    primary = comparison.family("primary")
-    table = primary if len(primary) else comparison.table
-    return list(dict.fromkeys(table["variant"]))[: len(COLORS)]

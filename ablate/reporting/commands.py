@@ -13,6 +13,7 @@ from ablate.config.overrides import as_value, flatten
 from ablate.phrases import only_if
 from ablate.reporting.subject import Subject
 from ablate.store.code import PLUGIN, is_of_plugin
+from ablate.store.record import StudyRecord
 from ablate.store.run_files import read_started
 
 SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
@@ -55,6 +56,24 @@ def commands(subject: Subject) -> list[str]:
     else:
         start = ["-m", *start]
     return [_command([*own, *start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
+
+
+def with_seeds(record: StudyRecord, count: int) -> str:
+    """The command of a study as it was typed, for so many seeds; empty where nobody typed one."""
+    if not record.typed:
+        return ""
+    first = min(seed for seed in record.seeds if str(seed) not in record.development_seeds)
+    words = [f"{key}={','.join(levels)}" for key, levels in record.factors.items()]
+    grown = {word.partition("=")[0]: word for word in words}
+    typed = [grown.get(word.partition("=")[0], word) for word in record.typed if not word.startswith("seed=")]
+    seeds = f"seed=range({first},{first + count})"
+    return shlex.join(["ablate", "run", *typed, seeds])
+
+
+def whole_study(record: StudyRecord) -> str:
+    """The command of the study that this demonstration is of."""
+    typed = [word for word in record.typed if word.partition("=")[0] not in ("size", "seed", "name")]
+    return shlex.join(["ablate", "run", *(typed or [f"study={record.study}"])])
 
 
 def _plugins(subject: Subject) -> list[str]:

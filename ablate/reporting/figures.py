@@ -14,7 +14,7 @@ import altair as alt
 import pandas as pd
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
-GREY = "#858b93"
+GREY = "#888888"
 MANY_COLUMNS = 10  # of a heat map: numbers no longer fit
 _LINE_ENDS = {0x2028: " ", 0x2029: " "}  # of Unicode: Vega's expressions may not hold them in a text
 CONFIG: dict[str, Any] = {
@@ -38,13 +38,14 @@ CONFIG: dict[str, Any] = {
 @dataclass(frozen=True)
 class Figure:
     """charts: by the stem of their files. about: what is to be seen, for those who can't see it. data: the
-    numbers drawn, as a table."""
+    numbers drawn, as a table. first: whether it belongs to the first screens of a page."""
 
     key: str
     title: str
     about: str
     charts: dict[str, dict[str, Any]]
     data: pd.DataFrame
+    first: bool = False
 
 
 def legend(labels: Iterable[str]) -> alt.Legend:
@@ -102,10 +103,12 @@ def curves(
     order = [label(name) for name in chosen if name in set(colored["variant"])]
     scale = alt.Scale(domain=order, range=list(COLORS))
     color = alt.Color("label:N", scale=scale, sort=None, legend=legend(order or [""]))
+    picked = alt.selection_point(fields=["label"], bind="legend")  # a click on the legend shows one alone
+    seen = alt.condition(picked, alt.value(1.0), alt.value(0.12))
     base = alt.Chart(colored).encode(color=color)
-    layers = [
-        base.mark_line(strokeWidth=2, point={"size": 40}).encode(**axes, tooltip=tooltips(drawn, *shown))
-    ]
+    lines = base.mark_line(strokeWidth=2, point={"size": 40})
+    lines = lines.encode(**axes, opacity=seen, tooltip=tooltips(drawn, *shown)).add_params(picked)
+    layers = [lines]
     if "low" in drawn:
         layers.insert(0, base.mark_area(opacity=0.18).encode(x=whole, y=alt.Y("low:Q"), y2="high:Q"))
     others = drawn[~drawn["variant"].isin(chosen)]

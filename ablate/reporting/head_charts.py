@@ -9,6 +9,7 @@ import pandas as pd
 from ablate.analysis.probes import PROBES, SORTED, at_the_end
 from ablate.reporting.figures import COLORS, GREY, Figure, curves, heat_map, slug, spec, tooltips
 from ablate.reporting.heads import ATTENTION, Heads
+from ablate.reporting.labels import Labels
 
 SHAPES = ("triangle-right", "circle", "triangle-left")
 MAPS = 3  # attention maps of a run, at most
@@ -16,8 +17,8 @@ LETTERS = 32  # of a text, on an axis
 Label = Callable[[str], str]
 
 
-def figures(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figure]:
-    """label: the short name of a variant. chosen: those that are drawn in colour."""
+def figures(heads: Heads, label: Labels, chosen: Sequence[str]) -> Iterator[Figure]:
+    """label: the names of variants. chosen: those that are drawn in colour."""
     if heads.summary.empty:
         return
     last = at_the_end(heads.summary, by="variant")
@@ -26,8 +27,8 @@ def figures(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figur
         _attention(heads, last, label),
         _needed(last, label),
         _ranked(heads, label),
-        _pruned(heads, label, chosen),
-        _over_steps(heads, label, chosen),
+        _pruned(heads, label.full, chosen),
+        _over_steps(heads, label.full, chosen),
         _alike(heads),
         _on_text(heads),
     )

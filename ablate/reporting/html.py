@@ -6,6 +6,7 @@ Its Content-Security-Policy admits the scripts that stand in it, by their digest
 import base64
 import functools
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -17,6 +18,7 @@ from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison, Question
 from ablate.reporting import own_files, words
+from ablate.reporting.glossary import GLOSSARY, explained
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
 from ablate.reporting.tables import readable, render
@@ -74,6 +76,8 @@ def write_report(
         comparison=[comparison_table(page.comparison, family) for family in page.comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs={stem: spec for figure in drawn for stem, spec in figure.charts.items()},
+        sentences=words.sentences(page.comparison),
+        glossary=GLOSSARY,
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
@@ -93,6 +97,8 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
     best = raw["best"].tolist()
     keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
     read = read.drop(columns="best")
+    if "verdict" in read:  # in sight on a telephone
+        read.insert([*read.columns].index("n"), "verdict", read.pop("verdict"))
     if "params" not in read:  # where something is matched, it stands there already
         read.insert([*read.columns].index("n"), "params", raw["params"].astype(float).tolist())
     made = table(read, words.caption(comparison, family))
@@ -108,11 +114,11 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
     return Table(made.caption, made.names, numeric, rows, best)
 
 
-def comparison_html(comparison: Comparison) -> str:
-    """A comparison as a notebook shows it: a table a family, what was found, and notes."""
+def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
+    """A comparison as a notebook shows it: its answer, a table a family, and notes."""
     return _template("comparison.html.j2").render(
         tables=[comparison_table(comparison, family) for family in comparison.families],
-        sentences=words.sentences(comparison),
+        answer=answer,
         notes=comparison.notes,
     )
 
@@ -162,4 +168,5 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["explained"] = explained
     return environment.get_template(name)

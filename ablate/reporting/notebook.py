@@ -7,7 +7,9 @@ from ablate.analysis.compare import Comparison
 
 @dataclass(frozen=True)
 class ShownComparison(Comparison):
-    """A comparison that shows itself as tables."""
+    """A comparison that shows itself: its answer, its tables, its notes."""
+
+    answer: list[str]
 
     def __repr__(self) -> str:
         """As `ablate compare` prints it."""
@@ -18,9 +20,9 @@ class ShownComparison(Comparison):
             f"{words.caption(self, family)}\n{render(words.for_reading(self, family), 'table')}"
             for family in self.families
         ]
-        return "\n".join([*blocks, *words.sentences(self), *self.notes])
+        return "\n".join([*self.answer, *blocks, *self.notes])
 
     def _repr_html_(self) -> str:
         from ablate.reporting.html import comparison_html
 
-        return comparison_html(self)
+        return comparison_html(self, self.answer)

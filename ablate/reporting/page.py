@@ -15,9 +15,10 @@ from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.probes import FILE
 from ablate.analysis.roles import at_own_value
 from ablate.analysis.select import as_text, as_texts, select, with_options
+from ablate.compute.cores import available
 from ablate.config.identity import digest
 from ablate.phrases import counted
-from ablate.reporting import words
+from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.heads import Heads
 from ablate.reporting.heads import find as find_heads
@@ -30,14 +31,15 @@ VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "att
 
 @dataclass(frozen=True)
 class Page:
-    """curves, rates, weights, costs: as ablate.analysis.series gives them; empty where there is nothing to
-    draw. tuned: the column of which each arm has its own value, in a tuned study. rates: by that column, else
-    by learning rate, in `rate_metric`. heads: what they do, where that was probed. facts: what the rows were
-    made by, and of. hyperparameters: as methods gives them."""
+    """curves, rates, seeds, weights, costs: as analysis.series gives them, empty where there is nothing to
+    draw. tuned: the column of which each arm has its own value, in a tuned study. rates: by that column,
+    else by learning rate, in `rate_metric`. heads: what they do, where that was probed. facts: what the rows
+    were made by, and of. hyperparameters: as methods gives them."""
 
     name: str
     question: str
-    answers: list[str]
+    answer: Answer
+    tally: list[str]
     limits: list[str]
     comparison: Comparison
     notes: list[str]
@@ -45,6 +47,7 @@ class Page:
     tuned: str
     rate_metric: str
     rates: pd.DataFrame
+    seeds: pd.DataFrame
     weights: pd.DataFrame
     costs: pd.DataFrame
     heads: Heads | None
@@ -79,7 +82,8 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
     return Page(
         name=subject.name,
         question=record.question,
-        answers=words.sentences(comparison) + _tally(comparison),
+        answer=answer(comparison, rows, record, cores=available()),
+        tally=_tally(comparison),
         limits=limits(rows, comparison, record, environment.pop("train_tokens")),
         comparison=comparison,
         notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures],
@@ -87,6 +91,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         tuned=tuned,
         rate_metric=rate_metric,
         rates=series.by_value(subject.rows, rate_metric, shown, tuned or "lr"),
+        seeds=series.per_seed(own, comparison.metric, shown),
         weights=series.weights(own, shown),
         costs=series.costs(own, shown),
         heads=find_heads(subject.page.with_name(FILE), _names(own, shown)),

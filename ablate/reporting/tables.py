@@ -64,7 +64,7 @@ def lines_of(frame: pd.DataFrame, width: int | None, *, bold: bool = False) -> t
 
 def _latex(names: list[str], right: list[bool], cells: list[list[str]]) -> str:
     """A tabular with the rules of booktabs, to stand in a table of a paper."""
-    lines = [[_escaped(cell) for cell in line] for line in (names, *cells)]
+    lines = [[escaped(cell) for cell in line] for line in (names, *cells)]
     head, *body = (" & ".join(line) + r" \\" for line in lines)
     columns = "".join("r" if number else "l" for number in right)
     return "\n".join(
@@ -78,10 +78,10 @@ def _latex(names: list[str], right: list[bool], cells: list[list[str]]) -> str:
     )
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text as LaTeX prints it: its special characters escaped, a minus sign for a leading hyphen."""
-    escaped = "".join(_LATEX.get(character, character) for character in text)
-    return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped)
+    safe = "".join(_LATEX.get(character, character) for character in text)
+    return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", safe)
 
 
 _LATEX = {
@@ -89,7 +89,7 @@ _LATEX = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
     # A bracket that begins a row would be read as an option of the line break before it.
-    **{"[": "{[}", "]": "{]}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$"},
+    **{"[": "{[}", "]": "{]}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "†": r"\textdagger{}"},
 }
 
 

@@ -11,7 +11,7 @@ from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.variants import STEPS_TO, lost_by
 from ablate.phrases import counted
 
-_UNITS = {"val_bpb": "bits per byte"}
+UNITS = {"val_bpb": "bits per byte"}
 
 
 def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def caption(comparison: Comparison, family: str) -> str:
     """What a family's p's and intervals hold for, in a line or two."""
     table = comparison.family(family)
     tested = table[table["p"].notna()]
-    margin = f"margin {comparison.margin:g}{_unit(comparison.metric)}"
+    margin = f"margin {comparison.margin:g}{unit(comparison.metric)}"
     if comparison.margin != comparison.margin:
         margin = "without --margin, so none is called equivalent"
     if tested.empty:
@@ -77,19 +77,23 @@ def sentences(comparison: Comparison) -> list[str]:
     else:
         table = comparison.table
         compared = table[table["p"].notna()].head(1)  # the best: families are sorted
-    interaction = comparison.interaction.to_dict("records")
     return [
         *(_sentence(row, comparison) for row in compared.to_dict("records")),
-        *(_interaction(row, comparison) for row in interaction if row["p"] == row["p"]),
+        *interactions(comparison),
     ]
 
 
+def interactions(comparison: Comparison) -> list[str]:
+    """What the projection has to do with the number of heads, where a study asks it."""
+    rows = comparison.interaction.to_dict("records")
+    return [_interaction(row, comparison) for row in rows if row["p"] == row["p"]]
+
+
 def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
-    """What the projection has to do with the number of heads."""
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
     return (
-        f"{row['effect']}, without the projection less the same with it: {decided}{_number(row['diff'])}"
-        f"{_unit(comparison.metric)} [{_number(row['low'])}, {_number(row['high'])}], n = {row['n']} paired"
+        f"{row['effect']}, without the projection less the same with it: {decided}{number(row['diff'])}"
+        f"{unit(comparison.metric)} [{number(row['low'])}, {number(row['high'])}], n = {row['n']} paired"
         f" seeds, Holm p {_is(row['p_holm'])}."
     )
 
@@ -102,25 +106,25 @@ def _sentence(row: Mapping[Any, Any], comparison: Comparison) -> str:
 
 
 def _finding(row: Mapping[Any, Any], comparison: Comparison) -> str:
-    variant, baseline, setting = _names(row["variant"], row["baseline"])
+    variant, baseline, setting = names(row["variant"], row["baseline"])
     at = f" ({setting})" if setting else ""
-    verdict, unit, margin = row["verdict"], _unit(comparison.metric), f"{comparison.margin:g}"
+    verdict, of, margin = row["verdict"], unit(comparison.metric), f"{comparison.margin:g}"
     if verdict == EQUAL:
         return f"{variant} is {row['why']}: nothing to test."
     if row["p"] != row["p"]:
         return f"{variant} against {baseline}{at}: undecided, {row['why']}."
-    interval = f"[{_number(row['low'])}, {_number(row['high'])}]"
+    interval = f"[{number(row['low'])}, {number(row['high'])}]"
     seeds = f"n = {row['pairs']} paired seeds"
     family = "" if row["family"] == "primary" else " (exploratory)"
     if verdict == stats.EQUIVALENT:
         return (
-            f"{variant} and {baseline}{at} are equivalent within {margin}{unit}: difference"
-            f" {_number(row['diff'])} {interval}, {seeds}, Holm TOST p {_is(row['p_tost_holm'])}{family}."
+            f"{variant} and {baseline}{at} are equivalent within {margin}{of}: difference"
+            f" {number(row['diff'])} {interval}, {seeds}, Holm TOST p {_is(row['p_tost_holm'])}{family}."
         )
     if verdict == stats.UNDECIDED:
         reason = f"; {row['why']}" if row["why"] else ""
         return (
-            f"{variant} against {baseline}{at} is undecided: difference {_number(row['diff'])}{unit}"
+            f"{variant} against {baseline}{at} is undecided: difference {number(row['diff'])}{of}"
             f" {interval}, {seeds}, Holm p {_is(row['p_holm'])}{reason}{more_seeds(row['more_seeds'])}."
         )
     word = "better" if verdict in (stats.BETTER, stats.BETTER_WITHIN) else "worse"
@@ -130,8 +134,8 @@ def _finding(row: Mapping[Any, Any], comparison: Comparison) -> str:
         f", but within the margin of {margin}" if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else ""
     )
     return (
-        f"{variant} is {word} than {baseline}{at} by {_number(size)}{unit}"
-        f" [{_number(low)}, {_number(high)}]{within}, {seeds}, Holm p {_is(row['p_holm'])}{family}."
+        f"{variant} is {word} than {baseline}{at} by {number(size)}{of}"
+        f" [{number(low)}, {number(high)}]{within}, {seeds}, Holm p {_is(row['p_holm'])}{family}."
     )
 
 
@@ -155,12 +159,13 @@ def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
     return ["" if a != a else f"[{a:.4f}, {b:.4f}]" for a, b in ends]
 
 
-def _names(variant: str, baseline: str) -> tuple[str, str, str]:
-    """What differs between two names, bare where it is the fusion, and what they share."""
+def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -> tuple[str, str, str]:
+    """What differs between two names, and what they share. terms: what levels are called, where a study says
+    so; a fusion stands for itself."""
     ours, theirs = (dict(_split(part) for part in name.split(" ")) for name in (variant, baseline))
     differing = [key for key in ours if ours[key] != theirs.get(key)]
     shared = ", ".join(f"{key}={value}" for key, value in ours.items() if key not in differing)
-    return _words(ours, differing), _words(theirs, differing), shared
+    return _called(ours, differing, terms or {}), _called(theirs, differing, terms or {}), shared
 
 
 def _split(part: str) -> tuple[str, str]:
@@ -168,11 +173,12 @@ def _split(part: str) -> tuple[str, str]:
     return key, value
 
 
-def _words(name: Mapping[str, str], keys: Sequence[str]) -> str:
-    return " ".join(name[key] if key == "fusion" else f"{key}={name[key]}" for key in keys if name.get(key))
+def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, str]) -> str:
+    given = [(key, name[key]) for key in keys if name.get(key)]
+    return " ".join(terms.get(value, value if key == "fusion" else f"{key}={value}") for key, value in given)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits after the point, a fourth where the value is small; a true minus sign."""
     text = f"{value:.{3 if abs(value) >= 0.0095 else 4}f}"
     return "0.000" if float(text) == 0 else text.replace("-", "−")
@@ -188,8 +194,8 @@ def _is(p: float) -> str:
     return _p(p) if p < 0.001 else f"= {_p(p)}"
 
 
-def _unit(metric: str) -> str:
+def unit(metric: str) -> str:
     if metric.startswith(STEPS_TO):
         return " steps"
-    unit = "nats" if metric.endswith("_loss") else _UNITS.get(metric, "")
+    unit = "nats" if metric.endswith("_loss") else UNITS.get(metric, "")
     return f" {unit}" if unit else ""

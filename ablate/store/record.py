@@ -48,8 +48,9 @@ class StudyRecord:
     they have in all runs. runs: ids.
 
     Of a study that was declared beforehand, question to where are as its YAML says (study.declared), and
-    `declared` is what only its kind has there. study: as chosen by study=NAME. config_dir: as given by -cd.
-    left_out: why a variant can't be built. roles: by run id; chosen: by arm.
+    `declared` is what only its kind has there. answer: what the levels are called in a sentence. typed: the
+    words of the last command that asked for it, -m among them. study: as chosen by study=NAME. config_dir: as
+    given by -cd. left_out: why a variant can't be built. roles: by run id; chosen: by arm.
     """
 
     name: str
@@ -64,6 +65,8 @@ class StudyRecord:
     margin: float | None = None
     where: list[str] = field(default_factory=list)
     declared: Mapping[str, Any] = field(default_factory=dict)
+    answer: Mapping[str, str] = field(default_factory=dict)
+    typed: list[str] = field(default_factory=list, compare=False)
     study: str | None = None
     demonstration: bool = False
     config_dir: str | None = None

@@ -101,6 +101,18 @@ class Store:
             row |= _agreed(list(roles.values())) | {"study": " ".join(roles)}
         return sorted(rows.values(), key=lambda row: row["run_id"])
 
+    def changed(self) -> dict[str, float]:
+        """When each run last changed, in seconds since 1970, by the first half of its run_id."""
+        files = {name: self.run(name).directory / "result.json" for name in self.finished()}
+        for name in self.begun():
+            if attempt := self.run(name).latest():
+                files[name] = attempt / "metrics.csv"
+        found = {}
+        for name, file in files.items():
+            with contextlib.suppress(OSError):  # it may go at any time
+                found[name.rpartition("-")[2]] = file.stat().st_mtime
+        return found
+
     def results(self) -> dict[str, Row]:
         """The rows of the finished runs as these left them, by run_id."""
         return {row["run_id"]: row for row in read_rows(self.root / "store")}

@@ -182,6 +182,14 @@ class StoredRun:
                 return aside  # else it was replaced at this moment, and stands again
         return None
 
+    def remove(self) -> None:
+        """Take the result and every attempt away; a process that is at one finds nothing there at its next
+        write. Raises StoreError."""
+        with explained(self.directory):
+            for path in (self.directory, self.attempts):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.rmtree(take_away(path, path.parent))
+
     def release(self, pid: int) -> None:
         """Give back what a process of this machine was at, which has ended."""
         with contextlib.suppress(OSError):

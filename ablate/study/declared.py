@@ -73,7 +73,7 @@ class Declared(ABC):
 
     where: conditions that every run fulfils. primary: the contrasts that were decided on beforehand, each
     a mapping with `vary`, `baseline` and, for the factors that stay, `where`. metric, margin: what they are
-    judged by. demo: the overrides of its demonstration.
+    judged by. answer: what its levels are called in a sentence. demo: the overrides of its demonstration.
     """
 
     kind: ClassVar[str]
@@ -94,6 +94,9 @@ class Declared(ABC):
         Above(0),
         Meaning("what makes no difference, in the metric's unit; use a number above 0"),
     ] = 0.01
+    answer: Annotated[
+        Mapping[str, str], Meaning("write levels with what they are called, as {sum: summing the heads}")
+    ] = field(default_factory=dict)
     demo: Annotated[
         Mapping[str, Levels],
         KeysOfARun(),

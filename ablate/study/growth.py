@@ -38,7 +38,7 @@ def record_of_sweep(
     """A sweep, or what a study declares: its factors with their levels, and everything that they leave alone.
 
     factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
-    asked: study, demonstration and config_dir of the record.
+    asked: study, demonstration, config_dir and typed of the record.
     """
     factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
     free = [key for key in factors if key not in given]
@@ -65,6 +65,7 @@ def record_of_sweep(
         primary=declared.primary,
         metric=declared.metric,
         margin=declared.margin,
+        answer=declared.answer,
         where=declared.where,
         declared=declared.own,
     )

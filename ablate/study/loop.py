@@ -60,6 +60,7 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
             study=asked.chosen,
             demonstration=asked.is_demonstration,
             config_dir=asked.config_dir,
+            typed=[*asked.typed],
         )
 
     drive = _Drive(asked, declared, design, record)

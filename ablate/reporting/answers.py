@@ -1,0 +1,220 @@
+"""What a comparison found, in plain sentences: the first thing that a reader sees. Prints nothing."""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.compare import Comparison, report_rows
+from ablate.analysis.power import seconds_a_run
+from ablate.analysis.select import select, with_options
+from ablate.analysis.variants import STEPS_TO, USABLE
+from ablate.compute.cores import available
+from ablate.phrases import counted, duration, only_if
+from ablate.reporting.commands import whole_study, with_seeds
+from ablate.reporting.subject import NOTHING_ASKED
+from ablate.reporting.words import interactions, names, number, unit
+from ablate.store.columns import HIGHER_IS_BETTER
+from ablate.store.record import StudyRecord
+
+MOST = 3  # sentences
+FIRST_SEEDS = 8  # of a variant that has one
+BETTER = (stats.BETTER, stats.BETTER_WITHIN)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """found: what the contrasts say, MOST sentences at most. trust: how sure that is. more: what would make
+    it surer, the command to type, and how long it takes here."""
+
+    found: list[str]
+    trust: list[str]
+    more: list[str]
+
+
+def answer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, *, cores: int) -> Answer:
+    """rows: that are compared. record: of their study. cores: of this machine, for what more seeds take."""
+    rows = rows[rows["status"].isin(USABLE)]
+    more = _More(record, rows, comparison.table["variant"].nunique(), cores)
+    if int(comparison.table["n"].max()) < 2:
+        line = "One seed shows nothing: the same variant with another seed differs as well."
+        return Answer([line], [], more.seeds(FIRST_SEEDS, "{} would show how large a difference has to be"))
+    tested = _tested(comparison)
+    found = findings(comparison, record.answer)
+    if tested.empty or not found:
+        return Answer(
+            found or ["Nothing was tested: no variant has a baseline and two paired seeds."], [], []
+        )
+    where = place(rows)
+    return Answer(
+        [f"{where}: {_small(found[0])}" if where else found[0], *found[1:]],
+        _trust(comparison),
+        more.of(tested),
+    )
+
+
+def lines(
+    comparison: Comparison, rows: pd.DataFrame, records: Sequence[StudyRecord], where: Sequence[str] = ()
+) -> list[str]:
+    """The answer of these rows, of one study or of several, of which those that meet `where` are compared."""
+    record = records[0] if len(records) == 1 else NOTHING_ASKED
+    chosen = select(with_options(report_rows(rows)[0]), where)
+    found = answer(comparison, chosen, record, cores=available())
+    return [*found.found, *found.trust, *found.more]
+
+
+def findings(comparison: Comparison, terms: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence a contrast: the primary ones, else all. Of many, how they came out, and the largest.
+
+    terms: how the levels of a factor are called, as {sum: summing the heads}.
+    """
+    tested, terms = _tested(comparison), terms or {}
+    # What is shared by all of them need not be said of each.
+    settings = {names(row["variant"], row["baseline"])[2] for row in tested.to_dict("records")}
+    told = functools.partial(_sentence, comparison=comparison, terms=terms, with_setting=len(settings) > 1)
+    if len(tested) > MOST:
+        sizes = tested["diff"].abs().where(tested["verdict"] != stats.UNDECIDED, -1.0)
+        largest = tested.to_dict("records")[int(sizes.argmax())]
+        told_of = [_tally(tested), f"The largest: {told(largest)}"]
+    else:
+        open_ = tested[tested["verdict"] == stats.UNDECIDED]
+        together = _undecided(open_, comparison, terms) if len(open_) > 1 and len(settings) == 1 else ""
+        rest = tested.drop(open_.index) if together else tested
+        told_of = [*map(told, rest.to_dict("records")), *only_if(together, together)]
+    return [*map(_capital, [*told_of, *interactions(comparison)])]
+
+
+def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, str]) -> str:
+    """Several contrasts with one baseline, or each with its own, in one sentence."""
+    of, sign = unit(comparison.metric), -1 if comparison.metric in HIGHER_IS_BETTER else 1
+    each, baselines = [], set[str]()
+    for row in rows.to_dict("records"):
+        variant, baseline, _ = names(row["variant"], row["baseline"], terms)
+        low, high = sorted((sign * row["low"], sign * row["high"]))
+        each.append(f"{variant}, {number(sign * row['diff'])}{of} ({number(low)} to {number(high)})")
+        baselines.add(baseline)
+    against = f" against {baselines.pop()}" if len(baselines) == 1 else ""
+    return f"nothing is decided yet{against} about {'; '.join(each)}."
+
+
+def _tested(comparison: Comparison) -> pd.DataFrame:
+    for table in (comparison.family("primary"), comparison.table):
+        tested = table[table["p"].notna()]
+        if len(tested):
+            return tested
+    return comparison.table.head(0)
+
+
+def _sentence(
+    row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str], with_setting: bool
+) -> str:
+    variant, baseline, setting = names(row["variant"], row["baseline"], terms)
+    at = f" ({setting})" if with_setting and setting else ""
+    metric, verdict = comparison.metric, row["verdict"]
+    sign = -1 if metric in HIGHER_IS_BETTER else 1
+    diff = sign * row["diff"]
+    low, high = sorted((sign * row["low"], sign * row["high"]))
+    of = unit(metric) or f" of {metric}"
+    if verdict == stats.EQUIVALENT:
+        between = f"{number(diff)} ({number(low)} to {number(high)})"
+        return f"{variant} and {baseline} differ by less than {comparison.margin:g}{of}{at}: {between}."
+    if verdict == stats.UNDECIDED:
+        between = f"{number(diff)}{of} ({number(low)} to {number(high)})"
+        return f"whether {variant} costs or saves anything against {baseline}{at} is undecided: {between}."
+    saves = verdict in BETTER
+    low, high = (-high, -low) if saves else (low, high)
+    size = f"{number(abs(diff))}{of} ({number(low)} to {number(high)})"
+    if metric.startswith(STEPS_TO):
+        told = f"{variant} takes {size} {'fewer' if saves else 'more'} than {baseline}{at}"
+    else:
+        told = f"{variant} {'saves' if saves else 'costs'} {size} against {baseline}{at}"
+    if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN):
+        return f"{told}, less than the {comparison.margin:g} that would matter."
+    return f"{told}{_perplexity(row['ratio'])}."
+
+
+def _perplexity(ratio: float) -> str:
+    """exp of a difference in nats is a ratio of perplexities."""
+    if not math.isfinite(ratio):
+        return ""
+    percent = f"{100 * abs(ratio - 1):.2g}"
+    return f", about {percent} % {'more' if ratio > 1 else 'less'} perplexity"
+
+
+def _tally(tested: pd.DataFrame) -> str:
+    counts = tested["verdict"].value_counts()
+    each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"Of {counted(len(tested), 'comparison')}: {each}."
+
+
+def place(rows: pd.DataFrame) -> str:
+    """As `On pydoc (2 layers, 64 wide, 1,000 steps)`, of what all rows share."""
+    one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
+    known = {column: values[0] for column, values in one.items() if len(values) == 1}
+    words = {"layers": "layers", "d_model": "wide", "steps": "steps"}
+    size = ", ".join(f"{int(known[c]):,} {word}" for c, word in words.items() if c in known)
+    text = f"On {known['corpus']}" if "corpus" in known else "At this size" if size else ""
+    return f"{text} ({size})" if size else text
+
+
+def _trust(comparison: Comparison) -> list[str]:
+    tested = _tested(comparison)
+    low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
+    seeds = counted(high, "paired seed") if low == high else f"{low} to {high} paired seeds"
+    level = f"{100 * (1 - comparison.alpha):g} %"
+    hold = "the interval holds" if len(tested) == 1 else f"all {len(tested)} intervals hold together"
+    lines = [f"{seeds}; {hold} with {level} confidence."]
+    if (margin := comparison.margin) == margin:
+        lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
+    if not len(comparison.family("primary")):
+        lines.append("No contrast was named beforehand: take this as a lead to test, not as a result.")
+    return lines
+
+
+@dataclass(frozen=True)
+class _More:
+    """What more seeds would take. variants: how many have to be run at each."""
+
+    record: StudyRecord
+    rows: pd.DataFrame
+    variants: int
+    cores: int
+
+    def of(self, tested: pd.DataFrame) -> list[str]:
+        """What would decide, or narrow, these contrasts."""
+        if self.record.demonstration:
+            command = whole_study(self.record)
+            return [f"A demonstration: `{command}` asks it properly, and --dry-run says how long that takes."]
+        seeds = int(tested["pairs"].max())
+        undecided = tested[tested["verdict"] == stats.UNDECIDED]
+        needed = undecided["more_seeds"].dropna()
+        if undecided.empty:
+            return self.seeds(2 * seeds, "{} would narrow the intervals by a third")
+        if needed.empty:
+            return ["No number of seeds would decide this: the difference is about as large as the margin."]
+        which = "it" if len(undecided) == 1 else f"all {len(needed)}"
+        if len(needed) < len(undecided):
+            which = f"{len(needed)} of the {len(undecided)} undecided"
+        more = int(needed.max())
+        return self.seeds(seeds + more, f"About {counted(more, 'more seed')} would decide {which}: {{}}")
+
+    def seeds(self, count: int, line: str) -> list[str]:
+        """`line` with the command that brings every variant to so many seeds, and its time here."""
+        command = with_seeds(self.record, count)
+        seconds, at_once = seconds_a_run(self.rows, self.cores)
+        runs = self.variants * max(0, count - self.rows["seed"].nunique())
+        time = "" if math.isnan(seconds) else f", about {duration(runs * seconds / at_once)} here"
+        return [f"{line.format(f'`{command}`' if command else f'as many as {count} seeds')}{time}."]
+
+
+def _capital(line: str) -> str:
+    return line[:1].upper() + line[1:]
+
+
+def _small(line: str) -> str:
+    """A sentence as it goes on behind a colon; names of methods and keys are small anyway."""
+    return line[:1].lower() + line[1:]

@@ -1,0 +1,129 @@
+"""The first sentences of a report and of compare: what was found, how sure that is, what would decide."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.reporting.answers import answer, findings
+from ablate.reporting.commands import with_seeds
+from ablate.reporting.glossary import GLOSSARY, SPELLINGS, explained
+from tests.helpers import make_record
+from tests.test_compare import hand_worked, table
+
+PRIMARY = [{"vary": "fusion", "baseline": "concat"}]
+TERMS = {"concat": "concatenating them", "sum": "summing the heads"}
+SIZE = {"corpus": "book.txt", "layers": 2, "d_model": 64, "steps": 1000, "wall_s": 30.0, "threads": 1}
+
+
+def rows() -> pd.DataFrame:
+    return table(*hand_worked()).assign(**SIZE)
+
+
+def test_a_finding_by_hand():
+    result = compare(rows(), records=[make_record(primary=PRIMARY)])
+    mean, worse = findings(result, TERMS)
+    assert worse == (
+        "Summing the heads costs 0.250 nats (0.129 to 0.371) against concatenating them, about 28 % more"
+        " perplexity."
+    )
+    assert mean == (
+        "Whether mean costs or saves anything against concatenating them is undecided: 0.000 nats (−0.038 to"
+        " 0.038)."
+    )
+    turned = compare(rows(), baseline={"fusion": "sum"}, where=["fusion!=mean"])
+    assert findings(turned) == [
+        "Concat saves 0.250 nats (0.158 to 0.342) against sum, about 22 % less perplexity."
+    ]
+    equal = compare(rows(), margin=0.05, where=["fusion!=sum"])
+    assert findings(equal) == ["Mean and concat differ by less than 0.05 nats: 0.000 (−0.029 to 0.029)."]
+
+
+def test_of_accuracy_more_is_saved():
+    result = compare(rows().assign(val_acc=lambda r: r["val_loss"]), metric="val_acc", where=["fusion!=mean"])
+    assert findings(result) == ["Sum saves 0.250 of val_acc (0.158 to 0.342) against concat."]
+
+
+def test_of_many_contrasts_their_verdicts_and_the_largest():
+    many = pd.concat(
+        rows().assign(
+            heads=heads,
+            key_width=64 // heads,
+            value_width=64 // heads,
+            run_id=lambda r, h=heads: r["run_id"] + str(h),
+        )
+        for heads in (2, 4, 8)
+    )
+    many.loc[(many["fusion"] == "sum") & (many["heads"] == 2), "val_loss"] += 1.0
+    result = compare(many, records=[make_record(primary=PRIMARY)])
+    tally, largest = findings(result)
+    assert tally == "Of 6 comparisons: 3 undecided, 3 worse."
+    assert largest.startswith("The largest: sum costs 1.250 nats") and "(heads=2" in largest
+
+
+def test_the_answer_says_how_sure_and_what_would_make_it_surer():
+    typed = ["study=mine", "seed=0,1,2,3", "train.steps=100"]
+    record = make_record(primary=PRIMARY, seeds=[0, 1, 2, 3], typed=typed, answer=TERMS)
+    found = answer(compare(rows(), records=[record]), rows(), record, cores=2)
+    assert found.found[0].startswith("On book.txt (2 layers, 64 wide, 1,000 steps): whether mean costs")
+    assert found.trust == [
+        "4 paired seeds; all 2 intervals hold together with 95 % confidence.",
+        "Less than 0.01 nats counts as no difference.",
+    ]
+    (more,) = found.more
+    (need,) = map(int, re.findall(r"About (\d+) more seeds would decide it", more))
+    assert f"`ablate run study=mine train.steps=100 'seed=range(0,{4 + need})'`" in more
+    minutes = need * 3 * 30 / 2 / 60  # three variants, two at a time
+    assert f", about {minutes:.0f} min here." in more or f"{minutes / 60:.1f} h here." in more
+    decided = rows().query("fusion != 'mean'")
+    found = answer(compare(decided, records=[record]), decided, record, cores=2)
+    assert "'seed=range(0,8)'` would narrow the intervals by a third" in found.more[0]
+
+
+def test_one_seed_shows_nothing():
+    one = rows().query("seed == seed.min()")
+    record = make_record(seeds=[0], typed=["-m", "fusion=concat,sum", "seed=0"])
+    found = answer(compare(one), one, record, cores=2)
+    assert found.found == ["One seed shows nothing: the same variant with another seed differs as well."]
+    assert "`ablate run -m fusion=concat,sum 'seed=range(0,8)'`" in found.more[0]
+    assert found.more[0].endswith(", about 5 min here.")  # 7 seeds more of three variants, two at a time
+
+
+def test_a_study_that_grew_is_asked_for_whole():
+    record = make_record(
+        typed=["-m", "fusion=sum", "heads=4", "seed=7"], factors={"fusion": ["concat", "sum"]}, seeds=[3, 4]
+    )
+    assert with_seeds(record, 5) == "ablate run -m fusion=concat,sum heads=4 'seed=range(3,8)'"
+    assert with_seeds(make_record(seeds=[0]), 5) == ""
+
+
+def test_terms_are_explained_once_and_nothing_else_is_markup():
+    html = explained("<b> 0.1 nats, 0.2 nats & intervals")
+    assert str(html).startswith("&lt;b&gt; 0.1 <abbr title=") and html.count("<abbr") == 2
+    assert html.endswith("</abbr>") and "0.2 nats &amp;" in html
+    assert {*SPELLINGS.values()} == {*GLOSSARY}
+    assert explained("type `a<b`.") == "type <code>a&lt;b</code>." and explained("a ` b") == "a ` b"
+
+
+@pytest.mark.parametrize("name", GLOSSARY)
+def test_every_term_is_found_where_it_stands(name: str):
+    assert "<abbr" in explained(f"the {name} of it")
+
+
+def test_what_is_undecided_is_one_sentence():
+    two = pd.concat(
+        [rows(), rows().query("fusion == 'mean'").assign(fusion="max", run_id=lambda r: r["run_id"] + "m")]
+    )
+    result = compare(two, records=[make_record(primary=PRIMARY)], where=["fusion!=sum"])
+    assert findings(result, {"max": "taking the largest"}) == [
+        "Nothing is decided yet against concat about taking the largest, 0.000 nats (−0.038 to 0.038); mean,"
+        " 0.000 nats (−0.038 to 0.038)."
+    ]
+
+
+def test_a_demonstration_names_the_study():
+    typed = ["study=fusion", "size=demo", "heads=8", "seed=0,1"]
+    record = make_record(primary=PRIMARY, study="fusion", demonstration=True, typed=typed, seeds=[0, 1])
+    (line,) = answer(compare(rows(), records=[record]), rows(), record, cores=2).more
+    assert "`ablate run study=fusion heads=8` asks it properly" in line

@@ -16,19 +16,24 @@ import ablate
 
 DOCS = Path(__file__).parent.parent / "docs"
 INK = {"light": "#1b1f24", "dark": "#e6e9ed"}
+TICKS = [0.0, 0.02, 0.04, 0.06]
 TERMS = {"sum": "sum", "weighted_sum": "weighted sum", "mean": "mean"}
 
 
 def main() -> None:
     table = ablate.compare(pd.read_csv(DOCS / "noise.csv", dtype={"run_id": str})).table
     data = table[table["low"].notna()][["fusion", "diff", "low", "high", "pairs"]]
-    data = data.assign(name=data["fusion"].map(TERMS))
+    data = data.assign(name=data["fusion"].map(TERMS)).sort_values("diff")
     seeds = int(data["pairs"].max())
     base = alt.Chart(data).encode(
-        y=alt.Y("name:N", sort="x", title=None, axis=alt.Axis(grid=False, domain=False, ticks=False))
+        y=alt.Y(
+            "name:N", sort=[*data["name"]], title=None, axis=alt.Axis(grid=False, domain=False, ticks=False)
+        )
     )
     title = f"nats of loss more than concat (0 is concat; {seeds} paired seeds, simultaneous 95 % intervals)"
-    x = alt.X("low:Q", title=title, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5))
+    x = alt.X(
+        "low:Q", title=title, scale=alt.Scale(domain=[0, 0.065]), axis=alt.Axis(values=TICKS, format=".2f")
+    )
     for scheme, ink in INK.items():
         chart = alt.layer(
             base.mark_rule(strokeWidth=3, color="#3b82c4").encode(x=x, x2="high:Q"),
@@ -43,6 +48,7 @@ def main() -> None:
             "gridColor": "#8884",
             "domainColor": "#888",
             "tickColor": "#888",
+            "titleFontWeight": "normal",
         }
         config = {
             "background": "transparent",

@@ -143,17 +143,21 @@ def test_best_is_one_of_several_that_are_trained_as_long():
     def row(fusion: str, loss: float, steps: int, batch: int, **more) -> dict:
         return {"fusion": fusion, "val_loss": loss, "steps": steps, "batch": batch, "context": 64, **more}
 
+    def of_two_seeds(rows: list[dict]) -> pd.DataFrame:
+        return table(*({**one, "seed": seed} for one in rows for seed in (0, 1)))
+
     rows = [row("concat", 2.0, 100, 8), row("sum", 1.9, 50, 16), row("concat", 1.5, 200, 8)]
-    result = compare(table(*rows))
+    assert not summarize(table(*rows))["best"].any()  # one seed shows nothing
+    result = compare(of_two_seeds(rows))
     best = {(r["steps"], r["fusion"]): r["best"] for r in result.table.to_dict("records")}
     assert best == {("100", "concat"): False, ("50", "sum"): True, ("200", "concat"): False}
     (line,) = [note for note in result.notes if "tokens" in note]
     assert line.startswith("variants are trained on 2 different numbers of tokens")
     both = [*rows, row("sum", 1.6, 200, 8)]
-    assert summarize(table(*both)).query("best")["mean"].tolist() == [1.5, 1.9]
+    assert summarize(of_two_seeds(both)).query("best")["mean"].tolist() == [1.5, 1.9]
     unknown = [{**one, "context": None} for one in rows]
-    assert summarize(table(*unknown)).query("best")["mean"].tolist() == [1.5]
-    assert not any("tokens" in note for note in compare(table(*unknown)).notes)
+    assert summarize(of_two_seeds(unknown)).query("best")["mean"].tolist() == [1.5]
+    assert not any("tokens" in note for note in compare(of_two_seeds(unknown)).notes)
 
 
 def test_what_did_not_finish_is_in_no_mean_and_named():

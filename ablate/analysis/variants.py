@@ -78,7 +78,8 @@ class Variants:
 
     def summary(self) -> pd.DataFrame:
         """A row a variant, in their order: variant, the shown columns, params, match_error where something is
-        matched, n, diverged, mean, sd, best (of several that are trained on as many tokens)."""
+        matched, n, diverged, mean, sd, best (of several that are trained on as many tokens; of one seed none
+        is)."""
         n, mean, sd = moments(self.values)
         if self.metric.startswith(STEPS_TO):  # of the runs that reach the loss, which are the fast ones
             mean, sd = (np.where(self.diverged.any(1), np.nan, of_some) for of_some in (mean, sd))
@@ -86,7 +87,7 @@ class Variants:
         own = np.array([is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.metric in HIGHER_IS_BETTER else "min")
-        best = own & (mean == first) & (rivals.transform("count") > 1)
+        best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*self.shown, *extra]].copy()
         table.insert(0, "variant", self.names)
@@ -178,9 +179,10 @@ def best_first(variants: Variants) -> pd.DataFrame:
 
 
 def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
-    """Without what a person sees anyway: the name made of the factors, a column of zeros."""
-    hidden = ["variant"] if summary["diverged"].any() else ["variant", "diverged"]
-    return summary.drop(columns=hidden)
+    """Without what a person sees anyway, the name made of the factors, and columns that say nothing."""
+    empty = {"diverged": not summary["diverged"].any(), "sd": summary["sd"].isna().all()}
+    empty["best"] = not summary["best"].any()
+    return summary.drop(columns=["variant", *(column for column, is_so in empty.items() if is_so)])
 
 
 def variant_columns(rows: pd.DataFrame) -> list[str]:

@@ -80,6 +80,8 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     """Print what was asked for; returns how many runs failed."""
     from ablate.analysis.notes import seeds_of_two_kinds, stale, unusable
     from ablate.analysis.variants import Incomparable, best_first, for_reading
+    from ablate.compute.cores import available
+    from ablate.reporting.answers import ONE_SEED, of_one_seed
     from ablate.reporting.tables import render_row
     from ablate.store.status import RESULTS
     from ablate.store.store import Store
@@ -94,8 +96,14 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     elif len(rows):
         try:
             variants = _variants(rows, record.metric)
-            print_table(for_reading(best_first(variants)), Format.table, wide=wide)
+            summary = best_first(variants)
+            print_table(for_reading(summary), Format.table, wide=wide)
             lines += seeds_of_two_kinds(variants)
+            if len(summary) > 1 and summary["n"].max() == 1:
+                more = of_one_seed(
+                    rows[rows["status"].isin(RESULTS)], record, len(summary), cores=available()
+                )
+                lines += [ONE_SEED, *more]
         except Incomparable as error:
             print_table(rows[SINGLE_RUN_COLUMNS], Format.table, wide=wide)
             lines.append(str(error))

@@ -1,14 +1,21 @@
 """The probes of a study's runs, written as a CSV beside its results."""
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
+import torch
 
 from ablate.analysis.probes import COLUMNS, read
+from ablate.compute.cores import available
 from ablate.config.rules import ConfigError
+from ablate.execution import plugins
 from ablate.execution.kept import in_float64, prepared, weights_by_step, weights_of
 from ablate.files.atomic import write_atomically
 from ablate.probes.measure import measure
@@ -42,23 +49,55 @@ def probe_run(directory: Path, run_id: str, *, prune: bool = False) -> pd.DataFr
 def probe_runs(
     directories: Mapping[str, Path], path: Path, *, prune: bool, told: Callable[[str], None]
 ) -> pd.DataFrame:
-    """Of these runs, by run_id, written to `path` after each; what it holds of other runs stays there.
+    """Of these runs, by run_id, a process a core, written to `path` after each; what it holds of other runs
+    stays there.
 
     told: hears a line a run. A run that can't be probed is a line too. Raises ConfigError where none can.
     """
     before = read(path) if path.exists() else pd.DataFrame(columns=[*COLUMNS])
     parts = [before[~before["run_id"].isin([*directories])]]
-    for number, (run_id, directory) in enumerate(directories.items(), 1):
-        try:
-            parts.append(probe_run(directory, run_id, prune=prune))
-        except ConfigError as error:
-            told(f"[{number}/{len(directories)}] {error}")
+    for number, (name, found) in enumerate(_each(directories, prune=prune), 1):
+        if isinstance(found, ConfigError):
+            told(f"[{number}/{len(directories)}] {found}")
             continue
-        told(f"[{number}/{len(directories)}] {directory.name}")
+        parts.append(found)
+        told(f"[{number}/{len(directories)}] {name}")
         _write(path, parts)
     if len(parts) == 1:
         raise ConfigError("none of the runs could be probed, for the reasons above")
     return pd.concat(parts[1:], ignore_index=True)
+
+
+def _each(
+    directories: Mapping[str, Path], *, prune: bool
+) -> Iterator[tuple[str, pd.DataFrame | ConfigError]]:
+    """The name of each run and its values, or why it has none, as they are done."""
+    probe = functools.partial(_probed, prune=prune)
+    workers = min(len(directories), available())
+    if workers == 1:
+        yield from map(probe, directories.items())
+        return
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (plugins.used(),))
+    try:
+        futures = [pool.submit(probe, item) for item in directories.items()]
+        yield from (future.result() for future in as_completed(futures))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(used: Sequence[plugins.Plugin]) -> None:
+    """A worker: one thread, since the others have the other cores; Ctrl-C is for who started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    plugins.install(used)
+
+
+def _probed(item: tuple[str, Path], *, prune: bool) -> tuple[str, pd.DataFrame | ConfigError]:
+    run_id, directory = item
+    try:
+        return directory.name, probe_run(directory, run_id, prune=prune)
+    except ConfigError as error:
+        return directory.name, ConfigError(str(error))
 
 
 MOST_PRUNED = 64  # heads: pruning takes the square of their number

@@ -23,6 +23,7 @@ from ablate.store.record import StudyRecord
 
 MOST = 3  # sentences
 FIRST_SEEDS = 8  # of a variant that has one
+ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
 BETTER = (stats.BETTER, stats.BETTER_WITHIN)
 
 
@@ -39,10 +40,10 @@ class Answer:
 def answer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, *, cores: int) -> Answer:
     """rows: that are compared. record: of their study. cores: of this machine, for what more seeds take."""
     rows = rows[rows["status"].isin(USABLE)]
-    more = _More(record, rows, comparison.table["variant"].nunique(), cores)
+    variants = comparison.table["variant"].nunique()
     if int(comparison.table["n"].max()) < 2:
-        line = "One seed shows nothing: the same variant with another seed differs as well."
-        return Answer([line], [], more.seeds(FIRST_SEEDS, "{} would show how large a difference has to be"))
+        return Answer([ONE_SEED], [], of_one_seed(rows, record, variants, cores=cores))
+    more = _More(record, rows, variants, cores)
     tested = _tested(comparison)
     found = findings(comparison, record.answer)
     if tested.empty or not found:
@@ -54,6 +55,13 @@ def answer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, *, c
         [f"{where}: {_small(found[0])}" if where else found[0], *found[1:]],
         _trust(comparison),
         more.of(tested),
+    )
+
+
+def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int, *, cores: int) -> list[str]:
+    """What a grid of one seed needs. rows: of finished runs. variants: how many there are."""
+    return _More(record, rows, variants, cores).seeds(
+        FIRST_SEEDS, "{} shows how large a difference has to be"
     )
 
 
@@ -208,7 +216,7 @@ class _More:
         seconds, at_once = seconds_a_run(self.rows, self.cores)
         runs = self.variants * max(0, count - self.rows["seed"].nunique())
         time = "" if math.isnan(seconds) else f", about {duration(runs * seconds / at_once)} here"
-        return [f"{line.format(f'`{command}`' if command else f'as many as {count} seeds')}{time}."]
+        return [f"{line.format(f'`{command}`' if command else f'{count} seeds')}{time}."]
 
 
 def _capital(line: str) -> str:

@@ -96,7 +96,7 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
     raw = comparison.family(family)
     best = raw["best"].tolist()
     keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
-    read = read.drop(columns="best")
+    read = read.drop(columns="best", errors="ignore")
     if "verdict" in read:  # in sight on a telephone
         read.insert([*read.columns].index("n"), "verdict", read.pop("verdict"))
     if "params" not in read:  # where something is matched, it stands there already

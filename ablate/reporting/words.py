@@ -25,7 +25,9 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     if "match_error" in table:  # what a match could not even out
         read["params"] = table["params"]
         read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
-    read[["mean", "sd"]] = table[["mean", "sd"]]
+    read["mean"] = table["mean"]
+    if table["sd"].notna().any():
+        read["sd"] = table["sd"]
     if table["diff"].notna().any():
         read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
         read["[low, high]"] = _intervals(table, "low", "high")
@@ -38,7 +40,8 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
         read["step_ms"] = table["step_ms"]
         ranges = zip(table["step_ratio"], table["step_ratio_low"], table["step_ratio_high"], strict=True)
         read["step_ratio"] = ["" if r != r else f"{r:.2f} [{low:.2f}, {high:.2f}]" for r, low, high in ranges]
-    read["best"] = table["best"]
+    if table["best"].any():
+        read["best"] = table["best"]
     return read
 
 

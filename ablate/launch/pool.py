@@ -8,10 +8,8 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
-import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,7 +154,7 @@ class _Worker:
         self.pipe, child = context.Pipe()
         given = (child, self.threads, environment, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
-        with server.as_workers_begin(), _without_main():
+        with server.as_workers_begin(), server.without_main():
             self.process.start()
         child.close()
 
@@ -192,17 +190,6 @@ class _Worker:
         self.process.kill()
         self.process.join()
         self.pipe.close()
-
-
-@contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """A worker needs nothing of the program that started it; importing that again could start it again."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
 
 
 # --- in the worker ------------------------------------------------------------------------------

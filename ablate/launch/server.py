@@ -8,6 +8,8 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
+import types
 from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING
@@ -53,6 +55,17 @@ def as_workers_begin() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """A worker needs nothing of the program that started it; importing that again could start it again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _has_server() -> bool:

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +17,7 @@ from ablate.config.rules import ConfigError
 from ablate.execution import plugins
 from ablate.execution.kept import in_float64, prepared, weights_by_step, weights_of
 from ablate.files.atomic import write_atomically
+from ablate.launch import server
 from ablate.probes.measure import measure
 from ablate.store.run_files import read_started
 from ablate.store.status import Status, status_now
@@ -77,9 +77,10 @@ def _each(
     if workers == 1:
         yield from map(probe, directories.items())
         return
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (plugins.used(),))
+    pool = ProcessPoolExecutor(workers, server.context(), _begin, (plugins.used(),))
     try:
-        futures = [pool.submit(probe, item) for item in directories.items()]
+        with server.as_workers_begin(), server.without_main():
+            futures = [pool.submit(probe, item) for item in directories.items()]
         yield from (future.result() for future in as_completed(futures))
     finally:
         pool.shutdown(cancel_futures=True)

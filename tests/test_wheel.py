@@ -25,7 +25,7 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
     assert configs == {
         p.relative_to(installed / "ablate/configs") for p in installed.glob("ablate/configs/**/*.yaml")
     }
-    beside = {p.relative_to(ROOT) for e in ("j2", "css", "js") for p in ROOT.glob(f"ablate/**/*.{e}")}
+    beside = {p.relative_to(ROOT) for e in ("j2", "css", "js", "svg") for p in ROOT.glob(f"ablate/**/*.{e}")}
     assert beside and all((installed / path).is_file() for path in beside)
     elsewhere.mkdir()
     # The wheel's files come first, and the checkout, which an editable install adds, not at all.

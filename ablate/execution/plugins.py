@@ -21,6 +21,7 @@ from ablate.config.read import introduced
 from ablate.config.rules import ConfigError
 from ablate.config.schema import ENTRY_POINTS
 from ablate.execution.run import Run
+from ablate.files.svg import inline
 from ablate.model import fusion, scores
 from ablate.phrases import some
 from ablate.store import code
@@ -101,11 +102,17 @@ def install(plugins: Sequence[Plugin]) -> None:
 
 
 def copies(run: Run) -> dict[str, bytes]:
-    """The source files of the plugins that a run uses, by the name under which it keeps them."""
-    attention = run.spec.attention
-    methods = (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0])
-    own = (_used.get(inspect.getfile(method)) for method in methods)
-    return {Path(plugin.path).name: plugin.source for plugin in own if plugin}
+    """The source files of the plugins that a run uses, and the drawings of its methods beside them, by the
+    name under which it keeps them."""
+    attention, files = run.spec.attention, {}
+    for method in (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0]):
+        if plugin := _used.get(inspect.getfile(method)):
+            path = Path(plugin.path)
+            files[path.name] = plugin.source
+            drawing = path.with_name(f"{method.name}.svg")
+            if inline(drawing):  # a page would show it
+                files[drawing.name] = drawing.read_bytes()
+    return files
 
 
 def require_the_same(row: Row, run: str) -> None:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison, Question
 from ablate.reporting import own_files, words
+from ablate.reporting.drawings import drawings
 from ablate.reporting.glossary import GLOSSARY, explained
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
@@ -73,6 +74,7 @@ def write_report(
         page=page,
         generator=Markup(own_files.GENERATOR),
         figures=drawn,
+        drawings=drawings(subject.rows, subject.directories),
         comparison=[comparison_table(page.comparison, family) for family in page.comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs={stem: spec for figure in drawn for stem, spec in figure.charts.items()},

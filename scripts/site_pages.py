@@ -1,0 +1,112 @@
+"""The pages of the site that no file of docs/ holds: README, changes, a page a method, the reference.
+
+mkdocs calls the functions by their names (mkdocs.yml, hooks). Loads no torch.
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+from ablate.files.svg import inline
+
+ROOT = Path(__file__).parent.parent
+KINDS = {"fusion": "How heads are brought together", "scores": "How queries and keys become patterns"}
+OPTION = re.compile(r"^(?!name:)(\w+): (.*?)(?: # (.*))?$", re.MULTILINE)
+FETCHED = re.compile(
+    r"<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|srcset|href)=[\"']?(?:https?:)?//[^ >]*"
+)
+REFERENCE = """# Reference
+
+## In Python
+{}
+
+## What a method is
+A fusion and a rule on scores are parts of attention. `ablate new` begins one.
+{}
+"""
+FACE = ("run", "load", "compare", "report")
+CONTRACTS = ("parts.Part", "fusion.base.Fusion", "fusion.base.Normalized", "scores.base.Scores")
+
+
+def on_files(files: Files, config: Any) -> None:
+    contents = {
+        "index.md": _as_page("README.md"),
+        "changes.md": _as_page("CHANGELOG.md"),
+        "reference.md": REFERENCE.format(
+            "\n".join(f"::: ablate.api.{name}" for name in FACE),
+            "\n".join(f"::: ablate.model.{name}" for name in CONTRACTS),
+        ),
+        "methods/index.md": _gallery(),
+        **{f"methods/{kind}/{name}.md": _method(kind, name) for kind in KINDS for name in _names(kind)},
+    }
+    for path, content in contents.items():
+        files.append(File.generated(config, path, content=content))
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Raises PluginError for a page that would fetch something from elsewhere."""
+    if fetched := FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri}: fetches {fetched.group()}; keep a copy in docs/")
+    return output
+
+
+def _as_page(name: str) -> str:
+    """A file above docs/, whose links into docs/ are to hold from there."""
+    return re.sub(r'(\]\(|")docs/', r"\1", (ROOT / name).read_text(encoding="utf-8"))
+
+
+def _gallery() -> str:
+    lines = [
+        "# Methods",
+        "",
+        "The drawings show heads as boxes on the left, and what is made of them on the right.",
+    ]
+    for kind, title in KINDS.items():
+        lines += ["", f"## {title}", "", f"| `{kind}` | | |", "| --- | --- | --- |"]
+        for name in _names(kind):
+            first = _plain(re.split(r"(?<=[.:])\s", _said(kind, name))[0].rstrip(":"))
+            lines.append(f"| {_drawing(kind, name, '3em')} | [{_plain(name)}]({kind}/{name}.md) | {first} |")
+    return "\n".join(lines)
+
+
+def _method(kind: str, name: str) -> str:
+    lines = [
+        f"# {_plain(name)}",
+        "",
+        f"<div>{_drawing(kind, name, '8em')}</div>",
+        "",
+        _plain(_said(kind, name)),
+    ]
+    if options := OPTION.findall((ROOT / "configs" / kind / f"{name}.yaml").read_text(encoding="utf-8")):
+        lines += ["", "| option | default | |", "| --- | --- | --- |"]
+        lines += [f"| `{kind}.{key}` | `{default}` | {_plain(about)} |" for key, default, about in options]
+    return "\n".join([*lines, "", f"    ablate run {kind}={name}", "", "[All methods](../index.md)"])
+
+
+def _names(kind: str) -> list[str]:
+    return sorted(path.stem for path in (ROOT / "configs" / kind).glob("*.yaml"))
+
+
+def _said(kind: str, name: str) -> str:
+    """The docstring of the class that is registered by this name."""
+    tree = ast.parse((ROOT / "ablate" / "model" / kind / f"{name}.py").read_text(encoding="utf-8"))
+    (method,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and _is_registered(node)]
+    return ast.get_docstring(method) or ""
+
+
+def _is_registered(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(decorator).startswith("register(") for decorator in node.decorator_list)
+
+
+def _drawing(kind: str, name: str, height: str) -> str:
+    drawing = inline(ROOT / "ablate" / "model" / kind / f"{name}.svg")
+    return drawing.replace("\n", "").replace('height="1.5em"', f'height="{height}"')
+
+
+def _plain(text: str) -> str:
+    """Text whose signs mean nothing in Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)

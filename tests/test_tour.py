@@ -1,0 +1,88 @@
+"""docs/tour.md: every command that a reader is told to type, in order, in a directory that begins empty."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers import ROOT, call_cli, run_cli
+
+# A few steps on a short text in place of those of the page; what a command does is the same.
+QUICK = ("train.steps=2", "train.eval_every=1", "train.batch=2", "train.eval_tokens=64", "model.context=16")
+SHORT_TEXT = ("corpus=grammar", "corpus.characters=9000", "corpus.tokenizer=byte")  # which knows any prompt
+
+# For each command of a reader, in order: what the page says appears.
+STUDENT = (
+    ("val_loss", "val_bpb", "val_acc", "test_loss", "params", "runs/studies/single/results.csv"),
+    ("The import statement",),
+    ("concat  4      true", "sum     4      true", "best", "10 runs in runs/studies/why/results.csv"),
+    ("against concat", "5 paired seeds", "95 % confidence", "diff", "verdict"),
+    (
+        "a sum is concat with the same rows for every head",
+        "18 not",
+        "concat with a projection is a sum over heads",
+    ),
+    ("7 not", "3 × 8 × 10 × 8", "3 × 10 × 64", "Σ z_i                  3 × 10 × 8"),
+)
+AUTHOR = (
+    ("weighted_sum", "a demonstration", "32 runs in runs/studies/fusion-demo/results.csv"),
+    ("96 runs", "about ", "from timing a few steps"),
+    (),
+    ("32 runs in runs/studies/ours/results.csv",),
+    ("On book.txt", "concatenating them", "primary", "all 3 intervals hold together"),
+    ("booktabs", r"mean over 8 seeds $\pm$ half of its 95 \% t-interval", "fusion & 4"),
+    ("fusion & seeds & mean & difference",),
+    ("runs/studies/ours/report.html",),
+)
+ENGINEER = (
+    ("mine.py: it passes",),
+    ("fusion=mine start=1.0: all 15 checks hold",),
+    ("mine    4      true", "10 runs in runs/studies/mine/results.csv"),
+    ("as measured", "if lower", "if higher"),
+    ("train.lr", "runs/studies/mine-tuned/results.csv"),
+    ("8 runs in runs/studies/mine-deep/results.csv",),
+    ("concat", "mine"),
+    ("kept", "previous", "untrained", "probes.csv"),
+    ("val_loss", "mine"),
+    ("mine-h4-d64x3-s1", "--yes"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reader", "appears"), [("student", STUDENT), ("author", AUTHOR), ("engineer", ENGINEER)]
+)
+def test_a_reader_sees_what_the_page_says(reader, appears, tmp_path):
+    commands = _commands(reader)
+    assert len(commands) <= 10
+    for words, seen in zip(commands, appears, strict=True):
+        ended = _typed(words, tmp_path)
+        said = ended.stdout + ended.stderr
+        assert ended.returncode == 0, f"{shlex.join(words)}: {said}"
+        for expected in seen:
+            assert expected in said, f"{shlex.join(words)}: {said}"
+
+
+def _commands(reader: str) -> list[list[str]]:
+    page = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## The {reader}")[1].split("\n## ")[0]
+    return [shlex.split(block) for block in re.findall(r"```sh\n(.*?)\n```", section)]
+
+
+def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
+    """One command of the page, made quick if it trains."""
+    if words[0] == "python":
+        *words, redirected, path = words
+        assert redirected == ">"
+        ended = subprocess.run([sys.executable, *words[1:]], cwd=cwd, capture_output=True, text=True)
+        # The beginning of a text is a text too.
+        (cwd / path).write_text(ended.stdout[:20_000], encoding="utf-8")
+        return ended
+    _, command, *rest = words
+    if command != "run":
+        return call_cli(command, *rest, cwd=cwd)
+    steps = [word for word in rest if not word.startswith("train.steps=")]
+    text = () if any(word.startswith("corpus=") for word in rest) else SHORT_TEXT
+    return run_cli(command, *steps, *QUICK, *text, cwd=cwd)

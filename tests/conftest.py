@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ablate.cli.app import main
+from tests.helpers import forgetting_plugins
 
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,6 +28,12 @@ def _a_cache_of_its_own(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_plugins_left():
+    with forgetting_plugins():
+        yield
 
 
 def pytest_collection_finish():

@@ -20,16 +20,19 @@ from unittest import mock
 
 import hydra
 import yaml
+from hydra.core.config_store import ConfigStore
 
 from ablate.cli.app import main
 from ablate.compose.configs import configs_dir, defaults_of
 from ablate.compose.variants import to_run_config
 from ablate.config.read import read
 from ablate.config.schema import RunConfig
+from ablate.execution import plugins
 from ablate.execution.plugins import KINDS
 from ablate.execution.prepare import _corpus
 from ablate.model.resolve import resolve_spec
 from ablate.model.spec import HeadShape, ModelSpec
+from ablate.store import code
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 
@@ -134,6 +137,23 @@ def call_cli(
             code = end.code or 0
     texts = [stream.seek(0) or stream.read() for stream in (out, err)]
     return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+@contextlib.contextmanager
+def forgetting_plugins() -> Iterator[None]:
+    """What is done in here leaves nothing of the plugins that it used."""
+    groups = {kind: {**ConfigStore.instance().repo.get(kind, {})} for kind in KINDS}
+    try:
+        yield
+    finally:
+        for path in [*plugins._used]:
+            plugins._forget(path)
+        plugins._used.clear()
+        code._plugins.clear()
+        code.tree_digest.cache_clear()
+        for kind, there in groups.items():
+            if kind in ConfigStore.instance().repo:
+                ConfigStore.instance().repo[kind] = there
 
 
 class _Late(BaseException):

@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 
 from ablate.execution import plugins
-from ablate.store import code
 from tests.helpers import call_cli, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
@@ -28,23 +27,6 @@ class Mine(Fusion):
     def forward(self, z_BTHV, x_BTC):
         return {factor} * z_BTHV.sum(-2)
 """
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """Commands that are called in this process leave nothing of their plugins."""
-    from hydra.core.config_store import ConfigStore
-
-    groups = {kind: {**ConfigStore.instance().repo.get(kind, {})} for kind in plugins.KINDS}
-    yield
-    for path in [*plugins._used]:
-        plugins._forget(path)
-    plugins._used.clear()
-    code._plugins.clear()
-    code.tree_digest.cache_clear()
-    for kind, there in groups.items():
-        if kind in ConfigStore.instance().repo:
-            ConfigStore.instance().repo[kind] = there
 
 
 def write(tmp_path: Path, name: str = "mine", factor: float = 1, file: str = "mine.py") -> Path:

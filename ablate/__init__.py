@@ -1,6 +1,6 @@
-"""Head-fusion ablations: what a transformer gains from the way its attention heads are brought together.
+"""Head-fusion ablations: what a transformer gains from the way it combines its attention heads.
 
-In Python and notebooks: run, load, compare, report (docs/notebook.md).
+The Python interface is run, load, compare and report (docs/notebook.md).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ __all__ = ["ConfigError", "__version__", "compare", "load", "report", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    """The public functions, loaded when they are first asked for: `ablate --help` is to be quick."""
+    """Import a public name on first use, so that `ablate --help` stays fast."""
     import importlib
 
     if name in __all__:

@@ -1,4 +1,4 @@
-"""The Python face: what the commands do, with keyword arguments in and tables out."""
+"""The Python interface: the commands as functions that take keyword arguments and return tables."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ __all__ = ["ConfigError", "compare", "load", "report", "run"]
 
 
 def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
-    """Train one model, or a sweep, and return its rows: `ablate run` with the keys as keyword arguments.
+    """Train one model or a sweep and return one row per run: `ablate run` with the keys as keyword arguments.
 
-    Nested keys are given as mappings, train={"steps": 50}, or as **{"train.steps": 50}. A list makes a
-    sweep, as -m does; a tuple is one value that is a list. study="fusion" runs a study. What is finished is
-    not run again. plugins: Python files with methods of your own. Runs that fail or diverge are rows too,
-    with their status. Raises ConfigError.
+    Give nested keys as mappings, train={"steps": 50}, or as **{"train.steps": 50}. A list makes a sweep, as
+    -m does; a tuple is a single value that is a list. study="fusion" runs a study. Finished runs are not
+    repeated. plugins: Python files with methods of your own. Failed and diverged runs have rows too, with
+    their status. Raises ConfigError.
     """
     from ablate.compose.hydra_app import compose
     from ablate.study.plugins import use as use_plugins
@@ -31,7 +31,7 @@ def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
     for method in use_plugins(plugins):
         require_causal(method.kind, method.name)
     asked = compose(as_overrides(keys))
-    if asked is None:  # Hydra's own options, which no keyword gives
+    if asked is None:  # only Hydra's own options do this, and no keyword stands for them
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
     outcome = run_asked(asked)
     for line in (*outcome.remarks, *outcome.refused):
@@ -42,9 +42,9 @@ def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
 
 
 def load(path: str | Path | None = None) -> pd.DataFrame:
-    """The rows of a study (by name or directory) or of a CSV file; without a path, every run.
+    """The rows of a study (by name or directory) or of a CSV file; without a path, of every run.
 
-    One row a run, with the columns of results.csv. Raises ConfigError.
+    One row per run, with the columns of results.csv. Raises ConfigError.
     """
     from ablate.analysis.load import load as load_results
 
@@ -65,12 +65,13 @@ def compare(
     margin: float | None = None,
     mixed: bool = False,
 ) -> ShownComparison:
-    """Variants against their baselines over paired seeds: `ablate compare`. A notebook shows it as tables;
-    `.table` has every number.
+    """Compare variants with their baselines over paired seeds, as `ablate compare` does. A notebook shows the
+    result as tables; `.table` has every number.
 
-    rows: as load or run give them, or what load takes; those keep what their study named beforehand.
-    baseline: {"heads": 1} or "heads=1"; by default fusion=concat. where: "heads=4", or several conditions.
-    margin: what is too small to matter, in the metric's unit. Raises ConfigError.
+    rows: what load or run returned, or a path that load accepts; all keep the comparisons that their study
+    declared in advance. baseline: {"heads": 1} or "heads=1"; by default fusion=concat. where: "heads=4", or
+    several conditions. margin: the largest difference that does not matter, in the metric's unit. Raises
+    ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
     from ablate.analysis.load import load as load_results
@@ -96,10 +97,11 @@ def report(
     margin: float | None = None,
     mixed: bool = False,
 ) -> Path:
-    """Write one HTML file about a study, a CSV file of results, or rows; returns its path: `ablate report`.
+    """Write one HTML page about a study, a CSV file of results, or rows, as `ablate report` does; returns its
+    path.
 
-    out: by default beside the results; nothing but an earlier report is written over. charts: a directory for
-    the charts as PNG, SVG and PDF. The others are as of compare. Raises ConfigError.
+    out: by default beside the results; only an earlier report is ever overwritten. charts: a directory for
+    the charts as PNG, SVG and PDF. The other arguments are those of compare. Raises ConfigError.
     """
     from ablate.reporting.html import write_report
 
@@ -114,7 +116,7 @@ def _question(
     where: Sequence[str] | str,
     mixed: bool,
 ) -> Question:
-    """What may be one text, as the several that it stands for."""
+    """The arguments of compare, with single strings parsed or put into lists."""
     from ablate.analysis.contrasts import parse_baseline
 
     return {
@@ -127,7 +129,7 @@ def _question(
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:
-    """Keyword arguments as `ablate run` takes them: {"heads": [1, 4]} -> ["-m", "heads=1,4"]."""
+    """Keyword arguments as arguments of `ablate run`: {"heads": [1, 4]} -> ["-m", "heads=1,4"]."""
     flat = {key: _listed(value) for key, value in flatten(keys).items()}
     for key, value in flat.items():
         if isinstance(value, list) and not value:
@@ -141,7 +143,7 @@ def as_overrides(keys: Mapping[str, Any]) -> list[str]:
 
 
 def _listed(value: Any) -> Any:
-    """Ranges and arrays as lists; numbers of NumPy as Python's."""
+    """Ranges and arrays as lists, NumPy scalars as Python numbers."""
     if isinstance(value, range):
         return list(value)
     return value.tolist() if hasattr(value, "tolist") else value

@@ -1,4 +1,4 @@
-"""What lines for a reader are put together from."""
+"""Small helpers for the text of messages and tables."""
 
 from collections.abc import Sequence
 
@@ -18,10 +18,10 @@ def duration(seconds: float) -> str:
 
 
 def some(items: Sequence[object], most: int = 3) -> str:
-    """The first of them, and a sign that there are more."""
+    """The first `most` items, followed by … if there are more."""
     return ", ".join([*map(str, items[:most]), *only_if(len(items) > most, "…")])
 
 
 def only_if(condition: object, line: str) -> list[str]:
-    """The line, or none."""
+    """A list with the line if the condition holds, else an empty list."""
     return [line] if condition else []

@@ -1,9 +1,8 @@
 """Named random streams: every draw is a pure function of (seed, stream, name).
 
-Nothing is shared between streams, so a method that draws more of its own parameters, or an
-evaluation more or less, changes nothing else. NumPy's Philox takes 128 bits of the SHA-256
-(torch's CPU generator keeps 32 bits of its seed). See: Salmon et al., "Parallel random numbers:
-as easy as 1, 2, 3", 2011.
+Streams share no state, so a method with more parameters to draw, or one evaluation more or less, changes
+no other draw. NumPy's Philox is keyed with 128 bits of the SHA-256 (torch's CPU generator would keep only
+32 bits of its seed). See: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
 """
 
 import hashlib

@@ -1,8 +1,9 @@
-"""What a table of pairs of tokens reaches: the least that a trained language model has to beat.
+"""The loss of a bigram table, the minimum that a trained language model has to beat.
 
     python benchmarks/bigram.py [OVERRIDES, such as corpus=stdlib]
 
-Counts on the training split, 0.1 added to every pair; nats per token on the other splits.
+Pairs of tokens are counted on the training split, with 0.1 added to every count; losses are in nats per token
+on the other splits.
 """
 
 import sys

@@ -1,13 +1,13 @@
-"""How often `ablate compare` claims what is not so, and how often its intervals cover the truth.
+"""How often `ablate compare` makes false claims, and how often its intervals cover the true difference.
 
     python benchmarks/false_alarms.py [--sd 0.01 --correlation 0.25 --margin 0.01 --studies 5000]
     python benchmarks/false_alarms.py --tuned
     python benchmarks/false_alarms.py --csv runs/studies/aa/results.csv
 
-Simulated: four variants that share seeds; loss = sd·(√r·a_seed + √(1−r)·noise). A sample of the studies also
-goes through `ablate compare` itself, row by row, and has to get the same verdicts. --tuned: tuned studies of
-four arms that are equally good, each at a learning rate of its own. --csv: a real A/A, the
-first half of one variant's seeds against the other, and 1,000 random relabellings of them.
+By default studies are simulated: four variants that share seeds, loss = sd·(√r·a_seed + √(1−r)·noise). A
+sample of them also goes through `ablate compare` itself, row by row, and has to get the same verdicts.
+--tuned: tuned studies of four equally good arms, each with its own best learning rate. --csv: a real A/A
+test, one half of a variant's seeds against the other half, and 1,000 random relabellings of them.
 """
 
 import argparse

@@ -1,11 +1,12 @@
-"""Odd command lines and odd files: each is to end in a result, or in one line with exit code 1 or 2.
+"""Try odd command lines and odd files: each has to end in a result, or in one line and exit code 1 or 2.
 
     python benchmarks/fuzz.py --seed 7
     python benchmarks/fuzz.py --seed 7 --only 1234
 
-Ten command lines, then one odd file, and so on. No traceback, nothing above 20 s, no file of the user's
-changed, and none written where nobody asked for it: what breaks this is printed, with the number that repeats
-it. A case has 4 GB of memory, a thread a process, and may write files of 1 GB.
+Ten command lines alternate with one odd file. A case fails with a traceback, if it takes over 20 s, if it
+changes a file of the user's, or if it writes one where none was asked for. Failures are printed with the
+number that repeats them. A case has 4 GB of memory and one thread per process, and may write files of up to 1
+GB.
 """
 
 import argparse

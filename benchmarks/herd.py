@@ -1,14 +1,14 @@
-"""Many processes on one store, as many machines would be: what they lose, and how they hinder each other.
+"""Many processes on one store, like many machines: what gets lost, and how much they slow each other down.
 
     python benchmarks/herd.py --only sharing                  1,000 runs of a second, 16 processes
     python benchmarks/herd.py --only sharing --latency 5      with 5 ms more for each operation on the store
-    python benchmarks/herd.py --only sharing --flock missing  where there is no flock; `nothing`: an idle one
-    python benchmarks/herd.py --only reading                  reading while runs are finished, 200 runs
-    python benchmarks/herd.py --only suspended                writers that are stopped, and come back too late
+    python benchmarks/herd.py --only sharing --flock missing  without flock; `nothing`: one that does nothing
+    python benchmarks/herd.py --only reading                  reading while 200 runs are finished
+    python benchmarks/herd.py --only suspended                writers that are suspended and resume too late
     python benchmarks/herd.py                                 the first and the last two
 
-Runs are stand-ins that sleep: the queue and the store are those of `ablate run`. Each process has a host name
-of its own, in a UTS namespace where there are any. Exits with 1 if anything is made twice, lost, or mixed.
+Runs are replaced by sleeps; the queue and the store are those of `ablate run`. Each process has its own host
+name, in a UTS namespace where the system has them. Exits with 1 if a run is made twice, lost or mixed up.
 """
 
 import argparse

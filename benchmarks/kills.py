@@ -1,13 +1,13 @@
-"""Kill a sweep again and again, and see whether anything differs from one that was left alone.
+"""Kill a sweep again and again, and compare its results with those of an undisturbed one.
 
     python benchmarks/kills.py --kills 50
     python benchmarks/kills.py --kills 100 --commands 2     two at once, one of them killed each time
 
-The same command is run to its end in one directory. In another it is killed with SIGKILL, its whole process
-group at once, at random moments, and begun again after each kill; a sweep that is finished in spite of that
-is followed by another. Then every metrics.csv and results.csv are compared byte by byte, measured columns
-aside, and no finished run may have been touched. Nothing may change in the source tree meanwhile: the columns
-code and git would differ.
+The same command runs to its end in one directory. In another its process group is killed with SIGKILL at
+random moments, and the command is started again after each kill; if a sweep finishes anyway, another one
+begins. Then every metrics.csv and results.csv are compared byte by byte, except for measured columns, and no
+finished run may have been touched. Do not change the source tree meanwhile, or the columns code and git will
+differ.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""What readers of corpus=lags reach who know some of the letters that decide the next, in nats a letter.
+"""The best losses on corpus=lags for readers who know some of the lagged letters, in nats per letter.
 
     python benchmarks/lags.py [OVERRIDES, such as corpus.lags=[1,4] model.context=32]
 
-By algebra, and with the counts of the text itself; a mean over windows of model.context.
+They are computed exactly, and from the counts of the text itself, as a mean over windows of model.context.
+The readers are defined in ablate/data/lags.py.
 """
 
 import sys

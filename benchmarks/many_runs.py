@@ -1,9 +1,9 @@
-"""How long a store of many finished runs takes to answer.
+"""How long commands take on a store with many finished runs.
 
     python benchmarks/many_runs.py --runs 10000
 
-Makes the store in a temporary directory (rows as runs leave them, without weights), then times whole
-commands, process start included: with nothing remembered, with everything remembered, after one new run.
+It makes the store in a temporary directory (rows as runs leave them, without weights), then times whole
+commands, including process start: without the cache of rows, with it, and after one new run.
 """
 
 import argparse

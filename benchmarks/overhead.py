@@ -1,10 +1,10 @@
-"""What share of a run goes into anything but forward, backward and optimizer.
+"""The share of a run's time that is not forward pass, backward pass or optimizer.
 
     python benchmarks/overhead.py --steps 900
 
-One whole run, as `ablate run model=nano train=nanogpt` makes it (corpus, training, evaluations, files),
-process start aside. Counted inside: the model's forward passes (those of evaluations too), the backward
-pass, the optimizer. Outside is the rest: batches, targets, metrics, files, Python between the steps.
+It times one whole run, as by `ablate run model=nano train=nanogpt` (corpus, training, evaluations, files),
+without process start. Not counted as overhead are the model's forward passes (also those of evaluations), the
+backward pass and the optimizer; all else is: batches, targets, metrics, files, Python between the steps.
 """
 
 import argparse

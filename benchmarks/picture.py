@@ -1,4 +1,4 @@
-"""The picture of the README: what other methods cost against concat, from docs/noise.csv.
+"""Draw the README's picture: the differences of other methods to concat, from docs/noise.csv.
 
     python benchmarks/picture.py
 

@@ -1,10 +1,10 @@
-"""What one would write by hand: a GPT in plain PyTorch, and the loop that trains it.
+"""A GPT in plain PyTorch with its training loop, as one would write it by hand.
 
     python benchmarks/plain.py --text book.txt --model nano --runs 8 --steps 100
 
-One fused projection for queries, keys and values, loss.backward(), clip_grad_norm_, torch.optim.AdamW, all
-threads; runs one after the other, each evaluated once, on the last tenth of the text, at its end. Nothing
-is stored. step.py and sweep.py measure against it.
+It has one fused projection for queries, keys and values, loss.backward(), clip_grad_norm_, torch.optim.AdamW,
+and uses all threads; runs come one after the other, each evaluated once at its end, on the last tenth of the
+text. Nothing is stored. step.py and sweep.py compare ablate with it.
 """
 
 import argparse

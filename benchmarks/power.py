@@ -1,10 +1,11 @@
-"""Whether planted differences are seen as often as `ablate plan` says.
+"""Whether `ablate compare` detects known differences as often as `ablate plan` predicts.
 
     python benchmarks/power.py [--sd 0.01 --correlation 0.25 --studies 5000]
 
-The noise of false_alarms.py. For each difference: the seeds that plan gives for 80 %, the power that it says
-these have, and the share of studies in which compare calls that variant worse, as it is; and at half the
-seeds. Beside it, how often the interval of two equal variants lies within the margin.
+The noise is that of false_alarms.py. For each true difference it prints the seeds that plan gives for 80 %
+power, the power that it predicts for them, and the share of studies in which compare calls the variant worse,
+as it is; the same for half the seeds. It also prints how often the interval of two equal variants is within
+the margin.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How long the report of a large study takes, and how large it is: `python benchmarks/report.py`.
+"""The time that the report of a large study takes, and its size: `python benchmarks/report.py`.
 
 The study is synthetic: losses are drawn, nothing is trained.
 """

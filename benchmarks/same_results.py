@@ -1,13 +1,13 @@
-"""Whether two commits of ablate come to the same results, and whether one goes on with the other's store.
+"""Whether two commits of ablate give the same results, and whether one can continue the other's store.
 
     OLD/python benchmarks/same_results.py make old     # the interpreter chooses the commit
     NEW/python benchmarks/same_results.py make new
     NEW/python benchmarks/same_results.py compare old new
     NEW/python benchmarks/same_results.py grow old     # after compare: it adds runs to old
 
-It knows ablate by its command line and its files alone, so the same file runs against any commit. Of two
-directories it compares the names of runs and of studies, metrics.csv, every results.csv and what `ablate
-compare` says of each study; measured columns and those that tell programs apart are left aside.
+It uses only the command line and the files of ablate, so the same script works with any commit. In two
+directories it compares the names of runs and studies, metrics.csv, every results.csv, and the output of
+`ablate compare` for each study, without measured columns and columns about the program's version.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""How often `ablate compare` says that seeds are of two kinds: of one kind, and of two that lie apart.
+"""How often `ablate compare` reports seeds of two kinds, when there is one kind and when there are two.
 
     python benchmarks/seed_kinds.py
 
-Normal results, 4,000 variants a cell. Columns: how many standard deviations of a kind the two lie apart.
+Results are normal, with 4,000 variants per cell. Columns: the distance between the two kinds, in standard
+deviations of one kind.
 """
 
 import numpy as np

@@ -1,13 +1,14 @@
-"""Which training settings decide a question in the fewest seconds.
+"""Which training settings answer a question in the least time.
 
     python benchmarks/settings.py "train.steps=500 train.lr=0.003 train.warmup=0.05" "" --seeds 12
     python benchmarks/settings.py "" --streams 5
 
 Each setting is a list of overrides, "" for the defaults. They take turns, four seeds at a time, in one store.
-A line a setting: the loss of the first method, its sd over seeds, the sd of paired differences (pooled over
-the other methods), seconds a run on all cores, and the seconds of two methods until a true difference of 0.01
-is seen with 80 % power, or two equal ones are called equivalent within 0.01; with the 90 % interval that the
-sd alone gives. --streams: seeds.backbone × seeds.data, and how much of the noise each makes.
+One line per setting: the loss of the first method, its sd over seeds, the sd of paired differences (pooled
+over the other methods), seconds per run on all cores, and the seconds that two methods take until a true
+difference of 0.01 is detected with 80 % power, or until two equal ones are called equivalent within 0.01,
+with the 90 % interval from the uncertainty of the sd. --streams: crosses seeds.backbone with seeds.data, and
+says how much of the noise comes from each.
 """
 
 import argparse

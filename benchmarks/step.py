@@ -1,8 +1,8 @@
-"""A training step of ablate against a plain PyTorch loop of the same model, alternating in one run.
+"""Time a training step of ablate and of a plain PyTorch loop with the same model, alternating in one process.
 
     python benchmarks/step.py --model nano --rounds 15 --steps 20
 
-The plain loop is that of plain.py; nothing is measured or stored in either.
+The plain loop is that of plain.py; neither evaluates or stores anything.
 """
 
 import argparse

@@ -1,17 +1,19 @@
-"""A sweep of ablate against the other ways to make the same runs, alternating in one run.
+"""Time a sweep of ablate and other ways to make the same runs, alternating.
 
     python benchmarks/sweep.py --model nano --runs 8 --ours float32,bfloat16 --against plain
     python benchmarks/sweep.py --model tiny --runs 64 --steps 0,100 --rounds 3 --against stock
     python benchmarks/sweep.py --model nano --runs 8 --against nanogpt --nanogpt PATH --text input.txt
 
-plain: plain.py, a plain PyTorch loop, run after run, with all threads. stock: the same sweep of ablate by
-Hydra's own launcher. nanogpt: a clone of github.com/karpathy/nanoGPT, as its README trains on a CPU, one
-process a run (its data/shakespeare_char/prepare.py reads the text). Each evaluates at the end of a run
-(nanoGPT before the first step too: it can't be told not to).
+plain: plain.py, a plain PyTorch loop, run after run, with all threads. stock: the same sweep of ablate with
+Hydra's own launcher. nanogpt: a clone of github.com/karpathy/nanoGPT, trained on a CPU as its README says,
+one process per run (its data/shakespeare_char/prepare.py reads the text). ablate and nanoGPT evaluate before
+the first step and after the last one: nanoGPT 15,360 tokens of each split, ablate 16,384 of the validation
+split, and all of it at the end.
 
-Ours are those of --ours: float32, bfloat16, compiled, bfloat16+compiled. Each contestant makes its runs at
-two lengths. The ratio of the longer ones' whole times includes start-up and evaluation; the slope between the
-two lengths is training alone. What is compiled was compiled before, and that first time is told apart.
+--ours: the variants of ablate, of float32, bfloat16, compiled, bfloat16+compiled. Each contestant makes its
+runs at two lengths. The ratio of whole times at the longer one includes start-up and evaluation; the slope
+between the two lengths is training alone. Models are compiled in advance; that first time is reported
+separately.
 """
 
 import argparse
@@ -62,7 +64,7 @@ def ablate(model: str, runs: int, text: Path, *more: str) -> Contestant:
             seeds = ",".join(map(str, range(runs)))
             overrides = [f"model={model}", f"train={TRAIN[model]}", "corpus=file", f'corpus.path="{text}"']
             overrides += ["corpus.splits=[0.9,0.1,0]", f"seed={seeds}", *more]
-            overrides += [f"train.steps={steps}", f"train.eval_every={steps}"]
+            overrides += [f"train.steps={steps}", f"train.eval_every={steps}", "train.eval_tokens=16384"]
             call([sys.executable, "-m", "ablate", "run", "-m", *overrides], Path(directory))
 
     return make

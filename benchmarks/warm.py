@@ -1,9 +1,10 @@
-"""What a warm worker spends on a run outside training and evaluation.
+"""The time that a warm worker spends on a run outside of training and evaluation.
 
     python benchmarks/warm.py --runs 20
 
-Runs of `tiny`, one after the other in one process, as a worker of the pool makes them: checking the config,
-opening the corpus, drawing the weights, the run's files, sealing and syncing them.
+It makes runs of `tiny` one after the other in one process, as a worker of the pool does. The time goes into
+checking the config, opening the corpus, drawing the weights, and writing, sealing and syncing the run's
+files.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,3 +92,16 @@ def start():
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, headless."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("needs a chromium on the PATH, as Debian's package chromium installs it")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -36,10 +36,11 @@ def synthetic_study(
     rates: Sequence[float] = (0.003,),
     seeds: int = 8,
     diverging: Sequence[int] = (),
+    typed: Sequence[str] = (),
     **columns: Any,
 ) -> Store:
-    """Write a finished grid below `root` (runs/). diverging: indices of runs that diverge. columns: of every
-    row, over what stands here."""
+    """Write a finished grid below `root` (runs/). diverging: indices of runs that diverge. typed: the
+    command. columns: of every row, over what stands here."""
     store, generator = Store(root), np.random.default_rng(0)
     luck = generator.normal(0, 0.008, seeds)  # that all variants share, as seeds are paired
     runs = list(product(fusions, heads, out_proj, rates, range(seeds)))
@@ -84,6 +85,7 @@ def synthetic_study(
         primary=PRIMARY if 4 in heads else [],
         metric="val_loss",
         margin=0.01,
+        typed=[*typed],
     )
     store.change_study(name, lambda _: record)
     return store

@@ -842,8 +842,8 @@ def test_what_a_table_of_somebody_elses_brings_is_said():
         )
     )
     notes = compare(rows, metric="score").notes
-    assert "score is no column of ablate's: the lower, the better, is how it is read" in notes
-    assert "optimizer (a, b) makes no variant here; --by fusion,optimizer tells them apart" in notes
+    assert "score is no column of ablate's: lower is taken to be better" in notes
+    assert "optimizer (a, b) defines no variants here; --by fusion,optimizer makes it do so" in notes
     assert not any("ablate's" in note or "optimizer" in note for note in compare(grid()).notes)
     texts = [f"text {i % 2}" for i in range(len(grid()))]
     unhashed = grid().drop(columns="corpus_sha256", errors="ignore").assign(corpus=texts)

@@ -99,7 +99,7 @@ def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
         ("z_BTHV.roll(-1, 1).sum(-2)", "fusion=mine: it sees the future: position 0 changes with position 1"),
         (
             "(z_BTHV - z_BTHV.mean(0)).sum(-2)",
-            "fusion=mine: a text comes out otherwise beside other texts than alone",
+            "fusion=mine: a text gives another result in a batch than alone",
         ),
     ],
 )
@@ -234,6 +234,15 @@ def test_a_report_says_which_file_its_commands_need(tmp_path):
     assert call_cli("report", "s", cwd=tmp_path).returncode == 0
     page = (tmp_path / "runs" / "studies" / "s" / "report.html").read_text()
     assert "ablate run --plugin mine.py" in page and "fusion=mine" in page
+
+
+def test_a_command_to_type_again_names_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(write(tmp_path).parent)
+    plugins.install([plugins.read(Path("mine.py"))])
+    assert plugins.words() == ["--plugin", "mine.py"]
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert plugins.words() == ["--plugin", str(tmp_path / "mine.py")]
 
 
 @pytest.mark.slow

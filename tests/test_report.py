@@ -53,18 +53,6 @@ def page(tmp_path_factory) -> Path:
     return ablate.report(store.root / "studies" / name)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("needs a chromium on the PATH, as Debian's package chromium installs it")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def opened(browser, page):
     """Opens the page; what it says or fetches unasked is an error."""

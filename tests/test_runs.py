@@ -63,7 +63,7 @@ def test_what_a_study_needs_stays_unless_told(four: Path):
     store = Store(four / "runs")
     run = next(iter(store.finished()))
     done = call_cli("runs", "--delete", run, "--yes", cwd=four)
-    assert done.returncode == 2 and "it is in synthetic; --force deletes it all the same" in done.stderr
+    assert done.returncode == 2 and "it is in synthetic; --force --yes deletes it all the same" in done.stderr
     assert len(store.finished()) == 4
     done = call_cli("runs", "--delete", run, "--force", cwd=four)
     assert done.returncode == 0 and "nothing is deleted yet" in done.stderr and run in done.stdout
@@ -99,7 +99,7 @@ def test_pruning_takes_what_nobody_needs(tmp_path: Path):
     row = next(row for row in store.rows() if row["status"] == "done")
     with store.run("concat-cut-0123abcd").attempt({}, {**row, "run_id": "0123abcd" * 2}, known=[]):
         (running,) = named(store, ["0123abcd"])
-        assert running.needed_by == "a process is at it"
+        assert running.needed_by == "it is running"
     (cut_off,) = worthless(store)
     assert cut_off.row["status"] == Status.INTERRUPTED and cut_off.size > 0
     assert "nothing is deleted yet" in call_cli("runs", "--prune", cwd=tmp_path).stderr

@@ -473,7 +473,7 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
         raise RuntimeError("broken")
 
     monkeypatch.setattr("ablate.execution.execute._train", fails)
-    with pytest.raises(StoreError, match=r"broken; its result of before stays, .* in .*damaged"):
+    with pytest.raises(StoreError, match=r"broken; its earlier result stays, .* in .*damaged"):
         if crash:
             record_failure(again, "broken", tmp_path, known=known)
         else:

@@ -133,7 +133,7 @@ def test_the_loss_of_the_baseline_is_one_that_all_of_its_runs_reach():
     result, line, column = steps_by_hand("baseline", *FIRST, *FASTER)
     assert column == "steps_to_2.4" and by_fusion(result)["concat"]["n"] == 4
     assert by_fusion(result)["concat"]["mean"] == pytest.approx((80 + 800 / 9 + 100 + 80) / 4)
-    assert line.endswith("2.4 or less, where the last run of fusion=concat heads=4 out_proj=true arrives")
+    assert line.endswith("2.4 or less, which every run of fusion=concat heads=4 out_proj=true reaches")
     turned, line, column = steps_by_hand("baseline", *FIRST, *FASTER, baseline={"fusion": "sum"})
     assert column == "steps_to_1.6" and by_fusion(turned)["concat"]["n"] == 0
     assert by_fusion(turned)["concat"]["why"] == "no paired seed"
@@ -164,7 +164,7 @@ def test_the_primary_contrasts_say_which_is_the_baseline():
     rows = table(*({**row, "heads": heads} for heads in (4, 8) for row in (*FIRST, *FASTER)))
     entry = {"vary": "fusion", "baseline": "concat", "where": {"heads": 8}}
     *_, line = with_steps_to(rows, curves(rows), "baseline", [make_record(primary=[entry])])
-    assert line.endswith("where the last run of fusion=concat heads=8 out_proj=true arrives")
+    assert line.endswith("which every run of fusion=concat heads=8 out_proj=true reaches")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_primary_contrasts_say_which_is_the_baseline():
         ("fast", "--steps-to fast: give a validation loss in nats, such as 1.5, or baseline"),
         ("-1", "--steps-to -1: give a validation loss"),
         ("nan", "--steps-to nan: give a validation loss"),
-        ("0.5", "--steps-to 0.5: no run comes so low; the least val_loss of any is 1.0000; give more"),
+        ("0.5", "--steps-to 0.5: no run reaches it; the lowest val_loss is 1.0000; give more"),
     ],
 )
 def test_a_loss_that_will_not_do(target, message):

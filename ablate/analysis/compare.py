@@ -1,6 +1,6 @@
-"""Variants against their baselines: families of comparisons, each with a verdict, as one table.
+"""Compare variants with their baselines: families of comparisons with verdicts, as one table.
 
-Numbers only: it reads no files, prints nothing, and loads no torch.
+It reads no files, prints nothing, and loads no torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ from ablate.store.record import StudyRecord
 MARGIN = 0.01
 POWER = 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
-# What only a result without so many divergences may be called, and what only against such a baseline.
+# Verdicts withheld if the variant diverged on more seeds than its baseline; and if the baseline did on more.
 CLAIMS_FOR = (stats.BETTER, stats.BETTER_WITHIN, stats.EQUIVALENT, stats.WORSE_WITHIN)
 CLAIMS_AGAINST = (stats.WORSE, stats.WORSE_WITHIN, stats.EQUIVALENT, stats.BETTER_WITHIN)
 NUMBERS = (
@@ -59,7 +59,7 @@ NUMBERS = (
 
 
 class Question(TypedDict, total=False):
-    """Which rows are compared, in what, as which variants: as `compare` takes it."""
+    """Arguments of `compare`: which rows are compared, by which metric, grouped into which variants."""
 
     metric: str | None
     by: Sequence[str]
@@ -70,11 +70,11 @@ class Question(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Comparison:
-    """table: a row a variant in a family: variant, the `shown` columns, params, n, diverged, mean, sd, best,
-    family, baseline, then what is known of variant − baseline (NUMBERS), verdict, why, differs, same_class
-    (whether both can be the same functions), metric, margin. runs: for each variant the run_id of one of its
-    runs. notes: what a reader must know of the rows, a line each. interaction: effects.projection_and_heads,
-    where a study asks what the projection is for; else empty.
+    """The result of `compare`. table: one row per variant and family: variant, the `shown` columns, params,
+    n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS),
+    verdict, why, differs, same_class (whether both can represent the same functions), metric, margin. runs:
+    for each variant the run_id of one of its runs. notes: remarks about the rows, one line each. interaction:
+    effects.projection_and_heads, if a study asks about the output projection; else empty.
     """
 
     table: pd.DataFrame
@@ -106,12 +106,11 @@ def compare(
     records: Sequence[StudyRecord] = (),
     mixed: bool = False,
 ) -> Comparison:
-    """Compare each variant with the one that equals it save for the keys of `baseline`.
+    """Compare each variant with the one that has the values of `baseline` and is otherwise equal.
 
-    baseline: by default fusion=concat, the reference of every study. records: of the studies, of which
-    `primary`, `metric` and `margin` are used where the arguments leave them open. margin: in the
-    metric's unit. Primary contrasts and all others are two families, each corrected by itself.
-    Raises ConfigError, Incomparable.
+    baseline: by default fusion=concat. records: of the studies; their `primary`, `metric` and `margin` are
+    used unless the arguments give others. margin: in the metric's unit. The primary contrasts and all others
+    are two families, each corrected separately. Raises ConfigError, Incomparable.
     """
     rows, notes = report_rows(rows)
     rows = select(with_options(rows), where)
@@ -119,12 +118,12 @@ def compare(
     margin = _margin(records, margin, metric)
     variants = collect(rows, metric, by=by, mixed=mixed)
     entries = [entry for record in records for entry in record.primary]
-    if baseline is not None:  # an argument goes before what a study says
+    if baseline is not None:  # an argument takes precedence over the study
         entries = [entry for entry in entries if has_baseline(entry, baseline)]
     if baseline is None and set(variants.table["fusion"]) > {STANDARD_FUSION}:
         baseline = {"fusion": STANDARD_FUSION}
     pairs, lines = (tuned_pairs if having(variants, "tuned") else _pairs)(variants, entries, baseline)
-    if any(record.metric not in (None, metric) for record in records):  # nobody named these beforehand
+    if any(record.metric not in (None, metric) for record in records):  # not declared for this metric
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
     lines += [*budgets(variants), *unknown_forms(variants), *foreign_columns(rows, metric, by)]
     if metric in MEASURED_COLUMNS:
@@ -177,8 +176,8 @@ def effects_of(
 
 
 def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows that results rest on; those of development seeds, which chose something, are left out, and so
-    are those at values that a study has since replaced."""
+    """The rows to report on, and lines on those left out: rows of development seeds, which were used to
+    choose values, and rows at values that the study has since replaced."""
     if "phase" not in rows or rows.empty:
         return rows, []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
@@ -198,14 +197,14 @@ def report_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def _pairs(
     variants: Variants, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
 ) -> tuple[dict[str, list[Pair]], list[str]]:
-    """The primary and the exploratory pairs, and a line for each entry that finds none."""
+    """The primary and the exploratory pairs, and a line for each primary entry without pairs."""
     primary, lines = primary_pairs(variants, entries)
     others = pair_up(variants, baseline) if baseline else []
     return {"primary": primary, "exploratory": [pair for pair in others if pair not in primary]}, lines
 
 
 def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None) -> tuple[str, list[str]]:
-    """The metric, and a line where the study chose it."""
+    """The metric, and a line if the study chose it."""
     if metric is not None:
         return metric, []
     planned = {record.metric for record in records}
@@ -217,13 +216,14 @@ def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | No
 
 
 def _example(variants: Variants) -> str:
-    """Of a baseline that these variants have."""
+    """An example of a baseline that these variants have."""
     rules = {*variants.table["scores"]} if "scores" in variants.columns else {STANDARD_SCORES}
     return f"scores={STANDARD_SCORES}" if rules > {STANDARD_SCORES} else "K=V"
 
 
 def _margin(records: Sequence[StudyRecord], margin: float | None, metric: str) -> float:
-    """NaN, by which nothing is equivalent, for steps: what a study says, and what is usual, is in nats."""
+    """The margin: as given, else the study's, else MARGIN. For steps, NaN unless given, since the other two
+    are in nats; with NaN nothing is equivalent."""
     if margin is None and metric.startswith(STEPS_TO):
         return np.nan
     planned = {record.margin for record in records if record.margin is not None}
@@ -236,7 +236,7 @@ def _margin(records: Sequence[StudyRecord], margin: float | None, metric: str) -
 def _family(
     variants: Variants, pairs: Sequence[Pair], alone: Sequence[int], name: str, margin: float, alpha: float
 ) -> pd.DataFrame:
-    """The rows of one family, the best variant first: baselines, compared variants, and those without one."""
+    """The rows of one family, best first: baselines, compared variants, and variants without a baseline."""
     bases = sorted({base for _, base in pairs})
     rest = [variant for variant in alone if variant not in bases]
     at = [*bases, *rest, *(variant for variant, _ in pairs)]
@@ -260,7 +260,7 @@ def _family(
 
 
 def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: float) -> pd.DataFrame:
-    """A row a pair: NUMBERS, verdict, why, baseline, differs."""
+    """One row per pair: NUMBERS, verdict, why, baseline, differs, same_class."""
     index = np.array(pairs, int).reshape(-1, 2)
     variant, baseline = variants.values[index[:, 0]], variants.values[index[:, 1]]
     same = _same_as(variants, pairs)
@@ -278,7 +278,7 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     table["p_sign"], table["p_sign_floor"] = stats.sign_flip(
         np.where(result["family"][:, None], variant - baseline, np.nan)
     )
-    with np.errstate(over="ignore"):  # a loss of hundreds of nats
+    with np.errstate(over="ignore"):  # a difference of hundreds of nats
         table["ratio"] = np.exp(table["diff"]) if variants.metric.endswith("_loss") else np.nan
     table["level"] = np.where(result["family"], 1 - alpha / k, np.nan)
     table["baseline"] = [variants.names[base] for _, base in pairs]
@@ -306,11 +306,12 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
 
 
 def _same_as(variants: Variants, pairs: Sequence[Pair]) -> list[str | None]:
-    """What a variant equals by construction, its baseline or another of this family; None for most."""
+    """For each pair, the baseline or other variant of the family that the variant equals by construction;
+    None for most."""
     forms = equal_forms(variants)
     same: list[str | None] = [None] * len(pairs)
     seen: dict[tuple[Any, int], int] = {}
-    # Of two that are one, the one whose name says so stays: sum, not the normalized mean.
+    # Of two equal variants, keep the one named after the form: sum, not the normalized mean.
     order = sorted(
         range(len(pairs)), key=lambda i: not named_after_form(variants, pairs[i][0], forms[pairs[i][0]])
     )
@@ -325,9 +326,9 @@ def _same_as(variants: Variants, pairs: Sequence[Pair]) -> list[str | None]:
 
 
 def _why(row: Mapping[Any, Any], more: int, lost: str, equal: str | None, alpha: float) -> str | None:
-    """Why a verdict is none, in a few words. more: so many more of its seeds than of its baseline's `lost`;
-    below 0 the other way round, 0 where that decided nothing."""
-    if equal is not None:  # a learned weight at one head: one function, but not one optimisation
+    """Why there is no verdict, in a few words; None if there is one or nothing to add. more: on how many more
+    seeds than its baseline the variant was `lost`; negative the other way round, 0 if that played no part."""
+    if equal is not None:  # at one head a learned weight changes the training, but not the function
         return f"the same function as {equal}"
     if more:
         one, other = ("its", "its baseline's") if more > 0 else ("its baseline's", "its own")

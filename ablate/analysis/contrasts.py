@@ -1,4 +1,4 @@
-"""Which variant is compared with which baseline, and which of them are one and the same by construction."""
+"""Pair variants with their baselines, and find variants that are equal by construction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,17 +13,17 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import only_if
 
-EQUAL = "equal by construction"  # a verdict, of two variants that are one function
-Pair = tuple[int, int]  # of variants: one and its baseline
+EQUAL = "equal by construction"  # the verdict on two variants that are the same function
+Pair = tuple[int, int]  # a variant and its baseline, as indices
 
 MATCH = ("match", "match_by")
-# What decides which functions a model can be, beside its attention; and what does not.
+# Columns that, besides attention, determine which functions a model can represent; and columns that do not.
 OF_THE_MODEL = ("d_model", "layers", "context", "mlp_hidden", "bias", "dropout", *TEXT_COLUMNS)
 OF_TRAINING = (
     *("steps", "batch", "lr", "warmup", "min_lr_ratio", "weight_decay", "beta1", "beta2", "eps", "clip"),
     "precision",
 )
-# What `auto` and `match` make of a factor: it may change along, where no variant keeps it.
+# Columns that may change with a factor (through `auto` and `match`) if no variant keeps them.
 FOLLOWS = {
     "fusion": ("normalize",),
     "heads": ("groups",),
@@ -31,7 +31,7 @@ FOLLOWS = {
     "tokenizer": ("vocab",),
     "corpus_sha256": ("vocab",),
 }
-# Widths that a config has a word for: d_model/heads, or d_model.
+# Widths that configs give by a word: d_model/heads (narrow), or d_model (wide).
 NARROW, WIDE = {("value_width", "narrow"), ("key_width", "auto")}, {("value_width", "wide")}
 
 
@@ -54,10 +54,10 @@ def pair_up(
 ) -> list[Pair]:
     """Each variant with the baseline variant that equals it in all but the keys of `baseline`.
 
-    Where none equals it fully, columns that follow from those keys (value_width from fusion, say) may
-    differ, as few as can be; a tie gives no pair. A matched model is compared with its reference, if no
-    baseline is matched likewise. among: only these variants. free: columns that may differ too, as a learning
-    rate of which each variant has its own. Raises ConfigError.
+    If none does, columns that follow from those keys (such as value_width from fusion) may differ, as few as
+    possible; a tie gives no pair. A matched model is compared with its reference if no baseline is matched in
+    the same way. among: only these variants. free: further columns that may differ, such as a learning rate
+    that each variant has its own value of. Raises ConfigError.
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
     wanted = {column_in(variants, key): as_text(value) for key, value in baseline.items()}
@@ -99,11 +99,11 @@ def primary_pairs(
     *,
     free: Sequence[str] = (),
 ) -> tuple[list[Pair], list[str]]:
-    """The pairs that a study named beforehand, and a line for each entry that finds none.
+    """The pairs that a study declared in advance, and a line for each entry without pairs.
 
-    An entry: `vary` a key, `baseline` its value (or a mapping of keys to values, without `vary`),
-    `variants` (optional) the other values or mappings, `where` (optional) key to value or list of values.
-    among, free: as of `pair_up`. Raises ConfigError.
+    An entry has `vary`, a key; `baseline`, its value (or, without `vary`, a mapping of keys to values);
+    optionally `variants`, the other values or mappings, and `where`, key to value or list of values. among,
+    free: as for `pair_up`. Raises ConfigError.
     """
     pairs: list[Pair] = []
     lines = []
@@ -134,13 +134,13 @@ def primary_pairs(
 
 
 def has_baseline(entry: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
-    """Whether a primary entry compares with this baseline."""
+    """Whether a primary entry has this baseline."""
     own = _mapping(entry, entry["baseline"])
     return {k: as_text(v) for k, v in own.items()} == {k: as_text(v) for k, v in baseline.items()}
 
 
 def column_in(variants: Variants, key: str) -> str:
-    """The column of a config key that makes variants: train.lr stands in lr. Raises ConfigError."""
+    """The column of a config key, among those that define variants: lr for train.lr. Raises ConfigError."""
     for column in (key, key.rpartition(".")[2]):
         if column in variants.columns:
             return column
@@ -148,9 +148,9 @@ def column_in(variants: Variants, key: str) -> str:
 
 
 def equal_forms(variants: Variants) -> list[tuple[str, ...]]:
-    """(C,) keys, equal where two variants are one function by construction: of one form, and equal in every
-    column but those that the form speaks for. A match is the width that it came to: matched by the MLP, as
-    many parameters are as many FLOPs.
+    """(C,) keys, which are equal if two variants are the same function by construction: they have the same
+    form, and are equal in every column that the form does not cover. A match counts by the resulting width:
+    when matched by the MLP, equal parameters mean equal FLOPs.
     """
     apart = ("fusion", "normalize", *MATCH, *variants.options["fusion"])
     rest = [column for column in variants.columns if column not in apart]
@@ -161,8 +161,8 @@ def equal_forms(variants: Variants) -> list[tuple[str, ...]]:
 
 
 def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
-    """For each pair, whether its attentions can be the same functions (column function_class) and differ, and
-    nothing else does that decides what can be learned."""
+    """For each pair, whether both variants can learn the same functions although they are parametrized
+    differently: equal function_class, and no other difference in what can be learned."""
     table = variants.table
     rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
     keys = list(zip(table["function_class"], *(rest[column] for column in rest), strict=True))
@@ -173,19 +173,19 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
 
 
 def unknown_forms(variants: Variants) -> list[str]:
-    """A line if there are variants whose form neither their rows nor this program know."""
+    """A line if there are variants whose form is neither in their rows nor known to this program."""
     unknown = variants.table["form"].eq("") & ~variants.table["fusion"].isin(METHODS)
     names = ", ".join(f"fusion={name}" for name in variants.table.loc[unknown, "fusion"].unique())
     return only_if(names, f"equal forms are not known for {names} (rows without the column form)")
 
 
 def named_after_form(variants: Variants, variant: int, form: tuple[str, ...]) -> bool:
-    """Whether the variant bears the name of its form: sum does, a normalized mean does not."""
+    """Whether the variant has the name of its form: sum does, a normalized mean does not."""
     return str(variants.table.at[variant, "fusion"]) == form[0].split()[0]
 
 
 def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
-    """For each pair, the columns in which its variants differ, by spaces."""
+    """For each pair, the columns in which its variants differ, separated by spaces."""
     varying = [column for column in variants.columns if variants.table[column].nunique() > 1]
     rows = list(variants.table[varying].itertuples(index=False, name=None))
     return [
@@ -195,8 +195,8 @@ def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
 
 
 def _is_reference(row: "pd.Series[Any]") -> bool:
-    """Whether a model is what models are matched against (ablate.model.resolve.reference), so that matching
-    it changes nothing."""
+    """Whether a model is the reference that others are matched to (ablate.model.resolve.reference), so that
+    matching changes nothing."""
     row = row.reindex(
         ["fusion", "out_proj", "match", "heads", "d_model", "value_width", "key_width", "mlp_hidden"]
     )
@@ -213,8 +213,8 @@ def _is_reference(row: "pd.Series[Any]") -> bool:
 def _nearest(
     variant: Mapping[Any, str], bases: Mapping[int, Mapping[Any, str]], loose: list[str]
 ) -> list[int]:
-    """The base that shares the most loose columns; none if two do. A width per head that changes with the
-    number of heads counts by half if the total is kept."""
+    """The base that agrees in the most loose columns; none if there is a tie. A width per head that changes
+    with the number of heads counts half if the total is the same."""
     scores = {}
     for base, row in bases.items():
         equal = sum(variant[column] == row[column] for column in loose)
@@ -241,7 +241,7 @@ def _meeting(variants: Variants, where: Mapping[str, Any], among: Sequence[int])
 
 
 def _has(table: pd.DataFrame, column: str, value: Any) -> pd.Series:
-    """Whether each variant has this value. Rows hold numbers where a config says narrow or wide."""
+    """Whether each variant has this value, where narrow and wide stand for the numbers that rows have."""
     named = (column, as_text(value))
     if named not in NARROW | WIDE or not {"d_model", "heads"} <= {*table.columns}:
         return table[column] == as_text(value)

@@ -1,8 +1,8 @@
 """Effects of factors and their interactions: weighted sums of variants, tested over seeds.
 
-A main effect is the mean difference between two levels over all blocks: pairs of variants that differ in
-that factor only, and have equal key and value widths. An interaction is the mean difference of such
-differences. Each is one number a seed, and its interval a t-interval over seeds.
+A main effect is the mean difference between two levels over all blocks: pairs of variants that differ only in
+that factor and have equal key and value widths. An interaction is the mean difference of such differences.
+Each is one number per seed, with a t-interval over seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up, unk
 from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION
 
-Block = tuple[tuple[int, ...], tuple[int, ...]]  # variants that count +1, and −1
+Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, and those with weight −1
 
 
 def effects(
     variants: Variants, references: Mapping[str, Any] | None = None, *, alpha: float = 0.05
 ) -> tuple[pd.DataFrame, list[str]]:
-    """A row an effect: effect, widths, blocks, n (seeds), diff, low, high (simultaneous), low_marginal,
+    """One row per effect: effect, widths, blocks, n (seeds), diff, low, high (simultaneous), low_marginal,
     high_marginal, p, p_holm; and lines on unknown forms and on factors without variants of equal widths.
 
-    references: the level of a factor from which its effects count; by default fusion=concat,
-    out_proj=true, of others the lowest. heads × out_proj is also given at the widths as they are:
-    (L_h − L_1)_off − (L_h − L_1)_on, whether many heads need the projection.
+    references: by factor, the level that effects are relative to; by default fusion=concat, out_proj=true,
+    and the lowest level of other factors. heads × out_proj is also given without the condition of equal
+    widths: (L_h − L_1)_off − (L_h − L_1)_on, which says whether many heads need the projection.
     """
     factors = {column: _reference(variants, column, references or {}) for column in _factors(variants)}
     forms = equal_forms(variants)
@@ -48,7 +48,7 @@ def effects(
     for f, g in combinations(factors, 2):
         for block in _crossings(partner[f], partner[g]):
             if len({forms[variant] for side in block for variant in side}) < 4:
-                continue  # some of them are one function: nothing to cross
+                continue  # some of them are the same function, so there is no interaction
             name = " × ".join(_level(variants, factor, factors, block[0][0]) for factor in (f, g))
             if _equal_widths(variants, block):
                 found.setdefault((name, "equal"), []).append(block)
@@ -60,9 +60,10 @@ def effects(
 
 
 def projection_and_heads(variants: Variants, *, alpha: float = 0.05) -> pd.DataFrame:
-    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on of concat, for each h.
+    """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h.
 
-    The fewest heads there are stand for 1. A row each, as of `effects`, and a family of their own.
+    The fewest heads in the rows take the place of 1. Columns as in `effects`; these rows are a family of
+    their own.
     """
     there = {"heads", "out_proj"} <= {*_factors(variants)}
     found: dict[tuple[str, str], list[Block]] = {}
@@ -79,7 +80,7 @@ def projection_and_heads(variants: Variants, *, alpha: float = 0.05) -> pd.DataF
 
 
 def per_seed(variants: Variants, blocks: Sequence[Block]) -> stats.Array:
-    """(S,) the mean over blocks of Σ plus − Σ minus; NaN at a seed that lacks a variant."""
+    """(S,) the mean over blocks of Σ plus − Σ minus; NaN for a seed that lacks a variant."""
     return np.mean(
         [variants.values[list(plus)].sum(0) - variants.values[list(minus)].sum(0) for plus, minus in blocks],
         axis=0,
@@ -99,7 +100,7 @@ def _table(variants: Variants, found: Mapping[tuple[str, str], list[Block]], alp
 
 
 def _factors(variants: Variants) -> list[str]:
-    """The columns that vary by themselves: no widths, no options of a part."""
+    """The columns that are factors: those that vary, except widths and options of parts."""
     follows = {*WIDTHS, *FOLLOWS["fusion"], *(name for names in variants.options.values() for name in names)}
     return [c for c in variants.shown if variants.table[c].nunique() > 1 and c not in follows]
 
@@ -114,7 +115,7 @@ def _reference(variants: Variants, factor: str, references: Mapping[str, Any]) -
 
 
 def _level(variants: Variants, factor: str, references: Mapping[str, Any], variant: int) -> str:
-    """fusion: sum normalize=variance − concat; the options of a part belong to its level."""
+    """The name of an effect, such as `fusion: sum normalize=variance − concat`; options belong to a level."""
     row = variants.table.iloc[variant]
     is_part = factor in variants.options
     options = [*FOLLOWS.get(factor, ()), *variants.options[factor]] if is_part else []
@@ -130,7 +131,7 @@ def _equal_widths(variants: Variants, block: Block) -> bool:
 
 
 def _crossings(f: Mapping[int, int], g: Mapping[int, int]) -> list[Block]:
-    """Squares of variants: (a − f(a)) − (g(a) − f(g(a))), where both ways round meet in one."""
+    """Blocks of four variants, (a − f(a)) − (g(a) − f(g(a))), for which f(g(a)) = g(f(a))."""
     return [
         ((a, g[f[a]]), (f[a], g[a])) for a in f if a in g and f[a] in g and g[a] in f and f[g[a]] == g[f[a]]
     ]

@@ -1,8 +1,8 @@
-"""The form of a row that has none: of a run made before the column, or of somebody else's table.
+"""The form of a row without the column `form`: of a run older than the column, or from a foreign table.
 
-A method declares its form, and its runs carry it (ablate.model.fusion). This is the same rule for the five
-first methods, read from the text of a row, without torch; the tests hold it against what they declare. A new
-method has nothing to add here.
+A method declares its form, which its runs record (ablate.model.fusion). This is the same rule for the five
+oldest methods, computed from the text of a row, without torch; tests check that both agree. A new method
+needs nothing here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,8 @@ METHODS = ("concat", "sum", "mean", "weighted_sum", "grouped")
 
 
 def form_of(row: Mapping[Any, str], options: Sequence[str]) -> str:
-    """NAME key=value …, for a method that is not in METHODS its own name and options. row: of texts."""
+    """The form, NAME key=value …; for a method that is not in METHODS, its name and options. row: of
+    texts."""
     fusion, heads, groups = row["fusion"], row["heads"], row.get("groups", "")
     normalize = row.get("normalize") or "none"
     if fusion in METHODS and (

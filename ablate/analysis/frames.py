@@ -1,6 +1,6 @@
-"""Rows as a DataFrame: of the store, of a CSV file, or of anybody's table, which may be damaged.
+"""Rows as a DataFrame: from the store, from a CSV file, or from a foreign table, which may be damaged.
 
-What is wrong with a table is one line that names it, the row, and the way out. It loads no torch.
+An error about a table is one line with its name, the row, and the way out. It loads no torch.
 """
 
 import csv
@@ -18,7 +18,7 @@ from ablate.phrases import counted, only_if
 from ablate.store.columns import COLUMNS, METRIC_COLUMNS, SEED_COLUMNS, Row, csv_text
 from ablate.store.status import RESULTS, Status
 
-# Words, whatever they look like: 12345678e012 is a hash, not a number.
+# Columns that are text, whatever they look like: 12345678e012 is a hash, not a number.
 TEXT = dict.fromkeys(
     ("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "parts", "git", "study"), str
 )
@@ -32,17 +32,17 @@ WORDS = (
 )
 NUMBERS = tuple(column for column in COLUMNS if column not in WORDS)
 REQUIRED = ("fusion", "heads", "out_proj", "seed")
-LARGEST = 1e100  # of a number whose square can still be added up
-SEPARATORS = ",;\t"  # that spreadsheets write
+LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
+SEPARATORS = ",;\t"  # the ones that spreadsheets write
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Rows of the store with the types that their CSV has in pandas."""
+    """Rows of the store as a DataFrame, with the types that pandas would read from their CSV."""
     return _typed(csv_text(rows))
 
 
 def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of a CSV file of results, and lines on what is in doubt. Raises ConfigError."""
+    """The rows of a CSV file of results, and lines on doubtful ones. Raises ConfigError."""
     text = _decoded(path)
     header, rows = _split(text, path)
     if not rows:
@@ -56,12 +56,12 @@ def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def as_results(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Anybody's table, with the columns of results. name: what errors call it. Raises ConfigError."""
+    """A foreign table, completed to the columns of results. name: its name in errors. Raises ConfigError."""
     _refuse_twice([*table.columns], name)
     if lacking := {*REQUIRED} - {*table.columns}:
         raise ConfigError(f"{name}: not a table of results; it lacks {', '.join(sorted(lacking))}")
     rows = table if "status" in table else table.assign(status=Status.DONE)
-    results = rows[rows["status"].isin(RESULTS)]  # of a damaged run, only the id may be left
+    results = rows[rows["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
     for column in REQUIRED:
         if len(empty := results[results[column].isna()]):
             raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
@@ -82,12 +82,12 @@ def _decoded(path: Path) -> str:
     if null:
         line = before.count("\n") + 1
         raise ConfigError(f"{path}: line {line} holds a null character; no CSV file does")
-    return text.replace("\ufeff", "")  # a mark of the byte order, within files that were pasted together too
+    return text.replace("\ufeff", "")  # byte order marks, also inside of concatenated files
 
 
 def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]]]:
-    """The header, and the rows by the line that they begin in; no blank ones, and no repeated header, as of
-    two files that were pasted together."""
+    """The header, and the rows by the line in which they begin, without blank lines and without repeated
+    headers, as in concatenated files."""
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     csv.field_size_limit(max(len(text), csv.field_size_limit()))
     reader = csv.reader(
@@ -126,8 +126,8 @@ def _refuse_twice(columns: Sequence[str], name: str) -> None:
 
 
 def _numbers(column: pd.Series, name: str) -> pd.Series:
-    """Raises ConfigError for a word, for a number too large to count with, and for infinity where it says
-    nothing: a loss is infinite where a run diverged."""
+    """The column as numbers. Raises ConfigError for a word, for a number that is too large, and for infinity,
+    except in metrics: the loss of a diverged run may be infinite."""
     is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     numbers = column if is_number else pd.to_numeric(column.astype(str), errors="coerce")
     wrong = (column.notna() & numbers.isna()) | (numbers.abs() > LARGEST)
@@ -142,5 +142,5 @@ def _numbers(column: pd.Series, name: str) -> pd.Series:
 
 
 def _place(rows: "pd.DataFrame | pd.Series") -> str:
-    """Where the first of these rows stands: the line of a file, or the label in somebody's table."""
+    """The place of the first of these rows: its line in the file, or its label in a foreign table."""
     return f"{rows.index.name or 'row'} {rows.index[0]}"

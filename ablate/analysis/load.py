@@ -1,4 +1,4 @@
-"""Where rows come from: studies, whole stores, CSV files, and tables that were loaded from one of them."""
+"""Load rows from studies, whole stores, CSV files, and tables that were loaded from one of them."""
 
 import contextlib
 import csv
@@ -21,9 +21,9 @@ from ablate.store.studies import read_study
 
 @dataclass(frozen=True)
 class Source:
-    """What a target names. directory: where its results stand. store: where its runs lie; None if nobody
-    knows. study: its name, empty for a whole store and for a table of no study. table: a CSV file, whose rows
-    are as it says."""
+    """A source of rows. directory: where its results are. store: where its runs are; None if unknown. study:
+    its name; empty for a whole store, and for a table that is not of a study. table: the CSV file, if it is
+    one."""
 
     directory: Path
     store: Store | None
@@ -36,13 +36,13 @@ class Source:
 
     @cached_property
     def record(self) -> StudyRecord | None:
-        """Of a study; None where it has none."""
+        """The record of the study; None if there is none."""
         return read_study(self.directory) if self.study else None
 
 
 @dataclass(frozen=True)
 class Results:
-    """rows: one a run. sources: of all of them. notes: a line on whatever is in doubt."""
+    """Loaded results. rows: one per run. sources: of all rows. notes: lines on doubtful rows."""
 
     rows: pd.DataFrame
     sources: Sequence[Source]
@@ -50,26 +50,26 @@ class Results:
 
     @property
     def records(self) -> list[StudyRecord]:
-        """Of the studies among the sources."""
+        """The records of the studies among the sources."""
         return [record for source in self.sources if (record := source.record)]
 
     @property
     def stores(self) -> list[Store]:
-        """Where the runs may lie, the store below this directory first."""
+        """The stores that may have the runs, the one in the current directory first."""
         return [Store(), *(source.store for source in self.sources if source.store)]
 
     @property
     def directories(self) -> dict[str, Path]:
-        """Of the finished runs among the rows that lie in one of the stores, by run_id."""
+        """The directories of the finished runs among the rows, by run_id, if a store has them."""
         run_ids = self.rows["run_id"].dropna()
         return {run_id: at for store in self.stores for run_id, at in store.directories(run_ids).items()}
 
 
 def load(targets: Sequence[str]) -> Results:
-    """The rows of all targets, a run that stands in several of them once.
+    """The rows of all targets; a run that is in several of them appears once.
 
-    targets: studies by name or directory, stores, or CSV files with the columns of results.csv; without any,
-    the store below this directory. Raises ConfigError.
+    targets: studies by name or directory, stores, or CSV files with the columns of results.csv; by default
+    the store in the current directory. Raises ConfigError.
     """
     sources = [find_source(target) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
@@ -84,9 +84,9 @@ def load(targets: Sequence[str]) -> Results:
 
 
 def recall(rows: pd.DataFrame) -> Results:
-    """A table that load or run gave, or anybody's, with what is known of its origin. Raises ConfigError.
+    """A table from load or run, or a foreign one, with what is known of its source. Raises ConfigError.
 
-    A merge drops DataFrame.attrs; the columns study and run_id stay.
+    The source is known from DataFrame.attrs or, as a merge drops them, from the columns study and run_id.
     """
     rows = as_results(rows, "rows")
     source = find_source(rows.attrs["target"]) if "target" in rows.attrs else _remembered(rows)
@@ -94,7 +94,8 @@ def recall(rows: pd.DataFrame) -> Results:
 
 
 def find_source(target: str) -> Source:
-    """A CSV file is of the study beside whose study.json it stands as results.csv."""
+    """The source that a target names. A CSV file belongs to a study if it is the results.csv beside a
+    study.json."""
     path = Path(target)
     real = Path(os.path.realpath(path))
     if path.is_file():
@@ -109,9 +110,10 @@ def find_source(target: str) -> Source:
 
 
 def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
-    """run_id, step, val_loss: metrics.csv of these runs; a file that can't be read is left out.
+    """metrics.csv of these runs, as the columns run_id, step, val_loss; files that can't be read are left
+    out.
 
-    directories: of the runs, by run_id, as Store.directories gives them.
+    directories: of the runs, by run_id, as from Store.directories.
     """
     found: list[tuple[str, int, float]] = []
     for run_id, directory in directories.items():
@@ -123,7 +125,7 @@ def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
 
 
 def _study(name: str) -> Source:
-    """A study of the store below this directory."""
+    """A study of the store in the current directory."""
     store = Store()
     return Source(store.results_path(name).parent, store, name)
 
@@ -136,7 +138,7 @@ def _rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _remembered(rows: pd.DataFrame) -> Source | None:
-    """The study below this directory that all of these runs are of, if the columns still say so."""
+    """The study in the current directory's store that all of these runs belong to, if there is one."""
     names = rows["study"].dropna().unique()
     if len(names) != 1 or names[0] not in Store().study_names():
         return None
@@ -145,7 +147,7 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
 
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[str]:
-    """A line if rows are of studies, and nobody knows what those named beforehand."""
+    """A line if rows are of studies whose declarations are not known."""
     known = source and (source.record or not (source.study or source.table))
     studies = rows["study"].dropna().unique()
     line = (
@@ -156,8 +158,8 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
 
 
 def _once(rows: pd.DataFrame) -> pd.DataFrame:
-    """Each run once; two results that differ stay, for the comparison to name. What a run is to one study, it
-    is to that one alone: among several it is a result like any."""
+    """Each run once. If two results of a run differ, both stay, for the comparison to report. A run that has
+    different roles in several studies loses them."""
     of_study = ["study", *ROLE_COLUMNS]
     run = _texts(rows, rows.columns.difference([*of_study, *MEASURED_COLUMNS]))
     run = run.groupby([*run.columns], sort=False).ngroup()

@@ -1,4 +1,4 @@
-"""What a reader must know beside a table of results, a line each: what is missing, stale or in doubt."""
+"""Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,21 +32,21 @@ def not_begun(
     record: StudyRecord,
     words: str = "missing: {} of {} runs have not begun; the command of the study goes on from there",
 ) -> list[str]:
-    """A line if runs of the study have no row; rows: all of it."""
+    """A line if runs of the study have no row. rows: all rows of the study."""
     planned = {*record.runs}
     count = len(planned - {*rows["run_id"]})
     return only_if(count, words.format(count, len(planned)))
 
 
 def stale(rows: pd.DataFrame) -> list[str]:
-    """A line if results of other code, or of another torch, are among the rows."""
+    """A line if some rows were made by other code or another torch."""
     count = int((rows["status"] == Status.STALE).sum())
     line = f"{counted(count, 'stale row')}: by other code or another torch; force=stale makes new attempts"
     return only_if(count, line)
 
 
 def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
-    """A line for each run that no mean contains, with its reason."""
+    """A line for each run that is in no mean, with the reason."""
     lines = []
     for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
         unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
@@ -60,7 +60,7 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
 
 
 def missing_seeds(rows: pd.DataFrame) -> list[str]:
-    """A line for each variant that lacks a seed that another variant has."""
+    """A line for each variant without a seed that another variant has."""
     rows = with_options(known(rows))
     columns = variant_columns(rows)
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in columns})
@@ -77,7 +77,7 @@ def missing_seeds(rows: pd.DataFrame) -> list[str]:
 
 
 def doubts(record: StudyRecord) -> list[str]:
-    """Lines on what a study could not build, and on values of which it is in doubt."""
+    """Lines on variants that a study could not build, and on chosen values that are doubtful."""
     reasons: dict[str, list[str]] = {}
     for variant, reason in record.left_out.items():
         reasons.setdefault(reason, []).append(variant)
@@ -90,22 +90,22 @@ def doubts(record: StudyRecord) -> list[str]:
 
 
 def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[str]:
-    """Lines on columns that somebody else's table brings, of which nothing is known here."""
+    """Lines on columns of a foreign table that ablate does not know."""
     lines = []
     if metric not in COLUMNS and not metric.startswith(STEPS_TO):
-        lines.append(f"{metric} is no column of ablate's: the lower, the better, is how it is read")
+        lines.append(f"{metric} is no column of ablate's: lower is taken to be better")
     ours = {*COLUMNS, *variant_columns(rows), *by, metric}
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
             lines.append(
-                f"{column} ({some(kinds)}) makes no variant here; --by fusion,{column} tells them apart"
+                f"{column} ({some(kinds)}) defines no variants here; --by fusion,{column} makes it do so"
             )
     return lines
 
 
 def budgets(variants: Variants) -> list[str]:
-    """A line if not all variants are trained on as many tokens."""
+    """A line if variants are trained on different numbers of tokens."""
     count = variants.budgets.nunique()
     line = (
         f"variants are trained on {count} different numbers of tokens; best is one of several with equal ones"
@@ -114,7 +114,7 @@ def budgets(variants: Variants) -> list[str]:
 
 
 def never_reached(variants: Variants) -> list[str]:
-    """A line for each variant with runs that never come to the loss to which steps are counted."""
+    """A line for each variant with runs that never reach the loss up to which steps are counted."""
     if not variants.metric.startswith(STEPS_TO):
         return []
     return [
@@ -126,7 +126,7 @@ def never_reached(variants: Variants) -> list[str]:
 
 
 def seeds_of_two_kinds(variants: Variants) -> list[str]:
-    """A line for each variant whose seeds fall into two groups, with the runs of the smaller."""
+    """A line for each variant whose seeds fall into two groups, with the runs of the smaller group."""
     lines = []
     for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
         if (apart := two_kinds(values)) is None:
@@ -141,13 +141,13 @@ def seeds_of_two_kinds(variants: Variants) -> list[str]:
 
 
 def _range(values: Array) -> str:
-    """How many there are, and where they lie."""
+    """The number of values and their range, in words."""
     low, high = (f"{value:.4g}" for value in (values.min(), values.max()))
     return f"{len(values)} at {low}" + (f" to {high}" if high != low else "")
 
 
 def weaknesses(table: pd.DataFrame) -> list[str]:
-    """Lines on what weakens the comparisons printed."""
+    """Lines on weaknesses of the comparisons in the table."""
     lines = []
     tested = table[table["p"].notna()]
     widths = tested[[bool({*text.split()} & {*WIDTHS}) for text in tested["differs"]]]

@@ -1,4 +1,4 @@
-"""How many seeds a difference needs, from the noise of a pilot study."""
+"""How many seeds it takes to detect a difference, given the noise of a pilot study."""
 
 import math
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from ablate.config.rules import ConfigError
 from ablate.phrases import counted
 from ablate.store.record import StudyRecord
 
-SURE = 0.9  # of the interval of the noise itself
-SHORTEST_S = 1e-6  # a run that took less was never timed
+SURE = 0.9  # the level of the interval of the noise itself
+SHORTEST_S = 1e-6  # a run that took less than this was not timed
 
 
 def seeds_needed(
@@ -31,12 +31,13 @@ def seeds_needed(
     cores: int = 1,
     **question: Unpack[Question],
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Seeds per variant with which `compare` sees a true difference (metric's unit) with this power.
+    """Seeds per variant with which `compare` detects a true difference (in the metric's unit) with this
+    power.
 
-    A row for the noise as measured and one for each end of its interval: noise, sd, difference, seeds, runs,
-    minutes (by the pilot's wall_s, on so many cores), and with a budget budget_seeds and sees, the smallest
-    difference those see. contrasts: the size of the family, by default that of the primary contrasts in
-    records, else of all; the power is that of each comparison at α/contrasts. question: as of
+    One row for the noise as measured and one for each end of its interval: noise, sd, difference, seeds,
+    runs, minutes (from the pilot's wall_s, on `cores` cores) and, with a budget, budget_seeds and sees, the
+    smallest difference that these detect. contrasts: the size of the family, by default that of the primary
+    contrasts in records, else of all; the power is that of each comparison at α/contrasts. question: as for
     `compare`. Returns the table and lines that explain it. Raises ConfigError.
     """
     result = compare(rows, alpha=alpha, records=records, **question)
@@ -87,16 +88,17 @@ def seeds_needed(
 
 
 def _family(result: Comparison) -> pd.DataFrame:
-    """The comparisons to plan for: what a study named beforehand, else all others."""
+    """The comparisons to plan for: those that a study declared in advance, else all others."""
     tested = [result.family(name).query("p == p") for name in ("primary", "exploratory")]
     return next((family for family in tested if len(family)), tested[-1])
 
 
 def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
-    """sd of paired differences, its degrees of freedom, a line on where it is from.
+    """The sd of paired differences, its degrees of freedom, and a line on its source.
 
-    Pooled over comparisons. They share baselines, so as degrees of freedom only those of the one with
-    the most seeds count. One variant alone: √2 times its own sd, as if seeds paired nothing.
+    It is pooled over comparisons. As these share baselines, the degrees of freedom are only those of the
+    comparison with the most seeds. Without comparisons it is √2 times the sd of single variants, as if
+    pairing gained nothing.
     """
     if len(family):
         n, sd = family["pairs"].to_numpy(int), family["sd_diff"].to_numpy(float)
@@ -128,7 +130,7 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
 
 
 def sd_interval(sd: float, df: int) -> tuple[float, float]:
-    """sd·√(df/χ²), the interval of a normal's standard deviation."""
+    """sd·√(df/χ²), the confidence interval of the standard deviation of a normal distribution."""
     from scipy.stats import chi2
 
     low, high = (sd * math.sqrt(df / chi2.isf(p, df)) for p in ((1 - SURE) / 2, (1 + SURE) / 2))
@@ -136,7 +138,8 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
 
 
 def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
-    """Seconds that a run of the pilot took, NaN if nobody knows, and how many such runs fit side by side."""
+    """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
+    once."""
     seconds, threads = (pd.to_numeric(rows[c], errors="coerce").mean() for c in ("wall_s", "threads"))
     at_once = max(1, int(cores // threads)) if threads >= 1 else 1
     return float(seconds) if seconds > SHORTEST_S else math.nan, at_once

@@ -1,7 +1,7 @@
-"""What the heads of a study's runs do, over seeds: from the CSV that `ablate probe` wrote. Loads no torch.
+"""Summarize over seeds what `ablate probe` measured of the heads, from its CSV. Loads no torch.
 
-Heads have no identity across seeds: head 3 of one run is not head 3 of another. So a layer is summed up by
-its largest, its median and its smallest head, and these are averaged over seeds.
+Heads have no identity across seeds: head 3 of one run does not correspond to head 3 of another. So a layer is
+summarized by its largest, its median and its smallest head, which are averaged over seeds.
 """
 
 from pathlib import Path
@@ -14,10 +14,10 @@ from ablate.config.rules import ConfigError
 
 COLUMNS = ("run_id", "step", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
 SORTED = ("largest", "median", "smallest")
-SCORES = ("previous", "induction", "first", "jsd", "on_subject")  # of which only more says something
-OFTEN = 0.5  # of the runs: where fewer are beyond chance, a probe is said to show nothing
+SCORES = ("previous", "induction", "first", "jsd", "on_subject")  # probes of which only high values count
+OFTEN = 0.5  # a probe is said to show nothing if fewer than this share of the runs is beyond chance
 FILE = "probes.csv"  # beside the results of a study
-# Every probe, with what its value is, as on an axis; docs/probes.md says more.
+# Every probe, with the label of its axis; docs/probes.md says more.
 PROBES = {
     "kept": "share kept",
     "kept_mlp": "share kept, by an MLP",
@@ -54,7 +54,7 @@ PROBES = {
 
 
 def read(path: Path) -> pd.DataFrame:
-    """COLUMNS, a row a value. Raises ConfigError for a file that `ablate probe` did not write."""
+    """The CSV of `ablate probe`, one row per value. Raises ConfigError for any other file."""
     try:
         table = pd.read_csv(path, dtype={"run_id": str})
     except (OSError, ValueError) as error:
@@ -67,12 +67,12 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
-    """variant, probe, layer, step, n, then for each of SORTED its mean over runs with _low and _high, the
-    95 % t-interval; untrained, the mean of the largest untrained head; null, of chance; beyond, how many runs
-    have their largest head outside of what untrained models give (above it, of SCORES; NaN where that is not
-    known).
+    """Summary over runs: variant, probe, layer, step, n, then for each of SORTED its mean over runs with _low
+    and _high, the 95 % t-interval; untrained, the mean of the largest untrained head; null, the mean by
+    chance; beyond, how many runs have their largest head outside of the range of untrained models (for
+    SCORES, above it; NaN if the range is not known).
 
-    values: as read. variant: its name by run_id; runs that are not in it are left out.
+    values: as from `read`. variant: its name by run_id; other runs are left out.
     """
     values = named(values, variant)
     keys = ["variant", "probe", "layer", "step"]
@@ -99,8 +99,9 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
 
 
 def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int]]:
-    """The probes that show nothing: (runs whose largest head, of all layers, is beyond what untrained models
-    give; runs), by probe, where that is so in fewer than half of the runs of every variant."""
+    """The probes that show nothing, with (the number of runs beyond chance, the number of runs). A run is
+    beyond chance if its largest head, over all layers, is outside of the range of untrained models; a probe
+    shows nothing if that is so in fewer than half of the runs of every variant."""
     last = named(at_the_end(values), variant).dropna(subset="low")
     runs = last.groupby(["probe", "variant", "run_id"], sort=False).agg(
         largest=("value", "max"), low=("low", "first"), high=("high", "first")
@@ -113,21 +114,21 @@ def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int
 
 
 def named(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
-    """With a column `variant`; without the rows of runs that are of none."""
+    """The values with a column `variant`, without runs that have none."""
     return values.assign(variant=values["run_id"].map(variant)).dropna(subset="variant")
 
 
 def text_file(probes: Path) -> Path:
-    """Beside the CSV: where heads look in a text of one's own."""
+    """The file beside the CSV that says where heads look in a user's own text."""
     return probes.with_name(f"{probes.stem}-text.json")
 
 
 def _outside(runs: pd.DataFrame) -> pd.Series:
-    """Whether the largest head is outside of low and high; above high, of SCORES."""
+    """Whether the largest head is outside of low and high; for SCORES, above high."""
     above, below = runs["largest"] > runs["high"], runs["largest"] < runs["low"]
     return above | (below & ~runs.index.get_level_values("probe").isin(SCORES))
 
 
 def at_the_end(values: pd.DataFrame, by: str = "run_id") -> pd.DataFrame:
-    """The rows of the last step of each run, or of whatever `by` is a column of."""
+    """The rows at the last step of each run, or of each group in the column `by`."""
     return values[values["step"] == values.groupby(by)["step"].transform("max")]

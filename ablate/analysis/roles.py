@@ -1,4 +1,4 @@
-"""What is compared with what in a tuned study: by the roles that its runs have (columns role and tuned)."""
+"""Pair the variants of a tuned study by the roles of its runs (columns role and tuned)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,11 +22,11 @@ def having(variants: Variants, *roles: str) -> list[int]:
 def tuned_pairs(
     variants: Variants, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
 ) -> tuple[dict[str, list[Pair]], list[str]]:
-    """The pairs of each family of a tuned study, and a line for each primary entry that finds none.
+    """The pairs of each family of a tuned study, and a line for each primary entry without pairs.
 
-    primary, and exploratory where no entry names a contrast: each arm at its own value against its baseline
-    at its own. At the baseline's value: both at that one, which with several baselines is another for each
-    entry. An octave away: each arm at half and at twice its own value against itself. Raises ConfigError.
+    primary, and exploratory for contrasts that no entry names: each arm at its own value against its baseline
+    at its own value. AT_BASELINE: both at the baseline's value. OCTAVE_AWAY: each arm at half and at twice
+    its own value against itself at its own value. Raises ConfigError.
     """
     own = having(variants, "tuned")
     free = sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
@@ -51,9 +51,9 @@ def tuned_pairs(
 def _at_baseline(
     variants: Variants, entries: Sequence[Mapping[str, Any]], own: Sequence[int]
 ) -> tuple[list[Pair], list[str]]:
-    """As primary_pairs, of arms at the value of their baseline.
+    """As primary_pairs, but of arms at the value of their baseline.
 
-    A baseline of one entry may be an arm of another, and then stands at other values than its own too.
+    The baseline of one entry may be an arm of another, and so also have runs at values other than its own.
     """
     pairs: list[Pair] = []
     lines = []
@@ -65,14 +65,14 @@ def _at_baseline(
 
 
 def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of a tuned study's rows those at the value of their own arm; all others as they are."""
+    """The rows of a tuned study that are at their own arm's value; rows of any other study unchanged."""
     if "role" not in rows or rows["role"].isna().all():
         return rows
     return rows[[is_own_value(role) for role in as_texts(rows["role"])]]
 
 
 def without_values(rows: pd.DataFrame) -> pd.DataFrame:
-    """`at_own_value`, with an empty cell for the value, so that it makes no variants."""
+    """As at_own_value, but with the value left empty, so that it does not define variants."""
     rows = at_own_value(rows)
     keys = rows["tuned"].dropna().unique() if "tuned" in rows else []
     columns = {str(key).rpartition(".")[2] for key in keys if key} & {*rows.columns}

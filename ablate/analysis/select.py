@@ -1,4 +1,4 @@
-"""Choosing rows by conditions such as heads=4, fusion!=mean, lr<0.01. Parsed, never evaluated."""
+"""Select rows by conditions such as heads=4, fusion!=mean, lr<0.01, which are parsed, never evaluated."""
 
 import json
 import operator
@@ -13,11 +13,11 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_SCORES, PartConfig, RunConfig
 
 _CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
-# An exponent has its sign, as every CSV writer gives it: 12345678e012 is a hash.
+# An exponent needs its sign, which every CSV writer gives: 12345678e012 is a hash.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
-_LONGEST = 400  # digits: no float has more
-PARTS = ("fusion", "scores")  # kinds of parts, whose options stand in a column each
-# What rows of before a key, or before an option of a method, did.
+_LONGEST = 400  # digits; no float has more
+PARTS = ("fusion", "scores")  # the kinds of parts, each with a column for its options
+# The value, in older rows, of a key or of a method's option that was introduced later.
 LATER = {key: value for key, value in introduced(RunConfig).items() if not isinstance(value, PartConfig)}
 LATER |= {"scores": STANDARD_SCORES, "scores_options": "{}"}
 LATER_OPTIONS = {"fusion": {"sum": {"order": "none"}}}
@@ -25,9 +25,10 @@ _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 
 
 def select(rows: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """The rows that meet every condition: K=V, K!=V (V may be several, by commas), K<V, K<=V, K>V, K>=V.
+    """The rows that meet every condition: K=V, K!=V (with several V separated by commas), K<V, K<=V, K>V,
+    K>=V.
 
-    K is a column, or a config key whose last part is one (train.lr). Raises ConfigError.
+    K is a column, or a config key whose last part is a column (train.lr). Raises ConfigError.
     """
     for condition in conditions:
         found = _CONDITION.fullmatch(condition.strip())
@@ -46,7 +47,7 @@ def select(rows: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 
 def column_of(key: str, rows: pd.DataFrame, where: str) -> str:
-    """The column of a config key: train.lr stands in lr. Raises ConfigError."""
+    """The column of a config key: lr for train.lr. Raises ConfigError."""
     for column in (key, key.rpartition(".")[2]):
         if column in rows.columns:
             return column
@@ -54,8 +55,8 @@ def column_of(key: str, rows: pd.DataFrame, where: str) -> str:
 
 
 def with_options(rows: pd.DataFrame) -> pd.DataFrame:
-    """A column more for each option of a fusion (weights, per, groups) and of scores, so that one can ask for
-    it. Keys and options that came later have the value that says what was done before."""
+    """The rows with a further column for each option of a fusion (weights, per, groups) and of scores. In
+    older rows, keys and options introduced later get the value that stands for earlier behaviour."""
     lacking = [column for column in LATER if column in rows and rows[column].isna().any()]
     filled = {c: rows[c].astype(object).where(rows[c].notna(), LATER[c]) for c in lacking}
     rows = rows.assign(**filled) if filled else rows
@@ -74,7 +75,8 @@ def with_options(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def option_names(rows: pd.DataFrame, kind: str) -> list[str]:
-    """The options that some row's part of this kind has. They stand as JSON; other text stands for itself."""
+    """The names of all options of this kind of part in the rows. Options are JSON; other text is one
+    option."""
     column = f"{kind}_options"
     if column not in rows:
         return []
@@ -82,8 +84,8 @@ def option_names(rows: pd.DataFrame, kind: str) -> list[str]:
 
 
 def as_texts(column: pd.Series) -> pd.Series:
-    """A column as text, the same for 1, 1.0 and "1", so that CSV files of any origin group alike."""
-    codes, values = pd.factorize(column)  # few values, many rows
+    """A column as text, the same for 1, 1.0 and "1", so that rows from any CSV file group together."""
+    codes, values = pd.factorize(column)  # there are few values in many rows
     texts = np.array([*(as_text(value) for value in values), ""], dtype=object)
     return pd.Series(texts[codes], index=column.index)
 

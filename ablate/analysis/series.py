@@ -1,6 +1,6 @@
-"""What a report draws beside the comparison: curves, learning rates, weights and costs, by variant.
+"""The data of a report's charts besides the comparison: curves, learning rates, weights, costs, by variant.
 
-Means and ranges over seeds, no tests. It reads no files, prints nothing, and loads no torch.
+They are means and ranges over seeds, without tests. It reads no files, prints nothing, and loads no torch.
 """
 
 import json
@@ -12,19 +12,19 @@ import pandas as pd
 from ablate.analysis.select import as_texts, with_options
 from ablate.analysis.variants import USABLE, diverged, variant_names
 
-POINTS = 60  # a curve is drawn with so many at most
+POINTS = 60  # the most points of a curve
 
 
 def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
-    """The variant of each row, named as the comparison that shows these columns names it."""
+    """The name of each row's variant, as in a comparison that shows these columns."""
     texts = with_options(rows)[list(shown)].apply(as_texts)
     return pd.Series(variant_names(texts, shown), index=rows.index, dtype=object)
 
 
 def curves(rows: pd.DataFrame, metrics: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
-    """variant, step, mean, low, high, n: the validation loss over the finished seeds, and its range.
+    """The validation loss by step, mean and range over the finished seeds: variant, step, mean, low, high, n.
 
-    metrics: run_id, step, val_loss. Steps that not every seed of a variant has are left out.
+    metrics: run_id, step, val_loss. Steps that are missing for some seed of a variant are left out.
     """
     rows = rows[rows["status"].isin(USABLE)]
     variant = dict(zip(rows["run_id"], names(rows, shown), strict=True))
@@ -37,11 +37,11 @@ def curves(rows: pd.DataFrame, metrics: pd.DataFrame, shown: Sequence[str]) -> p
 
 
 def by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str = "lr") -> pd.DataFrame:
-    """variant (`column` aside), phase, `column`, mean, low, high, n, diverged; empty where all rows have one
-    value there.
+    """The metric by the values of `column`: variant (named without `column`), phase, `column`, mean, low,
+    high, n, diverged; empty if all rows have the same value.
 
-    Where a seed diverged there is no mean, as a tuned study counts it as infinite: one of the seeds that were
-    left would be one of the lucky.
+    There is no mean if a seed diverged, as a tuned study counts its loss as infinite: a mean over the other
+    seeds would be too good.
     """
     rows = with_options(rows)
     usable = rows["status"].isin(USABLE) & np.isfinite(rows[metric])
@@ -63,7 +63,7 @@ def by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str 
 
 
 def per_seed(rows: pd.DataFrame, metric: str, shown: Sequence[str]) -> pd.DataFrame:
-    """variant, seed, value: a row a finished run."""
+    """The metric of each finished run: variant, seed, value."""
     rows = rows[rows["status"].isin(USABLE) & np.isfinite(pd.to_numeric(rows[metric], errors="coerce"))]
     return pd.DataFrame(
         {"variant": names(rows, shown), "seed": rows["seed"], "value": rows[metric]}
@@ -71,7 +71,7 @@ def per_seed(rows: pd.DataFrame, metric: str, shown: Sequence[str]) -> pd.DataFr
 
 
 def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
-    """`table`, of n, mean and sd, with low and high: the t-interval of each mean; NaN for one seed."""
+    """`table`, which has n, mean and sd, with low and high, the t-interval of each mean; NaN for one seed."""
     from scipy.stats import t
 
     n = table["n"].astype(float).where(table["n"] > 1)
@@ -80,7 +80,7 @@ def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
 
 
 def weights(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
-    """variant, layer, head (both from 1), mean, low, high, n: learned fusion weights at the end."""
+    """The learned fusion weights: variant, layer, head (both from 1), mean, low, high, n."""
     rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]
     rows = with_options(rows).sort_values(list(shown), ignore_index=True)
     long = [
@@ -94,14 +94,14 @@ def weights(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
 
 
 def costs(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
-    """variant, fusion, out_proj, params, flops_per_token: one row a variant."""
+    """One row per variant: variant, fusion, out_proj, params, flops_per_token."""
     named = rows.assign(variant=names(rows, shown), out_proj=as_texts(rows["out_proj"]))
     named = named[["variant", "fusion", "out_proj", "params", "flops_per_token"]]
     return named.drop_duplicates("variant").reset_index(drop=True)
 
 
 def _numbers(text: str) -> list[list[float]]:
-    """fusion_weights, layers × heads; nothing for text of another kind."""
+    """fusion_weights, layers × heads; empty if the text is anything else."""
     try:
         return [[float(weight) for weight in layer] for layer in json.loads(text)]
     except (ValueError, TypeError, RecursionError):

@@ -1,18 +1,17 @@
 """Statistics of paired seeds: arrays in, arrays out. No files, no tables, no torch.
 
-Shapes: K comparisons, S seeds; NaN where a seed is missing. Differences are variant − baseline, in the
-metric's unit (nats). SciPy and statsmodels are imported where they are used: `--help` need not wait for them.
+Shapes: K comparisons, S seeds; NaN for a missing seed. Differences are variant − baseline, in the metric's
+unit (nats). SciPy and statsmodels are imported only where they are used, to keep `--help` fast.
 
-Which claims hold together
-    One interval decides a verdict: the paired t-interval at 1 − α/k, k the tested comparisons of the family
-    (Bonferroni). With probability ≥ 1 − α all k intervals hold their true differences, and then every
-    statement read off them is true at once: better, worse, equivalent, within the margin. So the family-wise
-    error of *all* claims is at most α, whichever differences are zero and whichever lie on the margin.
-    Holm's p stands beside: an interval without 0 has p < α/k, so each claim of a difference has a Holm
-    p < α. An interval within the margin has both one-sided p's < α/(2k), so each claim of equivalence has
-    a Holm-corrected TOST p < α. The converse fails by design: Holm hands the α of a rejected hypothesis on
-    to the others, but a rejected "no difference" leaves "not equivalent" of the same comparison open. Holm
-    on the differences beside Holm on the equivalences may err up to 2α (benchmarks/false_alarms.py, mixed).
+Which claims hold jointly One interval decides each verdict: the paired t-interval at 1 − α/k, where k is the
+number of tested comparisons in the family (Bonferroni). With probability ≥ 1 − α all k intervals contain
+their true differences, and then every statement read off them is true at once: better, worse, equivalent,
+within the margin. So the family-wise error of *all* claims is at most α, whichever differences are zero or on
+the margin. Holm's p is given as well: an interval without 0 has p < α/k, so each claim of a difference has a
+Holm p < α. An interval within the margin has both one-sided p's < α/(2k), so each claim of equivalence has a
+Holm-corrected TOST p < α. The converse fails by design: Holm passes the α of a rejected hypothesis on to the
+others, but rejecting "no difference" leaves "not equivalent" of the same comparison open. Holm on the
+differences and Holm on the equivalences may together err up to 2α (benchmarks/false_alarms.py, mixed).
 """
 
 from typing import Any
@@ -26,7 +25,7 @@ BETTER, BETTER_WITHIN = "better", "better but within the margin"
 WORSE, WORSE_WITHIN = "worse", "worse but within the margin"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 
-EXACT_FLIPS = 16  # up to so many seeds all 2ⁿ sign flips are enumerated
+EXACT_FLIPS = 16  # up to this many seeds, all 2ⁿ sign flips are enumerated
 RANDOM_FLIPS = 9_999
 MOST_SEEDS = 100_000
 UNCORRELATED = 0.2  # below it, pairing seeds gains nothing
@@ -41,10 +40,10 @@ def paired(
     higher_is_better: bool = False,
     in_family: Array | None = None,
 ) -> dict[str, Array]:
-    """Everything about K paired comparisons, the tested ones corrected as one family.
+    """All statistics of K paired comparisons, with the tested ones corrected as one family.
 
-    in_family: (K,) which may be tested at all; one with fewer than two pairs, or whose differences do not
-    vary, never is (it has no p, and counts in no correction).
+    in_family: (K,) which comparisons may be tested. One with fewer than two pairs, or with constant
+    differences, is never tested: it has no p and does not count in corrections.
     Returns arrays of K: n, diff, sd, `family` (bool: tested), low and high (simultaneous, 1 − α/k),
     low_marginal and high_marginal (1 − α), p (paired t), p_holm, p_tost, p_tost_holm, d_z,
     below (P(variant < baseline)), skew, correlation, p_welch, verdict.
@@ -54,7 +53,7 @@ def paired(
     difference_KS = variant_KS - baseline_KS
     n, diff, sd = moments(difference_KS)
     scale = np.nanmax(np.abs(np.concatenate([variant_KS, baseline_KS, np.ones((len(n), 1))], 1)), 1)
-    tested = (n >= 2) & (sd > 1e-12 * scale)  # 2.3 − 2.1 and 2.4 − 2.2 differ by rounding alone
+    tested = (n >= 2) & (sd > 1e-12 * scale)  # 2.3 − 2.1 and 2.4 − 2.2 differ only by rounding
     if in_family is not None:
         tested &= in_family
     k = max(int(tested.sum()), 1)
@@ -88,10 +87,10 @@ def paired(
 
 
 def verdicts(low: Array, high: Array, margin: float, higher_is_better: bool = False) -> Array:
-    """One of six words per interval of variant − baseline; undecided where there is no interval (NaN).
+    """One of six verdicts for each interval of variant − baseline; undecided if there is no interval (NaN).
 
-    0 outside: better or worse, "but within the margin" if the whole interval is. 0 inside: equivalent if
-    the whole interval is within the margin, else undecided.
+    If 0 is outside: better or worse, "but within the margin" if the whole interval is. If 0 is inside:
+    equivalent if the whole interval is within the margin, else undecided.
     """
     within = (low > -margin) & (high < margin)
     better, worse = (low > 0, high < 0) if higher_is_better else (high < 0, low > 0)
@@ -103,7 +102,7 @@ def verdicts(low: Array, high: Array, margin: float, higher_is_better: bool = Fa
 
 
 def moments(values_KS: Array) -> tuple[Array, Array, Array]:
-    """n, mean and standard deviation (n − 1) of each row, NaN left out; NaN where there are too few."""
+    """n, mean and standard deviation (n − 1) of each row, ignoring NaN; NaN if there are too few values."""
     n = (~np.isnan(values_KS)).sum(1)
     mean = np.nansum(values_KS, 1) / np.where(n, n, np.nan)
     squares = np.nansum((values_KS - mean[:, None]) ** 2, 1)
@@ -111,7 +110,7 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
 
 
 def holm(p: Array) -> Array:
-    """p's corrected by Holm (1979) over those that are there; NaN stays NaN."""
+    """p-values corrected by Holm (1979) over those that are not NaN; NaN stays NaN."""
     from statsmodels.stats.multitest import multipletests
 
     corrected, there = np.full(p.shape, np.nan), ~np.isnan(p)
@@ -121,9 +120,9 @@ def holm(p: Array) -> Array:
 
 
 def sign_flip(difference_KS: Array, seed: int = 0) -> tuple[Array, Array]:
-    """Two-sided p of the mean under random signs, and the least p that so many seeds can give.
+    """Two-sided p of the mean under random signs, and the smallest p possible with this number of seeds.
 
-    Exact to EXACT_FLIPS seeds, floor 2/2ⁿ; above, RANDOM_FLIPS flips seeded by `seed`.
+    Up to EXACT_FLIPS seeds it is exact, with floor 2/2ⁿ; above, it takes RANDOM_FLIPS flips drawn by `seed`.
     """
     from scipy.stats import permutation_test
 
@@ -150,17 +149,17 @@ def sign_flip(difference_KS: Array, seed: int = 0) -> tuple[Array, Array]:
 
 
 def _random_flips(values_KS: Array, seed: int) -> Array:
-    """Two-sided p's from the same RANDOM_FLIPS flips for all rows, the observed one counted in: twice the
-    smaller side, as scipy.stats.permutation_test, which takes seconds where this takes one product."""
+    """Two-sided p-values from RANDOM_FLIPS flips, the same for all rows, and the observed signs: twice the
+    smaller side, as in scipy.stats.permutation_test, which takes seconds where this takes one product."""
     flips = np.random.default_rng(seed).integers(2, size=(values_KS.shape[1], RANDOM_FLIPS)) * 2.0 - 1
     sums, seen = values_KS @ flips, values_KS.sum(1)[:, None]
-    slack = 1e-12 * np.abs(values_KS).sum(1)[:, None]  # equal up to rounding is equal
+    slack = 1e-12 * np.abs(values_KS).sum(1)[:, None]  # treat sums as equal if they are up to rounding
     sides = [(sums >= seen - slack).sum(1), (sums <= seen + slack).sum(1)]
     return np.minimum(2 * (np.minimum(*sides) + 1) / (RANDOM_FLIPS + 1), 1.0)
 
 
 def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:
-    """The marginal 1 − α interval of the mean of each row, over seeds."""
+    """The marginal 1 − α t-interval of the mean of each row."""
     from scipy import stats
 
     n, mean, sd = moments(values_KS)
@@ -172,9 +171,9 @@ def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:
 
 
 def power_difference(n: Array, difference: Array, sd: Array, alpha: float) -> Array:
-    """Probability that the paired t-test at α (two-sided) sees a true difference with n seeds.
+    """The probability that the two-sided paired t-test at α detects a true difference with n seeds.
 
-    From the noncentral t with n − 1 degrees of freedom, as statsmodels' TTestPower; elementwise.
+    From the noncentral t distribution with n − 1 degrees of freedom, as statsmodels' TTestPower. Elementwise.
     """
     from scipy import stats
 
@@ -184,10 +183,10 @@ def power_difference(n: Array, difference: Array, sd: Array, alpha: float) -> Ar
 
 
 def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float, margin: float) -> Array:
-    """Probability that the 1 − α interval lies within ±margin when this is the true difference.
+    """The probability that the 1 − α interval lies within ±margin, given the true difference.
 
-    P(high < margin) + P(low > −margin) − 1, which leaves out the intervals that stick out on both sides:
-    exact where power is of interest, never too high. Elementwise.
+    P(high < margin) + P(low > −margin) − 1, which ignores intervals that reach beyond both ends: it is never
+    too high, and exact where power is of interest. Elementwise.
     """
     from scipy import stats
 
@@ -201,9 +200,10 @@ def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float, marg
 def seeds_to_claim(
     difference: ArrayLike, sd: ArrayLike, alpha: float, *, power: float = 0.8, margin: float = 0.0
 ) -> Array:
-    """The least n that gives a claim with this power: of the difference, or, with a margin, of equivalence.
+    """The smallest n that gives a claim with this power: of a difference or, with a margin, of equivalence.
 
-    Whichever needs fewer; inf beyond MOST_SEEDS. alpha: of one comparison (α/k in a family). Elementwise.
+    The one that needs fewer seeds counts; inf beyond MOST_SEEDS. alpha: of one comparison (α/k in a family).
+    Elementwise.
     """
     difference, sd = np.broadcast_arrays(np.asarray(difference, float), np.asarray(sd, float))
 
@@ -223,7 +223,7 @@ def seeds_to_claim(
 
 
 def least_difference(n: ArrayLike, sd: float, alpha: float, *, power: float = 0.8) -> Array:
-    """The smallest true difference that n seeds see with this power; inf below two seeds. Elementwise."""
+    """The smallest true difference that n seeds detect with this power; inf below two seeds. Elementwise."""
     n = np.asarray(n, float)
     low, high = np.zeros(n.shape), np.full(n.shape, 1e4 * sd)
     for _ in range(60):
@@ -233,11 +233,11 @@ def least_difference(n: ArrayLike, sd: float, alpha: float, *, power: float = 0.
     return np.where(n >= 2, high, np.inf)
 
 
-# --- the parts --------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------
 
 
 def _nct_cdf(at: Array, df: Array, shift: Array) -> Array:
-    """P(T ≤ at) of the noncentral t. SciPy gives NaN far out in a tail, where it is 0 or 1."""
+    """P(T ≤ at) of the noncentral t. SciPy returns NaN far out in a tail, where this returns 0 or 1."""
     from scipy import stats
 
     probability = stats.nct.cdf(at, df, shift)
@@ -245,7 +245,7 @@ def _nct_cdf(at: Array, df: Array, shift: Array) -> Array:
 
 
 def _share_below(difference_KS: Array) -> Array:
-    """P(variant < baseline) over the pairs, ties by half."""
+    """P(variant < baseline) over the pairs; ties count half."""
     n = (~np.isnan(difference_KS)).sum(1)
     wins = (difference_KS < 0).sum(1) + 0.5 * (difference_KS == 0).sum(1)
     return wins / np.where(n, n, np.nan)
@@ -260,7 +260,7 @@ def _skew(difference_KS: Array, tested: Array) -> Array:
 
 
 def _unpaired(variant_KS: Array, baseline_KS: Array, tested: Array) -> tuple[Array, Array]:
-    """Correlation of the paired seeds, and Welch's p, which does without pairs; on the same seeds."""
+    """The correlation of the paired seeds, and Welch's p, which ignores the pairing, on the same seeds."""
     from scipy import stats
 
     both = ~np.isnan(variant_KS - baseline_KS) & tested[:, None]

@@ -1,6 +1,6 @@
-"""How many training steps a run takes to a loss: one column more, which is then compared as any other.
+"""The training steps that a run takes to reach a loss, as a further column to compare.
 
-Numbers only: it reads no files, prints nothing, and loads no torch.
+It reads no files, prints nothing, and loads no torch.
 """
 
 import math
@@ -30,14 +30,14 @@ def with_steps_to(
     records: Sequence[StudyRecord] = (),
     **question: Unpack[Question],
 ) -> tuple[pd.DataFrame, str, str]:
-    """The rows with a column of `first_reached`, its name, and a line on what it holds. It is NaN without
-    metrics.csv, and where a run has no loss at its end, as one that diverged.
+    """The rows with a column of `first_reached`, its name, and a line that explains it. It is NaN for a run
+    without metrics.csv, or without a final loss because it diverged.
 
-    metrics: run_id, step, val_loss, as of load.metrics. target: a loss in nats, or `baseline`: the highest of
-    the final losses of the baseline's runs, one loss for all seeds, which all of these runs reach. With the
-    final loss of each seed for that seed, the baseline would take all steps by definition, and any other
-    variant be faster or missing, so that equal ones differ. With the mean of the final losses, half of the
-    baseline's runs would be missing, and most pairs with them. Raises ConfigError.
+    metrics: run_id, step, val_loss, as from load.metrics. target: a loss in nats, or `baseline`: the highest
+    final loss of the baseline's runs, one loss for all seeds, which all of these runs reach. If each seed had
+    its own final loss as the target, the baseline would take all steps by definition, and any other variant
+    would be faster or missing, so that equal variants would differ. With the mean of the final losses, half
+    of the baseline's runs would be missing, and most pairs with them. Raises ConfigError.
     """
     compared = select(with_options(report_rows(rows)[0]), question.get("where", ()))
     seen = metrics[metrics["run_id"].isin(compared["run_id"])]
@@ -48,13 +48,13 @@ def with_steps_to(
         final = seen[seen["run_id"].isin(runs)].groupby("run_id")["val_loss"].last()
         if final.empty:
             raise _without_metrics(target, f"the runs of {name}")
-        loss, where = math.ceil(1e4 * final.max()) / 1e4, f", where the last run of {name} arrives"
+        loss, where = math.ceil(1e4 * final.max()) / 1e4, f", which every run of {name} reaches"
     else:
         loss, where = _loss(target), ""
     if not (seen["val_loss"] <= loss).any():
         least = seen["val_loss"].min()
         raise ConfigError(
-            f"--steps-to {target}: no run comes so low; the least val_loss of any is {least:.4f}; give more"
+            f"--steps-to {target}: no run reaches it; the lowest val_loss is {least:.4f}; give more"
         )
     reached = {
         run_id: first_reached(curve["step"].to_numpy(float), curve["val_loss"].to_numpy(), loss)
@@ -67,8 +67,8 @@ def with_steps_to(
 
 
 def first_reached(steps_T: Array, losses_T: Array, loss: float) -> float:
-    """The step at which a curve first is at `loss` or below, on the straight line from the evaluation before
-    if there is one; infinite where it never is."""
+    """The step at which a curve first reaches `loss`, interpolated linearly from the evaluation before;
+    infinite if it never does."""
     below = np.flatnonzero(losses_T <= loss)
     if not len(below):
         return math.inf
@@ -99,7 +99,7 @@ def _baseline(
     records: Sequence[StudyRecord],
     **question: Unpack[Question],
 ) -> tuple[pd.Series, str]:
-    """The finished runs of the one baseline that the first family has, and its name. Raises ConfigError."""
+    """The finished runs of the only baseline of the first family, and its name. Raises ConfigError."""
     comparison = compare(rows, records=records, **question)
     bases = comparison.family(comparison.families[0])["baseline"].dropna().unique()
     if len(bases) != 1:

@@ -1,6 +1,6 @@
-"""Rows as variants: what each came to at each seed, and which rows may stand in one table.
+"""Group rows into variants with a value per seed, and refuse rows that must not be in one table.
 
-Numbers only: it reads no files, prints nothing, and loads no torch.
+It reads no files, prints nothing, and loads no torch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,36 +25,36 @@ from ablate.store.columns import (
 )
 from ablate.store.status import Status
 
-# A loss per token says nothing across these; nor do numbers that another program made.
+# Losses per token are not comparable across these columns, nor are results of different programs.
 TEXT_COLUMNS = ("corpus_sha256", "tokenizer", "vocab", "splits")
 CODE_COLUMNS = ("code", "torch")
-# The columns that a reader looks for first: always shown, and the last to be left out elsewhere.
+# The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.
 FACTORS = ("fusion", "heads", "out_proj")
-WIDTHS = ("value_width", "key_width", "mlp_hidden")  # they follow from factors, by `auto` and `match`
-# How a run is looked at changes nothing that it learns, so it makes no variant, save for what it was at best,
-# for averages, and for how long it took.
+WIDTHS = ("value_width", "key_width", "mlp_hidden")  # which follow from factors through `auto` and `match`
+# How often a run is evaluated does not change what it learns, so these columns define no variants, except for
+# metrics that depend on them.
 LOOKS = ("eval_every", "eval_tokens", "average")
 BY_LOOKS = ("best_val_loss", "best_step", "avg_val_loss", "avg_test_loss", "wall_s")
-# Followed by a loss: a column of steps_to.py, which no file of results has. It depends on the looks too, and
-# is infinite where a run never comes to that loss.
+# Prefix of the columns of steps_to.py, followed by a loss; no results file has them. They depend on LOOKS,
+# and are infinite if a run never reaches that loss.
 STEPS_TO = "steps_to_"
-BUDGET = ("steps", "batch", "context")  # tokens that a run is trained on, as a product
+BUDGET = ("steps", "batch", "context")  # their product is the number of tokens that a run is trained on
 USABLE = (Status.DONE, Status.STALE)
 CARRIED = ("form", "function_class", "params", "match_error", "role", "tuned", "run_id")
 
 
 class Incomparable(ConfigError):
-    """These rows can't stand in one table."""
+    """These rows can't be compared in one table."""
 
 
 @dataclass(frozen=True)
 class Variants:
-    """C variants, S seeds.
+    """C variants with S seeds.
 
-    table: C rows of text, a column for each of `columns`, which make a variant; `shown` of them tell the
-    variants apart. options: of each kind of part. CARRIED are columns beside them, each from the first run
-    that has it, finished ones first. values: (C, S), the metric; NaN where there is no finished run.
-    diverged: (C, S), infinite ones too. run_ids: (C, S), text.
+    table: C rows of text with the `columns` that define a variant, of which `shown` suffice to tell the
+    variants apart, and the CARRIED columns, each from the first run that has a value, finished runs first.
+    options: the option columns of each kind of part. values: (C, S), the metric; NaN without a finished run.
+    diverged: (C, S), also true for infinite results. run_ids: (C, S), text.
     """
 
     metric: str
@@ -72,18 +72,18 @@ class Variants:
 
     @cached_property
     def budgets(self) -> pd.Series:
-        """(C,) the tokens that each variant is trained on; NaN where its rows don't say."""
+        """(C,) the number of tokens that each variant is trained on; NaN if unknown."""
         factors = self.table.reindex(columns=[*BUDGET]).apply(pd.to_numeric, errors="coerce")
         return factors.prod(axis=1, skipna=False)
 
     def summary(self) -> pd.DataFrame:
-        """A row a variant, in their order: variant, the shown columns, params, match_error where something is
-        matched, n, diverged, mean, sd, best (of several that are trained on as many tokens; of one seed none
-        is)."""
+        """One row per variant, in order: variant, the shown columns, params, match_error if anything is
+        matched, n, diverged, mean, sd, best (the best of several variants trained on equally many tokens;
+        none with one seed)."""
         n, mean, sd = moments(self.values)
-        if self.metric.startswith(STEPS_TO):  # of the runs that reach the loss, which are the fast ones
+        if self.metric.startswith(STEPS_TO):  # only the fast runs reach the loss, so a mean would mislead
             mean, sd = (np.where(self.diverged.any(1), np.nan, of_some) for of_some in (mean, sd))
-        # Of a tuned study, only what stands at its own value is a result.
+        # In a tuned study, only a variant at its own arm's value is a result.
         own = np.array([is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.metric in HIGHER_IS_BETTER else "min")
@@ -95,22 +95,21 @@ class Variants:
 
 
 def is_own_value(role: str) -> bool:
-    """Whether a run of this role is a result: of a tuned study, only at the value of its own arm."""
+    """Whether a run of this role is a result: in a tuned study, only at its own arm's value."""
     return not role or "tuned" in role.split()
 
 
 def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
-    """fusion=sum heads=4, for each row of text."""
+    """A name such as fusion=sum heads=4 for each row of text."""
     rows = table[list(shown)].itertuples(index=False, name=None)
     return [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in rows]
 
 
 def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Variants:
-    """The variants of these rows, save those of which no run finished or diverged.
+    """The variants of these rows, except those of which no run finished or diverged.
 
-    by: columns that make a variant beside the config's; shown instead of those that differ. mixed: allow
-    rows of several corpora, codes or torch versions. Raises Incomparable, and ConfigError for a column
-    that isn't there.
+    by: further columns that define variants, shown instead of those that differ. mixed: allow rows of several
+    corpora, versions of the code or of torch. Raises Incomparable, and ConfigError for a missing column.
     """
     rows = with_options(known(rows))
     if rows.empty:
@@ -153,7 +152,7 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
         _refuse_mixed_parts(keyed[usable | gone], columns, differing)
     finished_first = np.argsort(~usable, kind="stable")
     table = keyed.reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).take(finished_first)
-    table = table.groupby([variant[finished_first]]).first()  # of each column the first value that there is
+    table = table.groupby([variant[finished_first]]).first()  # the first value in each column
     table = table.assign(
         **{column: as_texts(table[column]) for column in ("form", "function_class", "role", "tuned")}
     )
@@ -167,8 +166,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
-    """`best_first` of these rows. Runs without the metric count in no mean: diverged ones are counted apart;
-    `unusable` names all of them. Raises Incomparable."""
+    """`best_first` of these rows. Runs without the metric are in no mean; diverged ones are counted
+    separately, and `unusable` lists all of them. Raises Incomparable."""
     return best_first(collect(rows, metric, mixed=mixed))
 
 
@@ -179,23 +178,23 @@ def best_first(variants: Variants) -> pd.DataFrame:
 
 
 def for_reading(summary: pd.DataFrame) -> pd.DataFrame:
-    """Without what a person sees anyway, the name made of the factors, and columns that say nothing."""
+    """The summary without the variant's name, which repeats the factors, and without empty columns."""
     empty = {"diverged": not summary["diverged"].any(), "sd": summary["sd"].isna().all()}
     empty["best"] = not summary["best"].any()
     return summary.drop(columns=["variant", *(column for column, is_so in empty.items() if is_so)])
 
 
 def variant_columns(rows: pd.DataFrame) -> list[str]:
-    """The columns that make a variant: the config's, the options of its parts one by one; no seeds, and not
-    how often a run was looked at."""
+    """The columns that define a variant: those of the config, with a column for each option of its parts, but
+    neither seeds nor LOOKS."""
     config = [column for column in CONFIG_COLUMNS if column in rows.columns and column not in LOOKS]
     options = {f"{kind}_options": option_names(rows, kind) for kind in PARTS}
     return list(dict.fromkeys(name for column in config for name in options.get(column, [column])))
 
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """The columns that tell the variants apart, the factors always among them and nothing that the
-    others already say (key_width, say, where it follows from heads): widths first, which mostly follow."""
+    """The columns needed to tell the variants apart: always FACTORS, and no column that follows from the
+    others, such as key_width from heads. Widths are dropped first, since they usually follow."""
     kept = [column for column in columns if column in FACTORS or table[column].nunique(dropna=False) > 1]
     for column in sorted(reversed(kept), key=lambda column: column not in WIDTHS):
         rest = [other for other in kept if other != column]
@@ -205,13 +204,13 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 
 def known(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that say what was run: of a damaged run, all that may be left is its id."""
+    """The rows that say what was run; the row of a damaged run may have only its id."""
     return rows[rows["fusion"].notna() & rows["seed"].notna()]
 
 
 def diverged(rows: pd.DataFrame, value: Array) -> Array:
-    """Diverged, even if other code did it since (stale, without a result but with a reason); and an
-    infinite result that another program calls done."""
+    """Which runs diverged: by status; stale ones without a result but with a reason; and those with an
+    infinite result, which another program may call done."""
     gone = rows["status"].eq(Status.STALE) & np.isnan(value)
     if "error" in rows:
         gone &= rows["error"].notna()
@@ -219,7 +218,7 @@ def diverged(rows: pd.DataFrame, value: Array) -> Array:
 
 
 def lost_by(metric: str) -> str:
-    """What is said of runs that end without a number (Variants.diverged)."""
+    """The words for runs that end without a number (Variants.diverged)."""
     return "never reach it" if metric.startswith(STEPS_TO) else "diverged"
 
 
@@ -261,7 +260,7 @@ def _refuse_mixed(rows: pd.DataFrame) -> None:
 
 
 def _refuse_mixed_parts(keyed: pd.DataFrame, columns: Sequence[str], differing: Sequence[str]) -> None:
-    """Rows of a corrected method may stand beside those of others, not in one mean with its older ones."""
+    """Raises Incomparable if one variant has rows from several versions of its methods' code."""
     if "parts" not in keyed:
         return
     parts = keyed["parts"].astype(object).fillna("unknown")
@@ -287,7 +286,7 @@ def _short(values: Iterable[str]) -> list[str]:
 
 
 def _told_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str], metric: str) -> Array:
-    """Which rows are of a run of which another row, looked at in another way, tells the same or more."""
+    """Which rows repeat a run that another row, evaluated differently (LOOKS), reports as well or better."""
     empty = keyed[metric].isna().to_numpy()
     told = pd.Series(keyed[metric].to_numpy()).groupby(run).transform("nunique").to_numpy() < 2
     rows = keyed[[*looks]].reset_index(drop=True).assign(variant=run[0], seed=run[1])
@@ -319,7 +318,7 @@ def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric:
 
 
 def _refuse_pooling(table: pd.DataFrame, by: Sequence[str], differing: Sequence[str]) -> None:
-    """Rows of different variants are never averaged."""
+    """Raises Incomparable if --by would average rows of different variants."""
     pooled = table[table.duplicated(list(by), keep=False)]
     if len(pooled):
         row = pooled.iloc[0]

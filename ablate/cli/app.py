@@ -1,4 +1,4 @@
-"""The command line: its commands, and how the program ends. Heavy imports stand inside the commands."""
+"""The command line: its commands and exit codes. Heavy imports are made inside the commands."""
 
 import importlib
 import os
@@ -11,10 +11,10 @@ import typer
 from ablate.cli import completion
 from ablate.cli.output import TERMINATED, say
 
-# The kind of all that is wrong with a command line, which Typer gives no name.
+# The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
 
-# Each is the function of that name in the file of that name beside this one.
+# Each command is the function of that name in the module of that name, beside this file.
 COMMANDS: dict[str, dict[str, Any]] = {
     "run": {
         "context_settings": {"ignore_unknown_options": True},
@@ -43,14 +43,14 @@ COMMANDS: dict[str, dict[str, Any]] = {
 
 
 def build(asked: str = "") -> typer.Typer:
-    """The program with the command that is asked for, or with all of them: to read one is quicker."""
+    """The Typer program with the requested command only (faster to import), or else with all of them."""
     app = typer.Typer(
         name="ablate",
-        help="Head-fusion ablations: train tiny language models that differ in how attention heads are"
-        " brought together, and compare them.",
+        help="Head-fusion ablations: train tiny language models that differ in how they combine their"
+        " attention heads, and compare them.",
         callback=_root,
         invoke_without_command=True,
-        rich_markup_mode=None,  # plain help: half the time, and it reads the same in a pipe
+        rich_markup_mode=None,  # plain help takes half the time and reads the same in a pipe
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -74,8 +74,8 @@ def _root(
 
 
 def main() -> None:
-    """The console script. Exit codes: 0 all well, 1 some runs failed, 2 the command could not be done (wrong
-    usage, the system, a fault of ablate's), 130 Ctrl-C, 143 SIGTERM."""
+    """The console script. Exit codes: 0 success; 1 a run, check or equation failed; 2 the command could not
+    be carried out (wrong usage, a system error, a bug in ablate); 130 Ctrl-C; 143 SIGTERM."""
     if os.environ.get(completion.ASKED, "").startswith("complete_"):
         return completion.answer(build())
     signal.signal(signal.SIGTERM, _terminated)
@@ -88,16 +88,16 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        from ablate.cli.faults import in_a_line  # not before it is needed: --help is to be quick
+        from ablate.cli.faults import in_a_line  # imported late, so that --help stays fast
 
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
 
 
 def _explained(error: Any) -> str:
-    """What Typer says of a wrong command line, as one line with a way out."""
+    """Typer's message about wrong usage as one line that ends with where to look."""
     reason = error.format_message()
-    if checked := getattr(error.__cause__, "errors", None):  # by Pydantic, whose words lack the value
+    if checked := getattr(error.__cause__, "errors", None):  # from Pydantic, whose message omits the value
         reason = (
             f"{error.param.opts[0]} {checked()[0]['input']}: {error.message.removeprefix('Value error, ')}"
         )

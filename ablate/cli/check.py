@@ -1,4 +1,4 @@
-"""`ablate check`: whether a method of one's own does what every method must."""
+"""`ablate check`: whether a user's method fulfils the contract that every method has to."""
 
 from collections import defaultdict
 from typing import Annotated
@@ -10,10 +10,10 @@ from ablate.phrases import counted
 
 
 def check(
-    file: Annotated[str, typer.Argument(help="A Python file with methods, as ablate new writes.")],
+    file: Annotated[str, typer.Argument(help="A Python file with methods, such as ablate new writes.")],
 ) -> None:
-    """Try a method of your own: shapes, the future, gradients, seeds, parameters and FLOPs, and what it says
-    of itself. Exit code 1 if it fails."""
+    """Test a method of your own: shapes, causality, gradients, seeds, parameter and FLOP counts, and the
+    properties that it declares. Exit code 1 if a check fails."""
     from ablate.study.plugins import use
     from ablate.verify.contract import findings
 

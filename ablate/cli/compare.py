@@ -1,4 +1,4 @@
-"""`ablate compare`: variants against their baselines."""
+"""`ablate compare`: compare variants with their baselines."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +28,7 @@ def compare(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Studies by name or directory, or CSV files; without any, every run there is.",
+            help="Studies by name or directory, or CSV files; by default every run there is.",
             autocompletion=completion.studies,
         ),
     ] = None,
@@ -37,7 +37,8 @@ def compare(
         str | None,
         typer.Option(
             metavar="LOSS",
-            help="Compare the steps to this validation loss; baseline: where its last run arrives.",
+            help="Compare the steps until this validation loss is reached; with LOSS=baseline, the loss that"
+            " every run of the baseline reaches.",
         ),
     ] = None,
     by: ByOption = None,
@@ -45,23 +46,23 @@ def compare(
     where: WhereOption = None,
     margin: MarginOption = None,
     marginal: Annotated[
-        bool, typer.Option("--marginal", help="Add intervals that hold one by one, not together.")
+        bool, typer.Option("--marginal", help="Add marginal intervals, which hold singly, not jointly.")
     ] = False,
     effects: Annotated[
-        bool, typer.Option("--effects", help="Main effects and interactions of the factors instead.")
+        bool, typer.Option("--effects", help="Show main effects and interactions of the factors instead.")
     ] = False,
     mixed: MixedOption = False,
     pivot: Annotated[
         str | None,
         typer.Option(
             metavar="KEY,KEY",
-            help="Means as a table for a paper: the last key across, the others down.",
+            help="Show the means as a table for a paper: columns by the last key, rows by the others.",
             autocompletion=completion.columns,
         ),
     ] = None,
     cost: Annotated[
         bool,
-        typer.Option("--cost", help="Time a training step of each variant, alone and against its baseline."),
+        typer.Option("--cost", help="Time a training step of each variant, also relative to its baseline."),
     ] = False,
     plugin: PluginOption = None,
     format: FormatOption = Format.table,
@@ -69,8 +70,9 @@ def compare(
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
-    A row a variant: n, mean, difference, simultaneous interval, Holm's p, and a verdict: better, worse (or so
-    but within the margin), equivalent, undecided. docs/statistics.md says how it is decided.
+    One row per variant: n, mean, difference, simultaneous interval, Holm's p, and a verdict: better, worse
+    (either of them perhaps within the margin), equivalent or undecided. docs/statistics.md explains how
+    verdicts are reached.
     """
     from dataclasses import replace
 
@@ -128,7 +130,7 @@ def compare(
 def _for_a_paper(
     result: "Comparison", rows: "pd.DataFrame", pivot: str | None, format: Format, *, wide: bool
 ) -> None:
-    """The means with their intervals; with a pivot, in a grid."""
+    """Print the means with their intervals; with a pivot, as a grid."""
     from ablate.reporting import paper
 
     keys = [key.strip() for key in pivot.split(",") if key.strip()] if pivot is not None else []

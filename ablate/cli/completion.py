@@ -1,4 +1,4 @@
-"""What the shell offers after a tab. Without PyTorch and without Hydra, so that it comes at once."""
+"""Shell completion. It imports neither PyTorch nor Hydra, so that it answers at once."""
 
 import contextlib
 import io
@@ -10,11 +10,11 @@ from typing import Any
 
 import typer
 
-ASKED = "_ABLATE_COMPLETE"  # how a shell asks, by Typer's scripts
+ASKED = "_ABLATE_COMPLETE"  # the variable by which Typer's shell scripts ask for completions
 
 
 def answer(program: Callable[..., Any]) -> None:
-    """Print what goes on from the words that the shell hands over; nothing, if anything goes wrong."""
+    """Print the completions of the words that the shell passes in; nothing if anything goes wrong."""
     offered, before = io.StringIO(), ""
     try:
         with (
@@ -24,14 +24,14 @@ def answer(program: Callable[..., Any]) -> None:
         ):
             before = _join_words() if os.environ[ASKED] == "complete_bash" else ""
             program(prog_name="ablate")
-    finally:  # however it exits, by which some shells tell
+    finally:  # however it exits: some shells look at the exit code
         for line in offered.getvalue().splitlines():
             print(line.removeprefix(before))
 
 
 def _join_words() -> str:
-    """Bash splits words at = and :, and goes on from the last piece. This joins them for Typer, and returns
-    what stands before that piece."""
+    """Rejoin the words that bash split at = and :, for Typer. Returns the part of the last word before the
+    piece that bash completes."""
     words: list[str] = []
     pieces = os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
     for last, piece in itertools.pairwise(["", *pieces]):
@@ -43,7 +43,7 @@ def _join_words() -> str:
     return re.sub("[^=:]*$", "", words[-1])
 
 
-# --- what may stand where ---------------------------------------------------------------------------
+# --- the choices of each argument ---------------------------------------------------------------------
 
 
 def overrides(context: typer.Context, incomplete: str) -> list[str]:
@@ -59,7 +59,7 @@ def studies() -> list[str]:
 
 
 def runs() -> list[str]:
-    """The names of those that are finished."""
+    """The names of the finished runs."""
     from ablate.store.store import Store
 
     return sorted(Store().finished())
@@ -70,7 +70,7 @@ def studies_and_runs() -> list[str]:
 
 
 def results_columns(incomplete: str) -> list[str]:
-    """One, or several that follow each other."""
+    """Columns of results.csv; several are separated by commas."""
     from ablate.store.columns import COLUMNS
 
     return _after_commas(incomplete, ("age", *COLUMNS))
@@ -83,7 +83,7 @@ def metrics() -> list[str]:
 
 
 def columns(incomplete: str) -> list[str]:
-    """One, or several that follow each other."""
+    """Columns of the configuration; several are separated by commas."""
     from ablate.store.columns import CONFIG_COLUMNS
 
     return _after_commas(incomplete, [column for column in CONFIG_COLUMNS if not column.endswith("_options")])

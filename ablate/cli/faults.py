@@ -1,4 +1,4 @@
-"""How an error is told: in one line. What no line explains keeps its traceback in a file."""
+"""Errors as one line. The traceback of an unexpected one goes into a file that the line names."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ from ablate.version import __version__
 
 
 def in_a_line(error: Exception) -> str:
-    """What a user is told. Where that does not say everything, it names the file where the traceback lies."""
+    """The message for the user; unless that explains everything, it names the file with the traceback."""
     if isinstance(error, ConfigError):
         return str(error)
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -31,7 +31,7 @@ def in_a_line(error: Exception) -> str:
 
 
 def _keep(error: Exception) -> Path | None:
-    """The file with the command and the traceback; None where no disk takes one."""
+    """Write the command and the traceback to a file and return its path; None if nothing can be written."""
     command = " ".join(["ablate", *sys.argv[1:]])
     text = (
         f"{command}\nablate {__version__}, Python {sys.version}\n{''.join(traceback.format_exception(error))}"
@@ -54,7 +54,7 @@ def _keep(error: Exception) -> Path | None:
 
 
 def _places() -> Iterator[Path]:
-    """runs/ may not exist, or be what is broken."""
+    """The directories to try in turn. Not runs/, which may be missing, or be the broken part."""
     with contextlib.suppress(RuntimeError):  # a user without a home directory
         yield cache.directory()
     with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""`ablate new`: a file to begin a method of one's own with."""
+"""`ablate new`: write a template for a method of your own."""
 
 import importlib.util
 import keyword
@@ -20,11 +20,11 @@ class Kind(StrEnum):
 
 def new(
     kind: Annotated[
-        Kind, typer.Argument(help="What it is: how heads are brought together, or a rule on scores.")
+        Kind, typer.Argument(help="A way to combine heads (fusion), or a rule on attention scores (scores).")
     ],
-    name: Annotated[str, typer.Argument(help="What it is called, as in fusion=NAME; the file is NAME.py.")],
+    name: Annotated[str, typer.Argument(help="Its name, as in fusion=NAME; the file will be NAME.py.")],
 ) -> None:
-    """Write a file with a method of your own, which you then change."""
+    """Write a Python file with a working method of your own, for you to change."""
     from ablate.compose.configs import configs_dir
 
     title = "".join(part.capitalize() for part in name.split("_"))

@@ -1,4 +1,4 @@
-"""The options that decide what is compared, of every command that compares."""
+"""The options that commands share, most of which say what is compared."""
 
 import importlib.metadata
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MetricOption = Annotated[
     str | None,
     typer.Option(
-        help="The column to compare: val_loss, or what the study reports on.",
+        help="The column to compare; by default the study's metric, else val_loss.",
         show_default=False,
         autocompletion=completion.metrics,
     ),
@@ -25,7 +25,7 @@ ByOption = Annotated[
     str | None,
     typer.Option(
         metavar="COL[,COL]",
-        help="The columns that make and name a variant.",
+        help="The columns whose values define and name a variant.",
         autocompletion=completion.columns,
     ),
 ]
@@ -33,17 +33,22 @@ BaselineOption = Annotated[
     str | None,
     typer.Option(
         metavar="K=V[,K=V]",
-        help="Compare each variant with the one where K is V and all else equal; else fusion=concat.",
+        help="Compare each variant with the otherwise equal one that has K=V; by default fusion=concat.",
     ),
 ]
 WhereOption = Annotated[
     list[str] | None,
     typer.Option(metavar="K=V", help="Only these rows: K=V[,V], K!=V, K<V or K>V. May be repeated."),
 ]
-MixedOption = Annotated[bool, typer.Option("--mixed", help="Allow rows of several texts or programs.")]
+MixedOption = Annotated[
+    bool, typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.")
+]
 MarginOption = Annotated[
     float | None,
-    typer.Option(help="What is too small to matter, in the metric's unit: 0.01, or the study's."),
+    typer.Option(
+        help="The largest difference that does not matter, in the metric's unit; by default the study's, else"
+        " 0.01."
+    ),
 ]
 PluginOption = Annotated[
     list[str] | None,
@@ -52,7 +57,7 @@ PluginOption = Annotated[
 
 
 def use_plugins(files: Sequence[str] | None) -> "list[Method]":
-    """Make methods of these files, and of installed packages, known; returns those of the files. Raises
+    """Register the methods in these files and in installed packages; returns those from the files. Raises
     ConfigError."""
     if not files and not any(importlib.metadata.entry_points(group=group) for group in ENTRY_POINTS):
         return []
@@ -62,7 +67,7 @@ def use_plugins(files: Sequence[str] | None) -> "list[Method]":
 
 
 def require_causal(methods: "Sequence[Method]") -> None:
-    """Raises ConfigError for a method that sees what it is to predict: what it trains would mean nothing."""
+    """Raises ConfigError for a method that sees the future, as its losses would mean nothing."""
     if methods:
         from ablate.verify import contract
 
@@ -73,7 +78,7 @@ def require_causal(methods: "Sequence[Method]") -> None:
 def question(
     metric: str | None, by: str | None, baseline: str | None, where: Sequence[str] | None, mixed: bool
 ) -> "Question":
-    """What these options ask. Raises ConfigError."""
+    """These options as arguments of compare. Raises ConfigError."""
     from ablate.analysis.contrasts import parse_baseline
 
     return {

@@ -1,4 +1,4 @@
-"""What commands print: tables on stdout, in the format asked for; remarks on stderr."""
+"""What commands print: tables on stdout, in the requested format; remarks on stderr."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
-LONG_WORD = re.compile(r"(\S{150})\S{150,}(\S{50})")  # of which the ends are shown
+LONG_WORD = re.compile(r"(\S{150})\S{150,}(\S{50})")  # the groups are the ends, which are shown
 TERMINATED = 143  # the exit code after SIGTERM
 
 
@@ -24,7 +24,7 @@ class Format(StrEnum):
     latex = auto()
 
 
-# Formats that a person reads: rounded, and without the columns that only programs want.
+# Formats for people: rounded, without the columns that only programs need.
 READ = (Format.table, Format.md, Format.latex)
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
@@ -36,7 +36,7 @@ WideOption = Annotated[
 
 
 def print_table(frame: "pd.DataFrame", format: Format, *, wide: bool = False) -> None:
-    """In a terminal, in as many columns of letters as it has; elsewhere, and with `wide`, whole."""
+    """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them."""
     from ablate.reporting.tables import lines_of, render
 
     if format is not Format.table:
@@ -51,20 +51,20 @@ def print_table(frame: "pd.DataFrame", format: Format, *, wide: bool = False) ->
 
 
 def remark(text: str, format: Format) -> None:
-    """Beside a table: a paragraph in Markdown, a comment in LaTeX."""
+    """Print text that goes with a table: a paragraph in Markdown, a comment in LaTeX."""
     if format is Format.latex:
         text = "\n".join(f"% {line}" for line in text.splitlines())
     typer.echo(f"{text}\n" if format is Format.md else _wrapped(text, sys.stdout))
 
 
 def say(line: str) -> None:
-    """One line, whatever line ends, colours and endless words somebody's text brought into it."""
+    """Print one line on stderr, cleared of line ends, control characters and overlong words."""
     seen = "".join(c if c.isprintable() else " " for c in line)
     print(_wrapped(LONG_WORD.sub(r"\1…\2", seen), sys.stderr), file=sys.stderr)
 
 
 def _wrapped(text: str, stream: TextIO | None) -> str:
-    """Between words where a terminal would break them; whole for all else."""
+    """The text broken between words to the terminal's width; unchanged if the stream is no terminal."""
     if stream is None or not stream.isatty():
         return text
     width = shutil.get_terminal_size().columns

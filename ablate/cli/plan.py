@@ -11,7 +11,7 @@ from ablate.cli.output import Format, FormatOption, WideOption, print_table, say
 
 
 def _between(low: float, high: float) -> Callable[[float | None], float | None]:
-    """The check of an option; nan and infinity are not between any two numbers."""
+    """A Typer callback that accepts numbers strictly between the two, so neither nan nor infinity."""
 
     def check(value: float | None) -> float | None:
         if value is not None and not low < value < high:
@@ -30,23 +30,27 @@ def plan(
     ],
     difference: Annotated[
         float,
-        typer.Option(help="The difference to be seen, in the metric's unit.", callback=_between(0, 1e9)),
+        typer.Option(help="The difference to detect, in the metric's unit.", callback=_between(0, 1e9)),
     ] = 0.01,
     power: Annotated[
-        float, typer.Option(help="The probability of seeing it.", callback=_between(0, 1))
+        float, typer.Option(help="The probability of detecting it.", callback=_between(0, 1))
     ] = 0.8,
     alpha: Annotated[
-        float, typer.Option(help="The family-wise error of compare.", callback=_between(0, 1))
+        float, typer.Option(help="The family-wise error rate of compare.", callback=_between(0, 1))
     ] = 0.05,
     contrasts: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1_000_000, help="How many comparisons there will be; else those of the pilot."
+            min=1, max=1_000_000, help="The number of comparisons planned; by default those of the pilot."
         ),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", help="Say what this much time can see.", callback=_between(0, 1e9)),
+        typer.Option(
+            metavar="MINUTES",
+            help="Also say how small a difference this much time can detect.",
+            callback=_between(0, 1e9),
+        ),
     ] = None,
     metric: MetricOption = None,
     by: ByOption = None,
@@ -56,7 +60,7 @@ def plan(
     format: FormatOption = Format.table,
     wide: WideOption = False,
 ) -> None:
-    """How many seeds a difference needs, by the noise of a pilot study."""
+    """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
     from ablate.analysis.load import load
     from ablate.analysis.power import seeds_needed
     from ablate.compute.cores import available

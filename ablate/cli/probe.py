@@ -1,4 +1,4 @@
-"""`ablate probe`: what the heads of trained runs do."""
+"""`ablate probe`: measure what the heads of trained runs do."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,33 +14,37 @@ def probe(
     target: Annotated[
         str,
         typer.Argument(
-            help="A study by name or directory, or a run by the beginning of its id or name.",
+            help="A study by name or directory, or a run by a prefix of its id or name.",
             autocompletion=completion.studies,
         ),
     ],
     where: WhereOption = None,
     only: Annotated[
-        str | None, typer.Option(metavar="PROBE[,PROBE]", help="Show only these; all are written.")
+        str | None,
+        typer.Option(metavar="PROBE[,PROBE]", help="Print only these probes; the CSV has all of them."),
     ] = None,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Also take heads away one after the other, the cheapest first."),
+        typer.Option("--prune", help="Also remove heads one after the other, the least needed first."),
     ] = False,
     out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where the CSV goes; else beside the results.")
+        str | None, typer.Option(metavar="FILE", help="Where to write the CSV; else beside the results.")
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="A text of your own: where heads look in it, for the report."),
+        typer.Option(
+            metavar="FILE", help="A text of your own; the report then shows where heads look in it."
+        ),
     ] = None,
     plugin: PluginOption = None,
     format: FormatOption = Format.table,
     wide: WideOption = False,
 ) -> None:
-    """Measure what each head keeps, looks at and is needed for, beside an untrained twin and chance.
+    """Measure what each head retains, where it looks and how much it is needed, compared with an untrained
+    twin and with chance.
 
-    Writes a CSV with a row a run, layer, head and probe; prints the largest, median and smallest head of each
-    layer, over seeds. docs/probes.md says what each probe is.
+    Writes a CSV with one row per run, layer, head and probe; prints the largest, median and smallest head of
+    each layer, over seeds. docs/probes.md defines the probes.
     """
     from ablate.analysis.probes import at_the_end, over_seeds, silent, text_file
     from ablate.probes.runs import find

@@ -1,4 +1,4 @@
-"""`ablate report`: a study as one page."""
+"""`ablate report`: write a study as one HTML page."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ def report(
         str | None, typer.Option(metavar="FILE", help="Where to write it; else beside the results.")
     ] = None,
     charts: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write its charts there as well: PNG, SVG and PDF.")
+        str | None, typer.Option(metavar="DIR", help="Also write the charts to DIR, as PNG, SVG and PDF.")
     ] = None,
     metric: MetricOption = None,
     by: ByOption = None,

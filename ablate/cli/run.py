@@ -1,4 +1,4 @@
-"""`ablate run`: make runs, and say what became of them."""
+"""`ablate run`: train models and print the results."""
 
 import os
 import signal
@@ -25,8 +25,8 @@ SINGLE_RUN_COLUMNS = [
     *("fusion", "scores", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
     *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
 ]
-OF_SOME = ("val_bpb", "val_exact")  # of a text, of a task
-SHOWN = 20  # values of a factor, at most
+OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
+SHOWN = 20  # the most values of a factor to print
 INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
@@ -35,7 +35,7 @@ def run(
         list[str] | None,
         typer.Argument(
             help="Hydra overrides, as KEY=VALUE, and Hydra's own options: -m sweeps over values separated by"
-            " commas, --cfg job shows the configuration, --info what it is composed of,"
+            " commas, --cfg job shows the configuration, --info shows what it is composed from,"
             " -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
             autocompletion=completion.overrides,
             show_default=False,
@@ -50,8 +50,8 @@ def run(
 ) -> None:
     """Train one model, a grid of them with -m, or a study with study=NAME.
 
-    It ends with a table and the path of a CSV. What is finished is not run again (force=true does); what was
-    interrupted goes on where it was.
+    Prints a table and the path of its CSV at the end. Finished runs are not repeated (force=true repeats
+    them); interrupted runs continue from their last checkpoint.
     """
     from ablate.compose.hydra_app import compose
     from ablate.study.run import run as run_asked
@@ -61,9 +61,9 @@ def run(
         with warnings.catch_warnings(record=True) as heard:
             require_causal(use_plugins(plugin))
             asked = compose(overrides or [])
-        for warning in heard:  # as of a config of one's own without _self_
+        for warning in heard:  # such as Hydra's about a user's config without _self_
             say(str(warning.message))
-        if asked is None:  # it asked to be shown something
+        if asked is None:  # --cfg and the like, which have printed already
             return
         outcome = run_asked(asked, dry_run=dry_run, begun=begun)
     except (KeyboardInterrupt, SystemExit) as error:
@@ -77,7 +77,7 @@ def run(
 
 
 def _show_results(outcome: "Outcome", *, wide: bool) -> int:
-    """Print what was asked for; returns how many runs failed."""
+    """Print the results; returns how many runs failed or have not begun."""
     from ablate.analysis.notes import seeds_of_two_kinds, stale, unusable
     from ablate.analysis.variants import Incomparable, best_first, for_reading
     from ablate.compute.cores import available
@@ -104,6 +104,8 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
                     rows[rows["status"].isin(RESULTS)], record, len(summary), cores=available()
                 )
                 lines += [ONE_SEED, *more]
+            elif len(summary) > 1:
+                lines.append(f"ablate compare {outcome.study} says what differs, and how sure that is")
         except Incomparable as error:
             print_table(rows[SINGLE_RUN_COLUMNS], Format.table, wide=wide)
             lines.append(str(error))
@@ -124,7 +126,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
 
 
 def _variants(rows: "pd.DataFrame", metric: str | None) -> "Variants":
-    """Of a tuned study, those at their own value."""
+    """The variants of these runs; of a tuned study, those at each arm's chosen value."""
     from ablate.analysis.roles import at_own_value
     from ablate.analysis.variants import collect
 
@@ -133,7 +135,7 @@ def _variants(rows: "pd.DataFrame", metric: str | None) -> "Variants":
 
 
 def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
-    """What a dry run found out."""
+    """Print what a dry run found."""
     for line in remarks:
         say(line)
     for key, levels in estimate.record.factors.items():
@@ -150,7 +152,7 @@ def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
 
 
 def _evaluating(estimate: "Estimate") -> str:
-    """What evaluation takes of it."""
+    """The share of the time that goes into evaluation, as the end of a line."""
     if not (times := estimate.times).total:
         return ""
     meanwhile, at_end = (f"{100 * part / times.total:.0f} %" for part in (times.evaluations, times.ends))
@@ -158,15 +160,15 @@ def _evaluating(estimate: "Estimate") -> str:
 
 
 def _some(values: Sequence[str]) -> str:
-    """All of them or, of many, the first and the last."""
+    """All values or, if they are many, the first ones and the last."""
     if len(values) <= SHOWN:
         return ", ".join(values)
     return f"{', '.join(values[: SHOWN - 2])}, …, {values[-1]} ({len(values):,} values)"
 
 
 def _end_at_once() -> Callable[[], None]:
-    """Let Ctrl-C end the process itself, until what is returned is called. Before a run is begun PyTorch,
-    NumPy and OmegaConf load, and swallow the exception or make others of it."""
+    """Let Ctrl-C end the process at once, until the returned function is called. Until the first run begins,
+    PyTorch, NumPy and OmegaConf are being imported, which swallow or convert KeyboardInterrupt."""
 
     def interrupted(*_: Any) -> None:
         say(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`ablate runs`: what there is, and what may go."""
+"""`ablate runs`: list runs and delete them."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = ("run_id", "age", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps")
 SHOWN += ("val_loss", "wall_s", "error")
-SHORT_ID = 8  # letters of it that a person reads; every command takes them
+SHORT_ID = 8  # characters of an id that are shown; every command accepts these
 
 
 def runs(
@@ -29,7 +29,7 @@ def runs(
         list[str] | None,
         typer.Argument(
             metavar="[STUDY]",
-            help="A study by name, else every run. With --delete: runs, by how id or name begins.",
+            help="A study by name; else every run. With --delete: runs, by a prefix of their id or name.",
             autocompletion=completion.studies_and_runs,
         ),
     ] = None,
@@ -38,7 +38,7 @@ def runs(
         str | None,
         typer.Option(
             metavar="COL",
-            help="By this column, the least first; -COL: the largest. Else by time, the newest last.",
+            help="Sort by this column, smallest first; -COL: largest first. Else the newest run is last.",
             autocompletion=completion.results_columns,
         ),
     ] = None,
@@ -50,25 +50,25 @@ def runs(
     ] = None,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Go on showing what runs, how far it is and how long it will take."),
+        typer.Option("--watch", help="Keep showing what is running, its progress and the time left."),
     ] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Say which of these runs would go; with --yes they are gone.")
+        bool, typer.Option("--delete", help="List the runs that would be deleted; with --yes, delete them.")
     ] = False,
     prune: Annotated[
         bool,
         typer.Option("--prune", help="The same for failed, interrupted and stale runs that no study needs."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Of --delete and --prune: do it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --delete or --prune: really delete.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Of --delete: also runs that a study needs, or a process is at.")
+        bool, typer.Option("--force", help="With --delete: also runs that a study needs or that are running.")
     ] = False,
     format: FormatOption = Format.table,
     wide: WideOption = False,
 ) -> None:
-    """List the runs and what became of them.
+    """List the runs with their status.
 
-    Each is done, failed, diverged, interrupted, running, or stale (made by other code or another torch).
+    A run is done, failed, diverged, interrupted, running, or stale (made by other code or another torch).
     """
     from ablate.store.store import Store
 
@@ -123,7 +123,7 @@ def _column(table: "pd.DataFrame", name: str, option: str) -> str:
 
 
 def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Ages in words, short ids, no column of nothing."""
+    """The table with ages in words, short ids and no empty error column."""
     shown = table.copy()
     if "age" in shown:
         shown["age"] = [duration(seconds) for seconds in shown["age"]]
@@ -137,7 +137,7 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
 def _remove(
     store: "Store", runs: Sequence[str], *, prune: bool, yes: bool, force: bool, format: Format
 ) -> None:
-    """Say what would go, or let it go."""
+    """List the runs that would be deleted or, with `yes`, delete them."""
     from ablate.store.removal import named, remove, worthless
 
     if prune and runs:
@@ -148,7 +148,7 @@ def _remove(
         return
     for run in doomed:
         if run.needed_by and not force:
-            raise ConfigError(f"{run.name}: {run.needed_by}; --force deletes it all the same")
+            raise ConfigError(f"{run.name}: {run.needed_by}; --force --yes deletes it all the same")
     print_table(_of_doomed(doomed), format)
     size = f"{sum(run.size for run in doomed) / 1e6:,.1f} MB"
     if not yes:

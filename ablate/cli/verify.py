@@ -1,4 +1,4 @@
-"""`ablate verify`: what is equal in multi-head attention, and what is not."""
+"""`ablate verify`: check numerically what is equal in multi-head attention, and what is not."""
 
 import dataclasses
 import json
@@ -23,26 +23,27 @@ def verify(
         str | None,
         typer.Option(
             metavar="K=N[,K=N]",
-            help="T, heads, key_width, value_width, d_model, batch of your own; prints every shape.",
+            help="Use these sizes (T, heads, key_width, value_width, d_model, batch) and print every shape.",
         ),
     ] = None,
     run: Annotated[
         str | None,
         typer.Option(
-            help="A trained run: how far its heads are from one head, and from the range of the values.",
+            help="Also measure a trained run: how far its heads are from a single head with the same weights,"
+            " and how many outputs lie outside the range of the values.",
             autocompletion=completion.runs,
         ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="N[,N]", help="Only these equations, by number or name.")
+        str | None, typer.Option(metavar="N[,N]", help="Check only these equations, by number or name.")
     ] = None,
     plugin: PluginOption = None,
     format: Annotated[VerifyFormat, typer.Option(help="How to print it.")] = VerifyFormat.table,
 ) -> None:
-    """Check the equations that say which ways to bring heads together are the same, on ablate's own modules.
+    """Check the equations that say which ways of combining heads are the same, on ablate's own modules.
 
-    Errors are relative to the largest entry, in float64. An equation passes up to 1e-10; what is said to
-    differ has to, by 1e-2 or more. Exit code 1 if one fails.
+    Errors are relative to the largest entry, in float64. An equation passes up to 1e-10; two things that are
+    claimed to differ have to differ by 1e-2 or more. Exit code 1 if a check fails.
     """
     import pandas as pd
 
@@ -86,6 +87,8 @@ def verify(
 CAPTIONS = {
     "identities": "equations, in float64: the error relative to the largest entry",
     "shapes": "shapes at these sizes",
-    "first_steps": "the branch without out_proj, as a multiple of that with it: at the start, its first step",
-    "run": "how far one head of the same weights is, and the share of numbers outside the values' range",
+    "first_steps": "the size of the branch without out_proj relative to that with it, at the start and of the"
+    " first step",
+    "run": "the relative change if the same weights make one head, and the share of outputs outside the range"
+    " of the values",
 }

@@ -1,4 +1,4 @@
-"""The arguments of `ablate run`, before Hydra sees them: what it takes silently or explains badly."""
+"""Refuse arguments of `ablate run` that Hydra would accept silently, or refuse with a bad explanation."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ from ablate.config.rules import ConfigError
 
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
-    """Hydra's options and the overrides, as Hydra's own parser reads them. Raises ConfigError."""
+    """Hydra's options and the overrides, read by Hydra's own parser. Raises ConfigError."""
     parser = get_args_parser()
 
     def refuse(message: str) -> None:
@@ -47,7 +47,7 @@ def sets_the_mode(overrides: Sequence[str]) -> bool:
 
 
 def _mode(parsed: argparse.Namespace) -> list[str]:
-    """What Hydra is told to do, of which it takes one."""
+    """The mode options given (--run, --multirun, --cfg, --info), of which Hydra takes one."""
     return [f"--{mode}" for mode in ("run", "multirun", "cfg", "info") if getattr(parsed, mode)]
 
 
@@ -102,7 +102,7 @@ def _no_choice(argument: str, group: str) -> ConfigError:
 
 
 def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
-    """Of an override that Hydra's grammar does not hold."""
+    """The error for an override that Hydra can't parse."""
     key, equals, value = argument.partition("=")
     if not equals:
         return ConfigError(f"{argument}: not an override; write KEY=VALUE, as in fusion=sum")
@@ -113,7 +113,7 @@ def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
     if key in groups:
         return _no_choice(argument, key)
     try:
-        check_value(key, value)  # which quotes would not mend
+        check_value(key, value)  # quotes would not help a value that no run takes
     except ConfigError as error:
         return error
     return ConfigError(
@@ -122,7 +122,7 @@ def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
 
 
 def _quoted(argument: str) -> str:
-    """The override as a shell and Hydra both read it: 'key="value"'."""
+    """The override quoted for the shell and for Hydra: 'key="value"'."""
     key, _, value = argument.partition("=")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return shlex.quote(f'{key}="{escaped}"')

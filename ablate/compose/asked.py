@@ -1,4 +1,4 @@
-"""What a command line asks for: a single run or a sweep. No text has been opened for it, and nothing run."""
+"""What a command line asks for: a single run or a sweep. No corpus has been opened yet, and nothing run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ablate.config.schema import RunConfig
 
 @dataclass(frozen=True)
 class Single:
-    """One run. config_dir: as given by -cd."""
+    """One run. config_dir: the value of -cd."""
 
     config: RunConfig
     config_dir: str | None
@@ -19,12 +19,12 @@ class Single:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid with -m, or a study.
+    """A grid (-m) or a study.
 
-    arguments: the overrides, some with several values. configs: the RunConfig of each run, by its overrides.
+    arguments: the overrides, some with several values. configs: maps the overrides of a run to its RunConfig.
     study: the block that declares the study, as plain values; None for a plain grid. chosen: NAME of
-    study=NAME. name: as name=NAME, or in a config. is_demonstration: by size=demo. config_dir: as given
-    by -cd. typed: the words of the command that say what it is.
+    study=NAME. name: the value of `name`, from the command or a config. is_demonstration: size=demo was
+    given. config_dir: the value of -cd. typed: the arguments, as one would type them to repeat the command.
     """
 
     arguments: tuple[str, ...]

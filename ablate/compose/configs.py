@@ -1,4 +1,4 @@
-"""Where ablate's own configs lie, and Hydra's loader of them."""
+"""Where ablate's own configs are, and Hydra's loader for them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def configs_dir() -> Path:
 
 
 def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
-    """The options of a method with their defaults: of its YAML, or of its class where it has none."""
+    """The options of a method with their defaults: from its YAML, or else from its options class."""
     path = configs_dir() / kind / f"{name}.yaml"
     if path.is_file():
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -28,11 +28,11 @@ def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(options)}
 
 
-offered: set[tuple[str, str]] = set()  # group and name of what has no YAML
+offered: set[tuple[str, str]] = set()  # (group, name) of the methods without a YAML
 
 
 def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
-    """Let configs choose a method that has no YAML, as KIND=NAME."""
+    """Let configs choose a method that has no YAML by KIND=NAME."""
     from hydra.core.config_store import ConfigStore
 
     offered.add((kind, name))
@@ -40,7 +40,7 @@ def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
 
 
 def loader() -> "ConfigLoader":
-    """Of ablate's own configs, beside whatever Hydra is at."""
+    """A loader of ablate's own configs, independent of Hydra's global state."""
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_automatic_config_search_path
     from hydra.core.plugins import Plugins

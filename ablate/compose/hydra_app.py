@@ -1,7 +1,7 @@
-"""From the command line to what was asked for. This package alone knows Hydra; this file, how it starts.
+"""From the arguments of `ablate run` to a Single or a Sweep, by way of Hydra, which only this package uses.
 
-Hydra's command line stays whole (overrides, groups, -m, --cfg, --info, -cn, -cd, launchers), but Hydra runs
-nothing: it composes, and what it composed is returned.
+All of Hydra's command line works (overrides, groups, -m, --cfg, --info, -cn, -cd, launchers), but Hydra runs
+nothing: it composes configs, which are returned.
 """
 
 import argparse
@@ -37,7 +37,7 @@ OWN = "own"  # the scheme of hydra_plugins.ablate.config_source
 
 
 def compose(args: Sequence[str]) -> Single | Sweep | None:
-    """What these arguments of `ablate run` ask for; None if they asked to be shown something, as --cfg does.
+    """What these arguments of `ablate run` ask for; None if they only show something, as --cfg does.
 
     Raises ConfigError.
     """
@@ -51,7 +51,7 @@ def compose(args: Sequence[str]) -> Single | Sweep | None:
 
 @contextlib.contextmanager
 def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
-    """Hydra as `hydra.main` sets it up. See: hydra/_internal/utils.py, _run_hydra."""
+    """Hydra, set up as `hydra.main` does it. See: hydra/_internal/utils.py, _run_hydra."""
     version.setbase("1.3")
     path = configs_dir() if parsed.config_path is None else Path(parsed.config_path).absolute()
     search_path = create_config_search_path(f"{OWN}://{path}")
@@ -69,7 +69,7 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
 def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     name, overrides = parsed.config_name or "config", _overrides(parsed)
     if parsed.hydra_help:
-        argv, sys.argv = sys.argv, ["ablate run"]  # from which Hydra takes the name of the program
+        argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
         try:
             hydra.hydra_help(name, get_args_parser(), parsed)
         finally:
@@ -85,7 +85,7 @@ def _asked(hydra: Hydra, parsed: argparse.Namespace) -> Single | Sweep:
     mode = RunMode.MULTIRUN if sweeps or sets_the_mode(parsed.overrides) else RunMode.RUN
     config = _composed(hydra, parsed, mode)
     wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
-    if wanted != mode:  # as a config of one's own or hydra.mode= says
+    if wanted != mode:  # set by a user's config or by hydra.mode=
         config = _composed(hydra, parsed, wanted)
     if wanted == RunMode.MULTIRUN:
         return _sweep(hydra, config, parsed)
@@ -95,7 +95,7 @@ def _asked(hydra: Hydra, parsed: argparse.Namespace) -> Single | Sweep:
 
 
 def _composed(hydra: Hydra, parsed: argparse.Namespace, mode: RunMode) -> DictConfig:
-    """The config, before anything acts on it. Raises ConfigError."""
+    """The composed config. Raises ConfigError if it has callbacks or lacks a key of a run."""
     config = hydra.compose_config(
         parsed.config_name or "config", _overrides(parsed), run_mode=mode, with_log_configuration=True
     )
@@ -108,7 +108,8 @@ def _composed(hydra: Hydra, parsed: argparse.Namespace, mode: RunMode) -> DictCo
 
 
 def _overrides(parsed: argparse.Namespace) -> list[str]:
-    """A study is a sweep, whether or not its file says so, and may be given keys that its file leaves out."""
+    """The overrides for Hydra. A study runs as a sweep even if its file does not say so, and study.KEY may
+    set keys that its file leaves out."""
     if not chooses_a_study(parsed.overrides):
         return parsed.overrides
     overrides = ["++" + o if o.startswith("study.") else o for o in parsed.overrides]
@@ -116,7 +117,7 @@ def _overrides(parsed: argparse.Namespace) -> list[str]:
 
 
 def _sweep(hydra: Hydra, config: DictConfig, parsed: argparse.Namespace) -> Sweep:
-    """By our sweeper, which says what is swept over, and has the launcher."""
+    """The Sweep, by way of ablate's sweeper, which knows what is swept over and holds the launcher."""
     sweeper = config.hydra.sweeper
     if sweeper.get("_target_") != SWEEPER:
         chosen = config.hydra.runtime.choices.get("hydra/sweeper")
@@ -157,7 +158,7 @@ def _sweep(hydra: Hydra, config: DictConfig, parsed: argparse.Namespace) -> Swee
 
 
 def _typed(parsed: argparse.Namespace) -> list[str]:
-    """The options before the overrides, as they would be typed again."""
+    """The options that precede the overrides, as one would type them again."""
     values = {"-cd": parsed.config_dir, "-cp": parsed.config_path, "-cn": parsed.config_name}
     given = [word for option, value in values.items() if value is not None for word in (option, value)]
     return [*given, *(["-m"] if parsed.multirun else [])]

@@ -1,4 +1,4 @@
-"""Where runs are to be made, as `hydra.launcher` says: on ablate's own pool, or by a launcher of Hydra's."""
+"""Where runs are trained, according to `hydra.launcher`: by ablate's own pool or by a launcher of Hydra's."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from ablate.compose.variants import Overrides, to_run_config
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
-# Whose errors are of a launcher as a whole: a process of it died, or it could not begin.
+# Libraries whose errors mean that the launcher as a whole failed: a process died, or it could not start.
 LIBRARIES = ("joblib", "submitit", "ray")
 
 
 class Lost(ConfigError):
-    """A launcher did not end as it should."""
+    """A launcher failed as a whole."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Worker processes on this machine. None leaves the choice to it."""
+    """Worker processes on this machine. None leaves a value to ablate's choice."""
 
     at_once: int | None
     threads: int | None
     timeout_s: float | None
-    cores_each: ClassVar[None] = None  # its runs share those of this machine
+    cores_each: ClassVar[None] = None  # its runs share the cores of this machine
 
 
 def pool(workers: Any, threads: Any, timeout: Any) -> Pool:
-    """From the values of hydra.launcher.workers, .threads and .timeout. Raises ConfigError."""
+    """The Pool for the values of hydra.launcher.workers, .threads and .timeout. Raises ConfigError."""
     return Pool(_count("workers", workers), _count("threads", threads), _seconds(timeout))
 
 
@@ -43,30 +43,30 @@ class HydraLauncher:
     launcher: Launcher
     config: DictConfig
     context: HydraContext
-    threads: ClassVar[None] = None  # it has no say in them
+    threads: ClassVar[None] = None  # Hydra's launchers do not set them
 
     @property
     def at_once(self) -> int | None:
-        """How many runs it was told to make side by side; None for as many as the cores serve."""
-        if type(self.launcher).__name__ == "BasicLauncher":  # of a module that Hydra loads once more
+        """How many runs it is configured to run at once; None for as many as the cores serve."""
+        if type(self.launcher).__name__ == "BasicLauncher":  # Hydra imports its module twice: no isinstance
             return 1
         told = getattr(self.launcher, "joblib", {}).get("n_jobs")
-        return told if told and told > 0 else None  # joblib counts from below: -1 is every core
+        return told if told and told > 0 else None  # for joblib, -1 means every core
 
     @property
     def cores_each(self) -> int | None:
-        """Of a run that has its own, as a job of SLURM has; None where runs share those of this machine."""
+        """The cores of each run where it has its own, as in SLURM; None where runs share this machine's."""
         if getattr(self.launcher, "_EXECUTOR", "") != "slurm":
             return None
         return getattr(self.launcher, "params", {}).get("cpus_per_task") or 1
 
     def launch(self, job: Callable[[RunConfig], Any], runs: Sequence[Overrides]) -> dict[int, str]:
-        """Make the runs; returns why, by index, for those that could not even begin.
+        """Train the runs; returns, by index, the reason for each run that could not even begin.
 
-        job: makes one run, in whichever process, so it can be pickled. There the launcher composes the run
-        again, from its overrides. Raises Lost.
+        job: trains one run; it is pickled, as the launcher may call it in another process, where it composes
+        the run again from its overrides. Raises Lost.
         """
-        # Again: the sweeper that Hydra made did it before anybody knew the job.
+        # A second setup: when Hydra made the sweeper, which did the first, the job was not known yet.
         self.launcher.setup(hydra_context=self.context, task_function=_Task(job), config=self.config)
         try:
             returns = self.launcher.launch([list(overrides) for overrides in runs], initial_job_idx=0)
@@ -84,7 +84,7 @@ class HydraLauncher:
 
 @dataclass(frozen=True)
 class _Task:
-    """What Hydra calls with the config of a run."""
+    """The task function that Hydra calls with the config of a run."""
 
     job: Callable[[RunConfig], Any]
 

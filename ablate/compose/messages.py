@@ -1,4 +1,4 @@
-"""Hydra's errors as one line, with a way out."""
+"""Hydra's errors rewritten as one line, with a way out."""
 
 import contextlib
 import functools
@@ -16,13 +16,13 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from ablate.compose.configs import configs_dir, loader, offered
 from ablate.config.rules import ConfigError, did_you_mean
 
-# What Hydra raises for configs and overrides that will not do: not all of it has a type of its own.
+# What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
 REFUSALS = (
     *(HydraException, OmegaConfBaseException, yaml.YAMLError),
     *(ValueError, TypeError, RuntimeError, AssertionError),
 )
 
-# What is asked for by a name that it has elsewhere.
+# Answers for methods that the literature knows by a name that ablate does not use.
 ANSWERS = {
     ("fusion", "alt"): (
         "AttentionAlt, softmax(QKᵀ/√d) V Wᵀ/√d with a matrix W for each head, is what fusion=concat"
@@ -34,7 +34,7 @@ ANSWERS = {
 
 @contextlib.contextmanager
 def explained(overrides: list[Override]) -> Iterator[None]:
-    """What Hydra refuses within, as a ConfigError."""
+    """Turn Hydra's errors inside the block into ConfigErrors."""
     try:
         yield
     except ConfigError:
@@ -66,7 +66,8 @@ def explain(error: BaseException, overrides: list[Override]) -> str:
 
 
 def _explain_unknown(key: str, overrides: list[Override]) -> str:
-    """key: the whole dotted key. The suggestion looks at the keys beside it, then at all."""
+    """The message about an unknown key. key: the full dotted key. Suggestions come from the keys beside it,
+    then from all keys."""
     if "@study." in key:
         return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
     if key.startswith("hydra"):
@@ -81,7 +82,7 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
         return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
     beside = [k for k in known if k.rpartition(".")[0] == parent]
-    if key in known:  # so the config that lacks it is somebody's own
+    if key in known:  # so it is a user's config that lacks it
         return f"{key}: not in this config; one of your own has to begin with defaults: [config, _self_]"
     same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
     if same_name:
@@ -90,7 +91,7 @@ def _explain_unknown(key: str, overrides: list[Override]) -> str:
 
 
 def _levels_without(key: str, overrides: list[Override]) -> list[str]:
-    """The swept choices of the key's group that lack it, as GROUP=NAME; none if all of them do."""
+    """The swept choices of the key's group that lack the key, as GROUP=NAME; empty if all of them do."""
     group = key.partition(".")[0]
     if not (configs_dir() / group).is_dir():
         return []
@@ -110,7 +111,7 @@ def _having(key: str, group: str) -> list[str]:
 
 
 def _is_plain_group(override: Override) -> bool:
-    """Whether it chooses one of ablate's own configs. Somebody else's lie where only Hydra looks."""
+    """Whether it chooses one of ablate's own configs. Only Hydra knows where others are."""
     return (
         override.package is None
         and not override.is_sweep_override()
@@ -123,7 +124,7 @@ def _is_plain_group(override: Override) -> bool:
 
 @functools.cache
 def _known_keys(*groups: str) -> list[str]:
-    """Every key of the config that these groups compose, dotted, the groups' own names included."""
+    """Every dotted key of the config composed with these overrides of groups, including the groups' names."""
     config = loader().load_configuration("config", overrides=[*groups], run_mode=RunMode.RUN)
     ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     keys: list[str] = []

@@ -1,4 +1,4 @@
-"""How an override could go on, by the files of configs and the types of keys: Hydra needs half a second."""
+"""Completions of an override, from the config files and the types of keys; Hydra would take half a second."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ablate.config.schema import RunConfig
 
 
 def offers(incomplete: str, arguments: Sequence[str]) -> list[str]:
-    """KEY=, or KEY=VALUE, where several values may follow each other. arguments: those before it."""
+    """Completions as KEY= or KEY=VALUE, also after a comma. arguments: the arguments before this one."""
     own = re.findall(r"(?:-cd|--config-dir)[= ](\S+)", " ".join(arguments))
     directories = [configs_dir(), *map(Path, own)]
     key, equals, value = incomplete.partition("=")
@@ -23,14 +23,14 @@ def offers(incomplete: str, arguments: Sequence[str]) -> list[str]:
         keys = [name for name in _defaults() if name.startswith(key)]
         if len(keys) != 1:
             return [f"{name}=" for name in keys]
-        # With its values, as a shell puts a space behind what is the only choice.
+        # Offer the values as well: a shell puts a space after an only choice.
         return [f"{keys[0]}={choice}" for choice in _choices(keys[0], directories) or ("", "null")]
     before = value.rpartition(",")[0] + "," * ("," in value)
     return [f"{key}={before}{choice}" for choice in _choices(key, directories)]
 
 
 def _choices(key: str, directories: Sequence[Path]) -> list[str]:
-    """The values of a key; its default where there are too many, if it has one."""
+    """The values of a key if they can be listed, else its default, if it has one."""
     groups = [path.stem for directory in directories for path in sorted((directory / key).glob("*.yaml"))]
     words = SIZES if key == "size" else _words(dotted(RunConfig).get(key))
     default = _defaults().get(key)
@@ -38,7 +38,7 @@ def _choices(key: str, directories: Sequence[Path]) -> list[str]:
 
 
 def _words(hint: Any) -> list[str]:
-    """The words that a type has for values."""
+    """The words among the values of a type, such as those of a Literal."""
     if hint is bool:
         return ["true", "false"]
     if get_origin(hint) is Literal:
@@ -48,7 +48,7 @@ def _words(hint: Any) -> list[str]:
 
 
 def _defaults() -> dict[str, Any]:
-    """Every key of a run with its default, and the groups."""
+    """Every key of a run, and every group, with its default."""
     config = _read(configs_dir() / "config.yaml")
     chosen = {group: name for entry in config["defaults"][1:] for group, name in entry.items()}
     of_groups = (

@@ -1,4 +1,4 @@
-"""Overrides to RunConfigs, one by one or the many of a sweep."""
+"""Compose overrides into RunConfigs, for a single run or for the many runs of a sweep."""
 
 import contextlib
 import itertools
@@ -21,26 +21,26 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import RunConfig
 
 NOT_OF_A_RUN = ("hydra", "study", "size")
-MOST_RUNS = 100_000  # of one command: each is checked before the first begins
+MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
 YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
 TOO_MANY = f"a sweep has at most {MOST_RUNS:,}; sweep over a part of the values at a time"
-Overrides = tuple[str, ...]  # of one run, as KEY=VALUE
+Overrides = tuple[str, ...]  # the overrides of one run, as KEY=VALUE
 
 
 def is_demonstration(config: DictConfig) -> bool:
-    """What `size` asks for. Raises ConfigError."""
+    """Whether `size` is demo. Raises ConfigError for an unknown size."""
     if config.size not in SIZES:
         raise ConfigError(f"size={config.size}: not a choice{did_you_mean(str(config.size), SIZES)}")
     return config.size == "demo"
 
 
 def to_run_config(config: DictConfig) -> RunConfig:
-    """Where DictConfig ends. Raises ConfigError."""
+    """The RunConfig of a composed DictConfig. Raises ConfigError."""
     return read_run(_of_a_run(_plain(config)))
 
 
 def _plain(config: DictConfig) -> dict[str, Any]:
-    """All keys but Hydra's, as plain values, interpolations as they are written."""
+    """All keys but Hydra's as plain values, with interpolations unresolved."""
     others = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     plain = OmegaConf.to_container(others, resolve=False)
     assert isinstance(plain, dict)
@@ -48,7 +48,7 @@ def _plain(config: DictConfig) -> dict[str, Any]:
 
 
 def _of_a_run(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a run, each with its value."""
+    """The keys of a run with their values, interpolations resolved."""
     if _is_open(values):
         resolved = OmegaConf.to_container(OmegaConf.create({**values}), resolve=True, throw_on_missing=True)
         assert isinstance(resolved, dict)
@@ -57,7 +57,7 @@ def _of_a_run(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether there is an interpolation in it, or a value is missing."""
+    """Whether the value contains an interpolation or a missing value (???)."""
     if isinstance(value, Mapping):
         return any(map(_is_open, value.values()))
     return any(map(_is_open, value)) if isinstance(value, list) else "${" in str(value) or value == "???"
@@ -65,18 +65,18 @@ def _is_open(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Setting:
-    """The values of one key, as an override writes them. swept: given by commas, not one for all runs."""
+    """The values of one key, in the syntax of overrides. swept: whether they were given as a sweep."""
 
     values: list[str]
     swept: bool
 
 
 class Mistake(ConfigError):
-    """A value that no run takes, whatever its other keys are: what is swept with it is no way out."""
+    """A value that no run accepts, whatever its other keys are, so that no combination can succeed."""
 
 
 class NotComposed(ConfigError):
-    """Hydra can't compose a variant: why, in the words of the command, and in those of the variant alone."""
+    """Hydra can't compose a variant. The message refers to the whole command, of_variant to this variant."""
 
     def __init__(self, of_command: str, of_variant: str) -> None:
         super().__init__(of_command)
@@ -84,10 +84,10 @@ class NotComposed(ConfigError):
 
 
 class Composer:
-    """The RunConfigs of a sweep. Hydra, which needs some 50 ms for each, composes once for each choice of
-    groups; plain values are then set as Hydra would set them.
+    """Composes the RunConfigs of a sweep. Hydra needs about 50 ms per config, so it composes once for each
+    choice of groups; plain values are then set here, as Hydra would set them.
 
-    arguments: the overrides of the whole command, in whose words errors are explained.
+    arguments: the overrides of the whole command, which error messages refer to.
     """
 
     def __init__(self, config: DictConfig, loader: ConfigLoader, arguments: Sequence[str] = ()) -> None:
@@ -100,7 +100,7 @@ class Composer:
         self._values: dict[str, bool] = {}
 
     def settings(self, overrides: Iterable[str]) -> dict[str, Setting]:
-        """By key, the last override of each. Raises ConfigError."""
+        """The settings by key; the last override of a key counts. Raises ConfigError."""
         with explained([]):
             parsed = self._parser.parse_overrides([*overrides])
             settings = {override.get_key_element(): _setting(override) for override in parsed}
@@ -115,7 +115,7 @@ class Composer:
         return settings
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
-        """overrides: all of one run, as KEY=VALUE. Raises Mistake, NotComposed."""
+        """The RunConfig of one run. overrides: all of its overrides. Raises Mistake, NotComposed."""
         with self._explained(overrides):
             groups, settings = self._parted(overrides)
             values, others = self._compose(groups), []
@@ -125,7 +125,7 @@ class Composer:
                 except LookupError:
                     others.append(setting.input_line or "")
             if others:
-                self._compose((*groups, *others))  # a key that is none is refused once for all variants
+                self._compose((*groups, *others))  # refuses an unknown key once for all variants
                 values = _plain(self._loader.load_sweep_config(self._config, list(overrides)))
             values = _of_a_run(values)
         try:
@@ -134,14 +134,14 @@ class Composer:
             raise Mistake(str(error)) from error
 
     def is_plain(self, overrides: Sequence[str]) -> bool:
-        """Whether no value follows from another, as in corpus.seed=${seed}. Raises Mistake, NotComposed."""
+        """Whether no value is an interpolation, as corpus.seed=${seed} is. Raises Mistake, NotComposed."""
         with self._explained(overrides):
             groups, _ = self._parted(overrides)
             chosen = {key: value for key, value in self._compose(groups).items() if key not in NOT_OF_A_RUN}
             return not _is_open([*overrides, chosen])
 
     def _parted(self, overrides: Sequence[str]) -> tuple[Overrides, list[Override]]:
-        """Those of a run that choose from groups, and those that set a value."""
+        """The overrides of a run that choose from groups, and those that set a value."""
         parsed = [self._parse(override) for override in overrides if not _is_of_the_study(override)]
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         return groups, [override for override in parsed if self._is_value(override)]
@@ -155,12 +155,12 @@ class Composer:
                 explain(error, [self._parse(override) for override in words])
                 for words in (self._arguments, overrides)
             )
-            if isinstance(error, MissingConfigException | OmegaConfBaseException):  # of every variant
+            if isinstance(error, MissingConfigException | OmegaConfBaseException):  # affects every variant
                 raise Mistake(of_command) from error
             raise NotComposed(of_command, of_variant) from error
 
     def _compose(self, overrides: Overrides) -> dict[str, Any]:
-        """What Hydra makes of them, which it is asked once, whether it refuses or not."""
+        """Hydra's config for these overrides, as plain values. Results and errors are both remembered."""
         if overrides not in self._composed:
             try:
                 config = self._loader.load_sweep_config(self._config, list(overrides))
@@ -178,7 +178,7 @@ class Composer:
         return self._parsed[override]
 
     def _is_value(self, override: Override) -> bool:
-        """Whether it sets one key, rather than choose from a group."""
+        """Whether the override sets one key, rather than choosing from a group."""
         key = override.key_or_group
         if key not in self._values:
             in_hydra = key.startswith("hydra") or "/" in key or override.type != OverrideType.CHANGE
@@ -193,10 +193,10 @@ def _setting(override: Override) -> Setting:
     if not override.is_discrete_sweep():
         raise ConfigError(f"{override.input_line}: an interval has no values to try; list them, as 1,2,4")
     if isinstance(sweep := override.value(), RangeSweep):
-        sweep.shuffle = False  # which would make all of its values before the first
+        sweep.shuffle = False  # shuffling would generate all values before the first
     try:
         some = [*itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)]
-    except (ValueError, ArithmeticError) as error:  # a step of 0, or what is no number
+    except (ValueError, ArithmeticError) as error:  # a step of 0, or a bound that is no number
         raise ConfigError(f"{override.input_line}: not a range; write range(START,STOP,STEP)") from error
     if len(some) > MOST_RUNS:
         raise ConfigError(f"{override.input_line}: {TOO_MANY}")
@@ -207,12 +207,12 @@ def _setting(override: Override) -> Setting:
 
 
 def _is_of_the_study(override: str) -> bool:
-    """Whether it says nothing of a run. The choice of a study may: its YAML is free to set keys of runs."""
+    """Whether the override concerns the study only, unlike study=NAME, whose YAML may set keys of runs."""
     return override.startswith(("size=", "study.", "++study."))
 
 
 def _with(values: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
-    """`values` with a plain value in the place of another. LookupError: all else is Hydra's to do."""
+    """A copy of `values` with one plain value replaced. Raises LookupError for what only Hydra can do."""
     first, *rest = path
     before = values[first]
     if isinstance(before, dict) != bool(rest) or isinstance(value, dict):

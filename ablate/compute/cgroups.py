@@ -1,4 +1,4 @@
-"""Where Linux says what a process may use: in the directories of its cgroups, and of those above them."""
+"""The directories of this process's cgroups and their parents, where Linux keeps resource limits."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 
 def directories(controller: str, membership: Path = MEMBERSHIP, root: Path = ROOT) -> Iterator[Path]:
-    """Those in which the limits of a controller (cpu, memory) may lie, of either version.
+    """The directories that may hold the limits of a controller (cpu, memory), of cgroup version 1 or 2.
 
     See: Linux, Documentation/admin-guide/cgroup-v2.rst, and cgroup-v1/.
     """

@@ -1,4 +1,4 @@
-"""Whether torch.compile can work here."""
+"""Whether torch.compile can work on this machine."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ COMPILERS = ("g++", "clang++", "cl")
 
 
 def why_not(device: torch.device) -> str | None:
-    """What keeps torch.compile from working on this device, and the way out; None if nothing does."""
+    """The reason why torch.compile can't work on this device, with a way out; None if it can."""
     if device.type == "cpu":
         asked = os.environ.get("CXX")
         if not any(map(shutil.which, [asked] if asked else COMPILERS)):

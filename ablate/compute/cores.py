@@ -1,4 +1,4 @@
-"""How many cores this process may use: not how many the machine has."""
+"""How many cores this process may use, which may be fewer than the machine has."""
 
 import contextlib
 import math
@@ -7,31 +7,32 @@ from pathlib import Path
 
 from ablate.compute import cgroups
 
-# Threads wait for each other many times a step: below this, a busy neighbour costs more than a thread gains.
+# Threads wait for each other many times per step: below this much work per thread, another busy process costs
+# more than a further thread gains.
 FLOPS_A_THREAD = 2e9
 
 
 def available() -> int:
-    """The least that the affinity and the cgroup's quota (containers, batch systems) allow; at least 1."""
+    """The cores that the CPU affinity and the cgroup quota (containers, batch systems) allow; at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.floor(min(affinity, quota())))
 
 
 def threads_each(runs: int, step_flops: float, cores: int | None = None) -> int:
-    """Threads for each of `runs` runs side by side: their share of the cores, but none that a step of so many
-    FLOPs is too small for. cores: by default those of this process. OMP_NUM_THREADS has the last word."""
+    """Threads for each of `runs` runs at once: an equal share of the cores, but at most one thread for each
+    FLOPS_A_THREAD of a step. cores: by default those of this process. OMP_NUM_THREADS overrides all."""
     if (asked := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         return max(1, int(asked))
     return max(1, min((cores or available()) // max(1, runs), round(step_flops / FLOPS_A_THREAD)))
 
 
 def side_by_side(threads: int) -> int:
-    """How many runs of so many threads the cores serve at once; at least 1."""
+    """How many runs with this many threads each fit on the cores at once; at least 1."""
     return max(1, available() // threads)
 
 
 def quota(membership: Path = cgroups.MEMBERSHIP, root: Path = cgroups.ROOT) -> float:
-    """Cores that the cgroup and those above it grant; infinite without a limit.
+    """Cores granted by the cgroup and its parents; infinite without a limit.
 
     See: Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst (version 1).
     """

@@ -1,4 +1,4 @@
-"""Where a run computes."""
+"""The device on which a run computes."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from ablate.config.rules import ConfigError
 
 
 def pick(asked: str) -> torch.device:
-    """The device of `device=`. Raises ConfigError for one that this machine lacks."""
+    """The torch device for a value of `device`. Raises ConfigError for one that this machine lacks."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if asked == "auto":
         return torch.device("cuda" if count else "mps" if torch.backends.mps.is_available() else "cpu")
@@ -29,7 +29,7 @@ def describe(device: torch.device) -> str:
 
 
 def peak_memory_mb(device: torch.device) -> float | None:
-    """Of the device for CUDA, else of the process, in MB of 10⁶ bytes; None where it is not known."""
+    """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process; None if unknown."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
     if os.name != "posix":

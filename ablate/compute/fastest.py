@@ -1,4 +1,4 @@
-"""Which of several ways to compute the same is the fastest here: timed once per machine, and remembered."""
+"""Choose the fastest of several ways to compute the same thing: timed once per machine, then remembered."""
 
 import contextlib
 import functools
@@ -17,14 +17,14 @@ from ablate.files import cache
 from ablate.files.atomic import StoreError, write_atomically
 
 ROUNDS = 7
-# (rows, inputs, outputs): what the presets multiply most
+# (rows, inputs, outputs) of the products that the presets compute most
 SHAPES = ((2048, 64, 256), (768, 128, 512), (768, 512, 128))
-AHEAD = 0.95  # of the first one's time: less of a gain is not worth another way
+AHEAD = 0.95  # another way has to take less than this share of the first one's time
 
 
 @functools.cache
 def fastest_product() -> str:
-    """Of float32 matrices: `mkl` or `onednn`, on one thread."""
+    """The faster product of float32 matrices on one thread: `mkl` or `onednn`."""
     return fastest(
         "product", {name: partial(_seconds, product) for name, product in PRODUCTS.items() if works(product)}
     )
@@ -32,18 +32,18 @@ def fastest_product() -> str:
 
 @functools.cache
 def halves_are_faster() -> bool:
-    """Whether a product of bfloat16 matrices is faster here than one of float32: whether the processor has
-    one, in short."""
+    """Whether bfloat16 matrix products are faster here than float32 ones, as on processors that have them in
+    hardware."""
     plain = PRODUCTS[fastest_product()]
     half = partial(_seconds, torch.nn.functional.linear, torch.bfloat16)
     return fastest("precision", {"float32": partial(_seconds, plain), "bfloat16": half}) == "bfloat16"
 
 
 def fastest(question: str, contestants: Mapping[str, Callable[[], float]]) -> str:
-    """The contestant that takes the least, on one thread: the first, unless another is well ahead of it.
+    """The contestant that takes the least time on one thread; the first, unless another is clearly faster.
 
-    Remembered in the cache under `question`, for this processor and this PyTorch. contestants: each does its
-    work once and returns the seconds that it took.
+    The answer is kept in the cache under `question`, for this processor and this PyTorch. contestants: each
+    does its work once and returns the seconds that it took.
     """
     path = cache.directory() / "fastest.json"
     key = f"{question}, {processor()} torch {torch.__version__}"
@@ -53,7 +53,7 @@ def fastest(question: str, contestants: Mapping[str, Callable[[], float]]) -> st
         if known.get(key) in contestants:
             return known[key]
     choice = _race(contestants)
-    with contextlib.suppress(StoreError):  # without a cache it is timed again
+    with contextlib.suppress(StoreError):  # without a cache the next process times it again
         write_atomically(path, json.dumps(known | {key: choice}) + "\n")
     return choice
 
@@ -64,7 +64,7 @@ def _race(contestants: Mapping[str, Callable[[], float]]) -> str:
     try:
         times: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(ROUNDS):
-            for name, seconds in contestants.items():  # in turn, so that a busy moment hits all
+            for name, seconds in contestants.items():  # in turn, so that a busy moment slows all alike
                 times[name].append(seconds())
     finally:
         torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""How much memory a run can have at most, in bytes: more than that is nowhere."""
+"""Upper bounds on the memory that a run can have, in bytes."""
 
 import contextlib
 import functools
@@ -13,20 +13,20 @@ from ablate.compute import cgroups
 
 @functools.cache
 def available(device: torch.device) -> float:
-    """All of a CUDA device's; else this machine's, swap included, as far as the limits of the process and of
-    its cgroups grant it. Infinite where it is not known."""
+    """The total memory of a CUDA device; else that of this machine with swap, within the limits of the
+    process and of its cgroups. Infinite if unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return min(min(_physical(), quota()) + _swap(), _limits())
 
 
 def quota(membership: Path = cgroups.MEMBERSHIP, root: Path = cgroups.ROOT) -> float:
-    """What the cgroup and those above it grant; infinite without a limit."""
+    """The memory granted by the cgroup and its parents; infinite without a limit."""
     return min(map(_limit, cgroups.directories("memory", membership, root)), default=math.inf)
 
 
 def _limit(directory: Path) -> float:
-    for name in ("memory.max", "memory.limit_in_bytes"):  # of version 2, and 1
+    for name in ("memory.max", "memory.limit_in_bytes"):  # of cgroup version 2 and of version 1
         with contextlib.suppress(OSError, ValueError):
             return int((directory / name).read_text(encoding="utf-8"))  # `max` is no number
     return math.inf
@@ -47,7 +47,7 @@ def _swap() -> float:
 
 
 def _limits() -> float:
-    """Of this process, as `ulimit` sets them."""
+    """The limit of this process, as set by `ulimit`."""
     with contextlib.suppress(ImportError):
         import resource
 

@@ -1,7 +1,7 @@
-"""Matrix products that compute the same and differ in speed: x Wᵀ + b by MKL or by oneDNN.
+"""Two implementations of x Wᵀ + b that differ only in speed: MKL and oneDNN.
 
-PyTorch calls MKL for float32, which takes its slower path on some processors, AMD's among them. The
-oneDNN operator is private to PyTorch, so it is looked for, checked and timed before it is used.
+PyTorch uses MKL for float32, which takes a slower path on some processors, such as AMD's. The oneDNN
+operator is private to PyTorch, so ablate looks for it, checks it and times it before using it.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 class _OneDNN(torch.autograd.Function):
-    """F.linear, forward and backward, by three oneDNN products. Transposed views go in as they are."""
+    """F.linear, forward and backward, as three oneDNN products. Transposed views are passed uncopied."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -43,7 +43,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x: (..., inputs), float32 on the CPU; weight: (outputs, inputs); bias: (outputs,) or None."""
+    """x Wᵀ + b. x: (..., inputs), float32 on the CPU; weight: (outputs, inputs); bias: (outputs,) or None."""
     return _OneDNN.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
 
 

@@ -1,4 +1,4 @@
-"""The identity of a run: what two runs share only if they compute the same thing."""
+"""The identity of a run, a hash that two runs share only if they compute the same thing."""
 
 import dataclasses
 import functools
@@ -14,9 +14,9 @@ _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False
 
 
 class Identity:
-    """What a run shares only with those that compute the same thing, their seeds aside.
+    """Computes run ids for one configuration and any seeds.
 
-    config: with numbers in the place of `auto` and `match` (ablate.model.resolve.resolved). vocab: of the
+    config: with `auto` and `match` resolved to numbers (ablate.model.resolve.resolved). vocab: the number of
     tokens. corpus_sha256: the fingerprint of the text.
     """
 
@@ -25,7 +25,7 @@ class Identity:
         self._written = {key: _write(value) for key, value in sorted(content.items())}
 
     def of(self, config: RunConfig) -> str:
-        """The run_id with the seeds of `config`: 16 hex digits that two runs share only if they compute the
+        """The run_id for the seeds in `config`: 16 hex digits that two runs share only if they compute the
         same thing."""
         seeds = {"seed": _write(config.seed), "seeds": _write(config.resolved_seeds())}
         written = ",".join([f'"{key}":{value}' for key, value in (self._written | seeds).items()])
@@ -33,7 +33,7 @@ class Identity:
 
 
 def run_name(config: RunConfig, identity: str) -> str:
-    """The name of a run's directory: readable, and unique by the first half of the identity."""
+    """The name of a run's directory: readable, and unique as it ends in the first half of the identity."""
     readout = "" if config.out_proj else "-noproj"
     size = f"d{config.model.d_model}x{config.model.layers}"
     return f"{config.fusion.name}-h{config.heads}{readout}-{size}-s{config.seed}-{identity[:8]}"
@@ -49,7 +49,7 @@ def _sha256(text: str) -> str:
 
 
 def identity_keys(config: Any) -> dict[str, Any]:
-    """The keys of a configuration that decide what a run computes, nested as they are."""
+    """The keys of a configuration that decide what a run computes, with their values, nested as in it."""
     came_later, content = introduced(type(config)), {}
     for key in _deciding(type(config)):
         value = getattr(config, key)
@@ -60,6 +60,6 @@ def identity_keys(config: Any) -> dict[str, Any]:
 
 @functools.cache
 def _deciding(cls: type) -> list[str]:
-    """The keys of a kind of configuration that decide."""
+    """The keys of a configuration class that are part of the identity."""
     rules = {key: get_args(hint)[1:] for key, hint in hints(cls).items()}
     return [key for key, own in rules.items() if not any(isinstance(rule, OutsideIdentity) for rule in own)]

@@ -6,13 +6,13 @@ from pathlib import PurePath
 from typing import Any
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
-# Hydra reads these as numbers and constants; as text they need quotes.
+# Hydra reads these as numbers and constants, so as text they need quotes.
 _OTHER_TYPES = re.compile(r"(?i:null|true|false|nan|inf|[+-]?[\d._]+(e[+-]?\d+)?)")
 
 
 def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Nested keys as dotted ones. A group's `name` is the choice of the group, and the `options` of a
-    fusion stand beside it: {"fusion": {"name": "sum"}} -> {"fusion": "sum"}."""
+    """Nested keys as dotted ones. A group's `name` becomes the value of the group, and the `options` of a
+    fusion become keys of the group itself: {"fusion": {"name": "sum"}} -> {"fusion": "sum"}."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
         dotted = f"{path}.{key}" if path else key
@@ -24,7 +24,7 @@ def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def as_value(value: Any) -> str:
-    """A plain value as an override writes it. Sequences are lists, not sweeps."""
+    """A plain value in the syntax of overrides. Sequences become lists, not sweeps."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Plain values into frozen dataclasses: every one converted and checked, or refused in one line."""
+"""Read plain values into frozen dataclasses: each value is converted and checked, or refused in one line."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [confi
 
 
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:
-    """The composed configuration as a RunConfig. Raises ConfigError."""
+    """The RunConfig of a composed configuration. Raises ConfigError."""
     parts = {}
     for kind in (
         key for key, hint in hints(RunConfig).items() if bare(hint) is PartConfig and key in mapping
@@ -28,14 +28,14 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
 
 
 def check_value(key: str, value: Any) -> None:
-    """Raises ConfigError for a plain value that no run takes. key: dotted; one of no run takes anything."""
+    """Raises ConfigError if no run accepts this plain value. key: dotted; an unknown key accepts anything."""
     hint = dotted(RunConfig).get(key, Any)
     if not dataclasses.is_dataclass(hint):
         _convert(hint, value, key)
 
 
 def dotted(cls: Any, path: str = "") -> dict[str, Any]:
-    """The type of each key of `cls` and of what is nested in it, by dotted name."""
+    """The type of each key of `cls` and of its nested dataclasses, by dotted name."""
     keys = {}
     for key, hint in hints(cls).items():
         keys[_within(path, key)] = hint
@@ -50,10 +50,10 @@ def bare(hint: Any) -> Any:
 
 
 def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: str = OF_A_RUN) -> T:
-    """`cls` from plain values, every one converted and checked. Raises ConfigError.
+    """An instance of `cls` from plain values, each converted and checked. Raises ConfigError.
 
-    A key may be left out where its field has a default, or came later (IntroducedAt). path: of the mapping,
-    dotted; missing: the way out for a key that is; both for messages.
+    A key may be left out if its field has a default or was introduced later (IntroducedAt). For messages:
+    path is the dotted key of the mapping, missing the advice given for a missing key.
     """
     known = hints(cls)
     for key in mapping:
@@ -67,23 +67,24 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
 
 @functools.cache
 def hints(cls: type) -> dict[str, Any]:
-    """The type of each key of `cls`, with its rules."""
+    """The type of each key of `cls`, with its rules (Annotated)."""
     types = get_type_hints(cls, include_extras=True)
     return {field.name: types[field.name] for field in _fields(cls)}
 
 
 @functools.cache
 def introduced(cls: type) -> Mapping[str, Any]:
-    """The keys of `cls` that came later, each with the value that says what was done before."""
+    """The keys of `cls` that were introduced later, each with the value that stands for earlier behaviour."""
     rules = ((key, rule) for key, hint in hints(cls).items() for rule in get_args(hint)[1:])
     return {key: rule.value for key, rule in rules if isinstance(rule, IntroducedAt)}
 
 
 def require_keys(cls: type, keys: Iterable[str], path: str = "", *, missing: str = OF_A_RUN) -> None:
-    """Raises ConfigError for a key of `cls` that is not among `keys`, has no default and came no later."""
+    """Raises ConfigError for a key of `cls` that is missing in `keys`, unless it has a default or was
+    introduced later."""
     present = {*keys, *introduced(cls)}
     for field in _fields(cls):
-        has_default = field.default is not field.default_factory  # MISSING both, if it has none
+        has_default = field.default is not field.default_factory  # both are MISSING if it has none
         if field.name not in present and not has_default:
             raise ConfigError(f"{_within(path, field.name)}: this key is missing; {missing}")
 
@@ -140,13 +141,13 @@ def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
         return converted
     except ConfigError as error:
         meanings = [rule.words for rule in own if isinstance(rule, Meaning)]
-        if meanings and str(error).startswith(f"{path}="):  # not of a key within
+        if meanings and str(error).startswith(f"{path}="):  # about this key, not one nested in it
             raise ConfigError(f"{path}={typed(value)}: {meanings[0]}") from error
         raise
 
 
 def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
-    """The first member that takes the value; else one message that names them all."""
+    """The value as the first type of the union that accepts it; else one error that names them all."""
     if value is None and type(None) in hints:
         return None
     reasons = []
@@ -158,7 +159,7 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
             reasons.append(error)
     base = _expected(hints[0])
     if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:
-        raise reasons[0]  # a number of the wrong size: say so, rather than list the words
+        raise reasons[0]  # a number out of range: say so, rather than list the words
     raise ConfigError(f"{path}={typed(value)}: expected {' or '.join(_expected(hint) for hint in hints)}")
 
 

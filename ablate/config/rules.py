@@ -1,4 +1,4 @@
-"""What a key accepts, written into its type, and the one error that a user meets."""
+"""Rules that annotate the type of a key with what it accepts, and ConfigError, the error that users see."""
 
 import difflib
 import operator
@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar
 
 
 class ConfigError(ValueError):
-    """What was asked for can't be done. The message is one line: the value, the reason, the way out."""
+    """The request can't be carried out. The message is one line: the value, the reason, the way out."""
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """How a message goes on after an unknown word: a suggestion, if one is near, and the choices."""
+    """The rest of a message about an unknown word: a suggestion, if one is close, and the choices."""
     names = sorted(choices)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ";"
@@ -30,19 +30,19 @@ def typed(value: Any) -> str:
 
 
 class Rule:
-    """What holds of a key beyond its type. By itself it accepts everything."""
+    """A condition on the value of a key, beyond its type. This base class accepts everything."""
 
     def read(self, value: Any, path: str) -> Any:
-        """What is to be converted, from the plain value. Raises ConfigError."""
+        """The value to convert, given the plain value. Raises ConfigError."""
         return value
 
     def check(self, value: Any, path: str) -> None:
-        """Raises ConfigError for a converted value that will not do."""
+        """Raises ConfigError for a converted value that breaks the rule."""
 
 
 @dataclass(frozen=True)
 class Bound(Rule):
-    """What numbers are compared with. A kind of bound says how, and what to call it."""
+    """A bound on a number. Subclasses give the comparison and its name in messages."""
 
     bound: float
     words: ClassVar[str]
@@ -71,7 +71,7 @@ class Below(Bound):
 
 @dataclass(frozen=True)
 class Spelled(Rule):
-    """A text that the whole of a regular expression matches. words: the same for people."""
+    """The text has to match a regular expression in full. words: the same rule in words."""
 
     pattern: str
     words: str
@@ -83,8 +83,8 @@ class Spelled(Rule):
 
 @dataclass(frozen=True)
 class Meaning(Rule):
-    """What the value is, and how it is written: said of every value that will not do, in the place of what
-    the type and the other rules would say."""
+    """One message for every value that is refused, which says what to write; it replaces the messages of the
+    type and of the other rules."""
 
     words: str
 
@@ -96,8 +96,8 @@ class OutsideIdentity(Rule):
 
 @dataclass(frozen=True)
 class IntroducedAt(Rule):
-    """A key added after the first release: at this value it stays out of the identity, so that
-    runs made before the key existed keep theirs."""
+    """A key added after the first release: at this value it is left out of the identity, so that runs made
+    before the key existed keep theirs."""
 
     value: Any
 

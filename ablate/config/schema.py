@@ -1,4 +1,4 @@
-"""The keys of a run, as frozen dataclasses. No default stands here: those live in configs/."""
+"""The keys of a run, as frozen dataclasses. The defaults are in configs/, none of them here."""
 
 import math
 from collections.abc import Mapping
@@ -22,19 +22,19 @@ from ablate.config.rules import (
     Spelled,
 )
 
-# The usual way to bring heads together: what models are matched to, and the baseline unless one is named.
+# Standard multi-head attention: what models are matched to, and the default baseline.
 STANDARD_FUSION = "concat"
 STANDARD_SCORES = "softmax"
-# Where installed packages name their methods: groups of entry points.
+# The entry point groups in which installed packages name their methods.
 ENTRY_POINTS = ("ablate.fusions", "ablate.scores")
 
 
-Average = Annotated[float, Above(0), AtMost(1)]  # a share of the steps, the last one at least
+Average = Annotated[float, Above(0), AtMost(1)]  # a share of the steps; at least the last step counts
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartConfig:
-    """A part of attention by name, as a fusion; its options are checked by the part (ablate.model.parts)."""
+    """A part of attention, such as a fusion, by name. The part checks its options (ablate.model.parts)."""
 
     name: str
     options: Mapping[str, Any]
@@ -57,7 +57,7 @@ class TrainConfig:
     batch: Count
     lr: Positive
     warmup: Share  # of the steps
-    min_lr_ratio: Ratio  # of lr, where the rate decays to
+    min_lr_ratio: Ratio  # of lr: what the rate decays to
     weight_decay: NonNegative
     beta1: Share
     beta2: Share
@@ -77,9 +77,9 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """Which text, and how it becomes tokens. What a corpus does not use stays null.
+    """Which text or task, and how it becomes tokens. Keys that a corpus does not use are null.
 
-    Outside the identity: what the fingerprint of the text already says.
+    Keys that the fingerprint of the text covers are outside the identity.
     """
 
     name: Annotated[str, OutsideIdentity()]
@@ -97,7 +97,7 @@ class CorpusConfig:
     pairs: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
     filler: Annotated[Literal["random", "blank"] | None, OutsideIdentity(), IntroducedAt(None)]
     tokenizer: Literal["char", "byte", "bpe", "number"]
-    bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the vocabulary it came to is in
+    bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the resulting vocabulary size is inside
     splits: tuple[NonNegative, NonNegative, NonNegative]
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class CorpusConfig:
 
     @property
     def called(self) -> str:
-        """What a reader calls the text: by its file, if it is of files."""
+        """The name of the text for readers: that of its file or pattern, else of the corpus."""
         if self.path is None:
             return self.name
         path = PurePath(self.path)
@@ -128,7 +128,7 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedsConfig:
-    """One stream of randomness at a time; null follows the master seed."""
+    """A seed for each random stream; null means the master seed."""
 
     backbone: int | None
     fusion: int | None
@@ -174,5 +174,5 @@ class RunConfig:
     force: Annotated[bool | Literal["stale"], OutsideIdentity()]
 
     def resolved_seeds(self) -> dict[str, int]:
-        """The seed of each stream, the master seed where none was given."""
+        """The seed of each stream: the master seed unless the stream has its own."""
         return {stream: self.seed if seed is None else seed for stream, seed in vars(self.seeds).items()}

@@ -1,7 +1,7 @@
-"""What one can train on, opened as splits: texts as streams of token ids, and tasks of made examples.
+"""The corpora to train on, opened as splits: texts as streams of token ids, and tasks of synthetic examples.
 
-A text is a function from its configuration to a Text, named in TEXTS; a task draws its examples
-(ablate.data.tasks). Either has a configs/corpus/NAME.yaml, and its own keys in OWN_KEYS.
+A text is a function from its configuration to a Text, listed in TEXTS; a task draws its examples
+(ablate.data.tasks). Each has a configs/corpus/NAME.yaml, and its own keys in OWN_KEYS.
 """
 
 import dataclasses
@@ -30,8 +30,9 @@ from ablate.files import cache
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """sha256: of the whole text as UTF-8, or of what says which episodes there are. splits: "train",
-    "validation", and "test", which may be empty. reach: how far back, in tokens, it is known to depend."""
+    """A corpus, opened. sha256: of the whole text as UTF-8 or, for a task, of what determines its episodes.
+    splits: "train", "validation", and "test", which may be empty. reach: how many tokens back the next one is
+    known to depend on."""
 
     name: str
     sha256: str
@@ -40,14 +41,14 @@ class Corpus:
     reach: int = 0
 
     def tokens(self, split: str) -> np.ndarray:
-        """The ids of a text's split, as they follow each other."""
+        """The ids of a split of a text, in order."""
         stream = self.splits[split]
         assert isinstance(stream, Stream), "episodes are no text"
         return stream.tokens
 
 
 def open_corpus(config: CorpusConfig) -> Corpus:
-    """The corpus, a text from the cache where it is there. Raises ConfigError."""
+    """Open a corpus; a text comes from the cache if it is there. Raises ConfigError."""
     if config.name not in (names := {*TEXTS, *TASKS}):
         raise CorpusError(f"corpus={config.name}: no such corpus{did_you_mean(config.name, names)}")
     _require_own_keys(config)
@@ -55,7 +56,7 @@ def open_corpus(config: CorpusConfig) -> Corpus:
 
 
 def _require_own_keys(config: CorpusConfig) -> None:
-    """Raises CorpusError for a key that this corpus lacks, or does not have."""
+    """Raises CorpusError if a key that this corpus needs is null, or one that it does not have is given."""
     own = OWN_KEYS.get(config.name, ())
     for key in dict.fromkeys(itertools.chain(*OWN_KEYS.values())):
         value = getattr(config, key)
@@ -73,7 +74,7 @@ def _require_own_keys(config: CorpusConfig) -> None:
 
 
 def _episodes(config: CorpusConfig) -> Corpus:
-    """Which ones there are shows in a digest of some of them, and of the sizes that make the rest."""
+    """Open a task. Its fingerprint is a digest of its sizes, its seed and a few of its episodes."""
     kind = TASKS[config.name]
     task = kind(**{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)})
     assert config.seed is not None
@@ -107,8 +108,8 @@ def _text(config: CorpusConfig) -> Corpus:
 
 
 def require_usable(corpus: Corpus, context: int) -> None:
-    """Raises ConfigError unless each split fills a window, its targets included, and has two tokens that
-    differ, where only test may be empty; of episodes, unless one is as long as a window."""
+    """Raises ConfigError unless each split of a text fills a window with its targets and has at least two
+    different tokens (only test may be empty), or an episode of a task is as long as a window."""
     if corpus.reach > context:
         raise ConfigError(
             f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
@@ -138,13 +139,13 @@ def require_usable(corpus: Corpus, context: int) -> None:
 
 
 def _is_constant(tokens: np.ndarray) -> bool:
-    """Whether there is one token alone. tokens: (tokens,), looked at until two differ."""
+    """Whether all tokens are the same. tokens: (tokens,), read until two differ."""
     starts = range(0, len(tokens), text.BLOCK)
     return not any((tokens[start : start + text.BLOCK] != tokens[0]).any() for start in starts)
 
 
 def _tokens(whole: Text, config: CorpusConfig) -> tuple[str, Path, dict]:
-    """(fingerprint, directory of the cache, what tokenized.write returned)."""
+    """(fingerprint, directory of the cache entry, what tokenized.write returned)."""
     sha256 = cache.recall(whole.stamp)
     if isinstance(sha256, str) and (entry := cache.find(_key(sha256, config))):
         return sha256, *entry
@@ -172,7 +173,7 @@ def _key(sha256: str, config: CorpusConfig) -> str:
 
 
 def _pydoc(config: CorpusConfig) -> Text:
-    """The reference that CPython carries for its help(): topics in an order shuffled once and for all."""
+    """The language reference that CPython ships for help(), its topics in a fixed shuffled order."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -235,7 +236,7 @@ TEXTS: dict[str, Callable[[CorpusConfig], Text]] = {
 
 _DRAWN = ("seed", "characters")
 _EPISODES = ("seed", "examples", "held_out", "length", "vocabulary")
-# The keys that not every corpus has, and those of them that may be null.
+# The keys that only some corpora have, and those of them that may be null.
 OWN_KEYS: dict[str, tuple[str, ...]] = {
     "grammar": _DRAWN,
     "lags": (*_DRAWN, "lags", "symbols"),

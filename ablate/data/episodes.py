@@ -1,4 +1,4 @@
-"""A split of episodes, which a task draws as they are needed.
+"""A split that consists of episodes, which a task draws when they are needed.
 
 legend: N episodes, B of them in a batch, T positions in each.
 """
@@ -17,15 +17,16 @@ from ablate.rng import generator
 
 BLOCK = 1024  # episodes drawn at a time
 KEPT = 256  # blocks held in memory
-TRIES = 1000  # draws of a block before it is given up
+TRIES = 1000  # attempts to fill a block before giving up
 
 
 class Episodes(Split):
-    """Episode i is a function of (seed, i mod count); with count=None none comes twice but by chance.
+    """The episodes of one split. Episode i is a function of (seed, i mod count); with count=None it is a
+    function of (seed, i), and repeats only by chance.
 
-    An episode belongs to the split whose range of [0, 1) the hash of its content is in,
-    so no two splits share one. stream: of the draws. seed: of held-out episodes; those to train on have the
-    seed of the run's batches.
+    An episode belongs to the split in whose part of [0, 1), `within`, the hash of its content lies, so no two
+    splits share one. stream: the random stream of the draws. seed: for held-out episodes; training episodes
+    take the seed of the run's batches.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Episodes(Split):
             yield self.rows(self.seed, places)
 
     def rows(self, seed: int, episodes_B: np.ndarray) -> Batch:
-        """Those episodes."""
+        """The episodes with these numbers, as a batch."""
         places = episodes_B if self.count is None else episodes_B % self.count
         blocks = [self._block(seed, int(block)) for block in np.unique(places // BLOCK)]
         where = np.unique(places // BLOCK, return_inverse=True)[1] * BLOCK + places % BLOCK
@@ -75,5 +76,5 @@ class Episodes(Split):
 
 
 def _hash(episode_2T: np.ndarray) -> float:
-    """A number of [0, 1) from the content of one episode."""
+    """The content of one episode hashed to a number in [0, 1)."""
     return int.from_bytes(hashlib.blake2b(episode_2T.tobytes(), digest_size=8).digest(), "little") / 2**64

@@ -1,10 +1,10 @@
 """A small English of known entropy, drawn from a probabilistic context-free grammar.
 
-What it shows, for teaching. A line such as
+A sentence such as
 
     the ducks that the teacher near the rivers sees guard this house.
 
-needs a model to do three things that differ in kind:
+requires three different abilities of a model:
 
 - agreement across distance: `ducks` chooses `guard` over `guards`, and nouns of the other number
   (`teacher`, `rivers`) stand in between, nested to any depth;
@@ -12,9 +12,9 @@ needs a model to do three things that differ in kind:
   verbs after a subject, so a word's role has to be read from its context;
 - plain statistics: words and rules differ in weight, which even a bigram model can learn.
 
-And the best loss is known. Each sentence has exactly one derivation (a noun phrase takes one
-modifier at most, so nothing can attach in two ways), hence -log p(sentence) is the sum of -log p over
-its rules, and `entropy_per_character` is the floor that no model gets under, given context enough.
+The best possible loss is known. Each sentence has exactly one derivation (a noun phrase takes at most one
+modifier, so no attachment is ambiguous), hence -log p(sentence) is the sum of -log p over its rules, and
+`entropy_per_character` is a lower bound on the loss of any model.
 """
 
 import bisect
@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-VERSION = 1  # of the rules: raise it when they change, for texts that were kept
+VERSION = 1  # raise it when the rules change: cached texts are found by it
 
-# A head, then its bodies, each a weight and symbols; a head may go on in another line. A line with #
-# stands for two, with every # read as `one` or as `many`. What is no head is a word.
+# Each line is a head and its bodies; a body is a weight and symbols. A head may continue on another line. A
+# line with # stands for two, with `one` or `many` in place of every #. A symbol that is not a head is a word.
 RULES = """
 sentence: 4 clause | 1 clause while clause
 clause:   1 np-one vp-one | 1 np-many vp-many
@@ -74,9 +74,10 @@ GRAMMAR = read_rules(RULES)
 
 
 def sentences(seed: int) -> Iterator[tuple[str, float]]:
-    """Sentences without end, each with its -log p in nats.
+    """An endless stream of sentences, each with its -log p in nats.
 
-    The same for a seed on every machine and Python: all draws are `random()`, which Python keeps stable.
+    A seed gives the same sentences on every machine and Python: all draws are `random()`, which Python keeps
+    stable.
     """
     for words, _, nats in derivations(seed):
         yield " ".join(words) + ".\n", nats
@@ -84,7 +85,7 @@ def sentences(seed: int) -> Iterator[tuple[str, float]]:
 
 @dataclass
 class Node:
-    """A symbol and what it became; a word became nothing."""
+    """A symbol and the symbols that it was expanded to; none for a word."""
 
     symbol: str
     children: list["Node"] = field(default_factory=list)
@@ -113,7 +114,7 @@ def derivations(seed: int) -> Iterator[tuple[list[str], Node, float]]:
 
 
 def text(seed: int, characters: int) -> Iterator[str]:
-    """The first `characters` characters of the sentences of `seed`, a thousand sentences at a time."""
+    """The first `characters` characters of the sentences of `seed`, in chunks of a thousand sentences."""
     stream = (sentence for sentence, _ in sentences(seed))
     while characters > 0:
         chunk = "".join(itertools.islice(stream, 1000))[:characters]
@@ -122,14 +123,14 @@ def text(seed: int, characters: int) -> Iterator[str]:
 
 
 def entropy_per_character() -> float:
-    """Entropy of endless text, in nats per character: that of a sentence / its expected length.
+    """The entropy rate of the text in nats per character: entropy of a sentence / its expected length.
 
-    Both are sums over a derivation. What a symbol X is expected to add, itself and below it, is
+    Both are sums over a derivation. The expected contribution of a symbol X with all that it expands to is
 
         E[X] = own[X] + Σ_rules p(rule) Σ_{Y in rule} E[Y],   own = entropy of the choice of rule, or length
 
-    one linear equation for each head. Sentences are independent and end in ".\\n", which stands nowhere
-    else, so the ratio is the rate. See: Soule, "Entropies of probabilistic grammars", 1974.
+    which is one linear equation for each head. Sentences are independent and end in ".\\n", which occurs
+    nowhere else, so the ratio is the rate. See: Soule, "Entropies of probabilistic grammars", 1974.
     """
     heads = list(GRAMMAR)
     below = np.zeros((len(heads), len(heads)))  # expected number of each head in the body of each head

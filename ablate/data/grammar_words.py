@@ -1,7 +1,7 @@
-"""What each word of corpus=grammar is part of: which verbs agree with which nouns, and which words are two.
+"""The role of each word of corpus=grammar: which noun a verb agrees with, and which words are ambiguous.
 
-A verb agrees in number with its subject. Nouns of the other number may stand between them, and whoever goes
-by the last noun is wrong then. Some words are noun and verb in one form, and only their place says which.
+A verb agrees in number with its subject. Nouns of the other number may stand between them, which mislead a
+model that goes by the last noun. Some words are noun and verb in one form, and only their place says which.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,9 @@ VERBS = ("transitive", "intransitive", "be")
 
 @dataclass(frozen=True)
 class Word:
-    """start, stop: its characters in the text. is_two: whether its form is a noun's and a verb's. subject: of
-    a verb that agrees, the characters of the noun; between: so many nouns of the other number lie between."""
+    """A word in the text. start, stop: its range of characters. is_two: whether its form is both a noun and a
+    verb. subject: for a verb that agrees with a noun, the noun's range of characters. between: how many nouns
+    of the other number are between the two."""
 
     start: int
     stop: int
@@ -25,7 +26,7 @@ class Word:
 
 
 def words(seed: int, characters: int) -> Iterator[Word]:
-    """Those of grammar.text(seed, characters), in order, the last one perhaps cut off."""
+    """The words of grammar.text(seed, characters), in order; the last one may be cut off."""
     start = 0
     for spelled, sentence, _ in derivations(seed):
         places = []
@@ -41,7 +42,8 @@ def words(seed: int, characters: int) -> Iterator[Word]:
 
 @dataclass
 class _Role:
-    """Of one word. noun: one or many, of a noun. subject: of a verb, where its noun is among the words."""
+    """The role of one word. noun: its number, one or many, if it is a noun. subject: for a verb, the index of
+    its noun among the words."""
 
     spelled: str
     noun: str = ""
@@ -57,8 +59,8 @@ def _roles(sentence: Node) -> list[_Role]:
     roles: list[_Role] = []
 
     def walk(node: Node, subject: int | None) -> int | None:
-        """Returns the noun that is the head of a noun phrase. subject: what a verb in here agrees with,
-        unless a noun phrase stands before it in the same body."""
+        """Visit a subtree; returns the head noun of a noun phrase. subject: the noun that a verb in here
+        agrees with, unless a noun phrase precedes it in the same body."""
         kind, _, number = node.symbol.partition("-")
         if not node.children:
             roles.append(_Role(node.symbol))

@@ -1,9 +1,10 @@
-"""A text whose next letter depends on those a few places back, and the loss of readers who know some of them.
+"""A text whose next letter depends on the letters a few places back, and the best losses that can be reached.
 
-The next letter is drawn from a table: a row for each choice of letters at `lags` places back, in their order.
-So a model has to fetch each of these letters and to know which was which. How well it did shows against
-readers who know (*none*) nothing, (*one*) the letter at the best single lag, (*unordered*) the letters at all
-lags but not which was where, (*all*) all of it: no model with this context gets under the last but by chance.
+The next letter is drawn from a table with one row for each combination of letters at `lags` places back, in
+that order. So a model has to fetch each of these letters and to know which is which. Its loss is compared
+with those of ideal readers who know (*none*) nothing, (*one*) the letter at the best single lag,
+(*unordered*) the letters at all lags but not their order, (*all*) everything. Only by chance is a model
+better than the last.
 
 legend: s symbols, L lags, m the longest of them, T context.
 """
@@ -17,15 +18,15 @@ import numpy as np
 
 from ablate.config.rules import ConfigError
 
-VERSION = 1  # of what is drawn: raise it when that changes, for texts that were kept
+VERSION = 1  # raise it when the drawn text changes: cached texts are found by it
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-FAVOURED = (27, 9, 3)  # weights of a row's likeliest letters; the others have 1
+FAVOURED = (27, 9, 3)  # weights of the three likeliest letters in a row; all others have 1
 ROWS = STATES = 10**6
 CHUNK = 1 << 16  # letters
 
 
 def check(lags: Sequence[int], symbols: int) -> None:
-    """Raises ConfigError for what makes no such text."""
+    """Raises ConfigError for lags and symbols that can't make a text."""
     shown = f"corpus.lags=[{','.join(map(str, lags))}]"
     if not lags or min(lags) < 1 or len({*lags}) < len(lags):
         raise ConfigError(f"{shown}: how many letters back, each once, from 1 on; as corpus.lags=[2,3]")
@@ -39,7 +40,7 @@ def check(lags: Sequence[int], symbols: int) -> None:
 
 
 def table(seed: int, lags: Sequence[int], symbols: int) -> np.ndarray:
-    """Integer weights of the next letter, (s,)·L + (s,): an axis for each lag, in their order."""
+    """Integer weights of the next letter, shape (s,)·L + (s,): one axis for each lag, in the given order."""
     draws = random.Random(seed)
     weights = [*FAVOURED, *[1] * symbols][:symbols]
     rows = []
@@ -53,7 +54,7 @@ def text(seed: int, characters: int, lags: Sequence[int], symbols: int) -> Itera
     """The first `characters` letters, the same on every machine and Python: all draws are `random()`, which
     Python keeps stable."""
     rows = table(seed, lags, symbols).reshape(-1, symbols)
-    # A row as the letters it stands for, each as often as it weighs, so that one index is a draw.
+    # Each row lists every letter as often as its weight, so that a uniform index is a draw.
     likely = [np.repeat(np.arange(symbols), row).tolist() for row in rows]
     total, longest = len(likely[0]), max(lags)
     draws = random.Random(f"{seed}/text")
@@ -70,9 +71,9 @@ def text(seed: int, characters: int, lags: Sequence[int], symbols: int) -> Itera
 
 
 def floors(seed: int, lags: Sequence[int], symbols: int, context: int) -> dict[str, float]:
-    """The loss of each reader over windows of `context`, in nats a letter, by algebra: conditional entropies
-    under the stationary distribution, a mean over the positions, of which the first see fewer lags. Raises
-    ConfigError beyond a million states, s^m."""
+    """The exact loss of each reader over windows of `context`, in nats per letter: conditional entropies
+    under the stationary distribution, averaged over positions, the first of which see fewer lags. Raises
+    ConfigError for more than a million states, s^m."""
     longest = max(lags)
     if symbols**longest > STATES:
         raise ConfigError(f"corpus.lags: {symbols}^{longest} states are more than {STATES:,}; count instead")
@@ -83,7 +84,7 @@ def floors(seed: int, lags: Sequence[int], symbols: int, context: int) -> dict[s
 def counted_floors(
     letters: np.ndarray, seed: int, lags: Sequence[int], symbols: int, context: int
 ) -> dict[str, float]:
-    """The same, with how often the letters at the lags stand in a text. letters: (n,) ids, 0 up to s − 1."""
+    """As floors, with the frequencies of the letters at the lags in a text. letters: (n,) ids, 0 to s − 1."""
     longest = max(lags)
     columns = [letters[longest - lag : len(letters) - lag] for lag in sorted(lags, reverse=True)]
     shape = (symbols,) * len(lags)
@@ -93,7 +94,7 @@ def counted_floors(
 
 
 def _probabilities(seed: int, lags: Sequence[int], symbols: int) -> np.ndarray:
-    """Of the next letter, with the axes of the longest lag first: (s,)·L + (s,)."""
+    """Probabilities of the next letter, with the axis of the longest lag first: (s,)·L + (s,)."""
     weights = table(seed, lags, symbols)
     return (weights / weights.sum(-1, keepdims=True)).transpose(*np.argsort(lags)[::-1], len(lags))
 
@@ -113,8 +114,8 @@ def _stationary(rows: np.ndarray, lags: Sequence[int]) -> np.ndarray:
 
 
 def _over_windows(joint: np.ndarray, lags: Sequence[int], context: int) -> dict[str, float]:
-    """A mean over positions 1 … T, of which position p sees p letters back. joint: of the letters at the
-    lags, the longest first, and the next."""
+    """The loss of each reader, a mean over positions 1 … T, where position p sees p letters back. joint: the
+    distribution of the letters at the lags, the longest lag first, and of the next letter."""
     furthest_first = sorted(lags, reverse=True)
     losses: dict[str, float] = {}
     for hidden in range(len(lags) + 1):  # how many of the furthest are out of sight
@@ -128,7 +129,7 @@ def _over_windows(joint: np.ndarray, lags: Sequence[int], context: int) -> dict[
 
 
 def _losses(joint: np.ndarray) -> dict[str, float]:
-    """Of each reader. joint: of the visible letters and the next."""
+    """The loss of each reader. joint: the distribution of the visible letters and the next one."""
     seen, symbols = joint.ndim - 1, joint.shape[-1]
     axes = range(seen)
     alone = [_loss(joint.sum(tuple(other for other in axes if other != axis))) for axis in axes]

@@ -1,4 +1,4 @@
-"""What a model reads of a corpus, and what it has to predict: a split, in batches of rows.
+"""Splits of a corpus, read in batches of rows of inputs and targets.
 
 Legend: B rows, T positions in a row (`context`).
 """
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from ablate.rng import generator
 
-NOT_ASKED = -100  # a target that is none
+NOT_ASKED = -100  # the target where nothing is to be predicted
 
 
 class Batch(NamedTuple):
-    """inputs, targets: (B, T) int64; a target that is not asked for is NOT_ASKED. asked: (K,) the places of
-    the others in the flattened targets; None if all are asked for."""
+    """inputs, targets: (B, T) int64; targets are NOT_ASKED where nothing is to be predicted. asked: (K,) the
+    indices of the real targets in the flattened targets; None if all of them are."""
 
     inputs: Tensor
     targets: Tensor
@@ -34,8 +34,8 @@ class Batch(NamedTuple):
 class Split(ABC):
     """Rows to train on or to evaluate.
 
-    predicted_bytes: UTF-8 bytes that its targets stand for; None where they are no text.
-    asked_share: of all positions, those with a target.
+    predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text.
+    asked_share: the share of positions that have a target.
     """
 
     predicted_bytes: int | None = None
@@ -44,22 +44,22 @@ class Split(ABC):
     @property
     @abstractmethod
     def size(self) -> int | None:
-        """Positions to predict, asked for or not, when all is read once; None where it never ends."""
+        """Positions in the whole split, with or without a target; None if it is endless."""
 
     @abstractmethod
     def batch(self, *, context: int, batch: int, seed: int, step: int) -> Batch:
-        """`batch` rows for training step `step`, from 1 on: a pure function of its arguments."""
+        """`batch` rows for training step `step`, which counts from 1: a pure function of its arguments."""
 
     @abstractmethod
     def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
-        """Each row once, `windows` at a time. most: of a larger split only so many positions, in whole rows
-        evenly spread, one at least."""
+        """Each row once, `windows` rows at a time. most: read at most so many positions of a larger split, in
+        whole rows spread evenly over it, at least one."""
 
 
 class Stream(Split):
-    """A text, read in windows: the target of a token is the next one.
+    """A text, read in windows: the target of each token is the next token.
 
-    tokens: (tokens,) ids, mapped from disk, read-only. predicted_bytes: UTF-8 bytes after the first token.
+    tokens: (tokens,) ids, memory-mapped, read-only. predicted_bytes: UTF-8 bytes of all tokens but the first.
     """
 
     def __init__(self, tokens: np.ndarray, predicted_bytes: int | None = None) -> None:
@@ -71,13 +71,13 @@ class Stream(Split):
         return max(len(self.tokens) - 1, 0)
 
     def batch(self, *, context: int, batch: int, seed: int, step: int) -> Batch:
-        """Windows that start anywhere, uniformly. There are more than `context` tokens."""
+        """Windows with uniformly drawn starts. The split must have more than `context` tokens."""
         starts = generator(seed, "data", step).integers(len(self.tokens) - context, size=batch)
         return self._windows_at(starts, context)
 
     def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
-        """The whole split in windows side by side, so that each token but the first is a target once; at the
-        end, alone and (1, less than T), the window that is shorter."""
+        """The whole split in adjacent windows, so that each token but the first is a target once. A shorter
+        last window comes alone, with shape (1, less than T)."""
         whole = self.size - self.size % context
         if most is not None and most < self.size and whole:
             for some in in_turns(spread(whole // context, max(1, most // context)), windows):
@@ -99,12 +99,12 @@ class Stream(Split):
 
 
 def spread(count: int, some: int) -> np.ndarray:
-    """`some` places among `count`, evenly spread from the first on."""
+    """`some` of `count` indices, evenly spread from the first on."""
     return np.arange(some) * count // some
 
 
 def in_turns(places: np.ndarray, at_once: int) -> list[np.ndarray]:
-    """The places, `at_once` of them at a time."""
+    """The indices in chunks of `at_once`."""
     return np.split(places, range(at_once, len(places), at_once))
 
 

@@ -1,4 +1,4 @@
-"""Standard input, which can be read once, as a text that can be read again."""
+"""Standard input as a text that can be read more than once."""
 
 import contextlib
 import hashlib
@@ -9,24 +9,24 @@ from pathlib import Path
 from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, read
 from ablate.files import cache
 
-# Names the file in which the text lies: processes started by this one find it by that, and read no pipe.
+# The variable that names the file with the text, so that child processes read the file, not the pipe.
 SPOOLED = "ABLATE_STDIN"
 NAME = "standard input"
 
 
 def text(encoding: str, errors: str) -> Text:
-    """What was piped in. Raises CorpusError."""
+    """The text that was piped in. Raises CorpusError."""
     check_encoding(encoding)
     file = _spooled()
-    # Known by its digest, tokens are found in the cache when the file is gone.
+    # The stamp has the digest, so the tokens are found in the cache even after the file is gone.
     return Text(lambda: read(file, encoding, errors, name=NAME), [NAME, file.parent.name, encoding, errors])
 
 
 def _spooled() -> Path:
-    """The file in the cache that holds standard input, written at the first call."""
+    """The file in the cache that holds standard input, written on the first call."""
     if spooled := os.environ.get(SPOOLED):
         with contextlib.suppress(OSError):
-            os.utime(Path(spooled).parent)  # still of use
+            os.utime(Path(spooled).parent)  # mark it as still in use
         return Path(spooled)
     if sys.stdin is None or sys.stdin.isatty():
         raise CorpusError("corpus.path=-: nothing is piped in; as in cat book.txt | ablate run corpus.path=-")

@@ -1,6 +1,6 @@
-"""Text as a stream: which files a path names, and their bytes as characters.
+"""Texts as streams: find the files that a path names and decode them.
 
-Nothing here holds a whole text: it comes in chunks of about a million characters.
+A text is never held in memory as a whole; it comes in chunks of about a million characters.
 """
 
 import codecs
@@ -23,9 +23,9 @@ from typing import Any
 from ablate.config.rules import ConfigError
 from ablate.files.byte_order import marked_encoding
 
-BLOCK = 1 << 20  # bytes read at a time; they decode to as many characters at most
-GZIP = b"\x1f\x8b"  # how gzip files begin, and no text in UTF-8
-# Which of four bytes are mostly zero in a text of Latin letters.
+BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
+GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
+# Which of each four bytes are mostly zero in a text of Latin letters.
 ZEROS: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
@@ -35,12 +35,12 @@ ZEROS: dict[tuple[bool, ...], str] = {
 
 
 class CorpusError(ConfigError):
-    """A text that can't be had or used. One line: the value, the reason, the way out."""
+    """A text that can't be read or used. The message is one line: the value, the reason, the way out."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text that can be read again and again, in chunks whose borders mean nothing.
+    """A text that can be read repeatedly, in chunks cut at arbitrary places.
 
     stamp: plain data that changes whenever the text does; None if only reading the text can tell.
     """
@@ -61,14 +61,13 @@ def of_files(files: list[Path], encoding: str, errors: str) -> Text:
 
 
 def read(file: Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
-    """The characters of `file`, unpacked if gzip packed it: line ends as they are, a leading byte order mark
-    dropped.
+    """The characters of `file`, decompressed if it is gzipped. Line ends are kept, a leading byte order mark
+    is dropped.
 
-    name: what errors call it. Raises CorpusError for what can't be read, and for bytes that are no text in
-    this encoding.
+    name: what errors call the file. Raises CorpusError if it can't be read, or is no text in this encoding.
     """
     decoder = codecs.getincrementaldecoder(encoding)(errors)
-    end, start, started = 0, b"", False  # bytes given to the decoder, the first of them; characters came out
+    end, start, started = 0, b"", False  # bytes decoded so far, the first of them, whether any text came out
     with readable(file, name), file.open("rb") as packed:
         stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed
         while True:
@@ -91,11 +90,11 @@ def read(file: Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
 
 
 def find(path: str) -> list[Path]:
-    """The files that corpus.path names: one file, all below a directory, or those of a glob, sorted.
+    """The files that corpus.path names, sorted: one file, all below a directory, or the matches of a glob.
 
-    Hidden files are skipped, unless named. Raises CorpusError if there is none.
+    Hidden files are skipped unless named. Raises CorpusError if there are no files.
     """
-    target = Path(os.path.expanduser(path))  # the shell expands no ~ after a =
+    target = Path(os.path.expanduser(path))  # shells do not expand ~ after =
     with readable(target):
         if target.is_dir():
             return below(target) or _refuse(path, "a directory without files; give one with text in it")
@@ -118,10 +117,10 @@ def find(path: str) -> list[Path]:
 
 
 def _matches(pattern: Path) -> list[Path]:
-    """The files that a glob matches, sorted. `**` follows no links: they may lead back up."""
+    """The files that a glob matches, sorted. `**` does not follow links, which may lead back up."""
     root = Path(pattern.anchor or ".")
     parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in pattern.relative_to(root).parts]
-    if parts[-1] == "**":  # of which pathlib takes the directories alone
+    if parts[-1] == "**":  # which in pathlib matches directories only
         parts.append("*")
     named = [part for part in parts if part.startswith(".")]
 
@@ -136,9 +135,9 @@ def _matches(pattern: Path) -> list[Path]:
 def below(
     directory: Path, suffix: str = "", skipped: Callable[[str], bool] = lambda name: False
 ) -> list[Path]:
-    """All files under `directory` whose names end in `suffix`, sorted by relative path, hidden ones left out.
+    """All files under `directory` whose names end in `suffix`, without hidden ones, sorted by relative path.
 
-    skipped: tells by its name whether a directory is passed over. Raises OSError.
+    skipped: says, by its name, whether to leave out a directory. Raises OSError.
     """
 
     def fail(error: OSError) -> None:
@@ -153,7 +152,7 @@ def below(
 
 
 def check_encoding(encoding: str) -> None:
-    """Raises CorpusError unless Python knows `encoding`, and it is one of text."""
+    """Raises CorpusError unless `encoding` is a text encoding that Python knows."""
     if _is_of_text(encoding):
         return
     names = {name for pair in encodings.aliases.aliases.items() for name in pair}
@@ -169,7 +168,7 @@ def check_encoding(encoding: str) -> None:
 def _is_of_text(encoding: str) -> bool:
     try:
         text = io.TextIOWrapper(io.BytesIO(b"a"), encoding, "replace")  # refuses codecs such as hex, too
-        text.read()  # refuses idna, which can't pass over anything
+        text.read()  # refuses idna, which supports no error handlers
         return True
     except (LookupError, ValueError):
         return False
@@ -177,17 +176,17 @@ def _is_of_text(encoding: str) -> bool:
 
 @contextmanager
 def readable(path: Path, name: str = "") -> Iterator[None]:
-    """Whatever the system refuses within, as a CorpusError about `path`. name: what it is called instead."""
+    """Turn read errors inside the block into CorpusErrors about `path`. name: used instead of the path."""
     try:
         yield
-    except (OSError, EOFError, zlib.error) as error:  # the latter two: of a damaged gzip file
+    except (OSError, EOFError, zlib.error) as error:  # the last two come from damaged gzip files
         name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or path)))
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{name}: can't be read ({reason}); mend that, or give other text") from None
 
 
 def shown(path: Path) -> str:
-    """The path on one line, whatever odd characters are in it."""
+    """The path as one printable line, whatever characters are in it."""
     return str(path) if str(path).isprintable() else ascii(str(path))
 
 
@@ -196,7 +195,7 @@ def _refuse(path: str, reason: str) -> list[Path]:
 
 
 def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
-    """offset: of a NUL byte. start: the first bytes."""
+    """The error for a file with a NUL byte at `offset`. start: the first bytes of the file."""
     other = marked_encoding(start) or _by_zeros(start)
     return CorpusError(
         f"{name}: binary, it has a NUL byte at offset {offset};"
@@ -205,7 +204,8 @@ def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
 
 
 def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, start: bytes) -> CorpusError:
-    """end: the offset in the file up to which the decoder was given bytes. start: the first bytes."""
+    """The error for bytes that can't be decoded. end: the offset up to which the decoder has been given the
+    file. start: the first bytes of the file."""
     what = f"not {encoding} ({error})"
     if isinstance(error, UnicodeDecodeError):
         # The bytes that it could not decode may begin in an earlier block, but they end at `end`.
@@ -218,8 +218,8 @@ def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, sta
 
 
 def _by_zeros(start: bytes) -> str:
-    """The encoding of wide characters that the places of zero bytes speak for: a letter is 0041 or 00000041,
-    or the other way round."""
+    """The UTF-16 or UTF-32 encoding that the positions of zero bytes suggest: a letter is 0041 or 00000041,
+    or the same bytes reversed."""
     often = [start[place::4].count(0) > len(start) / 8 for place in range(4)]
     return ZEROS.get(tuple(often), "utf-16")
 

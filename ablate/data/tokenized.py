@@ -1,4 +1,4 @@
-"""A text, split and written to disk as token ids, in passes that hold little of it at a time."""
+"""Split a text and write it to disk as token ids, in passes that hold little of it in memory."""
 
 import hashlib
 import itertools
@@ -15,14 +15,14 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, utf8
 
-FORMAT = 2  # of what `write` writes: raise it when the files, or the ids in them, change
+FORMAT = 2  # the format that `write` produces: raise it when the files, or the ids in them, change
 SPLITS = ("train", "validation", "test")
 PIECE = 1 << 16  # characters encoded at a time
 
 
 @dataclass(frozen=True)
 class Scan:
-    """One pass over a text. sha256: of all of it as UTF-8. alphabet: its characters, sorted."""
+    """What one pass over a text finds. sha256: of the text as UTF-8. alphabet: its characters, sorted."""
 
     sha256: str
     characters: int
@@ -39,9 +39,9 @@ def scan(text: Text) -> Scan:
 
 
 def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> dict[str, Any]:
-    """Fill `directory`: tokenizer.json and, for each split that is not empty, its ids.
+    """Write tokenizer.json and the ids of each split that is not empty into `directory`.
 
-    Returns {split: {"tokens", "predicted_bytes"}}. Raises CorpusError if the text is not the scanned one.
+    Returns {split: {"tokens", "predicted_bytes"}}. Raises CorpusError if the text changed since the scan.
     """
     lengths = split_lengths(scanned.characters, config.splits)
     tokenizer = _tokenizer(text, scanned, config, lengths)
@@ -49,7 +49,7 @@ def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> d
     digest = hashlib.sha256()
     about = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
     for split, parts in _by_split(_hashed(text.chunks(), digest), lengths):
-        tokens, size, first = 0, 0, 0  # size and first: UTF-8 bytes of all tokens, and of the first
+        tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
         with (directory / f"{split}.bin").open("wb") as file:
             for piece in pieces(parts):
                 ids = tokenizer.encode(piece)
@@ -64,7 +64,7 @@ def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> d
 
 
 def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.ndarray:
-    """(tokens,) ids, mapped from disk, read-only."""
+    """The (tokens,) ids of a split, memory-mapped, read-only."""
     if tokens:
         return np.memmap(directory / f"{split}.bin", tokenizer.dtype, mode="r", shape=(tokens,))
     empty = np.empty(0, tokenizer.dtype)  # an empty file can't be mapped
@@ -73,7 +73,7 @@ def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.n
 
 
 def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
-    """Characters in each split: the share, rounded down; the last split that is not empty takes the rest."""
+    """Characters in each split: its share, rounded down; the last split that is not empty gets the rest."""
     train, validation, test = shares
     first = int(characters * train)
     second = int(characters * validation) if test else characters - first
@@ -81,10 +81,10 @@ def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
 
 
 def pieces(parts: Iterable[str]) -> Iterator[str]:
-    """The same text in pieces of at most PIECE characters, cut at the same places however it comes.
+    """The same text in pieces of at most PIECE characters, cut at places that do not depend on `parts`.
 
-    The cut is before the white space after a word, if there is any: byte-level BPE never merges
-    over such a place, so the ids of the pieces are those of the text as a whole.
+    Cuts are before the white space after a word, if there is any: byte-level BPE never merges across such a
+    place, so the pieces have the same ids as the whole text.
     """
     held = ""
     for part in parts:
@@ -105,13 +105,13 @@ def _cut_before(text: str, start: int, stop: int) -> int:
 
 
 def _by_split(chunks: Iterable[str], lengths: list[int]) -> Iterator[tuple[str, Iterator[str]]]:
-    """(split, its text in parts), in order, for the splits that are not empty."""
+    """(name of the split, its text in parts), in order, for the splits that are not empty."""
     for index, parts in itertools.groupby(_cut(chunks, lengths), key=itemgetter(0)):
         yield SPLITS[index], map(itemgetter(1), parts)
 
 
 def _cut(chunks: Iterable[str], lengths: list[int]) -> Iterator[tuple[int, str]]:
-    """(index of the split, part of its text). The last index takes whatever there is beyond."""
+    """(index of the split, part of its text). The last split takes all text beyond the lengths."""
     index, room = 0, lengths[0]
     for chunk in chunks:
         start = 0

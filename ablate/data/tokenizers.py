@@ -1,7 +1,7 @@
-"""Text to token ids and back: by character, by UTF-8 byte, by byte pairs, or by number.
+"""Text to token ids and back: by character, by UTF-8 byte, by byte pairs or, for tasks, by number.
 
-All three are lossless, and know how many UTF-8 bytes each token stands for, so that losses per
-token can be told as bits per byte, which compare across tokenizers.
+The first three are lossless and know how many UTF-8 bytes each token stands for, so that losses per token can
+be converted to bits per byte, which are comparable across tokenizers.
 """
 
 import json
@@ -29,28 +29,28 @@ class Tokenizer(ABC):
 
     @property
     def dtype(self) -> np.dtype:
-        """The smallest type that holds the ids, little-endian: what is kept on disk."""
+        """The smallest unsigned type that holds the ids, little-endian, as stored on disk."""
         return np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
 
     @abstractmethod
     def encode(self, text: str) -> np.ndarray:
-        """(tokens,) ids of `dtype`. Raises ConfigError for text that the vocabulary can't write."""
+        """(tokens,) ids of `dtype`. Raises ConfigError for text that the vocabulary can't express."""
 
     @abstractmethod
     def decode(self, ids: ArrayLike) -> str:
-        """The text of (tokens,) ids; U+FFFD where they cut a character."""
+        """The text of (tokens,) ids, with U+FFFD for incomplete characters."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What `load` needs besides the name, as plain data."""
+        """The plain data, besides the name, from which `load` rebuilds the tokenizer."""
 
     def dump(self) -> str:
-        """What `load` reads."""
+        """The JSON text that `load` reads."""
         return json.dumps({"name": self.name, **self.state()})
 
 
 class Char(Tokenizer):
-    """One token for each character (code point). alphabet: those there are, sorted."""
+    """One token for each character (code point). alphabet: the characters of the text, sorted."""
 
     name = "char"
 
@@ -58,7 +58,7 @@ class Char(Tokenizer):
         self.alphabet = alphabet
         self._codes = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
         self.byte_lengths = np.array([len(character.encode()) for character in alphabet], np.int64)
-        # Ids by code point. What is not in the vocabulary, and all above it, has the id vocab_size.
+        # Ids by code point. Unknown characters, and all code points above the table, get the id vocab_size.
         self._ids = np.full(int(self._codes.max(initial=0)) + 2, len(alphabet), np.uint32)
         self._ids[self._codes] = np.arange(len(alphabet))
 
@@ -83,7 +83,7 @@ class Char(Tokenizer):
 
 
 class Byte(Tokenizer):
-    """One token for each byte of the text's UTF-8."""
+    """One token for each byte of the text in UTF-8."""
 
     name = "byte"
 
@@ -123,17 +123,17 @@ class Numbers(Tokenizer):
         return {"vocab_size": self.vocab_size}
 
 
-LONGEST_WORD = 1000  # characters, then it is cut: training takes time by the square of them
+LONGEST_WORD = 1000  # characters; longer words are cut, since training time is quadratic in their length
 
 
 class Bpe(Tokenizer):
-    """Byte pair encoding over bytes, so that every text can be written. model: Hugging Face's JSON."""
+    """Byte pair encoding over bytes, which can encode any text. model: the JSON of Hugging Face's library."""
 
     name = "bpe"
 
     def __init__(self, model: str) -> None:
         self._model = _hugging_face().Tokenizer.from_str(model)
-        # A token is written with one letter of the byte-level alphabet for each of its bytes.
+        # A token is spelled with one letter of the byte-level alphabet for each of its bytes.
         vocabulary = self._model.get_vocab()
         self.byte_lengths = np.array(
             [len(token) for token in sorted(vocabulary, key=vocabulary.get)], np.int64
@@ -141,7 +141,7 @@ class Bpe(Tokenizer):
 
     @classmethod
     def train(cls, chunks: Iterable[str], vocab_size: int) -> "Bpe":
-        """The pairs most frequent in the text; fewer than vocab_size tokens where it has no more to merge."""
+        """Merge the most frequent pairs until there are vocab_size tokens, or no pairs left to merge."""
         hf = _hugging_face()
         model = hf.Tokenizer(hf.models.BPE())
         model.pre_tokenizer = hf.pre_tokenizers.Sequence(
@@ -160,7 +160,7 @@ class Bpe(Tokenizer):
         return cls(model.to_str())
 
     def encode(self, text: str) -> np.ndarray:
-        utf8(text)  # refuses what the library would crash on
+        utf8(text)  # raises for surrogates, on which the library would crash
         return np.array(self._model.encode_batch_fast([text])[0].ids, self.dtype)  # fast: without offsets
 
     def decode(self, ids: ArrayLike) -> str:
@@ -171,7 +171,7 @@ class Bpe(Tokenizer):
 
 
 def load(path: Path) -> Tokenizer:
-    """The tokenizer that was dumped there. Raises ConfigError for a file that is none."""
+    """The tokenizer in a file that has its `dump`. Raises ConfigError for any other file."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         match state.pop("name"):
@@ -202,7 +202,7 @@ def utf8(text: str) -> bytes:
 
 
 def _hugging_face() -> Any:
-    # Used threads and a later fork make the library warn on stderr: keep it at one, unless told otherwise.
+    # The library warns on stderr when a process forks after it used threads: use one, unless told otherwise.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import tokenizers
 

@@ -1,4 +1,4 @@
-"""The state that training goes on from, as a checkpoint keeps it."""
+"""Convert between the state of training and a checkpoint."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What is heard of a run while it goes on: plain values, which can be sent from one process to another."""
+"""Events of a run while it goes on: plain values, which can be sent between processes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from ablate.store.columns import Row
 
 @dataclass(frozen=True)
 class Started:
-    """name: of its directory. label: shorter. after: the step that it goes on from, 0 for a new run."""
+    """Training began. name: of the run's directory. label: a short name. after: the step from which it
+    resumes, 0 for a new run."""
 
     name: str
     label: str
@@ -19,7 +20,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A few times a second: a look at the loss waits for the device."""
+    """A step was made; sent only a few times per second, since reading the loss waits for the device."""
 
     step: int
     loss: float
@@ -27,7 +28,7 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """tokens_per_s: of training alone."""
+    """The model was evaluated. tokens_per_s: of training, without evaluations."""
 
     step: int
     train_loss: float
@@ -37,7 +38,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Ended:
-    """Training is over, by whatever end: a result, an error or Ctrl-C."""
+    """Training is over, whether by a result, an error or Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -47,33 +48,33 @@ class Finished:
 
 @dataclass(frozen=True)
 class Skipped:
-    """It had finished before."""
+    """The run had finished before."""
 
     row: Row
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Another command has made it."""
+    """Another command has finished the run."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Another process is at it, or was faster."""
+    """Another process is working on the run, or was faster."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Refused:
-    """It could not begin."""
+    """The run could not begin."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Noticed:
-    """Something that a person should know, in one line."""
+    """A remark for the user, in one line."""
 
     line: str
 
@@ -83,4 +84,4 @@ Listener = Callable[[Event], None]
 
 
 def unheard(event: Event) -> None:
-    """The listener where nobody listens."""
+    """A listener that ignores events."""

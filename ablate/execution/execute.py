@@ -1,4 +1,4 @@
-"""One run: train and store."""
+"""Train one run and store its result."""
 
 import contextlib
 import dataclasses
@@ -33,15 +33,15 @@ from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
 from ablate.training.train import Diverged, Evaluation, Step
 
-LOOK_EVERY_S = 0.2  # a look at the loss waits for the device: not at every step
+LOOK_EVERY_S = 0.2  # time between reports of the loss, since reading it waits for the device
 
 
 def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: Stamp | None = None) -> Row:
-    """Train one run into the store and return its row; a finished run is not run again.
+    """Train one run, store its result and return its row; a finished run is not repeated.
 
-    A run that fails or diverges is a row too, with its reason. known: of the result that was there when the
-    command began (StoredRun.stamp), if it looked: one that is newer stands, though it failed, or force is
-    true. Raises StoreError where it can't begin, and where a new attempt at a run that has a result fails.
+    A failed or diverged run has a row too, with the reason. known: the stamp of the result that existed when
+    the command began (StoredRun.stamp), if known: a newer result is kept, even if it failed or force is true.
+    Raises StoreError if the run can't begin, or if a new attempt at a run that has a result fails.
     """
     stored = Store(root).run(run.name)
     current, finished = stored.stamp(), _finished(stored, listener)
@@ -63,7 +63,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
         listener(_started(run, writer))
         try:
             row |= _train(run, writer, listener)
-        except StoreError:  # a full disk is no result, nor is a run that another process has taken over
+        except StoreError:  # a full disk, or a run taken over by another process, is not a failure of the run
             raise
         except Exception as error:
             writer.log(traceback.format_exc())
@@ -76,8 +76,8 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
 
 
 def require_its_plugins(run: Run, store: Store) -> None:
-    """Raises ConfigError where the run was begun with another version of a plugin, and force does not ask to
-    make it anew."""
+    """Raises ConfigError if the run was begun with another version of a plugin, unless force asks to train it
+    again."""
     if run.config.force is not False or not plugins.copies(run):
         return
     stored = store.run(run.name)
@@ -88,7 +88,7 @@ def require_its_plugins(run: Run, store: Store) -> None:
 
 
 def settled(run: Run, root: Path = Path("runs")) -> Row | None:
-    """The row of a run that is finished and not to be trained again; None for all others."""
+    """The row of a run that is finished and not to be trained again; None for any other."""
     try:
         finished = Store(root).run(run.name).read()
     except Damaged:
@@ -97,9 +97,9 @@ def settled(run: Run, root: Path = Path("runs")) -> Row | None:
 
 
 def record_failure(run: Run, reason: str, root: Path = Path("runs"), *, known: Stamp) -> Row:
-    """The row of a run whose process is gone, with the reason; what it had logged is kept. If the process, or
-    another, had finished the run before it went, that is the row. known: as for `execute`. Raises
-    StoreError."""
+    """Store and return a failed row, with the reason, for a run whose process is gone; its log is kept. If
+    the run had been finished before, by that process or another, return that row. known: as for `execute`.
+    Raises StoreError."""
     stored = Store(root).run(run.name)
     current, finished = stored.stamp(), _finished(stored, unheard)
     if finished and current != known:
@@ -118,7 +118,7 @@ def _finished(stored: StoredRun, listener: Listener) -> Row | None:
     except Damaged as error:
         if not (aside := stored.put_aside_if_damaged(stored.directory)):
             return stored.read()
-        listener(Noticed(f"{error}; it lies in {aside} now"))
+        listener(Noticed(f"{error}; it is in {aside} now"))
         return None
 
 
@@ -126,7 +126,7 @@ def _finished(stored: StoredRun, listener: Listener) -> Row | None:
 def _attempt(
     stored: StoredRun, run: Run, listener: Listener, row: Row, *, known: Stamp
 ) -> Iterator[RunWriter]:
-    """StoredRun.attempt; one before it that is damaged is put aside first."""
+    """StoredRun.attempt, which first puts aside a damaged earlier attempt."""
     asked_for = dataclasses.asdict(run.config)
     with contextlib.ExitStack() as stack:
         try:
@@ -139,17 +139,15 @@ def _attempt(
 
 
 def _finish(stored: StoredRun, writer: RunWriter, row: Row, before: Row | None, *, known: Stamp) -> None:
-    """A failure never takes the place of a result."""
+    """Finish the run with this row. A failure never replaces an earlier result: raises StoreError instead."""
     if row["status"] == Status.FAILED and before and before["status"] in RESULTS:
         aside, name = stored.give_up(writer), stored.directory.name
-        raise StoreError(
-            f"{name}: {row['error']}; its result of before stays, and this attempt lies in {aside}"
-        )
+        raise StoreError(f"{name}: {row['error']}; its earlier result stays, and this attempt is in {aside}")
     stored.finish(writer, row, known=known)
 
 
 def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
-    """Train and evaluate; the columns that come of it."""
+    """Train and evaluate; returns the resulting columns."""
     if run.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(run.device)
     model, recorder, looked = build(run), Recorder(run, writer), time.monotonic()
@@ -179,7 +177,7 @@ def _started(run: Run, writer: RunWriter) -> Started:
 
 
 def _again(force: bool | str, finished: Row) -> bool:
-    """Whether a finished run is to be trained once more."""
+    """Whether a finished run is to be trained again."""
     if finished["status"] == Status.FAILED or force is True:
         return True
     return force == "stale" and status_now(finished) == Status.STALE

@@ -1,4 +1,4 @@
-"""What the columns of a run hold, and how each is computed. Pure functions: no files.
+"""The values of the columns of a run, as pure functions without files.
 
 A change here changes what rows say, so this file is part of the column `code`.
 """
@@ -22,7 +22,7 @@ AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 
 
 def before_training(run: Run) -> Row:
-    """Identity, config, seeds, sizes and costs: all that is known before the first step."""
+    """The columns known before the first step: identity, config, seeds, sizes and costs."""
     config, spec, attention = run.config, run.spec, run.spec.attention
     fusion, scores = attention.fusion, attention.scores
     options = {key: value for key, value in fusion.options.items() if key != "normalize"}
@@ -69,7 +69,7 @@ def at_evaluation(evaluation: Evaluation) -> Row:
 def at_end(
     run: Run, model: LM, last: Evaluation, metrics: list[Row], averaged: Averaged | None = None
 ) -> Row:
-    """Of a run that came to its last step. model: as trained; metrics: the rows of metrics.csv."""
+    """The columns of a run that reached its last step. model: after training; metrics: of metrics.csv."""
     computing = in_precision(model, run.config.train.precision)
     split, most = run.corpus.splits["validation"], run.config.train.eval_tokens
     seen_whole = most is None or most >= (split.size or 0)
@@ -93,7 +93,7 @@ def at_end(
 
 
 def at_divergence(run: Run, error: Diverged, metrics: list[Row]) -> Row:
-    """Of a run that diverged. metrics: the rows of metrics.csv until then."""
+    """The columns of a run that diverged. metrics: the rows of metrics.csv until then."""
     return {
         "tokens": error.step * run.config.train.batch * run.spec.context,
         **_best(metrics),
@@ -102,7 +102,7 @@ def at_divergence(run: Run, error: Diverged, metrics: list[Row]) -> Row:
 
 
 def _score(run: Run, computing: LM, split: str) -> Score:
-    """On a whole split."""
+    """The score on a whole split."""
     return evaluate(computing, run.corpus.splits[split], context=run.spec.context)
 
 
@@ -111,7 +111,7 @@ def _of_test(test: Score) -> Row:
 
 
 def _of_average(run: Run, model: LM, averaged: Averaged) -> Row:
-    """Of the model with the averaged weights."""
+    """The columns of the model with averaged weights."""
     model = copy.deepcopy(model)
     model.load_state_dict(averaged.params, strict=False)
     computing = in_precision(model, run.config.train.precision)
@@ -120,7 +120,7 @@ def _of_average(run: Run, model: LM, averaged: Averaged) -> Row:
 
 
 def _best(metrics: list[Row]) -> Row:
-    """Of the evaluations after an update."""
+    """The columns of the best evaluation, not counting the one at step 0."""
     if not (after := [row for row in metrics if row["step"] > 0]):
         return {}
     best = min(after, key=lambda row: row["val_loss"])
@@ -128,6 +128,6 @@ def _best(metrics: list[Row]) -> Row:
 
 
 def _fusion_weights(model: LM) -> list[Any] | None:
-    """The learned weights, layers × heads (× channels); None where the method has none."""
+    """The learned weights of the heads, layers × heads (× channels); None if the method has none."""
     weights = [block.attention.fusion.head_weights() for block in model.blocks]
     return [layer.tolist() for layer in weights if layer is not None] or None

@@ -1,4 +1,4 @@
-"""Which formulation of softmax attention is the faster one here: timed once per machine, and remembered.
+"""Find the faster formulation of softmax attention on this machine: timed once, then remembered.
 
 legend: as of ablate.model.attend.
 """
@@ -20,14 +20,14 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 0.03}  # of the largest entry
 
 @functools.cache
 def fastest_attention() -> str:
-    """Of bfloat16, on one thread: `fused` or `unfused`. In float32 the fused one is never behind."""
+    """The faster one for bfloat16 on one thread: `fused` or `unfused`. In float32 `fused` never loses."""
     choices = {name: partial(_seconds, attend) for name, attend in FORMULATIONS.items() if agrees(attend)}
     return fastest("attention", choices)
 
 
 def agrees(attend: Attend, dtype: torch.dtype = torch.bfloat16) -> bool:
-    """Whether it computes in `dtype` what the fused one does in float64 of the same numbers, in value and in
-    every gradient, within TOLERANCE."""
+    """Whether `attend` in `dtype` agrees with the fused formulation in float64 on the same numbers, in value
+    and in every gradient, within TOLERANCE."""
     generator = torch.Generator().manual_seed(0)
     shapes = ((2, 3, 17, 8), (2, 3, 17, 8), (2, 3, 17, 5), (2, 3, 17, 5))
     drawn = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]

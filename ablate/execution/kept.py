@@ -1,4 +1,4 @@
-"""What a finished run kept of itself: its config and its weights."""
+"""Read the config and the weights that a finished run kept."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ from ablate.store.run_files import read_started, weights_on_the_way
 
 
 def config_of(directory: Path) -> RunConfig:
-    """The config that the run in this directory was asked for. Raises ConfigError where it is damaged, or of
-    a plugin that is not in use or another than then."""
+    """The config of the run in this directory. Raises ConfigError if it is damaged, or if the run needs a
+    plugin that is not loaded or has changed."""
     require_the_same(read_started(directory), directory.name)
     try:
         text = (directory / "config.yaml").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def config_of(directory: Path) -> RunConfig:
 
 
 def weights_of(directory: Path) -> dict[str, Tensor]:
-    """The trained weights by name. Raises ConfigError where the run kept none, or they are damaged."""
+    """The trained weights by name. Raises ConfigError if the run kept none, or they are damaged."""
     path = directory / "model.safetensors"
     if not path.exists():
         raise ConfigError(
@@ -41,7 +41,7 @@ def weights_of(directory: Path) -> dict[str, Tensor]:
 
 
 def weights_by_step(directory: Path) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    """Those that train.probe_every kept on the way. Raises ConfigError where they are damaged."""
+    """The weights that train.probe_every kept, with their steps. Raises ConfigError if they are damaged."""
     for step, path in weights_on_the_way(directory).items():
         yield step, _read(path)
 
@@ -54,13 +54,13 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def prepared(directory: Path) -> Run:
-    """The run on this machine's CPU, its text open. Raises ConfigError."""
+    """The run, prepared for the CPU, with its corpus open. Raises ConfigError."""
     return prepare(dataclasses.replace(config_of(directory), device="cpu"))
 
 
 def in_float64(run: Run) -> LM:
-    """Its model before training, for looking at: as it is written, since a product that was raced for float32
-    may take nothing else."""
+    """The run's model before training, in float64, with the default product and attention, since the ones
+    chosen for speed may only support float32."""
     return build_model(run.spec, run.config.resolved_seeds()).double().eval()
 
 

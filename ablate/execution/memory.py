@@ -1,7 +1,7 @@
-"""What training takes in memory at least, so that what can't fit is refused before it begins.
+"""A lower bound on the memory that training needs, so that a run that can't fit is refused before it begins.
 
-A bound from below: what is there at one moment for certain. What PyTorch needs beside it is not counted;
-measured peaks were 1.02 to 3 times the bound (tests/test_memory.py). legend: as of ablate.model.costs.
+It counts tensors that certainly exist at one moment, and nothing that PyTorch needs besides; measured peaks
+were 1.02 to 3 times the bound (tests/test_memory.py). legend: as in ablate.model.costs.
 """
 
 import torch
@@ -14,24 +14,24 @@ from ablate.model.costs import total_params
 from ablate.model.sharing import sharing
 from ablate.model.spec import ModelSpec
 
-ACTIVATION = {"float32": 4, "bfloat16": 2}  # bytes of a number
-LAYER = 30_000  # bytes of the objects of a layer, its tensors aside
+ACTIVATION = {"float32": 4, "bfloat16": 2}  # bytes per number
+LAYER = 30_000  # bytes of the Python objects of a layer, without its tensors
 
 
 def needed_for_weights(spec: ModelSpec) -> int:
-    """Bytes at the end of a backward pass: weights, their gradients and Adam's two moments, in float32."""
+    """Bytes at the end of a backward pass: weights, their gradients and Adam's two moments, all float32."""
     return 16 * total_params(spec) + LAYER * spec.layers
 
 
 def needed_for_a_step(
     spec: ModelSpec, train: TrainConfig, attention: str = "fused", asked_share: float = 1.0
 ) -> int:
-    """Bytes at the end of a forward pass: all but the gradients, and what the backward pass will read.
+    """Bytes at the end of a forward pass: weights, moments, and the activations for the backward pass.
 
-    Layer: the residual stream before and after attention and both norms' outputs, 4d; queries, keys, values
-    and what the patterns read; the patterns themselves, pT, where attention is unfused; the MLP before and
-    after GELU, 2m. At the end the residual stream and its norm, 2d, and the logits and their softmax, 2N, of
-    what is asked. The batch itself, two 64-bit numbers a token.
+    Per layer and token: the residual stream before and after attention and the outputs of both norms, 4d;
+    queries, keys, values and what the patterns read; the patterns themselves, pT, if attention is unfused;
+    the MLP before and after GELU, 2m. At the end: the residual stream and its norm, 2d, and the logits and
+    their softmax, 2N, at the positions asked about. The batch: two 64-bit numbers per token.
     """
     d, a = spec.d_model, spec.attention
     shared, (rule, _) = sharing(a), scores.method_of(a.scores)
@@ -50,7 +50,7 @@ def needed_for_a_step(
 def require_memory(
     spec: ModelSpec, train: TrainConfig, device: torch.device, attention: str, asked_share: float = 1.0
 ) -> None:
-    """Raises ConfigError for a run that surely has no room on the device."""
+    """Raises ConfigError for a run that certainly does not fit into the memory of the device."""
     there = memory.available(device)
     if (needed := needed_for_weights(spec)) > there:
         asked = f"model.d_model={spec.d_model} model.layers={spec.layers} model.mlp_hidden={spec.mlp_hidden}"

@@ -1,7 +1,7 @@
 """Methods of one's own: a Python file named on the command line, or an installed package with an entry point.
 
 Their code is read once, when the command begins; every worker executes what was read then, and each run keeps
-a copy. None is ever executed because a config, or a run, names it.
+a copy. No code is ever executed because a config or a run names it.
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ KINDS = {"fusion": fusion, "scores": scores}
 
 @dataclass(frozen=True)
 class Plugin:
-    """path: of its file, absolute. source: of when it was read. module: by which Python imports what is
-    installed; empty for a file."""
+    """A plugin. path: of its file, absolute. source: its content when it was read. module: the module name of
+    an installed plugin; empty for a file."""
 
     path: str
     source: bytes
@@ -42,13 +42,13 @@ class Plugin:
 
     @property
     def name(self) -> str:
-        """What errors and runs call it."""
+        """Its name in errors and in runs."""
         return self.module or Path(self.path).name
 
 
 @dataclass(frozen=True)
 class Method:
-    """What a plugin registered. defaults: of its options."""
+    """A method that a plugin registered. defaults: of its options."""
 
     kind: str
     name: str
@@ -68,7 +68,7 @@ def read(path: Path) -> Plugin:
 
 
 def installed() -> Iterator[Plugin]:
-    """Of the packages that have entry points. Raises ConfigError."""
+    """The plugins that installed packages name as entry points. Raises ConfigError."""
     for group in ENTRY_POINTS:
         for point in importlib.metadata.entry_points(group=group):
             spec = importlib.util.find_spec(point.module)
@@ -80,17 +80,25 @@ def installed() -> Iterator[Plugin]:
 
 
 def methods(plugins: Iterable[Plugin]) -> list[Method]:
-    """Those that they registered."""
+    """The methods that these plugins registered."""
     return [method for plugin in plugins for method in _methods[plugin.path]]
 
 
 def used() -> tuple[Plugin, ...]:
-    """What a process that makes runs of this command has to `install`."""
+    """The plugins in use, which every process that trains runs of this command has to `install`."""
     return tuple(_used.values())
 
 
+def words() -> list[str]:
+    """The options that name the files in use, as they would be typed here again."""
+    files = [Path(plugin.path) for plugin in _used.values() if not plugin.module]
+    here = Path.cwd()
+    near = [str(file.relative_to(here) if file.is_relative_to(here) else file) for file in files]
+    return [word for file in near for word in ("--plugin", file)]
+
+
 def install(plugins: Sequence[Plugin]) -> None:
-    """Execute what is not yet, or has changed since, and register its methods. Raises ConfigError."""
+    """Execute the plugins that are new or have changed, and register their methods. Raises ConfigError."""
     for plugin in plugins:
         if _used.get(plugin.path) != plugin:
             _refuse_twins(plugin)
@@ -102,21 +110,20 @@ def install(plugins: Sequence[Plugin]) -> None:
 
 
 def copies(run: Run) -> dict[str, bytes]:
-    """The source files of the plugins that a run uses, and the drawings of its methods beside them, by the
-    name under which it keeps them."""
+    """The files that a run keeps of its plugins: their source and the drawings of its methods, by name."""
     attention, files = run.spec.attention, {}
     for method in (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0]):
         if plugin := _used.get(inspect.getfile(method)):
             path = Path(plugin.path)
             files[path.name] = plugin.source
             drawing = path.with_name(f"{method.name}.svg")
-            if inline(drawing):  # a page would show it
+            if inline(drawing):  # it is safe to show in a page
                 files[drawing.name] = drawing.read_bytes()
     return files
 
 
 def require_the_same(row: Row, run: str) -> None:
-    """Raises ConfigError unless the plugins that made a row are in use, and as they were. run: its name."""
+    """Raises ConfigError unless the plugins that made a row are loaded and unchanged. run: its name."""
     for name, was in (row.get("part_files") or {}).items():
         if not code.is_of_plugin(name):
             continue
@@ -135,7 +142,7 @@ def require_the_same(row: Row, run: str) -> None:
 
 
 def _registered(plugin: Plugin) -> list[Method]:
-    """Execute it; returns its methods. Leaves nothing behind if that fails."""
+    """Execute a plugin and return its methods; if that fails, none of them stays registered."""
     before = {kind: {*folder.methods()} for kind, folder in KINDS.items()}
     try:
         _execute(plugin)
@@ -161,7 +168,7 @@ def _execute(plugin: Plugin) -> None:
             return
         module = types.ModuleType(f"ablate_plugin_{Path(plugin.path).stem}")
         module.__file__ = plugin.path
-        sys.modules[module.__name__] = module  # where dataclasses look for the types of their fields
+        sys.modules[module.__name__] = module  # dataclasses look up the types of their fields there
         exec(compile(plugin.source, plugin.path, "exec"), module.__dict__)
     except ConfigError:
         raise
@@ -173,7 +180,7 @@ def _execute(plugin: Plugin) -> None:
 
 
 def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
-    """Of its options. Raises ConfigError where a method could not be chosen, or made."""
+    """The defaults of a method's options. Raises ConfigError if the method could not be chosen or built."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ConfigError(f"{name!r} can't name a method; use letters, digits and _")
     if inspect.isabstract(method):
@@ -202,6 +209,6 @@ def _refuse_twins(plugin: Plugin) -> None:
 
 
 def _forget(path: str) -> None:
-    """The methods of a file that has changed since it was executed, as in a notebook."""
+    """Unregister the methods of a file that has changed since it was executed, as happens in a notebook."""
     for method in _methods.pop(path, []):
         KINDS[method.kind].forget({method.name})

@@ -1,4 +1,4 @@
-"""From a config to a run that can begin: whatever can be refused is refused here."""
+"""From a config to a run that can begin. Everything that can be refused is refused here."""
 
 import dataclasses
 import functools
@@ -20,10 +20,9 @@ from ablate.model.resolve import resolve_spec, resolved
 
 
 class Prepared:
-    """A run that can begin, and those that differ from it in seeds alone, which change nothing that can be
-    refused.
+    """A run that can begin, and the runs that differ from it only in seeds, which can begin whenever it can.
 
-    Whatever can be refused is refused here, before anything is trained. Raises ConfigError.
+    Everything that can be refused is refused here, before anything is trained. Raises ConfigError.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -49,13 +48,13 @@ class Prepared:
 
 
 def prepare(config: RunConfig) -> Run:
-    """The run that a config asks for. Raises ConfigError where it can't begin."""
+    """The run that a config asks for. Raises ConfigError if it can't begin."""
     return Prepared(config).run
 
 
 def linear_of(config: RunConfig, place: torch.device) -> str:
-    """By what a run computes its products (Run.linear): there is a choice for float32 on the CPU only. Raises
-    ConfigError."""
+    """The implementation of matrix products for a run (Run.linear); only float32 on the CPU has a choice.
+    Raises ConfigError."""
     if place.type != "cpu" or config.train.precision != "float32":
         return "torch"
     if config.train.linear == "onednn" and not works(PRODUCTS["onednn"]):
@@ -68,8 +67,8 @@ def linear_of(config: RunConfig, place: torch.device) -> str:
 
 
 def attention_of(config: RunConfig, place: torch.device) -> str:
-    """In which formulation it computes attention (Run.attention): `auto` has a choice for bfloat16 on the CPU
-    only."""
+    """The formulation of attention for a run (Run.attention); `auto` has a choice only for bfloat16 on the
+    CPU."""
     if config.train.attention != "auto":
         return config.train.attention
     has_choice = place.type == "cpu" and config.train.precision == "bfloat16"
@@ -90,5 +89,5 @@ def _require_compiler(config: RunConfig, place: torch.device) -> None:
 
 @functools.lru_cache(maxsize=4)
 def _corpus(config: CorpusConfig) -> Corpus:
-    """Opened once for all the runs of a process."""
+    """The corpus, opened once for all runs of a process."""
     return open_corpus(config)

@@ -1,4 +1,4 @@
-"""Between the events of training and the files of a run: rows, log lines, checkpoints, weights."""
+"""Write the events of training into the files of a run: rows, log lines, checkpoints, weights."""
 
 import inspect
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from ablate.training.train import Averaged, Diverged, Evaluation, Event, Kept, S
 
 
 def describe(run: Run) -> Row:
-    """The row of a run as it begins: what is known of it, where it computes, and by which program."""
+    """The row of a run that begins: its config and sizes, where it computes, and the program's version."""
     attention = run.spec.attention
     parts = (fusion.method_of(attention.fusion), scores.method_of(attention.scores))
     return {
@@ -38,9 +38,9 @@ def describe(run: Run) -> Row:
 
 
 class Recorder:
-    """Writes down what happens in one run, and ends with the columns that come of it.
+    """Records the events of one run and computes its resulting columns.
 
-    start: the state that training goes on from; None at the beginning.
+    start: the state from which training resumes; None for a new run.
     """
 
     def __init__(self, run: Run, writer: RunWriter) -> None:
@@ -52,7 +52,7 @@ class Recorder:
         self.averaged: Averaged | None = None
 
     def record(self, event: Event) -> None:
-        """Raises StoreError where the disk refuses."""
+        """Record one event. Raises StoreError if the disk refuses."""
         self.writer.check()
         if isinstance(event, State):
             self.writer.checkpoint(to_checkpoint(event, self.metrics))
@@ -71,7 +71,7 @@ class Recorder:
             self.writer.write_weights(_arrays(event.params), event.step)
 
     def done(self, model: LM) -> Row:
-        """The columns of a run that came to its last step; keeps the weights if that was asked for."""
+        """The columns of a run that reached its last step; saves the weights if train.save asks for it."""
         assert self.last is not None, "training ends with an evaluation"
         row = formulas.at_end(self.run, model, self.last, self.metrics, self.averaged)
         peak_memory_mb = device.peak_memory_mb(self.run.device)

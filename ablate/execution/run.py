@@ -1,4 +1,4 @@
-"""A run that can begin: its model, its text, its steps."""
+"""A run that can begin, and how to build and train its model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,27 +23,27 @@ class Run:
     spec: ModelSpec
     corpus: Corpus
     device: torch.device
-    linear: str  # mkl or onednn; torch: what PyTorch takes elsewhere
+    linear: str  # mkl or onednn; torch where PyTorch decides
     attention: str  # fused or unfused
     run_id: str
     name: str
 
 
 def step_flops(run: Run) -> float:
-    """Of a training step: the backward pass costs twice the forward pass."""
+    """FLOPs of a training step: the backward pass costs twice the forward pass."""
     asked_share = run.corpus.splits["train"].asked_share
     return 3.0 * flops_per_token(run.spec, asked_share) * run.config.train.batch * run.spec.context
 
 
 def build(run: Run) -> LM:
-    """The model of a run before its first step, where it computes and as it computes there."""
+    """The model of a run before its first step, on its device, with its product and attention."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
     model.use(product=PRODUCTS.get(run.linear), attend=FORMULATIONS[run.attention])
     return model
 
 
 def training(run: Run, model: LM, config: TrainConfig, start: State | None = None) -> Iterator[Event]:
-    """`train` on the text of a run and with its batches, by `config`, which may be shorter than the run's."""
+    """`train` on the corpus and batches of a run, with `config`, which may differ from the run's own."""
     return train(
         model,
         config,

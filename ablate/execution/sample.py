@@ -1,4 +1,4 @@
-"""Text from a trained run, or its answers to a row of a task."""
+"""Generate text with a trained run, or show its answers to an episode of a task."""
 
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from ablate.store.store import Store
 def sample(
     run: str, prompt: str | None, *, tokens: int, temperature: float, top_k: int | None, seed: int
 ) -> str:
-    """The prompt and what the model of `run` makes of it, `tokens` tokens further.
+    """The prompt, continued by `tokens` tokens from the model of `run`.
 
-    run: the beginning of a run's id or directory name. prompt: None is a new line, or what the vocabulary
-    has in its place; of a task it is row `seed` of the test split, with the likeliest answers. temperature: 0
-    takes the likeliest token. Raises ConfigError.
+    run: a prefix of the run's id or directory name. prompt: None is a line end, or the first token if the
+    vocabulary has no line end; for a task, None shows episode `seed` of the test split with the likeliest
+    answers. temperature: 0 takes the likeliest token. Raises ConfigError.
     """
     model, tokenizer, config = _load(Store().find(run))
     if prompt is None and config.corpus.name in TASKS:
@@ -47,7 +47,7 @@ def sample(
 
 
 def _answers(model: LM, corpus: CorpusConfig, row: int) -> str:
-    """A row, and a line for each place of it that is asked about."""
+    """An episode, and a line for each of its positions that is asked about."""
     splits = open_corpus(corpus).splits
     split = splits["test"] if splits["test"].size else splits["validation"]
     assert isinstance(split, Episodes)
@@ -74,13 +74,11 @@ def _load(directory: Path) -> tuple[LM, tokenizers.Tokenizer, RunConfig]:
 
 
 def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.random.Generator) -> int:
-    """One index from softmax(logits / temperature), of the top_k largest."""
+    """Draw an index from softmax(logits / temperature), restricted to the top_k largest."""
     if temperature == 0:
         return int(logits.argmax())
     if top_k is not None and top_k < len(logits):
         logits = np.where(logits >= np.sort(logits)[-top_k], logits, -np.inf)
-    with np.errstate(
-        over="ignore"
-    ):  # at a tiny temperature all but the likeliest go to −∞, and that is meant
+    with np.errstate(over="ignore"):  # at a tiny temperature all but the likeliest go to −∞, as intended
         weights = np.exp((logits - logits.max()) / temperature)
     return int(draws.choice(len(weights), p=weights / weights.sum()))

@@ -1,7 +1,7 @@
-"""What a training step of each variant takes on this machine, alone and alternating with its baseline.
+"""Time a training step of each variant on this machine, alone and relative to its baseline.
 
-Times of two models that ran one after the other differ by what else the machine did meanwhile; so they take
-turns, a few steps each, and the ratio is that of a round.
+If two models were timed one after the other, their times would also differ by what else the machine did. So
+they take turns, a few steps each, and the ratio is computed within each round.
 """
 
 import dataclasses
@@ -24,19 +24,19 @@ from ablate.store.store import Store, StoreError
 from ablate.training.train import Step
 
 ROUNDS = 7
-ROUND_S = 0.1  # how long each model is at it in a round, about
+ROUND_S = 0.1  # approximate time of each model in a round
 FOREVER = 10**9
 
 
 def with_cost(
     table: pd.DataFrame, runs: Mapping[str, str], stores: Sequence[Store]
 ) -> tuple[pd.DataFrame, str]:
-    """A table of compare with the columns step_ms, and step_ratio, step_ratio_low and step_ratio_high where
-    there is a baseline of other steps: medians over rounds, and the range of the ratio; and a line on how it
-    was timed.
+    """Add to a table of compare the columns step_ms, step_ratio, step_ratio_low and step_ratio_high: medians
+    over rounds, and the range of the ratio. Also returns a line on how it was timed. The ratio is empty if
+    there is no baseline, or if it takes the same steps.
 
-    On as many threads as the runs had. runs: a run_id for each variant. stores: where its config.yaml may
-    lie. Raises ConfigError.
+    Uses as many threads as the runs had. runs: a run_id for each variant. stores: where to look for its
+    config.yaml. Raises ConfigError.
     """
     found = {variant: _prepared(variant, runs[variant], stores) for variant in table["variant"].unique()}
     prepared = {variant: run for variant, (run, _) in found.items()}
@@ -74,7 +74,8 @@ def _timed(table: pd.DataFrame, prepared: Mapping[str, Run]) -> pd.DataFrame:
 
 
 def step_seconds(runs: Sequence[Run], rounds: int = ROUNDS) -> list[list[float]]:
-    """Seconds of a training step of each run, by rounds in which they take turns, forwards and backwards."""
+    """Seconds per training step, for each run and round; in a round they take turns, every other one in
+    reverse order."""
     steps = [_steps(run) for run in runs]
     for step in steps:
         next(step)  # the first warms up
@@ -106,15 +107,15 @@ def _steps(run: Run) -> Iterator[None]:
 
 
 def _steps_of(run: Run) -> tuple[Any, ...]:
-    """Runs that agree in it take the same steps: at another rate or seed, say."""
+    """What the time of a step depends on: runs that differ only in learning rate or seed share it."""
     t = run.config.train
     computes = (t.precision, run.linear, run.attention, t.compile, str(run.device))
     return (repr(run.spec), t.batch, t.clip is None, *computes)
 
 
 def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Run, int | None]:
-    """The run, and the threads that it had."""
-    for store in stores if isinstance(run_id, str) else []:  # none in a table of somebody else's
+    """The run, and the number of threads that it had."""
+    for store in stores if isinstance(run_id, str) else []:  # a foreign table may have no run_id
         try:
             directory = store.find(run_id)
             threads = read_started(directory).get("threads")

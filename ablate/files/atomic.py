@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, whoever else writes; what the system refuses as one line.
+"""Atomic writing of files and directories, safe with several writers; errors of the system as one line.
 
-All of it rests on two things that every file system does at once, a network's too: a file that is renamed
-over another, and a directory that is renamed onto a free name, which one process can and all others can't.
+It relies on two operations that are atomic on every file system, also over a network: renaming a file over
+another, and renaming a directory onto a free name, in which only one of several processes succeeds.
 Loads no torch.
 """
 
@@ -17,21 +17,21 @@ from typing import IO
 
 from ablate.config.rules import ConfigError
 
-NEW = ".new-"  # begins the name of what is not whole yet
-GONE = ".gone-"  # of what was taken away
+NEW = ".new-"  # prefix of a directory that is not complete yet
+GONE = ".gone-"  # prefix of a directory that was taken away
 
 
 class StoreError(ConfigError):
-    """What is on disk does not allow what was asked for."""
+    """The state of the disk does not allow the request."""
 
 
 def is_gone(error: OSError) -> bool:
-    """Whether it says that there is no such file any more, as a network's file system does by ESTALE."""
+    """Whether the error means that the file no longer exists; network file systems report this as ESTALE."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 def names(directory: Path) -> list[str]:
-    """Of what lies there, sorted; none where there is no directory. Raises OSError."""
+    """The names in a directory, sorted; empty if there is no such directory. Raises OSError."""
     try:
         return sorted(os.listdir(directory))
     except OSError as error:
@@ -42,7 +42,7 @@ def names(directory: Path) -> list[str]:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """What the system refuses within, as a StoreError."""
+    """Turn OSErrors inside the block into StoreErrors."""
     try:
         yield
     except OSError as error:
@@ -54,15 +54,15 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Either the old file or the whole new one is there, whatever happens; its directory is made where it is
-    missing. Raises StoreError."""
+    """Write a file so that at any time either the old or the whole new content is there. Creates its
+    directory if needed. Raises StoreError."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """The same in a directory that has to be there. Raises OSError."""
+    """As write_atomically, but the directory has to exist. Raises OSError."""
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -75,15 +75,15 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 
 def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
-    """Make a directory with these files, of which there is at least one; False if somebody has made it
-    before. files: by their names in it, or NAME/NAME, written in this order. Raises OSError."""
+    """Create a directory with these files, at least one; False if it exists already. files: content by name,
+    or by NAME/NAME, written in this order. Raises OSError."""
     part = directory.with_name(f"{NEW}{secrets.token_hex(4)}")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         if directory.parent.is_file():
             raise
-        return False  # who ended with all of it took it away in the middle of this
+        return False  # another process finished and removed the parent meanwhile
     try:
         part.mkdir()
         for parent in {(part / name).parent for name in files} - {part}:
@@ -101,8 +101,8 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
 
 
 def rename_onto_free(directory: Path, free: Path) -> bool:
-    """Rename a directory that is not empty; False if somebody has that name. Raises FileNotFoundError if it
-    is gone, OSError."""
+    """Rename a directory that is not empty; False if the name is taken. Raises FileNotFoundError if the
+    directory is gone, OSError."""
     try:
         os.rename(directory, free)
     except OSError as error:
@@ -113,20 +113,20 @@ def rename_onto_free(directory: Path, free: Path) -> bool:
 
 
 def take_away(directory: Path, into: Path) -> Path:
-    """Rename a directory that another process may still write in, which then finds nothing there; returns
-    where it lies in `into`. Raises FileNotFoundError if it is gone, OSError."""
+    """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
+    its new path in `into`. Raises FileNotFoundError if it is gone, OSError."""
     return directory.rename(into / f"{GONE}{secrets.token_hex(4)}")
 
 
 def sync(files: Iterable[Path]) -> None:
-    """Have the system write them out, so that a power cut finds them whole."""
+    """Flush the files to disk (fsync), so that they survive a power cut."""
     for path in files:
         with path.open("rb+") as file:
             os.fsync(file.fileno())
 
 
 def synced_digest(path: Path) -> str:
-    """16 hex digits over the bytes of a file, which the system has then written out."""
+    """16 hex digits over the bytes of a file, after flushing it to disk (fsync)."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
         return _digest(file)

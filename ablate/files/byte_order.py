@@ -1,9 +1,9 @@
-"""Which encoding of wide characters a file names by its first bytes."""
+"""Byte order marks: the UTF-16 or UTF-32 encoding that the first bytes of a file name."""
 
 import codecs
 
 MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # begins as UTF-16's does, so it is asked first
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is a prefix of it
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -11,5 +11,5 @@ MARKS = {
 
 
 def marked_encoding(start: bytes) -> str | None:
-    """The encoding whose byte order mark stands there; None without one."""
+    """The encoding whose byte order mark begins these bytes; None without one."""
     return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)

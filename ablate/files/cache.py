@@ -1,7 +1,7 @@
-"""Files that were costly to make, kept between runs and shared by processes.
+"""A cache of files that are costly to make, kept between runs and shared by processes.
 
-An entry is a directory of files under a key. It is written beside its place and then renamed
-into it, so that nobody sees half of one, whoever else is writing and whenever a writer is killed.
+An entry is a directory of files under a key. It is written elsewhere on the same disk and then renamed into
+place, so that no process ever sees half of one, even if several write it or a writer is killed.
 """
 
 import atexit
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 def find(key: str) -> tuple[Path, dict[str, Any]] | None:
-    """The entry's directory and what its writer said of it; None if it is missing or damaged."""
+    """The entry's directory and the data that its writer returned; None if it is missing or damaged."""
     return _whole(directory() / key) or _whole(writable() / key)
 
 
 def publish(key: str, write: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
-    """The entry, written by `write(empty directory) -> plain data about it`, or by another process meanwhile.
+    """Make an entry by `write(empty directory) -> plain data about it`, unless another process does so first.
 
-    Raises OSError, as when the disk is full.
+    Raises OSError, such as for a full disk.
     """
     place = writable() / key
     _sweep()
@@ -44,21 +44,21 @@ def publish(key: str, write: Callable[[Path], dict[str, Any]]) -> tuple[Path, di
         (part / "meta.json").write_text(json.dumps({"sizes": sizes, "about": about}), encoding="utf-8")
         while not rename_onto_free(part, place):
             if entry := _whole(place):
-                return entry  # another was faster: use that, and drop ours
-            with scratch() as trash, suppress(OSError):  # damaged: out of the way, as others may do too
+                return entry  # another process was faster: use its entry, drop ours
+            with scratch() as trash, suppress(OSError):  # damaged: move it away; others may do the same
                 os.rename(place, trash / "damaged")
         return place, about
 
 
 def recall(stamp: Any) -> Any:
-    """What was remembered for `stamp`; None if nothing readable was, or the stamp is None."""
+    """The value remembered under `stamp`; None if there is none that is readable, or the stamp is None."""
     for root in (directory, writable) if stamp is not None else ():
         with suppress(OSError, ValueError):
             return json.loads(_memo(root(), stamp).read_text(encoding="utf-8"))
 
 
 def remember(stamp: Any, value: Any) -> None:
-    """Keep plain data under a stamp. A memo that can't be written is no loss."""
+    """Keep plain data under a stamp. A memo that can't be written is skipped."""
     if stamp is None:
         return
     with suppress(OSError), scratch() as part:
@@ -70,7 +70,7 @@ def remember(stamp: Any, value: Any) -> None:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A new directory on the cache's disk. What is still in it afterwards is removed."""
+    """A temporary directory on the cache's disk, removed at the end with all that is left in it."""
     part = writable() / f"part-{os.getpid()}-{secrets.token_hex(8)}"
     part.mkdir(parents=True)  # a cache may be deleted at any time
     try:
@@ -80,17 +80,17 @@ def scratch() -> Iterator[Path]:
 
 
 def keep_for_now(part: Path, name: str) -> Path:
-    """Keep a scratch directory until nothing has touched it for a day; returns its place, one a name."""
+    """Keep a scratch directory under `name` until it has not been touched for a day; returns its path."""
     _sweep()
     place = writable() / f"part-{name}"
-    with suppress(OSError):  # it is there
+    with suppress(OSError):  # it exists already
         os.rename(part, place)
     os.utime(place)
     return place
 
 
 def directory() -> Path:
-    """The cache: $ABLATE_CACHE, else the place that the system has for such things."""
+    """The cache directory: $ABLATE_CACHE, else the user's cache directory on this system."""
     import platformdirs
 
     return (
@@ -99,7 +99,7 @@ def directory() -> Path:
 
 
 def writable() -> Path:
-    """The cache or, where it can't be written, a temporary directory of this process."""
+    """The cache directory or, if it is not writable, a temporary directory of this process."""
     return _writable(directory())
 
 
@@ -126,7 +126,7 @@ def _memo(root: Path, stamp: Any) -> Path:
 
 
 def _whole(place: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The entry, if all its files have the sizes that they were written with."""
+    """The entry, if all its files have the sizes recorded when they were written."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
         if all((place / name).stat().st_size == size for name, size in meta["sizes"].items()):
@@ -135,7 +135,7 @@ def _whole(place: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _sweep() -> None:
-    """Remove what is kept for now, and what killed writers left, once nothing in it was touched for a day."""
+    """Remove temporary directories, also those of killed writers, that were not touched for a day."""
     for part in writable().glob("part-*"):
         with suppress(OSError):
             if max(path.stat().st_mtime for path in (part, *part.iterdir())) < time.time() - DAY:

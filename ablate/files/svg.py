@@ -1,4 +1,4 @@
-"""Drawings that anybody may have made, as they can stand in a page. Loads no torch."""
+"""SVG drawings from untrusted files, made safe to embed in an HTML page. Loads no torch."""
 
 import re
 from pathlib import Path
@@ -12,15 +12,15 @@ ATTRIBUTE = re.compile(
     "viewBox|width|height|[xy][12]?|c[xy]|r[xy]?|d[xy]?|points|transform|opacity|fill(-opacity|-rule)?"
     "|stroke(-opacity|-width|-linecap|-linejoin|-dasharray)?|font-(family|size|style|weight)|text-anchor"
 )
-# In a value: what could name a place to fetch from, or hide that it does.
+# Refused in the value of an attribute: it could be a URL to fetch, or hide one.
 REFERENCE = re.compile(r"url|[\\:]", re.IGNORECASE)
 
 
 def inline(path: Path) -> str:
-    """An SVG file as HTML, as high as a line and a half of text, and silent for screen readers.
+    """An SVG file as inline HTML, 1.5 em high and hidden from screen readers.
 
-    Empty where there is no such file, it is over 8 kB, or it has anything but shapes and text: a script,
-    a handler, a style or a reference. It is written anew from what was read in it, since XML and HTML read
+    Empty if there is no such file, if it is over 8 kB, or if it has anything but shapes and text: a script,
+    a handler, a style or a reference. The parsed tree is written out anew, since XML and HTML parsers read
     the same bytes differently.
     """
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""Runs on long-lived worker processes that keep PyTorch and the corpus loaded.
+"""Train runs in long-lived worker processes that keep PyTorch and the corpus loaded.
 
-A worker that dies takes only its own run with it, and is replaced. Workers end with the parent,
-however the parent ends; what they were at can be resumed.
+If a worker dies, only its own run fails, and the worker is replaced. Workers end with the parent, however the
+parent ends; their runs can be resumed.
 """
 
 import contextlib
@@ -29,29 +29,29 @@ from ablate.launch.worker import work
 from ablate.store.run_files import Busy
 from ablate.store.store import Store
 
-LOOK_EVERY_S = 0.2  # between looks at the clock
-STARTS = 3  # of a worker that ends before it is ready
+LOOK_EVERY_S = 0.2  # how often timeouts are checked
+STARTS = 3  # attempts to start a worker that ends before it is ready
 LAST_WORDS = (Finished, Skipped, Taken, Refused)
-READY = "ready"  # what a worker says first
+READY = "ready"  # the first message of a worker
 
 
 @dataclass(frozen=True)
 class Job(Item):
-    """One run to make, as the queue sees it, and its config."""
+    """One run to train: its item for the queue, and its config."""
 
     config: RunConfig
 
 
-# Who hears of a job that a worker (0, 1, …) is at.
+# The listener for the events of a job on worker 0, 1, …
 Watcher = Callable[[int, Job], Listener]
 
 
 def run_jobs(
     jobs: Sequence[Job], *, workers: int, threads: int, timeout_s: float | None, watcher: Watcher
 ) -> dict[int, str]:
-    """Make every run; returns why, by index into `jobs`, for those that could not even begin.
+    """Train every run; returns, by index into `jobs`, the reason for each run that could not even begin.
 
-    A failed run is a row in the store like any other. Raises ConfigError if workers can't start.
+    A failed run has a row in the store like any other. Raises ConfigError if workers can't start.
     """
     pool = _Jobs(jobs, watcher, Store())
     staff = [_Worker(number, threads) for number in range(min(workers, len(jobs)))]
@@ -64,7 +64,7 @@ def run_jobs(
             for worker in staff:
                 pool.attend(worker)
                 if reason := worker.end(timeout_s):
-                    pool.attend(worker)  # its last words
+                    pool.attend(worker)  # its last messages
                     pool.lost(worker, reason)
                     pool.stop(worker)
                     staff[worker.number] = _Worker(worker.number, threads)
@@ -75,7 +75,7 @@ def run_jobs(
 
 
 class _Jobs:
-    """Which runs are still to be made, and what became of the others."""
+    """The runs still to be trained, and the outcome of the others."""
 
     def __init__(self, jobs: Sequence[Job], watcher: Watcher, store: Store) -> None:
         self.jobs = jobs
@@ -83,7 +83,7 @@ class _Jobs:
         self.store = store
         self.queue = Queue(jobs, store)
         self.refused: dict[int, str] = {}
-        self.lost_starts = Counter[int]()  # by worker, since it was last ready
+        self.lost_starts = Counter[int]()  # failed starts by worker, since it was last ready
 
     def goes_on(self, workers: list["_Worker"]) -> bool:
         return bool(self.queue) or any(worker.index is not None for worker in workers)
@@ -96,7 +96,7 @@ class _Jobs:
         return index
 
     def attend(self, worker: "_Worker") -> None:
-        """Hear what a worker has to say."""
+        """Handle the messages of a worker."""
         for message in worker.messages():
             if message == READY:
                 self.lost_starts[worker.number] = 0
@@ -104,7 +104,7 @@ class _Jobs:
                 self.hear(worker, message)
 
     def hear(self, worker: "_Worker", event: Event) -> None:
-        """What became of the run that a worker is at."""
+        """Handle an event of the run that a worker is training."""
         index = worker.index
         assert index is not None
         self.watcher(worker.number, self.jobs[index])(event)
@@ -117,13 +117,13 @@ class _Jobs:
             worker.index = None
 
     def lost(self, worker: "_Worker", reason: str) -> None:
-        """The process is gone: so is its run, if it was at one."""
+        """Record that a worker process is gone, and with it its run, if it had one."""
         if worker.index is not None:
             try:
                 job = self.jobs[worker.index]
                 row = record_failure(prepare(job.config), reason, known=job.known)
                 self.hear(worker, Finished(row))
-            except Busy:  # another command was faster; or the server is gone, and its worker not yet
+            except Busy:  # another command was faster; or the server is gone but its worker not yet
                 self.hear(worker, Taken(reason))
             except ConfigError as error:
                 self.hear(worker, Refused(str(error)))
@@ -133,7 +133,7 @@ class _Jobs:
                 raise ConfigError(f"a worker process could not start, {STARTS} times: {reason}")
 
     def stop(self, worker: "_Worker") -> None:
-        """At once; what it was at is given back, so that no other machine waits for a heartbeat."""
+        """Kill a worker and release its claim, so that no other machine has to wait for it to expire."""
         worker.stop()
         if worker.index is not None and worker.process.pid:
             self.store.run(self.jobs[worker.index].name).release(worker.process.pid)
@@ -141,11 +141,11 @@ class _Jobs:
 
 @dataclass
 class _Worker:
-    """One process, seen from the parent."""
+    """One worker process, seen from the parent."""
 
     number: int
     threads: int
-    index: int | None = None  # of the job that it is at
+    index: int | None = None  # of its current job
     idle: bool = field(default=False, init=False)
     since: float = field(default=0.0, init=False)
 
@@ -160,11 +160,11 @@ class _Worker:
 
     def give(self, index: int, job: Job) -> None:
         self.index, self.idle, self.since = index, False, time.monotonic()
-        with contextlib.suppress(OSError):  # it has died just now: `end` will say so
+        with contextlib.suppress(OSError):  # it has just died, which `end` will report
             self.pipe.send((job.config, job.known))
 
     def messages(self) -> Iterator[Any]:
-        """What it has said since; ends early if it died in mid-sentence."""
+        """New messages of the worker; ends early if it died while sending one."""
         with contextlib.suppress(EOFError, OSError):
             while self.pipe.poll():
                 message = self.pipe.recv()
@@ -172,7 +172,7 @@ class _Worker:
                 yield message
 
     def end(self, timeout_s: float | None) -> str | None:
-        """Why the process is gone, if it is; one that is at a run for too long is ended."""
+        """The reason why the process ended; None if it is alive. Kills one that exceeds the timeout."""
         if self.process.is_alive():
             if self.index is None or timeout_s is None or time.monotonic() - self.since < timeout_s:
                 return None
@@ -186,7 +186,7 @@ class _Worker:
         return f"its process was ended by {name}" + ("; out of memory?" if name == "SIGKILL" else "")
 
     def stop(self) -> None:
-        """At once: what it was at stays as an interrupted run."""
+        """Kill the process; its run stays as an interrupted one."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
@@ -196,8 +196,8 @@ class _Worker:
 
 
 def _work(pipe: Connection, threads: int, environment: Mapping[str, str], own: Sequence[Plugin]) -> None:
-    os.environ.update(environment)  # of now: the server's is of when it began
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    os.environ.update(environment)  # the parent's current one; the server's dates from its start
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch

@@ -1,8 +1,8 @@
-"""Which run to try next, where any number of commands may be at the same list. Loads no torch.
+"""Choose which run to try next, when several commands may work on the same list. Loads no torch.
 
-Each begins at another place of the list, and goes on from another place where it meets another command. It
-passes over what a look at the store shows finished, and comes back last to what another is at: by then it is
-finished, or its process is gone.
+Each command begins at a different place of the list, and jumps to another when it meets another command. It
+skips runs that are finished in the store. Runs that another process is working on it tries again last: by
+then they are finished, or their process is gone.
 """
 
 import math
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from ablate.store.run_files import Stamp
 from ablate.store.store import Store
 
-LOOK_EVERY_S = 0.5  # at the store
-AGAIN_S = 1.0  # before asking again for a run that another process is at
+LOOK_EVERY_S = 0.5  # time between looks at the store
+AGAIN_S = 1.0  # time before trying again a run that another process is working on
 
 
 @dataclass(frozen=True)
 class Item:
-    """A run to make. cost: what it takes, in any unit; known: of the result that it is to replace, empty
-    where there was none."""
+    """A run to train. cost: its expected time, in any unit. known: the stamp of the result to replace, empty
+    if there was none."""
 
     name: str
     cost: float
@@ -30,26 +30,26 @@ class Item:
 
 
 class Queue:
-    """Runs by their index in `items`."""
+    """A queue of runs, by their index in `items`."""
 
     def __init__(self, items: Sequence[Item], store: Store, start: float | None = None) -> None:
-        """start: at which share of the list to begin; at random if it is not given."""
+        """start: where to begin, as a share of the list; at random by default."""
         self.items = items
         self.store = store
-        self.made: list[int] = []  # by others, since the last look at it
+        self.made: list[int] = []  # runs that others finished; the caller empties it
         self._waiting = _alike(items, store.interrupted())
         for alike in self._waiting:
             alike.rotate(-(secrets.randbelow(len(alike)) if start is None else int(start * len(alike))))
-        self._later = deque[tuple[float, int]]()  # when to ask again
+        self._later = deque[tuple[float, int]]()  # (time to try again, index)
         self._looked = -math.inf
-        self._before = store.finished()  # to be made anew, or damaged: the run itself can tell
+        self._before = store.finished()  # to be trained again, or damaged: `execute` decides
         self._finished: set[str] = set()
 
     def __bool__(self) -> bool:
         return any(self._waiting) or bool(self._later)
 
     def next(self) -> int | None:
-        """The run to try now; None if there is none at this moment, or none any more."""
+        """The run to try now; None if there is none at the moment, or none left."""
         if not self:
             return None
         self._look()
@@ -67,7 +67,7 @@ class Queue:
         return None
 
     def later(self, index: int) -> None:
-        """Another process is at it. It goes on from there, so this one goes on from another place."""
+        """Postpone a run that another process is working on, and continue at another place of the list."""
         self._later.append((time.monotonic() + AGAIN_S, index))
         if alike := next(filter(None, self._waiting), None):
             alike.rotate(secrets.randbelow(len(alike)))
@@ -78,7 +78,7 @@ class Queue:
             self._looked = time.monotonic()
 
     def _is_made(self, index: int) -> bool:
-        """By another, since this command began."""
+        """Whether another process has finished the run since this command began."""
         if self.items[index].name not in self._finished:
             return False
         self.made.append(index)
@@ -86,8 +86,8 @@ class Queue:
 
 
 def _alike(items: Sequence[Item], interrupted: set[str]) -> list[deque[int]]:
-    """Those that cost about the same, the dearest first, so that none of them is left alone at the end; what
-    was cut off stands before all others."""
+    """Groups of runs of similar cost, the costliest first, so that no long run is left for the end;
+    interrupted runs come before all others."""
     alike: dict[tuple[bool, int], deque[int]] = {}
     for index, item in enumerate(items):
         key = item.name in interrupted, math.frexp(item.cost)[1]

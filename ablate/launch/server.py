@@ -1,7 +1,7 @@
-"""The process that workers are forked from: it loads PyTorch while the study is still being read.
+"""The process that workers are forked from, which loads PyTorch while the study is still being read.
 
-It computes nothing, so nothing that a fork can't copy (threads of a matrix product, a CUDA context) is in it.
-Where a system has no such server, on Windows, each worker starts from nothing.
+It computes nothing, so it has nothing that a fork can't copy (threads of a matrix product, a CUDA context).
+On systems without such a server, as on Windows, each worker starts from scratch.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 
 def start() -> None:
-    """Begin to load. To be called early; the first worker waits for it."""
+    """Start the server. To be called early, since the first worker waits for it."""
     if _has_server():
         forkserver.set_forkserver_preload(PRELOADED)
-        resource_tracker.ensure_running()  # which would let Ctrl-C through again
+        resource_tracker.ensure_running()  # first, as its start would unblock Ctrl-C again
         with as_workers_begin():
             forkserver.ensure_running()
 
 
 def context() -> "ForkServerContext | SpawnContext":
-    """What processes are made with."""
+    """The multiprocessing context for starting workers."""
     if _has_server():
         return multiprocessing.get_context("forkserver")
     return multiprocessing.get_context("spawn")
@@ -39,8 +39,8 @@ def context() -> "ForkServerContext | SpawnContext":
 
 @contextlib.contextmanager
 def as_workers_begin() -> Iterator[None]:
-    """What a process begun in here inherits: counts of threads, which libraries read when they load, and deaf
-    ears for Ctrl-C, which reaches the whole group: the parent decides."""
+    """Set what a process started inside the block inherits: thread counts, which libraries read when they
+    load, and a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides."""
     before = {name: os.environ.get(name) for name in COUNTS_OF_THREADS}
     os.environ.update(dict.fromkeys(COUNTS_OF_THREADS, "1"))
     if _has_server():
@@ -59,7 +59,7 @@ def as_workers_begin() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """A worker needs nothing of the program that started it; importing that again could start it again."""
+    """Hide __main__ from a new process, which would otherwise import it and might start the program again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:

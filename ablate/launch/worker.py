@@ -1,4 +1,4 @@
-"""The loops in which runs are made, whoever hands them over."""
+"""The loops that train runs, for the pool and for Hydra's launchers."""
 
 import time
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ from ablate.store.run_files import Busy, Stamp
 
 
 def make(run: Run, listener: Listener, *, known: Stamp) -> None:
-    """Make one run; if another process is at it, wait for that. Raises ConfigError if it can't begin.
+    """Train one run; if another process is working on it, wait. Raises ConfigError if it can't begin.
 
-    known: of the result that was there when the command began.
+    known: the stamp of the result that existed when the command began.
     """
     waits = False
     while True:
@@ -31,10 +31,10 @@ def make(run: Run, listener: Listener, *, known: Stamp) -> None:
 
 
 def work(runs: Iterable[tuple[RunConfig, Stamp]], listener: Listener) -> None:
-    """Make one run after the other; the listener hears what becomes of each: last of all that it is Finished,
+    """Train one run after the other. The listener gets the events of each, the last of which is Finished,
     Skipped, Taken or Refused.
 
-    runs: each with the stamp of the result that was there when the command began.
+    runs: each with the stamp of the result that existed when the command began.
     """
     for config, known in runs:
         try:

@@ -1,4 +1,4 @@
-"""What a person sees while runs go on, on stderr: bars in a terminal, quiet lines elsewhere."""
+"""Progress on stderr while runs go on: bars in a terminal, a few lines elsewhere."""
 
 import contextlib
 import functools
@@ -39,18 +39,18 @@ from ablate.store.columns import Row
 from ablate.store.status import Status
 
 T = TypeVar("T")
-MANY, SILENT_S = 1000, 3.0  # of so many runs, lines that are so far apart
+MANY, SILENT_S = 1000, 3.0  # from how many runs on to report the checking; seconds between lines
 
 
 @functools.cache
 def listener(total: int | None) -> Listener:
-    """The one listener of this process. total: runs of the sweep, None for a single run."""
+    """The only listener of this process. total: the number of runs in the sweep, None for a single run."""
     console = Console(stderr=True, highlight=False)
     return (Bar(console, total) if console.is_terminal else Lines(console, total)).hear
 
 
 def checking(runs: Sequence[T]) -> Iterator[T]:
-    """The runs of a sweep while they are checked, one by one; of many, a line says how far now and then."""
+    """Yield the runs of a sweep while they are checked; if they are many, print progress now and then."""
     console, said = Console(stderr=True, highlight=False), time.monotonic()
     for count, run in enumerate(runs):
         if len(runs) >= MANY and time.monotonic() - said > SILENT_S:
@@ -61,7 +61,7 @@ def checking(runs: Sequence[T]) -> Iterator[T]:
 
 @contextlib.contextmanager
 def board(jobs: Sequence[Job], workers: int) -> Iterator[Watcher]:
-    """Sees many runs at once."""
+    """The watcher of many runs at once, as bars or as lines."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield Log(console, len(jobs)).at
@@ -74,14 +74,14 @@ def board(jobs: Sequence[Job], workers: int) -> Iterator[Watcher]:
 
 
 def ending(name: str, row: Row) -> str:
-    """How a run ended."""
+    """The line about a run that ended."""
     figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
     seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
     return f"{name}: {row['status']}, {figures}{seconds}"
 
 
 def skipping(row: Row) -> str:
-    """Why a run was not made again."""
+    """The line about a run that is not repeated, with the reason."""
     name = f"{row['fusion']} heads={row['heads']} seed={row['seed']} ({row['run_id']})"
     if row["status"] == Status.STALE:
         return f"{name}: made by other code or another torch; force=stale runs it again"
@@ -92,7 +92,7 @@ def skipping(row: Row) -> str:
 
 
 class Lines:
-    """A line for each evaluation of a single run, a line for each run of a sweep."""
+    """Prints a line for each evaluation of a single run, or for each run of a sweep."""
 
     def __init__(self, console: Console, total: int | None) -> None:
         self.console = console
@@ -126,7 +126,7 @@ class Lines:
 
 
 class Bar(Lines):
-    """A progress bar with loss, tokens a second and the time left."""
+    """A progress bar with loss, tokens per second and the time left."""
 
     def hear(self, event: Event) -> None:
         match event:
@@ -151,11 +151,11 @@ class Bar(Lines):
 
 # --- many runs at once ----------------------------------------------------------------------------
 
-ENDS = (Finished, Skipped, Elsewhere, Refused)  # of a run, for this command
+ENDS = (Finished, Skipped, Elsewhere, Refused)  # events after which this command is done with a run
 
 
 class Log:
-    """A line for each run that ends."""
+    """Prints a line for each run that ends."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.console = console
@@ -163,14 +163,14 @@ class Log:
         self.count = 0
 
     def at(self, worker: int, job: Job) -> Listener:
-        """Who hears of a job that a worker is at."""
+        """The listener for a job on a worker."""
         return functools.partial(self.hear, worker, job)
 
     def hear(self, worker: int, job: Job, event: Event) -> None:
         if isinstance(event, ENDS):
             self.count += 1
         name = f"[{self.count}/{self.total}] {job.name}"
-        match event:  # why runs were refused is said at the end, once
+        match event:  # reasons of refused runs are printed once, at the end
             case Finished(row):
                 self.say(ending(name, row))
             case Skipped() | Elsewhere():
@@ -183,12 +183,12 @@ class Log:
 
 
 class Board(Log):
-    """One bar for all runs, with the time left; one for each worker. What failed is written above."""
+    """One bar for all runs, with the time left, and one for each worker. Failures are printed above them."""
 
     def __init__(self, console: Console, jobs: Sequence[Job], workers: int) -> None:
         super().__init__(console, len(jobs))
-        self.done = 0.0  # of the cost of all
-        self.under_way: dict[int, float] = {}  # worker -> of the cost of its run
+        self.done = 0.0  # the cost of all runs that ended
+        self.under_way: dict[int, float] = {}  # worker -> the cost of its run so far
         self.whole = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -240,7 +240,7 @@ class Board(Log):
 
 
 class Clock(ProgressColumn):
-    """As `8 s gone, 4 min left`."""
+    """The time, as in `8 s gone, 4 min left`."""
 
     max_refresh = 0.5
 
@@ -250,7 +250,7 @@ class Clock(ProgressColumn):
 
 
 def _bars(console: Console, *, transient: bool = False) -> Progress:
-    return Progress(  # what fits into 80 columns
+    return Progress(  # fits into 80 columns
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=8),
         MofNCompleteColumn(),

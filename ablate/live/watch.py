@@ -1,4 +1,4 @@
-"""What goes on in a store, from another shell: `ablate runs --watch`. Loads no torch."""
+"""Watch what runs in a store, from another shell: `ablate runs --watch`. Loads no torch."""
 
 import contextlib
 import time
@@ -18,15 +18,15 @@ from ablate.store.status import RESULTS, Status
 from ablate.store.store import Store
 
 EVERY_S = 1.0
-LATEST = 5  # runs that ended last are shown beside those that go on
+LATEST = 5  # how many of the runs that ended last are shown
 
 
 def watch(store: Store, target: str | None) -> None:
-    """Show how many runs are done, running or failed, how far each running one is, and how long it all will
-    take: until every run of the study is made, or Ctrl-C.
+    """Show how many runs are done, running or failed, the progress of each running one and the time left,
+    until every run of the study is finished, or until Ctrl-C.
 
-    In a terminal the picture changes in place, and the last one stays; elsewhere a line is printed when it
-    changes. Raises StoreError.
+    In a terminal the table is updated in place and stays at the end; elsewhere the summary line is printed
+    whenever it changes. Raises StoreError.
     """
     console, said = Console(highlight=False), ""
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
@@ -51,7 +51,8 @@ def watch(store: Store, target: str | None) -> None:
 
 @dataclass(frozen=True)
 class Pace:
-    """A run under way: steps behind it, as its evaluations and the time since tell, and seconds before it."""
+    """A run under way. step: the estimated current step, from its last evaluation and the time since; left_s:
+    the estimated seconds left, None if unknown; losses: its last row of metrics.csv."""
 
     row: Row
     step: int
@@ -65,20 +66,20 @@ def _pace(store: Store, row: Row, changed: Mapping[str, float]) -> Pace:
     if not at or not seconds:
         return Pace(row, at, None, last)
     since = time.time() - changed.get(row["run_id"][:8], time.time())
-    # Of the next evaluation nothing is known, so no more steps than lead to it.
+    # The next evaluation has not been written yet, so the run can't be past it.
     step = min(at + int(since * at / seconds), at + row["eval_every"], row["steps"])
     return Pace(row, step, (row["steps"] - step) * seconds / at, last)
 
 
 def summary(rows: list[Row], to_begin: int = 0) -> str:
-    """As `12 done, 2 running, 82 to begin`."""
+    """The counts by status, as in `12 done, 2 running, 82 to begin`."""
     counts = Counter(row["status"] for row in rows)
     parts = [f"{count} {status}" for status, count in sorted(counts.items())]
     return ", ".join([*parts, *([f"{to_begin} to begin"] if to_begin else [])]) or "no runs yet"
 
 
 def time_left(rows: list[Row], under_way: list[Pace], to_begin: int) -> str:
-    """As `; about 14 min left`, by what finished runs took."""
+    """The time left, estimated from the time of finished runs, as in `; about 14 min left`."""
     took = [row["wall_s"] for row in rows if row["status"] in RESULTS and row.get("wall_s")]
     known = [pace.left_s for pace in under_way if pace.left_s is not None]
     if not under_way or (to_begin and not took) or not known:

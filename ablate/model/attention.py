@@ -1,4 +1,4 @@
-"""Multi-head attention: projections, a rule on scores, the fusion of the heads, and the readout.
+"""Multi-head attention: projections, a rule on scores, the fusion of the heads, and the readout (out_proj).
 
 legend: B batch, T time of the queries, S time of the keys and values, H heads, P patterns, n values that a
 pattern reads, K key width, V value width, C model width, F fused width.
@@ -14,16 +14,17 @@ from ablate.model.spec import AttentionSpec
 
 
 def form(spec: AttentionSpec) -> str:
-    """The function that attention is from the same start, as its fusion declares it (Fusion.form)."""
+    """The form of the attention's fusion: equal forms compute the same function (Fusion.form)."""
     method, options = fusion.method_of(spec.fusion)
     return method.form(spec.heads, options)
 
 
 class Attention(nn.Module):
-    """readout(fusion(heads)). The readout is out_proj, or nothing.
+    """readout(fusion(heads)), where the readout is out_proj or the identity.
 
-    Queries, keys and values have a weight each, so that a width changes one of them only. What writes into
-    the residual stream starts at spec.residual_scale; without out_proj the values carry that.
+    Queries, keys and values have separate weights, so that changing one width leaves the draws of the others
+    alone. The last projection before the residual stream starts at spec.residual_scale: out_proj or, without
+    it, the value projection.
     """
 
     def __init__(self, spec: AttentionSpec, mask: Mask) -> None:
@@ -47,23 +48,23 @@ class Attention(nn.Module):
         self.out_proj = _readout(fused, spec)
 
     def forward(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
-        """x_BTC asks, source_BSC answers; self-attention gives the same tensor twice."""
+        """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same."""
         return self.out_proj(self.fusion(self.read(x_BTC, source_BSC), x_BTC))
 
     def read(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
-        """What each head reads: z_BTHV."""
+        """The output of each head before fusion: z_BTHV."""
         q_BPTK, k_BPSK = self.compared(x_BTC, source_BSC)
         v_BPSW = self.share.values(self.value(source_BSC))
         dropout = self.spec.dropout if self.training else 0.0
         return self.gain(self.share.heads(self.scores(q_BPTK, k_BPSK, v_BPSW, self.mask, dropout)))
 
     def probabilities(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
-        """The pattern of each head, without dropout: A_BHTS."""
+        """The attention pattern of each head, without dropout: A_BHTS."""
         patterns_BPTS = self.scores.probabilities(*self.compared(x_BTC, source_BSC), self.mask)
         return self.share.patterns(patterns_BPTS)
 
     def compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys of each pattern: q_BPTK, k_BPSK."""
+        """The queries and keys of each pattern: q_BPTK, k_BPSK."""
         return self.share.queries(self.query(x_BTC)), self.share.keys(self.key(source_BSC))
 
 

@@ -1,6 +1,6 @@
-"""What a model costs: parameters and FLOPs.
+"""The cost of a model in parameters and FLOPs.
 
-Formulas are per model unless said otherwise; the tests hold them against the real module and
+Formulas are per model unless noted; the tests compare them with the real module and with
 torch.utils.flop_counter. legend: d model width, h heads, k key width, v value width, F fused width, r rank of
 out_proj, p patterns, n values that a pattern reads, m MLP width, T context, L layers, N vocabulary.
 """
@@ -14,8 +14,8 @@ from ablate.model.spec import AttentionSpec, ModelSpec
 
 
 def attention_params(spec: ModelSpec) -> int:
-    """Parameters of all attention modules: d·k for each set of queries and keys, d·v for each of values, the
-    readout's F·d or r·(F + d), and the parts' own."""
+    """Parameters of all attention modules. Each layer has d·k for each set of queries and of keys, d·v for
+    each set of values, F·d or r·(F + d) for the readout, and those of its parts."""
     a = spec.attention
     keys = 0 if a.tie_qk else a.key_heads
     projected = (a.query_heads + keys) * a.key_width + (a.value_heads * a.value_width if a.value_proj else 0)
@@ -24,7 +24,7 @@ def attention_params(spec: ModelSpec) -> int:
 
 
 def total_params(spec: ModelSpec) -> int:
-    """All trainable parameters, the tied embedding once."""
+    """All trainable parameters, counting the tied embedding once."""
     d, m = spec.d_model, spec.mlp_hidden
     norm = 2 * d if spec.bias else d
     mlp = (2 * d * m + (m + d if spec.bias else 0) + norm) if m else 0
@@ -33,11 +33,11 @@ def total_params(spec: ModelSpec) -> int:
 
 
 def flops_per_token(spec: ModelSpec, asked_share: float = 1.0) -> int:
-    """Matrix-product FLOPs of a forward pass, per token: full T×T scores, output layer included, of which
-    asked_share of the positions have need.
+    """Matrix-product FLOPs of a forward pass, per token, with full T×T scores and the output layer, which is
+    computed at asked_share of the positions.
 
-    Layer: 2d for each number of queries, keys and values; 2Tp(k + nv) for scores and their product with the
-    values; twice the readout's weights; 4dm for the MLP; and the parts' own.
+    Per layer: 2d for each number in the queries, keys and values; 2Tp(k + nv) for the scores and their
+    product with the values; twice the readout's weights; 4dm for the MLP; and the FLOPs of the parts.
     """
     a, T = spec.attention, spec.context
     shared = sharing(a)
@@ -54,7 +54,7 @@ COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops":
 
 
 def _readout(spec: AttentionSpec) -> int:
-    """Weights of out_proj."""
+    """The number of weights of out_proj."""
     method, options = fusion.method_of(spec.fusion)
     fused = method.slots(spec.heads, options) * spec.value_width
     if not spec.out_proj:
@@ -63,6 +63,6 @@ def _readout(spec: AttentionSpec) -> int:
 
 
 def _of_parts(spec: AttentionSpec, count: str) -> int:
-    """What the parts count of themselves. count: the name of a method of Part."""
+    """The sum over the parts of a count. count: the name of a method of Part."""
     parts: list[tuple[Any, Any]] = [fusion.method_of(spec.fusion), scores.method_of(spec.scores)]
     return sum(getattr(method, count)(head_shape(spec), options) for method, options in parts)

@@ -1,10 +1,10 @@
-"""Which functions one attention can be, whatever its weights: equal texts, equal sets of functions.
+"""Which set of functions an attention can represent, as a text: equal texts mean equal sets.
 
-What differs between two variants of one class is how they are parametrized, so how they train, not what they
+Two variants of one class differ in how they are parametrized, and so in how they train, but not in what they
 could learn. Head i adds A_i x OV_i to the residual stream, where A_i is its pattern and OV_i, (C, C), a
-product of weights. Constants, and static maps of a head's values, fold into those weights. So where each head
-has values of its own, all that counts of fusion and out_proj is which sets of OV_i there are: what rank they
-have, and which of them write into the same directions.
+product of weights. Constants and static maps of a head's values fold into those weights. So if each head has
+values of its own, fusion and out_proj matter only by which sets of OV_i they allow: their rank, and which of
+them write into the same directions.
 """
 
 from ablate.model import fusion, scores
@@ -12,14 +12,14 @@ from ablate.model.spec import AttentionSpec
 
 
 def function_class(spec: AttentionSpec) -> str:
-    """KEY=VALUE …, of the patterns, then of what is written with them. Without a known fold a variant is a
-    class of its own."""
+    """The class as KEY=VALUE …, first for the patterns, then for what the heads write. A variant without a
+    known fold is a class of its own."""
     return f"{_patterns(spec)} {_written(spec)}"
 
 
 def slots_of(spec: AttentionSpec) -> int | None:
-    """How many slots the heads write into side by side, where they are added up in each, up to a linear map
-    of each head's own values; None where the fusion is no such thing or the values are not free."""
+    """The number of slots if the fusion adds heads up within slots, up to a linear map of each head's values;
+    None for any other fusion, and if heads share values or have no value projection."""
     method, options = fusion.method_of(spec.fusion)
     if not method.folds(spec.heads, options) or not _has_own_values(spec):
         return None
@@ -27,14 +27,15 @@ def slots_of(spec: AttentionSpec) -> int | None:
 
 
 def rank_of_out_proj(spec: AttentionSpec) -> int | None:
-    """The rank that out_rank sets; None where it sets none, since a product of that rank is any matrix."""
+    """The rank to which out_rank limits out_proj; None if it is no limit, as it reaches full rank."""
     method, options = fusion.method_of(spec.fusion)
     full = min(method.slots(spec.heads, options) * spec.value_width, spec.d_model)
     return spec.out_rank if spec.out_rank is not None and spec.out_rank < full else None
 
 
 def scale_folds(spec: AttentionSpec) -> bool:
-    """Whether 1/√key_width may stand anywhere: inside it folds into W_Q, outside into W_V or out_proj."""
+    """Whether the place of 1/√key_width does not matter: inside it folds into W_Q, outside into W_V or
+    out_proj."""
     return scores.method_of(spec.scores)[0].scale_folds and fusion.method_of(spec.fusion)[0].homogeneous
 
 
@@ -66,7 +67,7 @@ def _written(spec: AttentionSpec) -> str:
 
 
 def _as_it_is(spec: AttentionSpec) -> str:
-    """Of a fusion that is no static sum, or of values that are not free."""
+    """The description for a fusion that is no static sum, or for values that are shared or not projected."""
     method, options = fusion.method_of(spec.fusion)
     constant = method.homogeneous and (spec.value_proj or spec.out_proj)
     said = [f"fusion={method.form(spec.heads, options)}", f"value_width={spec.value_width}"]
@@ -81,6 +82,6 @@ def _has_own_values(spec: AttentionSpec) -> bool:
 
 
 def _lacks_constant(spec: AttentionSpec) -> bool:
-    """Whether out_proj has a bias that those of the values can't take over, as they are not read with
-    weights that add up to 1."""
+    """Whether the output can't have the constant that a bias of out_proj would add: the biases of the values
+    can stand in for it only if each row of a pattern sums to 1."""
     return not spec.out_proj and spec.bias and not scores.method_of(spec.scores)[0].sums_to_one

@@ -1,4 +1,4 @@
-"""What a model computes on the way to its logits.
+"""Intermediate results of a model, read with hooks.
 
 legend: B batch, T time, C model width.
 """
@@ -9,7 +9,7 @@ from ablate.model.lm import LM
 
 
 def inputs_of_attention(model: LM, tokens_BT: Tensor) -> list[Tensor]:
-    """The normalized input of each attention, x_BTC."""
+    """The normalized input of each layer's attention, x_BTC."""
     inputs: list[Tensor] = []
     hooks = [
         block.attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))

@@ -1,4 +1,4 @@
-"""The layers that hold drawn weights."""
+"""The layers that hold randomly drawn weights, and small helpers beside them."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-STD = 0.02  # of every drawn weight, as GPT-2's
+STD = 0.02  # standard deviation of every drawn weight, as in GPT-2
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b, with W of shape (outputs, inputs). `product` computes it and can be replaced.
+    """y = x Wᵀ + b, with W of shape (outputs, inputs), computed by `product`, which can be replaced.
 
-    scale: the weight starts at this multiple of STD times its standard-normal draw.
+    scale: the weight starts as scale·STD times a standard normal draw.
     """
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool, scale: float = 1.0) -> None:
@@ -27,7 +27,7 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A row of `weight` (entries, width) for each index."""
+    """Looks up a row of `weight`, (entries, width), for each index."""
 
     scale = 1.0
 
@@ -40,7 +40,7 @@ class Embedding(nn.Module):
 
 
 class Nothing(nn.Module):
-    """A projection to no outputs, which has no weights."""
+    """A projection to width 0, without weights."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x[..., :0]
@@ -49,12 +49,12 @@ class Nothing(nn.Module):
 class LowRank(nn.Module):
     """y = (x W_downᵀ) W_upᵀ + b: a linear map whose rank is at most `rank`.
 
-    scale: their product starts with the variance that one matrix of this scale would have.
+    scale: the product of both starts with the variance that a single matrix of this scale would have.
     """
 
     def __init__(self, inputs: int, outputs: int, rank: int, *, bias: bool, scale: float) -> None:
         super().__init__()
-        # W_down keeps the variance of its input, 1/√inputs an entry; W_up makes up for the rest.
+        # W_down, with entries of size 1/√inputs, keeps the variance of its input; W_up sets the rest.
         self.down = Linear(inputs, rank, bias=False, scale=inputs**-0.5 / STD)
         self.up = Linear(rank, outputs, bias=bias, scale=scale * (inputs / rank) ** 0.5)
 

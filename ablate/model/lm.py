@@ -1,6 +1,6 @@
-"""A causal language model: GPT-2's decoder as nanoGPT writes it, with the fusion of heads left open.
+"""A causal language model: nanoGPT's version of GPT-2, with exchangeable fusion of heads.
 
-Pre-LN blocks, learned positions, exact GELU, output tied to the token embedding.
+Pre-LN blocks, learned positions, exact GELU, output layer tied to the token embedding.
 See: Radford et al., "Language models are unsupervised multitask learners", 2019;
 github.com/karpathy/nanoGPT, model.py.
 
@@ -36,7 +36,7 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)), which spec.mlp_hidden=0 leaves out."""
+    """x + attention(norm(x)), then x + mlp(norm(x)) unless spec.mlp_hidden is 0."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -56,9 +56,9 @@ class Block(nn.Module):
 
 
 class LM(nn.Module):
-    """tokens_BT -> logits_BTN. T may be anything up to spec.context.
+    """tokens_BT -> logits_BTN, for T up to spec.context.
 
-    asked_K: of the flattened positions, those to be asked about: then logits_KN, of these alone.
+    asked_K: indices of flattened positions; if given, the result is logits_KN at these positions only.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
@@ -81,7 +81,7 @@ class LM(nn.Module):
         return self.product(self.norm(x_BTC), self.token.weight, None)
 
     def loss(self, tokens_BT: Tensor, targets_BT: Tensor, asked_K: Tensor | None = None) -> Tensor:
-        """Mean cross-entropy in nats over what is asked, at least in float32; 0 where nothing is."""
+        """Mean cross-entropy in nats over the positions asked about, at least in float32; 0 without any."""
         logits, targets = self(tokens_BT, asked_K), targets_BT.flatten()
         if asked_K is not None:
             targets = targets[asked_K]
@@ -91,9 +91,9 @@ class LM(nn.Module):
         return F.cross_entropy(logits.flatten(0, -2).to(dtype), targets)
 
     def use(self, *, product: Callable[..., Tensor] | None = None, attend: Attend | None = None) -> None:
-        """Replace how every matrix product, or every head's attention, is computed.
+        """Replace the implementation of every matrix product, or of every softmax attention.
 
-        attend: softmax attention, as of ablate.model.attend.
+        attend: one of the formulations of ablate.model.attend.
         """
         for module in self.modules():
             if product is not None and isinstance(module, Linear | LM):
@@ -103,17 +103,17 @@ class LM(nn.Module):
 
 
 def build_model(spec: ModelSpec, seeds: Mapping[str, int]) -> LM:
-    """The model with its weights drawn, on the CPU, in float32. seeds: as of `draw_weights`."""
+    """A new model with drawn weights, on the CPU, in float32. seeds: as for `draw_weights`."""
     model = LM(spec)
     draw_weights(model, seeds)
     return model
 
 
 def draw_weights(model: nn.Module, seeds: Mapping[str, int]) -> None:
-    """Give each weight its draw, from the stream of the part that holds it, else from `backbone`.
+    """Draw every weight, from the stream of the part that holds it, else from `backbone`.
 
-    A draw is named after its weight: variants that share a tensor's name and shape start with the same one.
-    seeds: of each stream, as resolved_seeds gives.
+    A draw is named after its weight, so variants start with equal values in tensors of equal name and shape.
+    seeds: the seed of each stream, as from resolved_seeds.
     """
     own = {
         inner: part.stream for part in model.modules() if isinstance(part, Part) for inner in part.modules()
@@ -128,7 +128,7 @@ def draw_weights(model: nn.Module, seeds: Mapping[str, int]) -> None:
 
 
 def decayed(model: LM) -> dict[str, bool]:
-    """Which parameters weight decay pulls on: the weights of linear layers and embeddings only."""
+    """Which parameters weight decay applies to: the weights of linear layers and embeddings only."""
     matrices = {
         f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Linear | Embedding)
     }

@@ -1,4 +1,4 @@
-"""What a query may see. Attention is given its mask; it assumes none.
+"""Masks: which positions a query may see. Attention is always given its mask explicitly.
 
 legend: T time of the queries, S time of the keys and values.
 """
@@ -13,15 +13,15 @@ from torch import Tensor
 class Mask(ABC):
     @abstractmethod
     def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
-        """(T, S) booleans: whether the query at position t sees what is at position s.
+        """(T, S) booleans: whether the query at position t sees position s.
 
-        Raises ValueError where the mask has no meaning for these T and S.
+        Raises ValueError if the mask is undefined for these T and S.
         """
 
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """s ≤ t: a position sees itself and what came before it."""
+    """s ≤ t: a position sees itself and all earlier ones."""
 
     def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
         if queries != sources:

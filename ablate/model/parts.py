@@ -1,7 +1,7 @@
-"""What every part of attention says of itself, and the registry that finds the parts of a folder.
+"""The base class of exchangeable parts of attention, and the registry that finds the parts in a folder.
 
 A part is one file in the folder of its kind, with one registered class, and one YAML of the same name in
-the config group of that kind. No other file knows it by name.
+the config group of that kind. No other file refers to it by name.
 """
 
 import importlib
@@ -20,15 +20,15 @@ from ablate.model.spec import HeadShape
 
 
 class Part(nn.Module, ABC):
-    """What can be exchanged in attention.
+    """An exchangeable part of attention.
 
-    Its weights are drawn from the stream `fusion`, its other parameters are constants; of all these only the
-    weights of Linear layers decay.
+    The weights of its Linear layers are drawn from the random stream `fusion` and are subject to weight
+    decay; its other parameters start at constants and do not decay.
     """
 
-    name: ClassVar[str]  # by which a config asks for it; `register` sets it
-    stream: ClassVar[str] = "fusion"  # of randomness (ablate.rng), of the part's own weights
-    Options: ClassVar[type[Any]]  # a frozen dataclass: what the YAML may hold beside the name
+    name: ClassVar[str]  # the name in configs, set by `register`
+    stream: ClassVar[str] = "fusion"  # the random stream (ablate.rng) of the part's own weights
+    Options: ClassVar[type[Any]]  # a frozen dataclass of the keys that the YAML may have besides the name
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__()
@@ -37,18 +37,18 @@ class Part(nn.Module, ABC):
 
     @classmethod
     def spelled(cls, options: Any) -> str:
-        """Its name and all its options: NAME key=value …"""
+        """The name with all options: NAME key=value …"""
         given = {key: as_value(value) for key, value in vars(options).items()}
         return " ".join([cls.name, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
     @classmethod
     def count_params(cls, shape: HeadShape, options: Any) -> int:
-        """The parameters that the part itself adds to a layer."""
+        """The number of parameters that the part adds to each layer."""
         return 0
 
     @classmethod
     def count_flops(cls, shape: HeadShape, options: Any) -> int:
-        """The matrix-product FLOPs that the part itself adds, per token and layer, forward."""
+        """The matrix-product FLOPs that the part adds, per token and layer, in a forward pass."""
         return 0
 
 
@@ -65,7 +65,7 @@ class Registry(Generic[Kind]):
         self._found = False
 
     def register(self, name: str) -> Callable[[type[Method]], type[Method]]:
-        """Class decorator: a config asks for this method as KIND=name."""
+        """Class decorator that registers a method, which configs choose by KIND=name."""
 
         def add(method: type[Method]) -> type[Method]:
             if name in self._methods:
@@ -92,7 +92,7 @@ class Registry(Generic[Kind]):
         return dict(sorted(self._methods.items()))
 
     def forget(self, names: Iterable[str]) -> None:
-        """Methods that are to be registered anew, or not at all."""
+        """Unregister these methods."""
         for name in names:
             del self._methods[name]
 

@@ -1,4 +1,4 @@
-"""From a config to a model's sizes, matched to a reference where that is asked for."""
+"""From a config to the sizes of a model, matched to the cost of a reference if requested."""
 
 import dataclasses
 from typing import Any
@@ -11,16 +11,16 @@ from ablate.model.costs import COSTS
 from ablate.model.sizing import SHARED, narrow, sizes
 from ablate.model.spec import ModelSpec
 
-TOLERANCE = 0.01  # how far, relatively, a matched model may cost more or less than its reference
+TOLERANCE = 0.01  # allowed relative difference between the cost of a matched model and its reference
 MATCHED_BY = ("mlp", "value_width")
 
 
 def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
-    """The sizes that `config` asks for, with a text of `vocab` tokens.
+    """The sizes that `config` asks for, with a vocabulary of `vocab` tokens.
 
-    Sizes given as numbers are kept and checked, so resolving twice changes nothing. Raises ConfigError
-    for what can't be built: widths that do not divide, values with no way into the residual stream,
-    costs that can't be matched.
+    Sizes given as numbers are kept and checked, so resolving twice changes nothing. Raises ConfigError for
+    what can't be built: widths that do not divide, a fused width that does not fit the residual stream, costs
+    that can't be matched.
     """
     spec = sizes(config, vocab)
     if config.match == "none":
@@ -40,10 +40,10 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
 
 
 def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
-    """`config` with `auto` and `match` replaced by the numbers they came to, and each thing said in one way:
-    as many key heads as heads is auto, and an option that came later is left out where it changes nothing."""
+    """`config` in canonical form: `auto` and `match` replaced by the resulting numbers, as many key heads as
+    heads written as auto, and options introduced later left out at the value that stands for before."""
     model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden)
-    match_by = config.match_by if config.match != "none" else "mlp"  # says nothing then, so says one thing
+    match_by = config.match_by if config.match != "none" else "mlp"  # without a match it has no effect
     attention = spec.attention
     as_heads: Any = {key: "auto" for key in SHARED if getattr(config, key) == config.heads}
     return dataclasses.replace(
@@ -59,13 +59,13 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
 
 
 def match_error(config: RunConfig, spec: ModelSpec) -> float | None:
-    """By which share `spec` costs more than its reference; None where nothing is matched."""
+    """The relative difference in cost between `spec` and its reference; None if nothing is matched."""
     return None if config.match == "none" else _relative_cost(config, spec)
 
 
 def reference(spec: ModelSpec) -> ModelSpec:
-    """The standard model that a match is measured against: softmax, concat, narrow, heads that share nothing,
-    out_proj on, MLP 4d."""
+    """The standard model that costs are matched to: softmax, concat, narrow heads that share nothing, with
+    out_proj and an MLP of width 4d."""
     heads = spec.attention.heads
     attention = dataclasses.replace(
         spec.attention,
@@ -85,7 +85,7 @@ def reference(spec: ModelSpec) -> ModelSpec:
 
 
 def _deciding(part: PartConfig, kind: Any) -> PartConfig:
-    """With the options that decide what is computed. kind: the folder of the part."""
+    """The part with only the options that belong to the identity. kind: the package of the part."""
     _, options = kind.method_of(part)
     return PartConfig(name=part.name, options=identity_keys(options))
 
@@ -114,9 +114,9 @@ def _relative_cost(config: RunConfig, spec: ModelSpec) -> float:
 
 
 def _matched(config: RunConfig, spec: ModelSpec) -> ModelSpec:
-    """`spec` with the width that brings its cost closest to its reference's; a given width is kept.
+    """`spec` with the width that brings its cost closest to the reference's; a width given as a number stays.
 
-    Costs are linear in either width, so two points give the line.
+    The cost is linear in either width, so two points determine it.
     """
     given = config.model.mlp_hidden if config.match_by == "mlp" else config.value_width
     if given != "auto":
@@ -134,7 +134,7 @@ def _with_width(spec: ModelSpec, match_by: str, width: int) -> ModelSpec:
 
 
 def _nearest_match(config: RunConfig, vocab: int) -> str:
-    """What to type instead: the other width to match by, else the nearest number of heads."""
+    """Advice on what can be matched: the other width to match by, else the nearest number of heads."""
     others = [dataclasses.replace(config, match_by=by) for by in MATCHED_BY]
     heads = [config.heads + sign * away for away in range(1, 64) for sign in (-1, 1)]
     for other in others + [dataclasses.replace(config, heads=h) for h in heads if h > 0]:

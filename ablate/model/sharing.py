@@ -1,7 +1,7 @@
 """Which heads share an attention pattern, and which values each pattern reads.
 
-A pattern is what one set of queries makes of one set of keys, under a rule on scores. Heads of equal queries,
-keys and rule share theirs, which is computed once; it may read the values of several heads side by side.
+A rule on scores computes a pattern from one set of queries and one set of keys. Heads with equal queries,
+keys and rule share a pattern, which is computed once; it may read the values of several heads, concatenated.
 See: Shazeer, "Fast transformer decoding: one write-head is all you need", 2019; Ainslie et al., "GQA", 2023.
 
 legend: B batch, T time, H heads, P patterns, n values that a pattern reads, K key width, V value width.
@@ -22,8 +22,9 @@ from ablate.model.spec import AttentionSpec, HeadShape
 class Sharing:
     """P patterns, each of which reads n values.
 
-    heads: (P,) the first head of each pattern. queries, keys: (P,) what it compares. values: (P·n,) what it
-    reads; one that reads fewer than another reads its last again. reads: (H,) where in `values` each head is.
+    heads: (P,) the first head of each pattern. queries, keys: (P,) the sets it compares. values: (P·n,) the
+    sets it reads; a pattern with fewer than n repeats its last. reads: (H,) the index into `values` of each
+    head.
     """
 
     heads: tuple[int, ...]
@@ -34,7 +35,7 @@ class Sharing:
 
     @property
     def each(self) -> int:
-        """n, the values that a pattern reads."""
+        """n, the number of values that a pattern reads."""
         return len(self.values) // len(self.heads)
 
 
@@ -65,7 +66,7 @@ def sharing(spec: AttentionSpec) -> Sharing:
 
 
 def head_shape(spec: AttentionSpec) -> HeadShape:
-    """What the parts of this attention are told of it."""
+    """The sizes that the parts of this attention are given."""
     inside = spec.scale in ("inside", "both") and spec.key_width > 0
     return HeadShape(
         heads=spec.heads,
@@ -78,7 +79,7 @@ def head_shape(spec: AttentionSpec) -> HeadShape:
 
 
 class Share(nn.Module):
-    """Lays projections out by pattern, and what the patterns read by head."""
+    """Rearranges projections by pattern, and the outputs of patterns by head."""
 
     of_queries: Tensor | None
     of_keys: Tensor | None
@@ -103,35 +104,35 @@ class Share(nn.Module):
         self._index("of_patterns", [place // shared.each for place in shared.reads], len(shared.heads))
 
     def queries(self, q_BTX: Tensor) -> Tensor:
-        """q_BPTK of the projection of all."""
+        """The queries of each pattern, q_BPTK, from the projection of all of them."""
         return _picked(
             q_BTX.unflatten(-1, (self.query_heads, self.key_width)).transpose(1, 2), self.of_queries
         )
 
     def keys(self, k_BSX: Tensor) -> Tensor:
-        """k_BPSK."""
+        """The keys of each pattern, k_BPSK."""
         return _picked(k_BSX.unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2), self.of_keys)
 
     def values(self, v_BSX: Tensor) -> Tensor:
-        """Those that each pattern reads, side by side: (B, P, S, n·V)."""
+        """The values that each pattern reads, concatenated: (B, P, S, n·V)."""
         v = _picked(v_BSX.unflatten(-1, (self.value_heads, self.value_width)).transpose(1, 2), self.of_values)
         return v.unflatten(1, (-1, self.each)).transpose(2, 3).flatten(3)
 
     def heads(self, read: Tensor) -> Tensor:
-        """z_BTHV of what the patterns read, (B, P, T, n·V)."""
+        """The outputs of the heads, z_BTHV, from those of the patterns, (B, P, T, n·V)."""
         z = read.unflatten(-1, (self.each, self.value_width)).transpose(1, 2).flatten(2, 3)
         return z if self.of_heads is None else z.index_select(2, self.of_heads)
 
     def patterns(self, patterns_BPTS: Tensor) -> Tensor:
-        """That of each head: A_BHTS."""
+        """The pattern of each head: A_BHTS."""
         return _picked(patterns_BPTS, self.of_patterns)
 
     def _index(self, name: str, places: Sequence[int], count: int) -> None:
-        """Which of `count` to take, in this order; None for all of them as they are."""
+        """Store `places` as an index buffer, or None if they are all of `count` in order."""
         as_they_are = [*places] == [*range(count)]
         self.register_buffer(name, None if as_they_are else torch.tensor(places), persistent=False)
 
 
 def _picked(x: Tensor, index: Tensor | None) -> Tensor:
-    """Entries of dimension 1."""
+    """The indexed entries of dimension 1."""
     return x if index is None else x.index_select(1, index)

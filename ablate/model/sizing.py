@@ -1,4 +1,4 @@
-"""How large a model is: how `auto` becomes numbers, and what can't be built."""
+"""The sizes of a model: turns `auto` into numbers, and refuses what can't be built."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from ablate.model.layers import STD
 from ablate.model.spec import AttentionSpec, ModelSpec
 
 SHARED = ("query_heads", "key_heads", "value_heads")
-# Of attention without queries and keys, which has nothing to set there.
+# The only allowed values of these keys for attention without queries and keys.
 COMPARED = {
     "query_heads": "auto",
     "key_heads": "auto",
@@ -20,7 +20,7 @@ COMPARED = {
 
 
 def sizes(config: RunConfig, vocab: int) -> ModelSpec:
-    """The sizes that `config` asks for, nothing matched. Raises ConfigError for what can't be built."""
+    """The sizes that `config` asks for, before matching. Raises ConfigError for what can't be built."""
     model = config.model
     return ModelSpec(
         vocab=vocab,
@@ -32,7 +32,7 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
 
 
 def narrow(config: RunConfig, key: str) -> int:
-    """d_model/heads, as `key` asks for it. Raises ConfigError where that is no whole number."""
+    """d_model/heads. key: the key that asks for it, for messages. Raises ConfigError if it is not whole."""
     d, heads = config.model.d_model, config.heads
     if d % heads == 0:
         return d // heads
@@ -48,7 +48,7 @@ def narrow(config: RunConfig, key: str) -> int:
 def _attention(config: RunConfig) -> AttentionSpec:
     rule, rule_options = scores.method_of(config.scores)
     method, options = fusion.method_of(config.fusion)
-    rule.rules(config.heads, rule_options)  # refuses what does not fit the heads
+    rule.rules(config.heads, rule_options)  # raises if the options do not fit the number of heads
     query_heads, key_heads, value_heads = (_heads(config, key) for key in SHARED)
     if rule.compares:
         key_width = narrow(config, "key_width") if config.key_width == "auto" else config.key_width
@@ -80,13 +80,13 @@ def _attention(config: RunConfig) -> AttentionSpec:
         tie_qk=config.tie_qk,
         scale=config.scale,
         value_proj=config.value_proj,
-        # What out_proj would do to the size of the branch: a sum over d_model entries of STD each.
+        # The factor by which out_proj would scale the branch: a sum over d_model entries of size STD.
         value_gain=STD * config.model.d_model**0.5 if config.value_scale == "matched" else 1.0,
         out_proj=config.out_proj,
         out_rank=config.out_rank,
         bias=config.model.bias,
         dropout=config.model.dropout,
-        # Two modules a layer write into the residual stream, as in GPT-2; without MLPs one.
+        # As in GPT-2, two modules per layer write into the residual stream; without an MLP only one.
         residual_scale=((1 if config.model.mlp_hidden == 0 else 2) * config.model.layers) ** -0.5,
         scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
@@ -94,7 +94,7 @@ def _attention(config: RunConfig) -> AttentionSpec:
 
 
 def _heads(config: RunConfig, key: str) -> int:
-    """How many heads have queries, keys or values of their own."""
+    """How many sets of queries, keys or values there are. Raises ConfigError unless it divides heads."""
     asked, heads = getattr(config, key), config.heads
     if asked == "auto":
         return heads
@@ -117,8 +117,8 @@ def _refuse_comparing(config: RunConfig) -> None:
 
 
 def _value_width(config: RunConfig, slots: int) -> int:
-    """The width of a head's output. Without out_proj the fused vector, slots·V wide, is added to the
-    residual stream as it is, so it has to be d wide. Without value_proj the heads read d numbers in all."""
+    """The width of a head's output. Without out_proj the fused vector, slots·V wide, goes straight into the
+    residual stream, so it has to be d wide. Without value_proj all heads together read d numbers."""
     d, asked = config.model.d_model, config.value_width
     if asked == "narrow" or (asked == "auto" and (config.out_proj or not config.value_proj)):
         width = narrow(config, "value_width")
@@ -142,7 +142,7 @@ def _value_width(config: RunConfig, slots: int) -> int:
 
 
 def _check_slices(config: RunConfig, width: int) -> None:
-    """Without value_proj each head reads a slice of its own of the input."""
+    """Raises ConfigError unless, without value_proj, each head can read its own slice of the input."""
     d, heads = config.model.d_model, config.heads
     if heads * width != d:
         raise ConfigError(

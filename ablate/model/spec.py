@@ -8,10 +8,10 @@ from ablate.config.schema import PartConfig
 
 @dataclass(frozen=True, kw_only=True)
 class HeadShape:
-    """What the parts of one attention need to know of its sizes.
+    """The sizes of an attention that its parts need.
 
-    patterns: the first head of each attention pattern (ablate.model.sharing). scale: what scores are
-    multiplied by before softmax.
+    patterns: the first head of each attention pattern (ablate.model.sharing). scale: the factor on the scores
+    before softmax.
     """
 
     heads: int
@@ -26,10 +26,11 @@ class HeadShape:
 class AttentionSpec:
     """Every size of one multi-head attention, and its parts.
 
-    query_heads, key_heads, value_heads: how many of each there are; head i uses number ⌊i·count/heads⌋.
-    scale: where 1/√key_width stands: inside softmax, outside on what the heads read, on both, on none.
-    value_gain: another constant there. out_rank: of out_proj, as two factors; None for one matrix.
-    residual_scale: what writes into the residual stream starts at this multiple of its draw.
+    query_heads, key_heads, value_heads: how many sets of each there are; head i uses set ⌊i·count/heads⌋.
+    scale: where 1/√key_width is applied: inside softmax, outside on the heads' outputs, both or none.
+    value_gain: another constant factor on the heads' outputs. out_rank: the rank of out_proj as a product of
+    two factors; None for one matrix. residual_scale: factor on the initial weights of what writes into the
+    residual stream.
     """
 
     d_model: int
@@ -53,16 +54,16 @@ class AttentionSpec:
 
     @property
     def gain(self) -> float:
-        """The constant by which what the heads read is multiplied."""
+        """The constant factor on the outputs of the heads."""
         outside = self.scale in ("outside", "both")
         return self.value_gain / math.sqrt(self.key_width) if outside else self.value_gain
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Every size of one language model, as numbers: what `auto` and `match` came to.
+    """Every size of one language model, as numbers, with `auto` and `match` resolved.
 
-    attention: that of every layer, which has the sizes that all modules share.
+    attention: of every layer; it also holds the sizes that all modules share.
     """
 
     vocab: int

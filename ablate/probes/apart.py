@@ -1,4 +1,4 @@
-"""Whether what the heads of a layer write can be told apart.
+"""Probes of how different the outputs of a layer's heads are, as written to the residual stream.
 
 legend: n tokens, H heads, C model width.
 """
@@ -8,17 +8,17 @@ import scipy.linalg
 
 from ablate.probes.shares import FOLDS
 
-SAME = 1e-6  # of the largest singular value: below it there is no direction
+SAME = 1e-6  # singular values below this share of the largest count as 0
 
 
 def effective_ranks(written_nHC: np.ndarray) -> list[float]:
-    """Of what each head writes: exp(−Σ p log p), p the shares of its variance by direction.
+    """The effective rank of each head's output: exp(−Σ p log p), p the share of variance of each direction.
     See: Roy and Vetterli, "The effective rank", 2007."""
     return [effective_rank(np.linalg.eigvalsh(np.cov(one, rowvar=False))) for one in _heads(written_nHC)]
 
 
 def effective_rank(eigenvalues: np.ndarray) -> float:
-    """0 where all are 0."""
+    """The effective rank for these eigenvalues of a covariance; 0 if all are 0."""
     shares = np.clip(eigenvalues, 0, None)
     if not shares.sum() > 0:
         return 0.0
@@ -27,8 +27,8 @@ def effective_rank(eigenvalues: np.ndarray) -> float:
 
 
 def angles(written_nHC: np.ndarray) -> list[float]:
-    """The smallest angle, in degrees, between the directions in which a head writes and those in which the
-    others together do: 0 where they share one, 90 where each has its own at right angles."""
+    """The smallest angle, in degrees, between the subspace in which a head writes and that of all others: 0
+    if they share a direction, 90 if they are orthogonal."""
     bases = [_basis(one) for one in _heads(written_nHC)]
     found = []
     for head, mine in enumerate(bases):
@@ -42,8 +42,8 @@ def angles(written_nHC: np.ndarray) -> list[float]:
 
 
 def told_apart(written_nHC: np.ndarray, *, centred: bool) -> list[float]:
-    """How often a linear classifier names the head, of each head, on tokens that it has not seen; by chance
-    1/H. centred: after each head's mean is taken off, so that only its spread can tell."""
+    """For each head, how often a linear classifier recognizes its output, on held-out tokens; 1/H by chance.
+    centred: subtract each head's mean first, so that only the distribution around it counts."""
     n, H, _ = written_nHC.shape
     block = np.arange(n) * FOLDS // n
     right = np.zeros(H)
@@ -55,7 +55,7 @@ def told_apart(written_nHC: np.ndarray, *, centred: bool) -> list[float]:
         spread = (train - means_HC).reshape(-1, train.shape[-1])
         within = spread.T @ spread / len(spread)
         within += 1e-6 * max(np.trace(within), np.finfo(float).tiny) / len(within) * np.eye(len(within))
-        if centred:  # no means to go by: least squares on which head it is
+        if centred:  # there are no means to use: least squares on one-hot labels of the heads
             labels = np.tile(np.eye(H) - 1 / H, (len(train), 1))
             weights = np.linalg.solve(within, train.reshape(len(spread), -1).T @ labels / len(spread))
             offsets = np.zeros(H)
@@ -68,21 +68,20 @@ def told_apart(written_nHC: np.ndarray, *, centred: bool) -> list[float]:
 
 
 def cka(written_nHC: np.ndarray) -> list[float]:
-    """Of each head, the mean over the others of `likeness`. Empty for one head."""
+    """For each head, the mean `likeness` to the others. Empty for one head."""
     return over_others(likeness(written_nHC))
 
 
 def over_others(pairs_HH: np.ndarray) -> list[float]:
-    """Of each head, the mean over the others. Empty for one head."""
+    """For each head, the mean over the other heads. Empty for one head."""
     H = len(pairs_HH)
     return [] if H < 2 else ((pairs_HH.sum(1) - np.diag(pairs_HH)) / (H - 1)).tolist()
 
 
 def likeness(written_nHC: np.ndarray) -> np.ndarray:
-    """(H, H) debiased linear CKA of what two heads write: 1 for the same up to a rotation and a scale, 0 by
-    chance.
-    See: Kornblith et al., "Similarity of neural network representations revisited", 2019; Song et al.,
-    "Feature selection via dependence maximization", 2012, for the estimate without bias."""
+    """(H, H) debiased linear CKA of the outputs of two heads: 1 if equal up to rotation and scale, 0 by
+    chance. See: Kornblith et al., "Similarity of neural network representations revisited", 2019; Song et
+    al., "Feature selection via dependence maximization", 2012, for the unbiased estimate."""
     grams = []
     for one in _heads(written_nHC):
         gram = one @ one.T
@@ -94,7 +93,7 @@ def likeness(written_nHC: np.ndarray) -> np.ndarray:
 
 
 def _unbiased_hsic(a: np.ndarray, b: np.ndarray) -> float:
-    """a, b: (n, n) Gram matrices with a zero diagonal."""
+    """The unbiased HSIC estimate. a, b: (n, n) Gram matrices with a zero diagonal."""
     n = len(a)
     rows_a, rows_b = a.sum(0), b.sum(0)
     trace = (a * b).sum()
@@ -103,7 +102,7 @@ def _unbiased_hsic(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _basis(x_nC: np.ndarray) -> np.ndarray:
-    """Orthonormal columns that span what x writes around its mean."""
+    """Orthonormal columns that span the deviations of x from its mean."""
     variances, directions = np.linalg.eigh(np.cov(x_nC, rowvar=False))
     return directions[:, variances > SAME**2 * max(variances[-1], np.finfo(float).tiny)]
 

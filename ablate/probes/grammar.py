@@ -1,5 +1,4 @@
-"""Of corpus=grammar, whose every letter is known to be part of something: losses by that, and heads that find
-subjects.
+"""Probes for corpus=grammar: losses by the role of a letter, and heads that look from a verb to its subject.
 
 legend: R rows of text, T positions in each, L layers, H heads, v verbs.
 """
@@ -18,16 +17,16 @@ from ablate.probes.look import patterns
 
 ROWS = 512
 SHUFFLES = 200
-# Verbs by how many nouns of the other number lie between them and their subject, 2 being two or more; words
-# whose form is a noun's and a verb's; all other letters.
+# verb_N: verbs with N nouns of the other number between them and their subject (2: two or more);
+# noun_or_verb: words whose form is both a noun and a verb; else: all other letters.
 TAGS = ("verb_0", "verb_1", "verb_2", "noun_or_verb", "else")
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Rows of the validation split. nats_RT: the loss of each letter. tags_RT: by tag, which letters are of
-    it. weights_LHvT: patterns at the positions that predict a verb's first letter, with T back from there:
-    entry d is the weight d letters back; subjects: (v, 2), how far back the subject begins and ends."""
+    """Rows of the validation split. nats_RT: the loss of each target. tags_RT: by tag, which targets have it.
+    weights_LHvT: attention at the positions that predict a verb's first token, where entry d of T is the
+    weight d positions back. subjects: (v, 2), how many positions back the subject begins and ends."""
 
     nats_RT: np.ndarray
     tags_RT: dict[str, np.ndarray]
@@ -37,10 +36,10 @@ class Lines:
 
 @torch.no_grad()
 def read(run: Run, model: LM) -> Lines:
-    """What a model of a run on corpus=grammar makes of its validation split."""
+    """Evaluate a model of a run on corpus=grammar on its validation split."""
     tokens, context, config = run.corpus.tokens("validation"), run.spec.context, run.config.corpus
     assert config.seed is not None and config.characters is not None
-    # A token is a letter, or some: where each begins in the whole text, of one byte a letter.
+    # A token is one or several letters: find where each begins in the whole text, with one byte per letter.
     lengths = run.corpus.tokenizer.byte_lengths
     before = int(lengths[run.corpus.tokens("train")].sum())
     begins = before + np.concatenate([[0], np.cumsum(lengths[tokens])])
@@ -57,15 +56,15 @@ def read(run: Run, model: LM) -> Lines:
 
 
 def losses(lines: Lines) -> dict[str, float]:
-    """By tag: the mean loss of its letters, nats a token."""
+    """The mean loss of the targets with each tag, in nats per token."""
     return {tag: float(lines.nats_RT[where].mean()) for tag, where in lines.tags_RT.items() if where.any()}
 
 
 def on_subject(
     lines: Lines, draws: np.random.Generator
 ) -> tuple[list[list[tuple[float, float]]], float, float]:
-    """By layer and head: the mean weight on the subject's letters, and the same where each verb has the place
-    of another verb's subject. Then the 95 % range of the latter for the largest head, over such shuffles."""
+    """By layer and head, the mean weight on the subject's letters, and the same with subjects shuffled among
+    the verbs, as chance gives. Then the 95 % range of the largest head over such shuffles."""
     of_own = _weight(lines, lines.subjects)
     shuffled = np.stack([_weight(lines, draws.permutation(lines.subjects)) for _ in range(SHUFFLES)])
     low, high = np.quantile(shuffled.max((1, 2)), [0.025, 0.975])
@@ -77,7 +76,7 @@ def on_subject(
 
 
 def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
-    """(L, H): the mean over verbs of the weight from where a subject begins to where it ends."""
+    """(L, H): the mean over verbs of the total weight on the positions of the subject."""
     back = np.arange(lines.weights_LHvT.shape[-1])
     there_vT = (back <= subjects[:, :1]) & (back > subjects[:, 1:])
     return (lines.weights_LHvT * there_vT).sum(-1).mean(-1)
@@ -86,8 +85,7 @@ def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
 def _from_verbs(
     model: LM, inputs: torch.Tensor, found: list[Word], begins: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of the verbs that begin in these rows with their subject in sight: patterns by distance, and where the
-    subject is (Lines)."""
+    """weights_LHvT and subjects (Lines) of the verbs in these rows whose subject is in the same row."""
     context = inputs.shape[1]
     first = np.searchsorted(begins, begins[starts])
     rows, queries, places = [], [], []
@@ -112,7 +110,7 @@ def _from_verbs(
 
 
 def _letters(found: list[Word], length: int) -> dict[str, np.ndarray]:
-    """By tag, which letters of the text are of it."""
+    """By tag, which letters of the text have it."""
     letters = {tag: np.zeros(length + 1, bool) for tag in TAGS}
     for word in found:
         for tag in _tags(word):

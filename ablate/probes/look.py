@@ -1,4 +1,4 @@
-"""What the heads of a model did on some rows of tokens.
+"""Record what the heads of a model compute on some rows of tokens.
 
 legend: B rows, T positions, H heads, V value width of a head, C model width.
 """
@@ -18,12 +18,12 @@ from ablate.model.lm import LM
 
 @dataclass(frozen=True)
 class Heads:
-    """Of one layer, in float64.
+    """The heads of one layer, in float64.
 
-    patterns: A_BHTT. read: z_BTHV. written: what each head adds to the residual stream, (B, T, H, C), through
-    the readout and without its bias. fused: what they add together, (B, T, C). exact: whether the former add
-    up to the latter; elsewhere `written` is what changes with that head at its mean (Fusion.contributions).
-    fuse: what is written of other heads than those, z_BTHV -> (B, T, C).
+    patterns: A_BHTT. read: their outputs before fusion, z_BTHV. written: what each head adds to the residual
+    stream, (B, T, H, C), through the readout without its bias. fused: what all heads together add, (B, T, C).
+    exact: whether `written` sums to `fused`; otherwise it is the change when a head is replaced by its mean
+    (Fusion.contributions). fuse: computes `fused` from other heads, z_BTHV -> (B, T, C).
     """
 
     patterns: Tensor
@@ -36,7 +36,7 @@ class Heads:
 
 @torch.no_grad()
 def look(model: LM, tokens_BT: Tensor) -> list[Heads]:
-    """Of each layer. The model is left as it was."""
+    """The heads of each layer. The model is not changed."""
     inputs = inputs_of_attention(model, tokens_BT)
     found = []
     for block, x_BTC in zip(model.blocks, inputs, strict=True):
@@ -63,13 +63,13 @@ def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
 
 @torch.no_grad()
 def patterns(model: LM, tokens_BT: Tensor) -> list[Tensor]:
-    """A_BHTT of each layer, which takes less than to look at all."""
+    """The patterns of each layer, A_BHTT, which is cheaper than `look`."""
     inputs = inputs_of_attention(model, tokens_BT)
     return [block.attention.probabilities(x, x) for block, x in zip(model.blocks, inputs, strict=True)]
 
 
 def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:
-    """x through out_proj, whose bias no head writes."""
+    """x through out_proj without its bias, which belongs to no head."""
     if isinstance(readout, LowRank):
         return without_bias(readout.up, without_bias(readout.down, x))
     return x @ readout.weight.T if isinstance(readout, Linear) else x

@@ -1,4 +1,4 @@
-"""Every probe of one model, each beside what an untrained model gives, and chance.
+"""Compute every probe of one model, with what chance and untrained models give for comparison.
 
 legend: B rows, T positions, H heads, V value width, n tokens.
 """
@@ -21,10 +21,10 @@ from ablate.probes.look import patterns as patterns_of
 from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
 from ablate.rng import generator
 
-TOKENS = 16_384  # of the validation split, for what is predicted
-ROWS = 32  # for patterns, and for what takes the loss once a head
-COMPARED = 1_000  # tokens for CKA, which takes their square
-TWINS = 20  # untrained models, whose largest heads say what is nothing
+TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
+ROWS = 32  # rows for patterns, and for probes that compute the loss once per head
+COMPARED = 1_000  # tokens for CKA, whose cost is quadratic in them
+TWINS = 20  # untrained models, whose largest heads give the range to compare with
 
 
 OF_SHARES = {"kept": shares.linear_shares, "kept_mlp": shares.mlp_shares, "bits": shares.bits_kept}
@@ -41,10 +41,11 @@ OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
 
 @dataclass(frozen=True)
 class Value:
-    """Of one probe of a head; head is None for one of a layer. Layers and heads count from 1.
+    """The value of a probe for a head; head is None if the probe is of a layer. Layers and heads count from
+    1.
 
-    null: what chance gives. low, high: the 95 % range of the largest head of untrained models. exact: whether
-    what the head writes is known, as its fusion adds heads up (ablate.model.fusion.base).
+    null: the value by chance. low, high: the 95 % range of the largest head of untrained models. exact:
+    whether the head's output is exact, since its fusion adds heads up (adds_up in ablate.model.fusion.base).
     """
 
     layer: int
@@ -58,8 +59,9 @@ class Value:
 
 
 def measure(run: Run, model: LM, *, prune: bool = False, briefly: bool = False) -> list[Value]:
-    """Of a model of this run, float64 on the CPU. prune: also `pruned`, which takes the square of the heads.
-    briefly: without the MLP. Raises ConfigError where the validation split is too short."""
+    """The probes of a model of this run, in float64 on the CPU. prune: also `pruned`, whose cost is quadratic
+    in the number of heads. briefly: leave out the probe with an MLP. Raises ConfigError if the validation
+    split is too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
     found = []
     for layer, heads in enumerate(look(model, _rows(split, context, TOKENS).inputs), 1):
@@ -82,7 +84,7 @@ def measure(run: Run, model: LM, *, prune: bool = False, briefly: bool = False) 
 
 
 def _written(layer: int, heads: Heads, *, briefly: bool) -> Iterator[Value]:
-    """What is kept and what is apart."""
+    """The probes of what heads write: how much of each is kept, and how different they are."""
     read, written = (part.flatten(0, 1).numpy() for part in (heads.read, heads.written))
     fused = heads.fused.flatten(0, 1).numpy()
     n, H, V = read.shape
@@ -110,7 +112,7 @@ def _written(layer: int, heads: Heads, *, briefly: bool) -> Iterator[Value]:
 
 
 def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The heads, each in another order of tokens, and what the same fusion writes of them."""
+    """The heads, each with its tokens shuffled independently, and what the same fusion makes of them."""
     B, T = heads.read.shape[:2]
     read = shares.shuffled(heads.read.flatten(0, 1).numpy(), draws)
     fused = heads.fuse(torch.from_numpy(read).unflatten(0, (B, T)))
@@ -127,7 +129,7 @@ def _patterns(run: Run, model: LM) -> Iterator[Value]:
 
 
 def _scores(model: LM, text: Tensor, again: Tensor) -> dict[str, list[list[float]]]:
-    """By probe and layer: of each head, or one value of the layer."""
+    """The probes of patterns, by probe and layer: one value per head, or one for the layer."""
     seen = patterns_of(model, text)
     found = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
     found["pattern_rank"] = [[patterns.pattern_rank(layer)] for layer in seen]
@@ -136,14 +138,15 @@ def _scores(model: LM, text: Tensor, again: Tensor) -> dict[str, list[list[float
 
 
 def _texts(run: Run) -> tuple[Tensor, Tensor]:
-    """Rows of the validation split, and random ones that are said twice."""
+    """Rows of the validation split, and rows of random tokens repeated once."""
     context = run.spec.context
     text = _rows(run.corpus.splits["validation"], context, ROWS * context).inputs
     return text, patterns.twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
 
 
 def _grammar(run: Run, model: LM) -> Iterator[Value]:
-    """The loss by what a letter is part of, and which heads look from a verb to its subject."""
+    """The probes of corpus=grammar: losses by the role of a letter, and weights from a verb on its
+    subject."""
     lines = grammar.read(run, model)
     for tag, loss in grammar.losses(lines).items():
         yield Value(0, None, f"loss_{tag}", loss)
@@ -153,11 +156,11 @@ def _grammar(run: Run, model: LM) -> Iterator[Value]:
             yield Value(layer, head, "on_subject", weight, null, low, high)
 
 
-_RANGES: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}  # by model and text, for all their seeds
+_RANGES: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}  # by model and text, for all seeds
 
 
 def _of_nothing(run: Run) -> dict[str, tuple[float, float]]:
-    """By probe: where the largest head of one more untrained model lies 95 % of the time, if normal."""
+    """By probe, the 95 % prediction interval of the largest head of another untrained model, if normal."""
     key = (repr(run.spec), run.corpus.sha256)
     if key not in _RANGES:
         texts, model = _texts(run), in_float64(run)
@@ -172,7 +175,7 @@ def _of_nothing(run: Run) -> dict[str, tuple[float, float]]:
 
 
 def prediction(values: Sequence[float]) -> tuple[float, float]:
-    """Mean ± t·sd·√(1 + 1/n): the 95 % range of one more value of the same normal distribution."""
+    """Mean ± t·sd·√(1 + 1/n): the 95 % prediction interval of a further value of a normal distribution."""
     from scipy.stats import t
 
     n = len(values)
@@ -181,6 +184,6 @@ def prediction(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _rows(split: Split, context: int, tokens: int) -> Batch:
-    """So many tokens of the split, evenly spread, in rows of equal length; all of a shorter one."""
+    """About `tokens` tokens of the split, spread evenly, in rows of `context`; all of a shorter split."""
     count = max(1, tokens // context)
     return next(split.windows(context=context, windows=count, most=count * context))

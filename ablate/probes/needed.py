@@ -1,8 +1,8 @@
-"""What the loss gains when a head is there, and how it would change with a little more of it.
+"""How much the loss depends on each head: without it, and by its gradient.
 
-A head is taken away by putting what it writes at its mean over all tokens: zero is a value that the layers
-above have never seen. Single heads do not add up: two that do the same can each be spared.
-See: Michel, Levy and Neubig, "Are sixteen heads really better than one?", 2019.
+A head is removed by replacing its output by its mean over all tokens (mean ablation), since the layers above
+have never seen zero. Effects of single heads do not add up: of two heads that do the same, each can be
+spared. See: Michel, Levy and Neubig, "Are sixteen heads really better than one?", 2019.
 
 legend: B rows, T positions, L layers, H heads, F fused width.
 """
@@ -19,11 +19,11 @@ from ablate.model.lm import LM
 
 @contextlib.contextmanager
 def deviating(model: LM, factors: Callable[[int], Tensor]) -> Iterator[None]:
-    """Within, what head h of layer l writes deviates from its mean by factors(l)[…, h] times as much as it
-    does: 1 leaves it as it is, 0 takes it away. factors(l): (H,), or (B, H) for each row its own.
+    """Inside the block, the deviation of head h in layer l from its mean is multiplied by factors(l)[…, h]: 1
+    leaves the head unchanged, 0 removes it. factors(l): (H,), or (B, H) with factors for each row.
 
-    A fusion that does not add heads up gives what changes with a head at its mean, of which there is no mean
-    to take off. The mean is over the tokens that the model is given.
+    The mean is over the tokens that the model is given. For a fusion that does not add heads up,
+    contributions are already relative to the mean.
     """
 
     def changed(layer: int) -> Callable[..., Tensor]:
@@ -50,7 +50,7 @@ def deviating(model: LM, factors: Callable[[int], Tensor]) -> Iterator[None]:
 
 @torch.no_grad()
 def loss_without(model: LM, batch: Batch, removed: set[tuple[int, int]]) -> float:
-    """The mean loss with these heads, (layer, head), taken away."""
+    """The mean loss with these heads, (layer, head), removed."""
     factors = _all(model)
     for layer, head in removed:
         factors[layer][head] = 0
@@ -59,7 +59,7 @@ def loss_without(model: LM, batch: Batch, removed: set[tuple[int, int]]) -> floa
 
 
 def loss_added(model: LM, batch: Batch) -> list[list[float]]:
-    """By layer and head: by how much the loss is higher without it."""
+    """By layer and head: the increase of the loss when the head is removed."""
     whole = loss_without(model, batch, set())
     return [
         [loss_without(model, batch, {(layer, head)}) - whole for head in range(len(factors))]
@@ -68,19 +68,19 @@ def loss_added(model: LM, batch: Batch) -> list[list[float]]:
 
 
 def sensitivity(model: LM, batch: Batch) -> list[list[float]]:
-    """By layer and head: the mean over rows of |∂ loss of the row / ∂ its factor|, a proxy of loss_added that
-    takes one backward pass."""
+    """By layer and head: the mean over rows of |∂ loss of the row / ∂ factor of the head|, a proxy of
+    loss_added that takes one backward pass."""
     rows = len(batch.inputs)
     factors = [torch.ones(rows, len(layer), dtype=layer.dtype, requires_grad=True) for layer in _all(model)]
     with deviating(model, factors.__getitem__):
-        loss = model.loss(*batch) * rows  # the sum over rows of their means, where all ask as much
+        loss = model.loss(*batch) * rows  # the sum over rows of their means, if all have as many targets
     grads = torch.autograd.grad(loss, factors)
     return [grad.abs().mean(0).tolist() for grad in grads]
 
 
 def pruned(model: LM, batch: Batch) -> Iterator[tuple[int, int, float]]:
-    """(layer, head, loss then): one head after the other is taken away, each time the one without which the
-    loss is lowest."""
+    """(layer, head, loss after it): remove one head after the other, each time the one whose removal gives
+    the lowest loss."""
     left = {(layer, head) for layer, factors in enumerate(_all(model)) for head in range(len(factors))}
     removed: set[tuple[int, int]] = set()
     while left:
@@ -91,8 +91,8 @@ def pruned(model: LM, batch: Batch) -> Iterator[tuple[int, int, float]]:
 
 
 def gradient_norms(model: LM, batch: Batch) -> list[dict[str, float]]:
-    """By layer: the norm of the loss's gradient in the weights of queries, keys, values and out_proj, where
-    there are such."""
+    """By layer: the norms of the loss's gradient in the weights of queries, keys, values and out_proj, as far
+    as they exist."""
     names = ("query", "key", "value", "out_proj")
     params = [
         {name: [*getattr(block.attention, name).parameters()] for name in names} for block in model.blocks

@@ -1,4 +1,4 @@
-"""Which runs a target of `ablate probe` names."""
+"""Find the runs that a target of `ablate probe` names."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,22 +18,22 @@ from ablate.store.store import Store
 
 @dataclass(frozen=True)
 class Found:
-    """directories: of the finished runs, by run_id. variant: the name of its variant, by run_id. path: where
-    the CSV goes unless told otherwise."""
+    """directories: of the finished runs, by run_id. variant: the names of their variants, by run_id. path:
+    the default path of the CSV."""
 
     directories: Mapping[str, Path]
     variant: pd.Series
     path: Path
 
     def first_of_each(self) -> list[str]:
-        """A run of each variant."""
+        """The first run of each variant."""
         there = self.variant[self.variant.index.isin([*self.directories])]
         return there[~there.duplicated()].index.tolist()
 
 
 def find(target: str, where: Sequence[str] = ()) -> Found:
-    """target: a study by name or directory, a CSV of one, or a run by the beginning of its id or name; of
-    these the rows that meet `where`. Raises ConfigError."""
+    """The runs of a target that meet `where`. target: a study by name or directory, a CSV file of one, or a
+    run by a prefix of its id or name. Raises ConfigError."""
     store = Store()
     if Path(target).exists() or target in store.study_names():
         results = load([target])

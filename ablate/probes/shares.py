@@ -1,9 +1,9 @@
-"""How much of each head is still in what attention writes.
+"""How much of each head can be recovered from the output of attention.
 
-A head's share is the part of its variance that can be computed back: predicted from the fused vector on text
-that the fit has not seen. It is taken in a basis where the head has unit variance in every direction
-(whitened), since the basis of a head is arbitrary: W_V^i G and G⁻¹W_O^i compute the same. Of h independent
-heads that are added up each keeps its share of the variance, 1/h if they are alike.
+A head's share is the part of its variance that can be predicted from the fused vector, on held-out text. It
+is computed in a basis in which the head has unit variance in every direction (whitened), since the basis of a
+head is arbitrary: W_V^i G and G⁻¹W_O^i compute the same. If h independent heads are added up, each keeps its
+share of the variance, which is 1/h for equal variances.
 
 legend: n tokens, D dimensions of what is predicted from, E of what is predicted, H heads, V value width.
 """
@@ -19,12 +19,12 @@ from ablate.config.rules import ConfigError
 
 FOLDS = 5  # contiguous blocks of tokens, each held out once
 TOKENS_A_DIMENSION = 10
-NEGLIGIBLE = 1e-12  # of the largest variance: a direction below it is none
-MOST_BITS = 8.0  # a dimension: what bfloat16 could tell apart anyway
+NEGLIGIBLE = 1e-12  # directions with less than this share of the largest variance are ignored
+MOST_BITS = 8.0  # upper bound per dimension: the resolution of bfloat16
 
 
 def require_tokens(tokens: int, dimensions: int) -> None:
-    """Raises ConfigError for too few tokens to predict from so many dimensions."""
+    """Raises ConfigError if there are too few tokens to predict from this many dimensions."""
     if tokens < TOKENS_A_DIMENSION * dimensions:
         raise ConfigError(
             f"{tokens:,} tokens are too few to predict from {dimensions} dimensions: it takes"
@@ -34,8 +34,8 @@ def require_tokens(tokens: int, dimensions: int) -> None:
 
 @dataclass(frozen=True)
 class Fold:
-    """Second moments of x, what is predicted from, and y, what is predicted, in the bases that whiten them on
-    the tokens of the fit, about the means there. xy: of these tokens; held_…: of those that are held out."""
+    """Second moments of x, the predictor, and y, the target, in the bases that whiten them on the training
+    tokens, about the means of these. xy: on the training tokens. held_…: on the held-out tokens."""
 
     xy: np.ndarray
     held_xx: np.ndarray
@@ -44,16 +44,16 @@ class Fold:
 
 
 def whitener(covariance: np.ndarray) -> np.ndarray:
-    """(D, r): the map after which there is unit variance in all of the r directions that there are."""
+    """(D, r): the map to a basis with unit variance in all r directions that have any variance."""
     variances, directions = np.linalg.eigh(covariance)
     kept = variances > NEGLIGIBLE * max(variances[-1], np.finfo(float).tiny)
     return directions[:, kept] / np.sqrt(variances[kept])
 
 
 def folds(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> Iterator[list[Fold]]:
-    """For each block of tokens that is held out, the moments of each target, (n, E), with fused."""
+    """For each held-out block of tokens, the moments of each target, (n, E), with the fused vector."""
     both = np.concatenate([fused_nD, *targets], 1)
-    both = both - both.mean(0)  # for precision; the means of each fit are taken off below
+    both = both - both.mean(0)  # for precision; the means of each fit are subtracted below
     blocks = np.array_split(both, FOLDS)
     counts = np.array([len(block) for block in blocks])
     sums, products = np.array([b.sum(0) for b in blocks]), np.array([b.T @ b for b in blocks])
@@ -79,8 +79,8 @@ def folds(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> Iterator[list[
 
 
 def linear_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[float]:
-    """Of each target, (n, E): 1 − Σ error² / Σ deviation² on held-out blocks, by least squares on the others.
-    Below 0 counts as 0. 0 for a target that never varies."""
+    """For each target, (n, E), the held-out R² of least squares: 1 − Σ error² / Σ deviation², at least 0; 0
+    for a constant target."""
     errors, deviations = np.zeros(len(targets)), np.zeros(len(targets))
     for fold in folds(fused_nD, targets):
         for at, m in enumerate(fold):
@@ -91,17 +91,17 @@ def linear_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[f
 
 
 def dimensions_kept(fused_nD: np.ndarray, read_nHV: np.ndarray) -> float:
-    """Of all heads together, whitened as one: the share that can be computed back times the dimensions there
-    are. At most the rank of the map from the heads to the fused vector, but for noise."""
+    """For all heads together, whitened as one vector: the share that can be recovered times its dimensions.
+    Up to noise, at most the rank of the map from the heads to the fused vector."""
     together = read_nHV.reshape(len(read_nHV), -1)
     directions = whitener(np.cov(together, rowvar=False)).shape[1]
     return linear_shares(fused_nD, [together])[0] * directions
 
 
 def bits_kept(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[float]:
-    """−½ Σ log₂(1 − ρ²) over the canonical correlations ρ of each target with the fused vector: its
-    information on the target in bits a token, if both were Gaussian. Directions come from some tokens, their
-    correlations from the others; a direction has MOST_BITS at most."""
+    """−½ Σ log₂(1 − ρ²) over the canonical correlations ρ of each target with the fused vector: their mutual
+    information in bits per token, if both were Gaussian. Directions are fitted on the training tokens and
+    correlations measured on the held-out ones; a direction counts at most MOST_BITS."""
     bits = np.zeros(len(targets))
     most = 1 - 4.0**-MOST_BITS
     for fold in folds(fused_nD, targets):
@@ -116,7 +116,7 @@ def bits_kept(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[float
 
 
 def mlp_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray], seed: int = 0) -> list[float]:
-    """As linear_shares, by a small MLP beside the linear map, with the last block held out."""
+    """As linear_shares, with a small MLP added to the linear map, and only the last block held out."""
     train = np.arange(len(fused_nD)) < len(fused_nD) * (FOLDS - 1) // FOLDS
     x, x_held = _white(fused_nD, train)
     whitened = [_white(target, train) for target in targets]
@@ -130,16 +130,16 @@ def mlp_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray], seed: int = 
 
 
 def shuffled(read_nHV: np.ndarray, draws: np.random.Generator) -> np.ndarray:
-    """Each head by itself in another order of tokens, so that no head says anything of another."""
+    """The heads with their tokens shuffled independently, so that no head has information on another."""
     orders = [draws.permutation(len(read_nHV)) for _ in range(read_nHV.shape[1])]
     return np.stack([read_nHV[order, head] for head, order in enumerate(orders)], 1)
 
 
-HIDDEN, STEPS, BATCH, RATE = 128, 300, 512, 3e-3  # of the MLP
+HIDDEN, STEPS, BATCH, RATE = 128, 300, 512, 3e-3  # hyper-parameters of the MLP
 
 
 def _fit(x: np.ndarray, y: np.ndarray, x_held: np.ndarray, draws: np.random.Generator) -> np.ndarray:
-    """y predicted for x_held by an MLP that starts at 0 and learns by AdamW from x and y."""
+    """Predictions for x_held of an MLP whose output starts at 0 and that AdamW trains on x and y."""
     inputs, targets, asked = (torch.from_numpy(a.astype(np.float32)) for a in (x, y, x_held))
     first = torch.from_numpy(draws.standard_normal((x.shape[1], HIDDEN), np.float32) / x.shape[1] ** 0.5)
     second = torch.zeros(HIDDEN, y.shape[1])
@@ -161,7 +161,7 @@ def _fit(x: np.ndarray, y: np.ndarray, x_held: np.ndarray, draws: np.random.Gene
 
 
 def _white(x_nD: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The training tokens and the others, in the basis that whitens the former."""
+    """The training tokens and the others, in the basis that whitens the training tokens."""
     centred = x_nD - x_nD[train].mean(0)
     basis = whitener(centred[train].T @ centred[train] / train.sum())
     return centred[train] @ basis, centred[~train] @ basis

@@ -1,4 +1,4 @@
-"""The probes of a study's runs, written as a CSV beside its results."""
+"""Probe the runs of a study and write the values to a CSV beside its results."""
 
 import functools
 import os
@@ -24,9 +24,9 @@ from ablate.store.status import Status, status_now
 
 
 def probe_run(directory: Path, run_id: str, *, prune: bool = False) -> pd.DataFrame:
-    """COLUMNS of one finished run: each value of the trained model, and of the weights that it kept on the
-    way, beside that of the model it began as. Raises ConfigError where it kept no weights, or there is too
-    little text."""
+    """The probes of one finished run, as COLUMNS: of the trained model and of intermediate weights, if it
+    kept any, with the values of the untrained model beside them. Raises ConfigError if the run kept no
+    weights, or if there is too little text."""
     if status_now(read_started(directory)) == Status.STALE:
         reason = "other code or another torch made it, so what it began as is not known"
         raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
@@ -49,10 +49,10 @@ def probe_run(directory: Path, run_id: str, *, prune: bool = False) -> pd.DataFr
 def probe_runs(
     directories: Mapping[str, Path], path: Path, *, prune: bool, told: Callable[[str], None]
 ) -> pd.DataFrame:
-    """Of these runs, by run_id, a process a core, written to `path` after each; what it holds of other runs
-    stays there.
+    """Probe these runs, given by run_id, with one process per core. `path` is written after each run, and
+    keeps the values of other runs.
 
-    told: hears a line a run. A run that can't be probed is a line too. Raises ConfigError where none can.
+    told: called with a line for each run, also for one that can't be probed. Raises ConfigError if none can.
     """
     before = read(path) if path.exists() else pd.DataFrame(columns=[*COLUMNS])
     parts = [before[~before["run_id"].isin([*directories])]]
@@ -71,7 +71,7 @@ def probe_runs(
 def _each(
     directories: Mapping[str, Path], *, prune: bool
 ) -> Iterator[tuple[str, pd.DataFrame | ConfigError]]:
-    """The name of each run and its values, or why it has none, as they are done."""
+    """The name of each run with its values, or with the reason why it has none, as they are finished."""
     probe = functools.partial(_probed, prune=prune)
     workers = min(len(directories), available())
     if workers == 1:
@@ -87,7 +87,7 @@ def _each(
 
 
 def _begin(used: Sequence[plugins.Plugin]) -> None:
-    """A worker: one thread, since the others have the other cores; Ctrl-C is for who started it."""
+    """Set up a worker: one thread, as other workers use the other cores; Ctrl-C is left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     plugins.install(used)
@@ -101,7 +101,7 @@ def _probed(item: tuple[str, Path], *, prune: bool) -> tuple[str, pd.DataFrame |
         return directory.name, ConfigError(str(error))
 
 
-MOST_PRUNED = 64  # heads: pruning takes the square of their number
+MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their number
 
 
 def _table(values: Iterable) -> pd.DataFrame:

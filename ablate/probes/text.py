@@ -1,4 +1,4 @@
-"""Where heads look in a text of one's own, for pictures of it."""
+"""Record where heads look in a user's own text, for the attention maps of a report."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ DIGITS = 4
 
 
 def write(directories: Mapping[str, Path], text: Path, path: Path) -> None:
-    """A JSON file: of each of these runs, by run_id, `tokens` as they are read, `patterns` by layer, head,
-    query and key, and for each pair of heads of a layer the `likeness` of what they write and the
-    `divergence` of their patterns, on this text. It is cut at model.context. Raises ConfigError."""
+    """Write a JSON file about this text: for each run, by run_id, the `tokens`, the `patterns` by layer,
+    head, query and key, and for each pair of heads in a layer the `likeness` of their outputs and the
+    `divergence` of their patterns. The text is cut at model.context. Raises ConfigError."""
     try:
         content = text.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

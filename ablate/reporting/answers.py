@@ -1,8 +1,8 @@
-"""What a comparison found, in plain sentences: the first thing that a reader sees. Prints nothing."""
+"""The findings of a comparison in plain sentences, which readers see first. Prints nothing."""
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +21,16 @@ from ablate.reporting.words import interactions, names, number, unit
 from ablate.store.columns import HIGHER_IS_BETTER
 from ablate.store.record import StudyRecord
 
-MOST = 3  # sentences
-FIRST_SEEDS = 8  # of a variant that has one
+MOST = 3  # the most sentences
+FIRST_SEEDS = 8  # how many seeds to advise for a grid of one seed
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
 BETTER = (stats.BETTER, stats.BETTER_WITHIN)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """found: what the contrasts say, MOST sentences at most. trust: how sure that is. more: what would make
-    it surer, the command to type, and how long it takes here."""
+    """found: the results of the contrasts, in at most MOST sentences. trust: how certain they are. more: what
+    would make them more certain, with the command to type and its time on this machine."""
 
     found: list[str]
     trust: list[str]
@@ -38,14 +38,15 @@ class Answer:
 
 
 def answer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, *, cores: int) -> Answer:
-    """rows: that are compared. record: of their study. cores: of this machine, for what more seeds take."""
+    """The answer of a comparison. rows: those compared. record: of their study. cores: of this machine, to
+    estimate the time of more seeds."""
     rows = rows[rows["status"].isin(USABLE)]
     variants = comparison.table["variant"].nunique()
     if int(comparison.table["n"].max()) < 2:
         return Answer([ONE_SEED], [], of_one_seed(rows, record, variants, cores=cores))
     more = _More(record, rows, variants, cores)
     tested = _tested(comparison)
-    found = findings(comparison, record.answer)
+    found = findings(comparison, record.answer, record.tuned_key.rpartition(".")[2])
     if tested.empty or not found:
         return Answer(
             found or ["Nothing was tested: no variant has a baseline and two paired seeds."], [], []
@@ -53,13 +54,13 @@ def answer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, *, c
     where = place(rows)
     return Answer(
         [f"{where}: {_small(found[0])}" if where else found[0], *found[1:]],
-        _trust(comparison),
+        _trust(comparison, record),
         more.of(tested),
     )
 
 
 def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int, *, cores: int) -> list[str]:
-    """What a grid of one seed needs. rows: of finished runs. variants: how many there are."""
+    """Advice for a grid with one seed. rows: of finished runs. variants: how many there are."""
     return _More(record, rows, variants, cores).seeds(
         FIRST_SEEDS, "{} shows how large a difference has to be"
     )
@@ -68,26 +69,29 @@ def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int, *, cores
 def lines(
     comparison: Comparison, rows: pd.DataFrame, records: Sequence[StudyRecord], where: Sequence[str] = ()
 ) -> list[str]:
-    """The answer of these rows, of one study or of several, of which those that meet `where` are compared."""
+    """The answer as lines. rows: of one or several studies; only those that meet `where` are compared."""
     record = records[0] if len(records) == 1 else NOTHING_ASKED
     chosen = select(with_options(report_rows(rows)[0]), where)
     found = answer(comparison, chosen, record, cores=available())
     return [*found.found, *found.trust, *found.more]
 
 
-def findings(comparison: Comparison, terms: Mapping[str, str] | None = None) -> list[str]:
-    """A sentence a contrast: the primary ones, else all. Of many, how they came out, and the largest.
+def findings(comparison: Comparison, terms: Mapping[str, str] | None = None, tuned: str = "") -> list[str]:
+    """A sentence for each primary contrast or, without any, for each contrast. For more than MOST, the counts
+    of the verdicts and the largest difference.
 
-    terms: how the levels of a factor are called, as {sum: summing the heads}.
+    terms: names of the levels for use in sentences, such as {sum: summing the heads}. tuned: the column of
+    which each variant has its own value; it is not named.
     """
     tested, terms = _tested(comparison), terms or {}
-    # What is shared by all of them need not be said of each.
+    tested = tested.assign(**{side: tested[side].map(_without(tuned)) for side in ("variant", "baseline")})
+    # A setting that all contrasts share need not be repeated.
     settings = {names(row["variant"], row["baseline"])[2] for row in tested.to_dict("records")}
     told = functools.partial(_sentence, comparison=comparison, terms=terms, with_setting=len(settings) > 1)
     if len(tested) > MOST:
         sizes = tested["diff"].abs().where(tested["verdict"] != stats.UNDECIDED, -1.0)
         largest = tested.to_dict("records")[int(sizes.argmax())]
-        told_of = [_tally(tested), f"The largest: {told(largest)}"]
+        told_of = [f"Of {_tally(tested, 'comparison')}.", f"The largest: {told(largest)}"]
     else:
         open_ = tested[tested["verdict"] == stats.UNDECIDED]
         together = _undecided(open_, comparison, terms) if len(open_) > 1 and len(settings) == 1 else ""
@@ -96,8 +100,13 @@ def findings(comparison: Comparison, terms: Mapping[str, str] | None = None) -> 
     return [*map(_capital, [*told_of, *interactions(comparison)])]
 
 
+def _without(column: str) -> Callable[[str], str]:
+    """Takes a column out of the name of a variant."""
+    return lambda name: " ".join(part for part in name.split(" ") if part.partition("=")[0] != column)
+
+
 def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, str]) -> str:
-    """Several contrasts with one baseline, or each with its own, in one sentence."""
+    """One sentence about several undecided contrasts, with one baseline or with different ones."""
     of, sign = unit(comparison.metric), -1 if comparison.metric in HIGHER_IS_BETTER else 1
     each, baselines = [], set[str]()
     for row in rows.to_dict("records"):
@@ -110,6 +119,7 @@ def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, s
 
 
 def _tested(comparison: Comparison) -> pd.DataFrame:
+    """The primary contrasts that were tested or, without any, all that were tested."""
     for table in (comparison.family("primary"), comparison.table):
         tested = table[table["p"].notna()]
         if len(tested):
@@ -146,21 +156,22 @@ def _sentence(
 
 
 def _perplexity(ratio: float) -> str:
-    """exp of a difference in nats is a ratio of perplexities."""
+    """The words for a ratio of perplexities, which is exp of a difference in nats."""
     if not math.isfinite(ratio):
         return ""
     percent = f"{100 * abs(ratio - 1):.2g}"
     return f", about {percent} % {'more' if ratio > 1 else 'less'} perplexity"
 
 
-def _tally(tested: pd.DataFrame) -> str:
+def _tally(tested: pd.DataFrame, what: str) -> str:
+    """The number of contrasts with each verdict, in words."""
     counts = tested["verdict"].value_counts()
     each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"Of {counted(len(tested), 'comparison')}: {each}."
+    return f"{counted(len(tested), what)}: {each}"
 
 
 def place(rows: pd.DataFrame) -> str:
-    """As `On pydoc (2 layers, 64 wide, 1,000 steps)`, of what all rows share."""
+    """The conditions that all rows share, as in `On pydoc (2 layers, 64 wide, 1,000 steps)`."""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
     known = {column: values[0] for column, values in one.items() if len(values) == 1}
     words = {"layers": "layers", "d_model": "wide", "steps": "steps"}
@@ -169,23 +180,27 @@ def place(rows: pd.DataFrame) -> str:
     return f"{text} ({size})" if size else text
 
 
-def _trust(comparison: Comparison) -> list[str]:
+def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     tested = _tested(comparison)
     low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
     seeds = counted(high, "paired seed") if low == high else f"{low} to {high} paired seeds"
     level = f"{100 * (1 - comparison.alpha):g} %"
     hold = "the interval holds" if len(tested) == 1 else f"all {len(tested)} intervals hold together"
     lines = [f"{seeds}; {hold} with {level} confidence."]
+    if tuned := record.tuned_key:
+        lines.append(f"Each variant is at its own {tuned}, chosen on development seeds.")
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
     if not len(comparison.family("primary")):
         lines.append("No contrast was named beforehand: take this as a lead to test, not as a result.")
+    elif len(others := comparison.table.query("family == 'exploratory' and p == p")):
+        lines.append(f"{_tally(others, 'more comparison')}. They are leads to test, not results.")
     return lines
 
 
 @dataclass(frozen=True)
 class _More:
-    """What more seeds would take. variants: how many have to be run at each."""
+    """Advice on more seeds. variants: how many have to be trained with each seed."""
 
     record: StudyRecord
     rows: pd.DataFrame
@@ -193,7 +208,7 @@ class _More:
     cores: int
 
     def of(self, tested: pd.DataFrame) -> list[str]:
-        """What would decide, or narrow, these contrasts."""
+        """What would decide these contrasts, or narrow their intervals."""
         if self.record.demonstration:
             command = whole_study(self.record)
             return [f"A demonstration: `{command}` asks it properly, and --dry-run says how long that takes."]
@@ -211,7 +226,7 @@ class _More:
         return self.seeds(seeds + more, f"About {counted(more, 'more seed')} would decide {which}: {{}}")
 
     def seeds(self, count: int, line: str) -> list[str]:
-        """`line` with the command that brings every variant to so many seeds, and its time here."""
+        """`line` with the command that gives every variant `count` seeds, and its time on this machine."""
         command = with_seeds(self.record, count)
         seconds, at_once = seconds_a_run(self.rows, self.cores)
         runs = self.variants * max(0, count - self.rows["seed"].nunique())
@@ -224,5 +239,5 @@ def _capital(line: str) -> str:
 
 
 def _small(line: str) -> str:
-    """A sentence as it goes on behind a colon; names of methods and keys are small anyway."""
+    """A sentence with a small first letter, to follow a colon."""
     return line[:1].lower() + line[1:]

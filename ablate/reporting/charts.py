@@ -1,4 +1,4 @@
-"""The charts of a report, from what its page says. No statistics, no torch."""
+"""The charts of a report, drawn from the data of its page. No statistics, no torch."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -38,11 +38,11 @@ VERDICTS = {
     stats.WORSE: "#d64550",
 }
 SHAPES = ("diamond", "triangle-up", "square", "circle", "triangle-down", "cross")
-WIDTH = 640  # of a file; the page has its own
+WIDTH = 640  # of charts in files; in the page the width follows the window
 
 
 def figures(page: Page) -> list[Figure]:
-    """The figures that these rows give, in the order in which they are read."""
+    """The figures of a page, in reading order."""
     found = [figure for part in (_intervals, _curves, _rates) for figure in part(page)]
     found += [*factor_charts.figures(page), *_weights(page)]
     if page.heads is not None:
@@ -51,7 +51,7 @@ def figures(page: Page) -> list[Figure]:
 
 
 def save(drawn: Sequence[Figure], directory: Path) -> None:
-    """Each chart as PNG, SVG and PDF. Raises ConfigError, and before it writes any if one can't be."""
+    """Write each chart as PNG, SVG and PDF. Raises ConfigError before writing any if one can't be written."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
@@ -79,11 +79,11 @@ def save(drawn: Sequence[Figure], directory: Path) -> None:
 
 
 def _intervals(page: Page) -> Iterator[Figure]:
-    """Difference to the baseline, a row a variant."""
+    """The difference of each variant to its baseline, one row per variant."""
     comparison = page.comparison
     ends = comparison.table[["low", "high"]].to_numpy(float)
     reach = [*ends[np.isfinite(ends)], *(m for m in (-comparison.margin, comparison.margin) if m == m), 0.0]
-    same = alt.Scale(domain=[min(reach), max(reach)], nice=True)  # in all families
+    same = alt.Scale(domain=[min(reach), max(reach)], nice=True)  # the same in all families
     for family in comparison.families:
         table = comparison.family(family)
         table = table[table["low"].notna()]
@@ -127,7 +127,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
 
 
 def _curves(page: Page) -> Iterator[Figure]:
-    """Validation loss over steps; variants that matter in colour, the others in grey."""
+    """Validation loss over steps; the most important variants in colour, the others in grey."""
     data = page.curves
     if data.empty:
         return
@@ -155,7 +155,7 @@ def _rates(page: Page) -> Iterator[Figure]:
     words = "learning rate" if column == "lr" else HYPERPARAMETERS.get(column, column)
     label = Labels(comparison, without=column)
     there = {*data["variant"]}
-    # The best first, as in the other charts, so that colours mean the same.
+    # Best first, as in the other charts, so that variants keep their colours.
     order = [name for name in dict.fromkeys([*label.variants, *data["variant"]]) if name in there]
     drawn = data.assign(label=[label(name) for name in data["variant"]])
     phases = drawn["phase"].nunique() > 1
@@ -179,7 +179,7 @@ def _rates(page: Page) -> Iterator[Figure]:
     y = alt.Y("mean:Q", title=metric, scale=alt.Scale(zero=False))
     dash: dict[str, Any] = {"detail": "variant:N"}
     shape: dict[str, Any] = {}
-    if phases:  # one legend tells them: that of the points
+    if phases:  # one legend, that of the points, is enough for both
         dash = {"strokeDash": alt.StrokeDash("phase:N", legend=None)}
         shape = {"shape": alt.Shape("phase:N", legend=alt.Legend(symbolFillColor=GREY))}
     layers = [
@@ -206,7 +206,7 @@ def _rates(page: Page) -> Iterator[Figure]:
 
 
 def _weights(page: Page) -> Iterator[Figure]:
-    """Learned weights: a row a variant and layer, a column a head."""
+    """Learned weights: one row per variant and layer, one column per head."""
     data = page.weights
     if data.empty:
         return

@@ -1,4 +1,4 @@
-"""The commands that make the runs of a report again, with every key that decides a result."""
+"""The commands that reproduce the runs of a report, with every key that affects a result."""
 
 import json
 import shlex
@@ -16,13 +16,13 @@ from ablate.store.code import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord
 from ablate.store.run_files import read_started
 
-SINGLE_RUNS = 10  # commands of runs that were asked for one by one, at most
-# Where a run stands or how it is kept; what it computes is the same.
+SINGLE_RUNS = 10  # the most commands for a list of single runs
+# Keys about where a run computes or what it keeps, which do not affect its result.
 NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoint_every")
 
 
 def commands(subject: Subject) -> list[str]:
-    """One command for a study; one a run for single runs. None for rows whose runs lie elsewhere."""
+    """One command for a study, or one per run for single runs; empty if the runs are not here."""
     record, found = subject.record, subject.directories
     if not record.runs or not found:
         return []
@@ -33,8 +33,8 @@ def commands(subject: Subject) -> list[str]:
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
     factors, fixed = record.factors, record.fixed
-    # As it was asked for, where the study knows: `auto` is another number in each variant. What a factor
-    # chooses has its own defaults, to which the study would not let one hold it now.
+    # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
+    # below a factor have the defaults of the level chosen, so they can't be given for all runs.
     kept = {
         key: fixed.get(key, value)
         for key, value in _kept(config).items()
@@ -42,16 +42,16 @@ def commands(subject: Subject) -> list[str]:
         and (key in fixed or (key.partition(".")[0] not in factors and _same(key, value, subject.rows)))
     }
     swept = {key: ",".join(levels) for key, levels in factors.items()}
-    # Seeds that develop are the study's own, beside those that it was asked for.
+    # Leave out development seeds, which the study adds by itself.
     report = [seed for seed in map(str, record.seeds) if seed not in record.development_seeds]
     swept["seed"] = ",".join(report)
     start = [f"name={as_value(record.name)}"]
-    if record.study:  # it leaves out runs that -m would refuse
+    if record.study:  # a study leaves out runs for which -m would refuse the whole sweep
         start = [f"study={record.study}", *only_if(record.demonstration, "size=demo"), *start]
-        # What it holds to. Its YAML may say otherwise: keys of it may have been overridden.
+        # Give what the study declared, since keys of its YAML may have been overridden.
         held = {key: _nested(value) for key, value in record.declaration.items()}
         levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
-        held |= {key: f"[{','.join(values)}]" for key, values in levels.items()}  # as overrides write them
+        held |= {key: f"[{','.join(values)}]" for key, values in levels.items()}  # in override syntax
         start += [f"study.{key}={value}" for key, value in held.items()]
     else:
         start = ["-m", *start]
@@ -59,7 +59,7 @@ def commands(subject: Subject) -> list[str]:
 
 
 def with_seeds(record: StudyRecord, count: int) -> str:
-    """The command of a study as it was typed, for so many seeds; empty where nobody typed one."""
+    """The command of a study as it was typed, with `count` seeds; empty if it did not come from a command."""
     if not record.typed:
         return ""
     first = min(seed for seed in record.seeds if str(seed) not in record.development_seeds)
@@ -71,13 +71,13 @@ def with_seeds(record: StudyRecord, count: int) -> str:
 
 
 def whole_study(record: StudyRecord) -> str:
-    """The command of the study that this demonstration is of."""
+    """The command of the full study that this demonstration belongs to."""
     typed = [word for word in record.typed if word.partition("=")[0] not in ("size", "seed", "name")]
     return shlex.join(["ablate", "run", *(typed or [f"study={record.study}"])])
 
 
 def _plugins(subject: Subject) -> list[str]:
-    """The files that bring methods of one's own, of which each run keeps a copy."""
+    """The plugin files of the runs, by the names of the copies that each run keeps."""
     of_each_code = subject.rows.drop_duplicates("parts")["run_id"]
     rows = [read_started(path) for run, path in subject.directories.items() if run in {*of_each_code}]
     names = {
@@ -94,7 +94,7 @@ def _config(directory: Any) -> dict[str, Any]:
 
 
 def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command has to say: nothing that is null by default."""
+    """The keys that a command has to give: no keys that are null by default."""
     return {
         key: value
         for key, value in config.items()
@@ -103,18 +103,18 @@ def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
-    """Whether all rows have this value. A key that varies and was not swept follows from another one."""
+    """Whether all rows have this value. A key that varies without being swept follows from another key."""
     group, _, column = key.rpartition(".")
     if group in PARTS and column != "normalize":
         options = [json.loads(text) for text in rows[f"{group}_options"].dropna().unique()]
         return all(option.get(column) == value for option in options)
     if key.startswith("corpus.") and column not in ("tokenizer", "splits"):
-        return True  # one text: the comparison refuses several
+        return True  # there is one text, since a comparison refuses several
     return column not in rows or as_texts(rows[column]).nunique() <= 1
 
 
 def _nested(value: Any) -> str:
-    """A value that may be a mapping, or hold some, as an override writes it."""
+    """A value in the syntax of overrides; it may be or contain a mapping."""
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{_nested(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The charts of results against factors: numbers, single seeds, the grid, cost. No statistics, no torch."""
+"""Charts of results by seed, by numeric factors, over the grid and by cost. No statistics, no torch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,13 +7,23 @@ import altair as alt
 import pandas as pd
 
 from ablate.analysis.series import mean_interval
-from ablate.reporting.figures import COLORS, GREY, MANY_COLUMNS, Figure, legend, slug, spec, tooltips
+from ablate.reporting.figures import (
+    COLORS,
+    GREY,
+    MANY_COLUMNS,
+    Figure,
+    intervals,
+    legend,
+    slug,
+    spec,
+    tooltips,
+)
 from ablate.reporting.labels import Labels, in_colour
 from ablate.reporting.methods import HYPERPARAMETERS
 from ablate.reporting.page import Page
 
-LEVELS = 3  # of a number, for a curve over it
-FACTOR = 4.0  # between the least and the largest: then its axis is logarithmic
+LEVELS = 3  # a numeric factor needs this many levels for a curve
+FACTOR = 4.0  # if the largest level is this many times the smallest, the axis is logarithmic
 
 
 def figures(page: Page) -> Iterator[Figure]:
@@ -22,7 +32,7 @@ def figures(page: Page) -> Iterator[Figure]:
 
 
 def _seeds(page: Page) -> Iterator[Figure]:
-    """A point a run; lines join the runs of one seed."""
+    """One point per run; lines join the runs of one seed."""
     shown = in_colour(page.comparison)
     label = Labels(page.comparison, among=shown)
     data = page.seeds[page.seeds["variant"].isin(shown)]
@@ -56,7 +66,7 @@ def _seeds(page: Page) -> Iterator[Figure]:
 
 
 def _against(page: Page) -> Iterator[Figure]:
-    """Means with their intervals over each factor that is a number, a line for each level of the others."""
+    """Means with intervals over each numeric factor, one line for each combination of the other factors."""
     comparison = page.comparison
     table = comparison.table.drop_duplicates("variant")
     for column in comparison.shown:
@@ -94,7 +104,7 @@ def _against(page: Page) -> Iterator[Figure]:
             {
                 f"against-{slug(column)}": spec(
                     alt.layer(
-                        base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q"), y2="high:Q"),
+                        *intervals(base, drawn, "y"),
                         base.mark_line().encode(y=y),
                         base.mark_point(filled=True, size=45, opacity=1).encode(y=y),
                     ),
@@ -106,7 +116,7 @@ def _against(page: Page) -> Iterator[Figure]:
 
 
 def _grid(page: Page) -> Iterator[Figure]:
-    """Means by heads and whatever else makes a variant, one map for each out_proj."""
+    """Heat maps of the means, heads against the other factors, one for each value of out_proj."""
     comparison = page.comparison
     table = comparison.table.drop_duplicates("variant")
     table = table[table["variant"].isin(page.costs["variant"])]
@@ -148,7 +158,7 @@ def _grid(page: Page) -> Iterator[Figure]:
 
 
 def _costs(page: Page) -> Iterator[Figure]:
-    """Loss against what a variant costs."""
+    """The result against the parameters and FLOPs of each variant."""
     means = mean_interval(page.comparison.table.drop_duplicates("variant"))
     data = means[["variant", "n", "mean", "low", "high"]].merge(page.costs, on="variant")
     color = alt.Color("fusion:N", scale=alt.Scale(range=list(COLORS)), sort=[*data["fusion"].unique()])
@@ -164,7 +174,7 @@ def _costs(page: Page) -> Iterator[Figure]:
         x = alt.X(f"{cost}:Q", title=words, scale=alt.Scale(zero=False), axis=alt.Axis(format="~s"))
         base = alt.Chart(data).encode(x=x, color=color, tooltip=tooltips(data, "variant", cost, "mean", "n"))
         chart = alt.layer(
-            base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
+            *intervals(base, data, "y"),
             base.mark_point(filled=True, size=60, opacity=0.85).encode(y=y, **encoded),
         )
         charts[f"cost-{cost.partition('_')[0]}"] = spec(chart, 260)
@@ -176,4 +186,5 @@ def _costs(page: Page) -> Iterator[Figure]:
             " FLOPs per token; a point a variant.",
             charts,
             data,
+            first=True,
         )

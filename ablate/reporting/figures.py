@@ -1,7 +1,7 @@
-"""A figure of a report: charts as Vega-Lite descriptions with their data in them, and what all charts share.
+"""Figures of a report: charts as Vega-Lite specifications with their data, and helpers for all charts.
 
-One description serves everywhere: the page draws it (its colours are mid-tones, which stand out on white
-and on black; the style sheet sets those of text and lines), and vl-convert makes PNG, SVG and PDF of it.
+The same specification serves everywhere: the page draws it (its colours are mid-tones, visible on white and
+on black; the style sheet sets those of text and lines), and vl-convert renders it to PNG, SVG and PDF.
 """
 
 import json
@@ -15,8 +15,8 @@ import pandas as pd
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#888888"
-MANY_COLUMNS = 10  # of a heat map: numbers no longer fit
-_LINE_ENDS = {0x2028: " ", 0x2029: " "}  # of Unicode: Vega's expressions may not hold them in a text
+MANY_COLUMNS = 10  # a heat map with more columns has no room for numbers
+_LINE_ENDS = {0x2028: " ", 0x2029: " "}  # Unicode line ends, which strings in Vega expressions must not have
 CONFIG: dict[str, Any] = {
     "font": "system-ui, Helvetica, Arial, sans-serif",
     "background": "transparent",
@@ -37,8 +37,8 @@ CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """charts: by the stem of their files. about: what is to be seen, for those who can't see it. data: the
-    numbers drawn, as a table. first: whether it belongs to the first screens of a page."""
+    """charts: by the stem of their file names. about: a description of what can be seen, also for readers who
+    can't see it. data: the numbers drawn, as a table. first: whether it belongs near the top of a page."""
 
     key: str
     title: str
@@ -49,12 +49,12 @@ class Figure:
 
 
 def legend(labels: Iterable[str]) -> alt.Legend:
-    """Names too long for two columns on a telephone stand below each other."""
+    """A legend, in one column if a label is too long for two columns on a phone."""
     return alt.Legend(columns=1, labelLimit=300) if max(map(len, labels)) > 22 else alt.Legend()
 
 
 def slug(text: str) -> str:
-    """A text as part of an id and of a file's name: letters, digits and hyphens."""
+    """A text as part of an HTML id or a file name: letters, digits and hyphens."""
     return re.sub(r"\W+", "-", text.replace("'", "")).strip("-")
 
 
@@ -78,7 +78,7 @@ def _format(column: pd.Series) -> str:
 
 
 def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
-    """The description as plain data; its width is for whoever draws it. title: what the rows are named by."""
+    """The specification as plain data, without a width. title: what the labels of the rows mean."""
     sized = chart.properties(
         height=height,
         **({"title": title} if title else {}),
@@ -92,8 +92,9 @@ def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
 def curves(
     data: pd.DataFrame, label: Callable[[str], str], chosen: Sequence[str], at: str, x: str, y: str
 ) -> Any:
-    """`mean` of each variant over the whole numbers `at`, with a band from low to high where there is one. In
-    colour those that are chosen, the others in grey. x, y: titles. label: the short name of a variant."""
+    """A chart of `mean` over the whole numbers in the column `at`, one line per variant, with a band from low
+    to high if there are such columns. The chosen variants are coloured, the others grey. x, y: titles of the
+    axes. label: gives the short name of a variant."""
     drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
     whole = alt.X(f"{at}:Q", title=x, scale=alt.Scale(zero=False), axis=alt.Axis(tickMinStep=1))
     shown = [column for column in ("variant", at, "mean", "low", "high", "n") if column in drawn]
@@ -103,7 +104,7 @@ def curves(
     order = [label(name) for name in chosen if name in set(colored["variant"])]
     scale = alt.Scale(domain=order, range=list(COLORS))
     color = alt.Color("label:N", scale=scale, sort=None, legend=legend(order or [""]))
-    picked = alt.selection_point(fields=["label"], bind="legend")  # a click on the legend shows one alone
+    picked = alt.selection_point(fields=["label"], bind="legend")  # a click on the legend highlights one line
     seen = alt.condition(picked, alt.value(1.0), alt.value(0.12))
     base = alt.Chart(colored).encode(color=color)
     lines = base.mark_line(strokeWidth=2, point={"size": 40})
@@ -119,6 +120,18 @@ def curves(
     return alt.layer(*layers)
 
 
+def intervals(base: Any, data: pd.DataFrame, axis: str, title: Any = alt.Undefined) -> list[Any]:
+    """A line from low to high for each row, along the axis x or y; none for single seeds, which have no
+    interval."""
+    if data["low"].isna().all():
+        return []
+    end: dict[str, Any] = {
+        f"{axis}2": "high:Q",
+        axis: (alt.X if axis == "x" else alt.Y)("low:Q", title=title),
+    }
+    return [base.mark_rule(opacity=0.6).encode(**end)]
+
+
 def heat_map(
     base: Any,
     drawn: pd.DataFrame,
@@ -128,7 +141,7 @@ def heat_map(
     title: str = "",
     domain: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """A heat map of `mean`, with `text` in its cells where there is room."""
+    """A heat map of `mean`, with `text` in its cells if there is room."""
     low, high = domain or (float(drawn["mean"].min()), float(drawn["mean"].max()))
     color = alt.Color("mean:Q", scale=alt.Scale(scheme=scheme, domain=[low, high]), legend=None)
     shown = [

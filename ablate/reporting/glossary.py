@@ -1,4 +1,4 @@
-"""The terms of a report, explained: as tooltips where they stand, and as a list at its end."""
+"""Explanations of the terms in a report: as tooltips in the text, and as a list at its end."""
 
 import re
 
@@ -20,7 +20,7 @@ GLOSSARY = {
     " of seeds that would decide it.",
     "baseline": "What a variant is compared with: the same in all but one thing.",
 }
-# As they stand in sentences and tables.
+# Patterns of the terms as they appear in sentences and tables.
 SPELLINGS = {
     "nats": "nats",
     "perplexity": "perplexity",
@@ -35,10 +35,10 @@ _TERMS = re.compile("|".join(rf"\b(?P<t{i}>{words})\b" for i, words in enumerate
 
 
 def explained(text: str) -> Markup:
-    """The text as HTML: what stands between backticks as code, each term with its meaning as a tooltip the
-    first time it stands there."""
+    """The text as HTML: text between backticks becomes code, and each term gets its meaning as a tooltip at
+    its first occurrence."""
     pieces = text.split("`")
-    if len(pieces) % 2 == 0:  # one that has no other
+    if len(pieces) % 2 == 0:  # an unpaired backtick
         return _with_tooltips(text)
     code = Markup("<code>{}</code>").format
     return Markup("").join(code(piece) if i % 2 else _with_tooltips(piece) for i, piece in enumerate(pieces))

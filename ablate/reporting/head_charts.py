@@ -1,4 +1,4 @@
-"""The charts of what heads do, from the numbers that `ablate probe` wrote. No statistics, no torch."""
+"""Charts of what heads do, from the numbers that `ablate probe` wrote. No statistics, no torch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -7,18 +7,18 @@ import altair as alt
 import pandas as pd
 
 from ablate.analysis.probes import PROBES, SORTED, at_the_end
-from ablate.reporting.figures import COLORS, GREY, Figure, curves, heat_map, slug, spec, tooltips
+from ablate.reporting.figures import COLORS, GREY, Figure, curves, heat_map, intervals, slug, spec, tooltips
 from ablate.reporting.heads import ATTENTION, Heads
 from ablate.reporting.labels import Labels
 
 SHAPES = ("triangle-right", "circle", "triangle-left")
-MAPS = 3  # attention maps of a run, at most
-LETTERS = 32  # of a text, on an axis
+MAPS = 3  # the most attention maps per run
+LETTERS = 32  # how many tokens of a text an axis shows
 Label = Callable[[str], str]
 
 
 def figures(heads: Heads, label: Labels, chosen: Sequence[str]) -> Iterator[Figure]:
-    """label: the names of variants. chosen: those that are drawn in colour."""
+    """The figures about heads. label: gives the names of variants. chosen: the variants drawn in colour."""
     if heads.summary.empty:
         return
     last = at_the_end(heads.summary, by="variant")
@@ -38,7 +38,7 @@ def figures(heads: Heads, label: Labels, chosen: Sequence[str]) -> Iterator[Figu
 
 def _shares(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
     data = last[last["probe"] == "kept"]
-    if len(data) and data["smallest"].min() < 0.999:  # side by side all is kept, by algebra
+    if len(data) and data["smallest"].min() < 0.999:  # concatenated heads are kept in full, by algebra
         yield Figure(
             "heads-kept",
             "What of a head is kept",
@@ -86,7 +86,7 @@ def _needed(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
 
 
 def _sorted(data: pd.DataFrame, label: Label, title: str, *, tick: str) -> Any:
-    """A row a variant and layer; a point each for the largest, the median and the smallest head."""
+    """One row per variant and layer, with a point for the largest, the median and the smallest head."""
     named = data.assign(row=_rows(data, label))
     parts = []
     for which in SORTED:
@@ -106,7 +106,7 @@ def _sorted(data: pd.DataFrame, label: Label, title: str, *, tick: str) -> Any:
     )
     x = alt.X("mean:Q", title=title, scale=alt.Scale(zero=False))
     layers = [
-        base.mark_rule(opacity=0.5).encode(x=alt.X("low:Q", title=title), x2="high:Q"),
+        *intervals(base, drawn, "x", title),
         base.mark_point(filled=True, size=60, opacity=1).encode(x=x, shape=shape),
     ]
     if tick and named[tick].notna().any():
@@ -151,7 +151,7 @@ def _pruned(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figur
 
 
 def _over_steps(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figure]:
-    """Where weights were kept on the way: the largest head of any layer, by step."""
+    """The largest head of any layer by step, if the runs kept intermediate weights."""
     data = heads.by_step()
     if data.empty:
         return
@@ -172,7 +172,7 @@ def _over_steps(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[F
 
 
 def _alike(heads: Heads) -> Iterator[Figure]:
-    """Which heads write the same, in one run of each variant."""
+    """How similar the outputs of heads are, in one run of each variant."""
     charts, tables = {}, []
     for name, maps in heads.maps.items():
         for layer, pairs in enumerate(maps["likeness"], 1):
@@ -242,7 +242,7 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
 
 
 def _telling(patterns: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[tuple[int, int, str]]:
-    """(layer, head, what it does most of all heads), for different heads, MAPS at most."""
+    """(layer, head, what this head does more than any other), for at most MAPS different heads."""
 
     def mean(values: Sequence[float]) -> float:
         return sum(values) / max(1, len(values))

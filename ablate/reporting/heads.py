@@ -1,4 +1,4 @@
-"""What heads do, as a report has it: from the files that `ablate probe` wrote. Loads no torch."""
+"""The data about heads in a report, from the files that `ablate probe` wrote. Loads no torch."""
 
 import json
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ import pandas as pd
 
 from ablate.analysis.probes import SORTED, at_the_end, named, over_seeds, read, silent, text_file
 
-# Scored on attention patterns alone, so that it is known what untrained models give.
+# Probes that only need attention patterns, for which the range of untrained models is known.
 ATTENTION = (
     *("previous", "induction", "first", "distance", "distance_but_first", "entropy", "entropy_but_first"),
     *("jsd", "pattern_rank", "on_subject"),
 )
 OVER_STEPS = ("previous", "induction", "loss_added", "grad_query", "grad_value")
-MOST_MAPS = 4  # variants of which attention maps are drawn
+MOST_MAPS = 4  # the most variants with attention maps
 
 
 @dataclass(frozen=True)
 class Heads:
-    """values: as of analysis.probes.read. variant: its name by run_id. maps: what `ablate probe --text` wrote
-    of a run of each variant, by its name."""
+    """values: as from analysis.probes.read. variant: names by run_id. maps: what `ablate probe --text` wrote
+    about one run of each variant, by the variant's name."""
 
     values: pd.DataFrame
     variant: pd.Series
@@ -38,22 +38,23 @@ class Heads:
         return silent(self.values, self.variant)
 
     def ranked(self, probe: str) -> pd.DataFrame:
-        """variant, layer, rank, mean, n: heads sorted within their layer and run, a mean over runs."""
+        """A probe by rank, heads sorted within their layer and run, mean over runs: variant, layer, rank,
+        mean, n."""
         values = self._named(probe)
         values["rank"] = values.groupby(["run_id", "layer"])["value"].rank(method="first", ascending=False)
         groups = values.astype({"rank": int}).groupby(["variant", "layer", "rank"], sort=False)["value"]
         return groups.agg(mean="mean", n="size").reset_index()
 
     def prune_curve(self) -> pd.DataFrame:
-        """variant, removed, mean, low, high, n: the loss by how many heads are taken away, over runs."""
+        """The loss by the number of heads removed, over runs: variant, removed, mean, low, high, n."""
         values = self._named("pruned")
         values["removed"] = values.groupby("run_id").cumcount() + 1
         groups = values.groupby(["variant", "removed"], sort=False)["value"]
         return groups.agg(mean="mean", low="min", high="max", n="size").reset_index()
 
     def by_step(self) -> pd.DataFrame:
-        """variant, probe, step, mean, n: the largest head of any layer, where weights were kept on the way;
-        at step 0 that of the model before training."""
+        """The largest head of any layer by step, if intermediate weights were kept, with the model before
+        training as step 0: variant, probe, step, mean, n."""
         values = self.values[self.values["probe"].isin(OVER_STEPS)]
         values = named(values, self.variant)
         if values["step"].nunique() < 2:
@@ -65,14 +66,13 @@ class Heads:
         return groups.agg(mean="mean", n="size").reset_index()
 
     def _named(self, probe: str) -> pd.DataFrame:
-        """Its rows at the last step, with their variant."""
+        """The rows of a probe at the last step, with their variant."""
         values = self.values[self.values["probe"] == probe]
         return named(at_the_end(values), self.variant)
 
 
 def find(probes: Path, variant: pd.Series) -> Heads | None:
-    """What was probed of these runs; None where nothing was. variant: its name by run_id. Raises
-    ConfigError."""
+    """The probes of these runs; None if there are none. variant: names by run_id. Raises ConfigError."""
     if not probes.is_file():
         return None
     values = read(probes)
@@ -84,8 +84,8 @@ def find(probes: Path, variant: pd.Series) -> Heads | None:
 
 
 def for_reading(table: pd.DataFrame) -> pd.DataFrame:
-    """A row a variant, probe and layer; means with their intervals in one cell, whole columns of nothing left
-    out. table: as of over_seeds."""
+    """One row per variant, probe and layer, with means and intervals in one cell, and without the column
+    `beyond` if it is empty. table: as from over_seeds."""
     if table.empty:
         return table
     shown = table[["variant", "probe", "layer", "n"]].copy()

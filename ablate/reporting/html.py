@@ -1,6 +1,6 @@
-"""The report as one HTML file: nothing is fetched when it is opened, and no text in it is ever run.
+"""The report as one HTML file, which fetches nothing when it is opened and never executes text of its data.
 
-Its Content-Security-Policy admits the scripts that stand in it, by their digests, and no network.
+Its Content-Security-Policy allows only the scripts in the file, by their digests, and no network access.
 """
 
 import base64
@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Cell:
-    """text as it is read; key: a number to sort by, where there is one."""
+    """text: as shown. key: a number to sort by; empty if there is none."""
 
     text: str
     key: str = ""
@@ -37,8 +37,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """names: of the columns; numeric: which of them hold numbers; rows of cells; strong: rows that stand
-    out."""
+    """names: of the columns. numeric: which of them hold numbers. rows: of cells. strong: which rows are
+    emphasized."""
 
     caption: str
     names: list[str]
@@ -58,14 +58,14 @@ def write_report(
     """Write the report of a study, a store, a CSV file or rows; returns its path.
 
     out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. margin,
-    question: as of `compare`. Raises ConfigError, and before any work where it can't be written.
+    question: as for `compare`. Raises ConfigError, before any work is done if it can't be written.
     """
     subject = find(target)
     path = subject.page if out is None else Path(out)
     own_files.check_file(path, "html")
     if charts is not None:
         own_files.check_directory(charts)
-    from ablate.reporting.charts import figures, save  # altair takes a while
+    from ablate.reporting.charts import figures, save  # imported late, since altair is slow to import
 
     page = gather(subject, margin=margin, **question)
     drawn = figures(page)
@@ -93,15 +93,15 @@ def write_report(
 
 
 def comparison_table(comparison: Comparison, family: str) -> Table:
-    """One family as it is read in a terminal, with numbers to sort by."""
+    """One family as a terminal shows it, with numbers to sort by."""
     read = words.for_reading(comparison, family)
     raw = comparison.family(family)
     best = raw["best"].tolist()
     keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
     read = read.drop(columns="best", errors="ignore")
-    if "verdict" in read:  # in sight on a telephone
+    if "verdict" in read:  # far to the left, to be visible on a phone
         read.insert([*read.columns].index("n"), "verdict", read.pop("verdict"))
-    if "params" not in read:  # where something is matched, it stands there already
+    if "params" not in read:  # if anything is matched, it is there already
         read.insert([*read.columns].index("n"), "params", raw["params"].astype(float).tolist())
     made = table(read, words.caption(comparison, family))
     columns = [raw[keys[name]].tolist() if name in keys else None for name in made.names]
@@ -117,7 +117,7 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
 
 
 def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
-    """A comparison as a notebook shows it: its answer, a table a family, and notes."""
+    """A comparison as HTML for a notebook: its answer, one table per family, and notes."""
     return _template("comparison.html.j2").render(
         tables=[comparison_table(comparison, family) for family in comparison.families],
         answer=answer,
@@ -126,7 +126,7 @@ def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
 
 
 def table(frame: pd.DataFrame, caption: str) -> Table:
-    """A DataFrame as it is read."""
+    """A DataFrame as a table for readers."""
     names = [str(name) for name in frame.columns]
     rows = [
         [Cell(readable(name, value), _key(value)) for name, value in zip(names, row, strict=True)]
@@ -137,7 +137,7 @@ def table(frame: pd.DataFrame, caption: str) -> Table:
 
 
 def _key(value: Any) -> str:
-    """A number to sort by; empty for what is none."""
+    """A value as a number to sort by; empty if it is not a number."""
     if isinstance(value, bool | np.bool) or value is None or pd.isna(value):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Names of variants short enough for a chart, and which variants are drawn in colour."""
+"""Short names of variants for charts, and the choice of variants that are drawn in colour."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,9 @@ from ablate.reporting.figures import COLORS
 
 
 class Labels:
-    """The values of what varies, its columns in `title`; `full` has the names of the keys too.
+    """Names variants by the values of the varying columns. title: the names of these columns.
 
-    without: a column that is left out. among: the variants that there are, else all.
+    without: a column to leave out. among: the variants in the chart; by default all.
     """
 
     def __init__(
@@ -29,14 +29,14 @@ class Labels:
 
     @property
     def variants(self) -> list[str]:
-        """Those of the comparison, the best of each family first."""
+        """The variants of the comparison, the best of each family first."""
         return list(self._values)
 
     def __call__(self, variant: str) -> str:
         return self.join(*self._values[variant].values()) if variant in self._values else variant
 
     def full(self, variant: str) -> str:
-        """As `sum · heads 4`: for where no axis says what the numbers are."""
+        """A name such as `sum · heads 4`, for charts in which no axis says what the numbers are."""
         values = self._values.get(variant)
         if values is None:
             return variant
@@ -48,7 +48,7 @@ class Labels:
 
 
 def in_colour(comparison: Comparison) -> list[str]:
-    """The variants that are drawn so: those of the primary contrasts, else the best."""
+    """The variants drawn in colour: those of the primary contrasts, else the best."""
     primary = comparison.family("primary")
     table = primary if len(primary) else comparison.table
     return list(dict.fromkeys(table["variant"]))[: len(COLORS)]

@@ -1,4 +1,4 @@
-"""The limits of a comparison, in words: a part of the answer. Loads no torch."""
+"""The limits of a comparison as sentences, a part of the answer. Loads no torch."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,14 @@ from ablate.phrases import counted
 from ablate.store.record import StudyRecord
 
 FEW_SEEDS = 5
-FEW_DIMENSIONS = 16  # of one head's queries and keys
-WELL_BEFORE = 0.9  # of the steps
+FEW_DIMENSIONS = 16  # key width of a head below which there is a warning
+WELL_BEFORE = 0.9  # share of the steps before which a best step counts as early
 
 
 def limits(
     rows: pd.DataFrame, comparison: Comparison, record: StudyRecord, train_tokens: Mapping[str, int]
 ) -> list[str]:
-    """A sentence a limit. train_tokens: the length of the training split by run_id, where it is known."""
+    """One sentence per limit. train_tokens: the length of the training split by run_id, if known."""
     rows = rows[rows["status"].isin(USABLE)]
     lines = [
         *_size(rows, comparison, record),
@@ -87,7 +87,7 @@ def _cost(rows: pd.DataFrame) -> list[str]:
 
 
 def _overfit(rows: pd.DataFrame, comparison: Comparison, train_tokens: Mapping[str, int]) -> list[str]:
-    """Runs longer than an epoch whose best step is well before the end."""
+    """A sentence about runs longer than an epoch whose best step is well before the end."""
     epoch = rows["run_id"].map(train_tokens)
     early = rows["best_step"] < WELL_BEFORE * rows["steps"]
     rose = rows["val_loss"] > rows["best_val_loss"]

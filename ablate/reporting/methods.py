@@ -1,4 +1,4 @@
-"""A methods paragraph and a table of hyper-parameters, for a paper. Loads no torch."""
+"""The methods paragraph and the table of hyper-parameters for a paper. Loads no torch."""
 
 import pandas as pd
 
@@ -51,11 +51,11 @@ HYPERPARAMETERS = {
     "seed": "seeds",
 }
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
-LEVELS = 8  # more of them are a range
+LEVELS = 8  # more levels than this are shown as a range
 
 
 def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
-    """hyperparameter, value: a row each, all levels of what varies."""
+    """The table hyperparameter, value, with all levels of those that vary."""
     there = {column: words for column, words in HYPERPARAMETERS.items() if column in rows}
     values = {words: _levels(rows[column]) for column, words in there.items()}
     return pd.DataFrame(
@@ -66,7 +66,8 @@ def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
 def paragraph(
     rows: pd.DataFrame, comparison: Comparison, record: StudyRecord, development: pd.DataFrame
 ) -> str:
-    """What was done, for the methods section. rows: that are reported; development: that chose values."""
+    """A paragraph on what was done. rows: those reported. development: those that were used to choose
+    values."""
     rows = rows[rows["status"].isin(USABLE)]
     of = {str(column): _levels(rows[column]) for column in rows.columns}
     table = comparison.table
@@ -115,7 +116,7 @@ def paragraph(
 
 
 def _tuning(key: str, metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
-    """How each arm came to its own value, and at what others it is shown."""
+    """Sentences on how each arm's value was chosen, and at which other values it is reported."""
     column = key.rpartition(".")[2]
     grid = f" ({_levels(development[column])})" if column in development else ""
     values = {arm: choice.value for arm, choice in record.chosen.items() if choice.value}

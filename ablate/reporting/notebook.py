@@ -1,4 +1,4 @@
-"""Results as a notebook shows them. Loads no torch."""
+"""Results that display themselves in a notebook. Loads no torch."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from ablate.analysis.compare import Comparison
 
 @dataclass(frozen=True)
 class ShownComparison(Comparison):
-    """A comparison that shows itself: its answer, its tables, its notes."""
+    """A comparison that displays its answer, its tables and its notes."""
 
     answer: list[str]
 
     def __repr__(self) -> str:
-        """As `ablate compare` prints it."""
+        """The text that `ablate compare` prints."""
         from ablate.reporting import words
         from ablate.reporting.tables import render
 

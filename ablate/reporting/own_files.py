@@ -1,6 +1,7 @@
-"""Where a report may be written: over nothing but an earlier report.
+"""Write reports and charts so that nothing but an earlier report or chart is overwritten.
 
-A page says in its head who made it, a chart in a remark, for which its format has room.
+To be recognized, a page names its generator in its head, and a chart in a comment or text chunk of its
+format.
 """
 
 import os
@@ -16,7 +17,7 @@ REMARK = "Made by ablate"
 
 
 def _png_text(text: bytes) -> bytes:
-    """A chunk that says which software made the image."""
+    """A PNG chunk that names the software that made the image."""
     named = b"tEXtSoftware\0" + text
     return struct.pack(">I", len(named) - 4) + named + struct.pack(">I", zlib.crc32(named))
 
@@ -31,8 +32,8 @@ MARKS = {
 
 
 def check_file(path: Path, format: str) -> None:
-    """Raises ConfigError where no file can be written, or only over one that is not ours. format: a key of
-    MARKS."""
+    """Raises ConfigError if the file can't be written, or if it would overwrite one that is not ablate's.
+    format: a key of MARKS."""
     with explained(path):
         _check_parent(path)
         if path.is_dir():
@@ -44,7 +45,7 @@ def check_file(path: Path, format: str) -> None:
 
 
 def check_directory(path: str | Path) -> None:
-    """Raises ConfigError where no directory is, and none can be made."""
+    """Raises ConfigError unless there is a directory, or one can be created."""
     with explained(Path(path)):
         _check_parent(Path(path))
         if not str(path) or (os.path.lexists(path) and not os.path.isdir(path)):
@@ -52,14 +53,14 @@ def check_directory(path: str | Path) -> None:
 
 
 def write(path: Path, content: bytes, format: str) -> None:
-    """Whole or not at all, and through a link. Raises ConfigError as check_file does."""
+    """Write a file atomically, following a link. Raises ConfigError like check_file."""
     check_file(path, format)
     write_atomically(Path(os.path.realpath(path)), content)
 
 
 def marked(chart: bytes, format: str) -> bytes:
-    """A chart that says who made it."""
-    end = len(chart) - 12 if format == "png" else len(chart)  # the last chunk of a PNG, IEND, stays the last
+    """A chart with the mark that ablate made it."""
+    end = len(chart) - 12 if format == "png" else len(chart)  # before IEND, which must be a PNG's last chunk
     return chart[:end] + MARKS[format] + chart[end:]
 
 

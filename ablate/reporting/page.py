@@ -1,4 +1,4 @@
-"""What the page of a report says: gathered from rows, nothing drawn. Loads no torch."""
+"""Gather the content of a report's page from rows, without drawing anything. Loads no torch."""
 
 import contextlib
 import json
@@ -17,7 +17,6 @@ from ablate.analysis.roles import at_own_value
 from ablate.analysis.select import as_text, as_texts, select, with_options
 from ablate.compute.cores import available
 from ablate.config.identity import digest
-from ablate.phrases import counted
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.heads import Heads
@@ -31,15 +30,14 @@ VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "att
 
 @dataclass(frozen=True)
 class Page:
-    """curves, rates, seeds, weights, costs: as analysis.series gives them, empty where there is nothing to
-    draw. tuned: the column of which each arm has its own value, in a tuned study. rates: by that column,
-    else by learning rate, in `rate_metric`. heads: what they do, where that was probed. facts: what the rows
-    were made by, and of. hyperparameters: as methods gives them."""
+    """curves, rates, seeds, weights, costs: as from analysis.series, empty if there is nothing to draw.
+    tuned: in a tuned study, the column for which each arm has its own value. rates: `rate_metric` by that
+    column, else by learning rate. heads: the data of probes, if there are any. facts: versions, text and
+    machine of the rows. hyperparameters: as from reporting.methods."""
 
     name: str
     question: str
     answer: Answer
-    tally: list[str]
     limits: list[str]
     comparison: Comparison
     notes: list[str]
@@ -50,6 +48,7 @@ class Page:
     seeds: pd.DataFrame
     weights: pd.DataFrame
     costs: pd.DataFrame
+    cost: str
     heads: Heads | None
     failures: list[str]
     commands: list[str]
@@ -59,7 +58,7 @@ class Page:
 
 
 def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[Question]) -> Page:
-    """Everything that the page says of these rows. Raises ConfigError, Incomparable."""
+    """The content of the page about these rows. Raises ConfigError, Incomparable."""
     record, reproduced = subject.record, commands(subject)
     if where := question.pop("where", ()):
         chosen = select(with_options(subject.rows), where)
@@ -69,7 +68,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
     rows, _ = report_rows(subject.rows)
     own, shown = at_own_value(rows), comparison.shown
     tuned = record.tuned_key.rpartition(".")[2]
-    # Of the test split nothing is shown but the results: it is the validation split that chooses.
+    # Values are chosen on the validation split, so the test split is shown only in the results.
     rate_metric = comparison.metric.replace("test_", "val_", 1)
     development = _development(subject.rows)
     failures = [
@@ -83,7 +82,6 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         name=subject.name,
         question=record.question,
         answer=answer(comparison, rows, record, cores=available()),
-        tally=_tally(comparison),
         limits=limits(rows, comparison, record, environment.pop("train_tokens")),
         comparison=comparison,
         notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures],
@@ -93,7 +91,8 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         rates=series.by_value(subject.rows, rate_metric, shown, tuned or "lr"),
         seeds=series.per_seed(own, comparison.metric, shown),
         weights=series.weights(own, shown),
-        costs=series.costs(own, shown),
+        costs=(costs := series.costs(own, shown)),
+        cost=_cost(costs),
         heads=find_heads(subject.page.with_name(FILE), _names(own, shown)),
         failures=failures,
         commands=reproduced,
@@ -103,35 +102,33 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
     )
 
 
+def _cost(costs: pd.DataFrame) -> str:
+    """What the variants cost, in a sentence; empty if the rows do not say."""
+
+    def spread(column: str) -> str:
+        low, high = int(costs[column].min()), int(costs[column].max())
+        return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+    costs = costs.dropna(subset=["params", "flops_per_token"])
+    if costs.empty:
+        return ""
+    return f"Cost: {spread('params')} parameters, {spread('flops_per_token')} FLOPs a token (forward)."
+
+
 def _names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
-    """Of variants, by run_id."""
+    """The names of variants, by run_id."""
     rows = rows[rows["run_id"].notna()]
     return pd.Series(series.names(rows, shown).to_numpy(), index=rows["run_id"].astype(str), dtype=object)
 
 
-def _tally(comparison: Comparison) -> list[str]:
-    """How many verdicts of each kind a family came to, where sentences don't tell them all."""
-    lines = []
-    for family in comparison.families:
-        table = comparison.family(family)
-        verdicts = table[table["p"].notna()]["verdict"].value_counts()
-        if family == "exploratory" and len(verdicts):
-            counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-            whole = counted(int(verdicts.sum()), "comparison")
-            lines.append(f"Exploratory, {whole}: {counts}. Leads to test, not results.")
-    if not lines and comparison.table["p"].isna().all():
-        lines.append("Nothing was tested: no variant has a baseline and two paired seeds.")
-    return lines
-
-
 def _development(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that chose something, and that no result rests on."""
+    """The rows that were used to choose values and are in no result."""
     phase = as_texts(rows["phase"]) if "phase" in rows else pd.Series("", index=rows.index)
     return rows[~phase.isin(["", "report"])]
 
 
 def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[str]:
-    """A line for each development run that has no result, with its value of the tuned key."""
+    """A line for each development run without a result, with its value of the tuned key."""
     if column not in development:
         return unusable(development, metric)
     return [
@@ -148,7 +145,7 @@ def _not_begun(subject: Subject) -> list[str]:
 
 
 def _environment(subject: Subject) -> dict[str, Any]:
-    """train_tokens by run_id; python, platform and processor of the runs, where they are known."""
+    """train_tokens by run_id, and python, platform and processor of the runs, if known."""
     known: dict[str, Any] = {"train_tokens": {}}
     for run_id, directory in subject.directories.items():
         with contextlib.suppress(OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Tables for papers: means with their intervals, as a pivot of the factors or a row a variant.
+"""Tables for papers: means with intervals, as a pivot of the factors or one row per variant.
 
-A cell is a mean ± half of its 95 % t-interval over seeds. Its LaTeX takes no package but booktabs.
+A cell is a mean ± half of its 95 % t-interval over seeds. The LaTeX needs no package but booktabs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ MARK = "†"
 
 @dataclass(frozen=True)
 class Cell:
-    """half: of the interval of the mean, NaN for one seed. differs: from its baseline, by the simultaneous
-    interval."""
+    """half: half the width of the mean's interval, NaN for one seed. differs: whether it differs from its
+    baseline by the simultaneous interval."""
 
     mean: float
     half: float
@@ -49,8 +49,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """stub: the names of the columns before the cells; over: what the cells' columns are levels of, empty
-    where each has a name of its own. rows: of each the stub and the cells, "" where there is no variant."""
+    """stub: the names of the columns before the cells. over: the factor whose levels are the columns of
+    cells; empty if these have names of their own. rows: each with its stub and its cells, "" without a
+    variant."""
 
     caption: str
     stub: list[str]
@@ -60,8 +61,8 @@ class PaperTable:
 
 
 def pivot(comparison: Comparison, rows: pd.DataFrame, keys: Sequence[str]) -> PaperTable:
-    """The last of `keys` across, the others down. rows: that were compared, for the caption. Raises
-    ConfigError where two variants would share a cell."""
+    """A table with the levels of the last key as columns and those of the others as rows. rows: those
+    compared, for the caption. Raises ConfigError if two variants would share a cell."""
     table = _variants(comparison)
     where = f"--pivot {','.join(keys)}"
     columns = [column_of(key, table, where) for key in keys]
@@ -84,7 +85,7 @@ def pivot(comparison: Comparison, rows: pd.DataFrame, keys: Sequence[str]) -> Pa
 
 
 def by_variant(comparison: Comparison, rows: pd.DataFrame) -> PaperTable:
-    """A row a variant, the best first: its mean, and its difference to the baseline."""
+    """One row per variant, best first: its mean, and its difference to the baseline."""
     table = _variants(comparison)
     shown = [c for c in comparison.shown if table[c].nunique() > 1] or comparison.shown[:1]
     body: list[tuple[list[str], list[Cell | str]]] = [
@@ -96,7 +97,7 @@ def by_variant(comparison: Comparison, rows: pd.DataFrame) -> PaperTable:
 
 
 def latex(table: PaperTable) -> str:
-    """A floating table, with the rules of booktabs."""
+    """The table in LaTeX, as a float with booktabs rules."""
     width = len(table.stub)
     names = [*map(_name, table.stub), *map(_name, table.columns)]
     head = [" & ".join(names) + r" \\"]
@@ -121,21 +122,22 @@ def latex(table: PaperTable) -> str:
 
 
 def plain(table: PaperTable) -> pd.DataFrame:
-    """Its cells as text, the best in **."""
+    """The table with cells as text, the best in **."""
     over = f"{table.over}=" if table.over else ""
     names = [*table.stub, *(f"{over}{column}" for column in table.columns)]
     return pd.DataFrame([[*stub, *map(_text_cell, cells)] for stub, cells in table.rows], columns=names)
 
 
 def tidy(comparison: Comparison, keys: Sequence[str]) -> pd.DataFrame:
-    """A row a variant for programs: keys, n, mean, half, best, verdict."""
+    """One row per variant, for programs: keys, n, mean, half, best, verdict."""
     table = _variants(comparison)
     columns = [column_of(key, table, f"--pivot {','.join(keys)}") for key in keys]
     return table[[*columns, "n", "mean", "half", "best", "verdict"]]
 
 
 def _variants(comparison: Comparison) -> pd.DataFrame:
-    """Each once, where it was compared before where it is a baseline; half: of the interval of its mean."""
+    """Each variant once, preferably from a row in which it was compared, with half the width of its
+    interval."""
     table = comparison.table.sort_values("p", na_position="last", kind="stable")
     high = mean_interval(table[["n", "mean", "sd"]])["high"]
     table = table.assign(half=high - table["mean"])
@@ -172,7 +174,7 @@ def _caption(comparison: Comparison, rows: pd.DataFrame, table: pd.DataFrame) ->
 
 
 def _ordered(column: pd.Series) -> list[str]:
-    """Levels as they are read: numbers by size, words as the table has them."""
+    """The levels of a column in reading order: numbers by size, words in the order of the table."""
     return sorted(dict.fromkeys(column), key=_order_of(column.to_frame(), [str(column.name)], one=True))
 
 

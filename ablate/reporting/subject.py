@@ -10,15 +10,15 @@ from ablate.analysis.load import load, recall
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 
-# Of rows that no study of this store asked for.
+# The record for rows that belong to no known study.
 NOTHING_ASKED = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
 
 
 @dataclass(frozen=True)
 class Subject:
-    """rows: one a run. is_whole: whether they are all that there is, no reader's choice. record: of the
-    study, NOTHING_ASKED where there is none. store: where the runs lie, if anywhere. page: where the report
-    goes unless told otherwise. notes: what is in doubt of the rows."""
+    """The subject of a report. rows: one per run. is_whole: whether these are all rows, not a user's
+    selection. record: of the study, or NOTHING_ASKED. store: where the runs are, if known. page: the default
+    path of the report. notes: lines on doubtful rows."""
 
     name: str
     rows: pd.DataFrame
@@ -30,13 +30,13 @@ class Subject:
 
     @cached_property
     def directories(self) -> dict[str, Path]:
-        """Of the finished runs among the rows, by run_id."""
+        """The directories of the finished runs among the rows, by run_id."""
         return self.store.directories(self.rows["run_id"].dropna()) if self.store else {}
 
 
 def find(target: str | Path | pd.DataFrame) -> Subject:
-    """target: a study by name or directory, a store, a CSV file, or rows that ablate.load or ablate.run
-    gave. Raises ConfigError."""
+    """The subject that a target names: a study by name or directory, a store, a CSV file, or rows from
+    ablate.load or ablate.run. Raises ConfigError."""
     is_whole = not isinstance(target, pd.DataFrame)
     results = load([str(target)]) if is_whole else recall(target)
     if not results.sources:

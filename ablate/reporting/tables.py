@@ -9,7 +9,7 @@ import pandas as pd
 
 from ablate.reporting.terminal import Column, fitted
 
-# Columns that a narrow terminal has no room for, the first one first.
+# Columns to leave out in a narrow terminal, the first one first.
 LEAST = (
     *("wall_s", "tokens_per_s", "error", "match_error", "params", "corpus", "steps", "sd", "p_holm", "study"),
     *("null", "untrained", "smallest", "median", "best", "mean"),
@@ -39,9 +39,9 @@ def render(frame: pd.DataFrame, format: str) -> str:
 
 
 def lines_of(frame: pd.DataFrame, width: int | None, *, bold: bool = False) -> tuple[str, list[str]]:
-    """`frame` for a terminal of so many letters, and the names of columns that have no room there.
+    """`frame` as text for a terminal of this width, and the names of the columns that were left out.
 
-    width: None for as wide as it needs to be. bold: the names, and the best row.
+    width: in characters; None for no limit. bold: print the names and the best row in bold.
     """
     columns = [
         Column(
@@ -63,7 +63,7 @@ def lines_of(frame: pd.DataFrame, width: int | None, *, bold: bool = False) -> t
 
 
 def _latex(names: list[str], right: list[bool], cells: list[list[str]]) -> str:
-    """A tabular with the rules of booktabs, to stand in a table of a paper."""
+    """A LaTeX tabular with booktabs rules, without a float around it."""
     lines = [[escaped(cell) for cell in line] for line in (names, *cells)]
     head, *body = (" & ".join(line) + r" \\" for line in lines)
     columns = "".join("r" if number else "l" for number in right)
@@ -79,7 +79,7 @@ def _latex(names: list[str], right: list[bool], cells: list[list[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text as LaTeX prints it: its special characters escaped, a minus sign for a leading hyphen."""
+    """Text for LaTeX: special characters escaped, a hyphen before a number as a minus sign."""
     safe = "".join(_LATEX.get(character, character) for character in text)
     return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", safe)
 
@@ -94,13 +94,13 @@ _LATEX = {
 
 
 def render_row(row: pd.Series) -> str:
-    """One row, a line a column."""
+    """One row, printed with one line per column."""
     width = max(len(str(name)) for name in row.index)
     return "".join(f"{name:<{width}}  {readable(name, value)}\n" for name, value in row.items())
 
 
 def readable(name: object, value: Any) -> str:
-    """One cell for a reader: 4 digits after the point of a loss, thousands of a count set apart."""
+    """One cell for readers: losses with 4 digits after the point, counts with thousands separators."""
     if value is None or value != value:
         return ""
     if name == "best":
@@ -114,7 +114,7 @@ def readable(name: object, value: Any) -> str:
     return str(value)
 
 
-_SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms")
+_SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms", "minutes")
 
 
 def _is_number(column: pd.Series) -> bool:

@@ -1,4 +1,4 @@
-"""A table of text in as many columns of letters as a terminal has. Prints nothing."""
+"""Fit a table of text into the width of a terminal. Prints nothing."""
 
 import bisect
 import itertools
@@ -9,15 +9,15 @@ from functools import cached_property
 
 from rich.cells import cell_len
 
-GAP = 2  # letters between columns
-TALL = 2  # lines of a cell: before one takes more, a column is left out
-WORD = re.compile(r"[^\s\[]*\[[^\]]*\]\S*|\S+")  # an interval, [0.1, 0.2], is one
+GAP = 2  # characters between columns
+TALL = 2  # lines per cell; rather than use more, columns are left out
+WORD = re.compile(r"[^\s\[]*\[[^\]]*\]\S*|\S+")  # an interval, [0.1, 0.2], counts as one word
 
 
 @dataclass(frozen=True)
 class Column:
-    """name, then a cell a row. right: whether it is aligned there, as numbers are. rank: the columns of the
-    lowest are left out first; None for one that stays."""
+    """A column with one cell per row. right: whether it is right-aligned, as numbers are. rank: the order in
+    which columns are left out, lowest first; None for a column that stays."""
 
     name: str
     cells: Sequence[str]
@@ -30,12 +30,12 @@ class Column:
 
     @cached_property
     def narrowest(self) -> int:
-        """That of its longest word."""
+        """The width of its longest word."""
         return max(cell_len(word) for cell in (self.name, *self.cells) for word in WORD.findall(cell) or [""])
 
     @cached_property
     def narrow(self) -> int:
-        """The least in which no cell takes more than TALL lines."""
+        """The smallest width in which no cell needs more than TALL lines."""
         possible = range(self.narrowest, self.natural)
         cells = [cell for cell in self.cells if cell_len(cell) > self.narrowest]
         at = bisect.bisect_left(
@@ -46,18 +46,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Fitted:
-    """rows: the lines of each, the names' first. left_out: the names of the columns for which there was no
-    room."""
+    """rows: the lines of each row, beginning with the names. left_out: the names of the columns left out."""
 
     rows: list[list[str]]
     left_out: list[str]
 
 
 def fitted(columns: Sequence[Column], width: int | None) -> Fitted:
-    """The table in `width` letters; None for as many as it takes.
+    """The table in `width` characters; None for no limit.
 
-    Cells break between words, never within one. Where that takes more than TALL lines, columns are left out
-    by their rank, if that helps. What is too wide even so has a line a value, under each other.
+    Cells break between words, never within one. If a cell would need more than TALL lines, columns are left
+    out by their rank, if that helps. A table that is still too wide gets one line per value.
     """
     expendable = sorted((c for c in columns if c.rank is not None), key=lambda c: c.rank or 0)
     for least in (Column.narrow.func, Column.narrowest.func):
@@ -71,7 +70,7 @@ def fitted(columns: Sequence[Column], width: int | None) -> Fitted:
 
 
 def _widths(columns: Sequence[Column], width: int | None, least: Sequence[int]) -> list[int] | None:
-    """Of each column, those that can give most first. None where there is no room for `least`."""
+    """The width of each column, shrunk first where there is most to spare; None if `least` does not fit."""
     widths = [column.natural for column in columns]
     if width is None:
         return widths
@@ -82,7 +81,7 @@ def _widths(columns: Sequence[Column], width: int | None, least: Sequence[int]) 
 
 
 def _lines(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
-    """One row."""
+    """The lines of one row."""
     parts = [_broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
     for line in itertools.zip_longest(*parts, fillvalue=""):
@@ -95,7 +94,7 @@ def _lines(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int
 
 
 def _broken(cell: str, width: int) -> list[str]:
-    """The cell in lines of at most `width` letters."""
+    """The cell broken into lines of at most `width` characters."""
     if cell_len(cell) <= width:
         return [cell]
     lines = [""]
@@ -109,7 +108,7 @@ def _broken(cell: str, width: int) -> list[str]:
 
 
 def _cards(columns: Sequence[Column]) -> list[list[str]]:
-    """A line a value, an empty line between rows."""
+    """The table with one line per value and an empty line between rows."""
     wide = max(cell_len(column.name) for column in columns)
 
     def card(row: Sequence[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A comparison for reading: captions, tables of few columns, closing sentences. Prints nothing."""
+"""A comparison for readers: captions, tables with few columns, closing sentences. Prints nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,14 +15,15 @@ UNITS = {"val_bpb": "bits per byte"}
 
 
 def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
-    """One family as it is read: what tells the variants apart, and the numbers that the verdict rests on."""
+    """One family for readers: the columns that distinguish the variants, and the numbers behind the
+    verdict."""
     table = comparison.family(family)
     shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
     read = table[shown or comparison.shown[:1]].copy()
     diverged = table["diverged"].astype(int)
     lost = lost_by(comparison.metric)
     read["n"] = [f"{n} + {d} {lost}" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
-    if "match_error" in table:  # what a match could not even out
+    if "match_error" in table:  # the difference in cost that remains after matching
         read["params"] = table["params"]
         read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
     read["mean"] = table["mean"]
@@ -30,6 +31,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
         read["sd"] = table["sd"]
     if table["diff"].notna().any():
         read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
+    if table["diff"].notna().any() and comparison.table["n"].max() > 1:  # one seed decides nothing
         read["[low, high]"] = _intervals(table, "low", "high")
         if marginal:
             level = f"{100 * (1 - comparison.alpha):g} %"
@@ -53,7 +55,7 @@ def effects_for_reading(effects: pd.DataFrame) -> pd.DataFrame:
 
 
 def caption(comparison: Comparison, family: str) -> str:
-    """What a family's p's and intervals hold for, in a line or two."""
+    """The caption of a family: what its p-values and intervals are corrected for, in a line or two."""
     table = comparison.family(family)
     tested = table[table["p"].notna()]
     margin = f"margin {comparison.margin:g}{unit(comparison.metric)}"
@@ -73,7 +75,7 @@ def caption(comparison: Comparison, family: str) -> str:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """What was found: a sentence a primary contrast, or one for the best variant where none was named."""
+    """The findings: one sentence per primary contrast or, without any, one about the best variant."""
     primary = comparison.family("primary")
     if len(primary):
         compared = primary[primary["baseline"].notna()]
@@ -87,7 +89,7 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def interactions(comparison: Comparison) -> list[str]:
-    """What the projection has to do with the number of heads, where a study asks it."""
+    """Sentences on the interaction of projection and number of heads, if a study asks about it."""
     rows = comparison.interaction.to_dict("records")
     return [_interaction(row, comparison) for row in rows if row["p"] == row["p"]]
 
@@ -143,7 +145,7 @@ def _finding(row: Mapping[Any, Any], comparison: Comparison) -> str:
 
 
 def more_seeds(count: Any) -> str:
-    """How many more seeds would decide, if the difference is what it looks like."""
+    """Words on how many more seeds would decide, if the true difference is the one observed."""
     if pd.isna(count):
         return ""
     return f"; about {counted(count, 'more seed')} would decide it (power {100 * POWER:g} %)"
@@ -163,8 +165,8 @@ def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
 
 
 def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -> tuple[str, str, str]:
-    """What differs between two names, and what they share. terms: what levels are called, where a study says
-    so; a fusion stands for itself."""
+    """The differing part of each of two names, and what they share. terms: names of the levels, if the study
+    gives any; a fusion is named by itself."""
     ours, theirs = (dict(_split(part) for part in name.split(" ")) for name in (variant, baseline))
     differing = [key for key in ours if ours[key] != theirs.get(key)]
     shared = ", ".join(f"{key}={value}" for key, value in ours.items() if key not in differing)
@@ -182,7 +184,7 @@ def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, st
 
 
 def number(value: float) -> str:
-    """Three digits after the point, a fourth where the value is small; a true minus sign."""
+    """The number with three digits after the point, or four if it is small, and a true minus sign."""
     text = f"{value:.{3 if abs(value) >= 0.0095 else 4}f}"
     return "0.000" if float(text) == 0 else text.replace("-", "−")
 

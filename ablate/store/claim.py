@@ -1,7 +1,7 @@
-"""Who is at an attempt: a claim.json in its directory, with the process that works there.
+"""Claims: a claim.json in the directory of an attempt names the process that works on it.
 
-A process that can be looked up is alive or it is not. Any other shows by a heartbeat that it is: the time of
-its claim.json, by the clock of the file system, wherever that is.
+A process on this machine is looked up by its pid. Any other proves that it is alive by a heartbeat: it keeps
+updating the modification time of its claim.json, by the clock of the file system.
 """
 
 import contextlib
@@ -18,20 +18,20 @@ from typing import Any
 from ablate.files.atomic import is_gone
 
 HEARTBEAT_S = 5
-EXPIRES_S = 120  # without a heartbeat
+EXPIRES_S = 120  # a claim expires after this long without a heartbeat
 
-_mine = set[str]()  # the names of the attempts that this process is at
+_mine = set[str]()  # the names of the attempts that this process works on
 
 
 def claim(attempt: Path) -> bytes:
-    """The content of its claim.json: from here on until it is released, this process is at it."""
+    """Claim an attempt for this process, until `release`; returns the content of its claim.json."""
     _mine.add(attempt.name)
     pid = os.getpid()
     return (json.dumps({**_here(), "pid": pid, "started": _started(pid)}) + "\n").encode()
 
 
 def is_live(directory: Path) -> bool:
-    """Whether the process that claimed this attempt is still at it."""
+    """Whether the process that claimed this attempt is still working on it."""
     path = directory / "claim.json"
     try:
         content = json.loads(path.read_bytes())
@@ -39,25 +39,25 @@ def is_live(directory: Path) -> bool:
         if started and {key: content.get(key) for key in _here()} == _here():
             now = _started(pid)
             if pid == os.getpid() and now == started:
-                return directory.name in _mine  # else it could not be given back
+                return directory.name in _mine  # if not, its claim.json could not be removed
             if now or not _exists(pid):
                 return now == started
         return _clock(directory.parents[2]) - path.stat().st_mtime < EXPIRES_S
     except OSError as error:
-        return not is_gone(error)  # what can't be read at this moment is left alone
+        return not is_gone(error)  # if it can't be read at the moment, leave the attempt alone
     except (ValueError, KeyError, TypeError):
         return False
 
 
 def release(directory: Path) -> None:
-    """This process gives it back."""
+    """Give up this process's claim on an attempt."""
     _mine.discard(directory.name)
     with contextlib.suppress(OSError):
         (directory / "claim.json").unlink()
 
 
 def release_ended(directory: Path, pid: int) -> None:
-    """Give back what a process of this machine had claimed, which has ended and could not."""
+    """Remove the claim of a process of this machine that ended without releasing it."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         content = json.loads((directory / "claim.json").read_bytes())
         if {**_here(), "pid": pid}.items() <= content.items():
@@ -65,10 +65,10 @@ def release_ended(directory: Path, pid: int) -> None:
 
 
 class Heartbeat:
-    """Shows that this process lives, whatever it computes meanwhile."""
+    """A thread that keeps showing that this process is alive, whatever else it computes."""
 
     def __init__(self, directory: Path) -> None:
-        self.lost = False  # somebody took the directory away
+        self.lost = False  # whether another process took the directory away
         self._claim = directory / "claim.json"
         self._ended = threading.Event()
         threading.Thread(target=self._beat, daemon=True).start()
@@ -77,7 +77,7 @@ class Heartbeat:
         while not (self.lost or self._ended.is_set()):
             try:
                 os.utime(self._claim)
-            except OSError as error:  # a network may be away for a while
+            except OSError as error:  # a network may be unreachable for a while
                 self.lost = is_gone(error) and not self._ended.is_set()
             self._ended.wait(HEARTBEAT_S)
 
@@ -87,7 +87,7 @@ class Heartbeat:
 
 @functools.cache
 def _here() -> dict[str, Any]:
-    """Where a process can be looked up by its number: this host since it began, seen from this container."""
+    """Where a pid is valid: this host, since its last boot, in this container's pid namespace."""
     boot, pids = Path("/proc/sys/kernel/random/boot_id"), "/proc/self/ns/pid"
     here = {"host": socket.gethostname(), "boot": "", "pids": ""}
     with contextlib.suppress(OSError):
@@ -96,8 +96,8 @@ def _here() -> dict[str, Any]:
 
 
 def _clock(directory: Path) -> float:
-    """Now, by the clock that heartbeats are written with; where nothing can be written, nobody can take a run
-    either, and no claim expires."""
+    """The current time on the clock that heartbeats are written with. If nothing can be written, no other
+    process can take a run over either, so −∞: no claim expires."""
     with contextlib.suppress(OSError), tempfile.TemporaryFile(prefix=".clock-", dir=directory) as file:
         return os.fstat(file.fileno()).st_mtime
     return -math.inf
@@ -114,13 +114,13 @@ def _exists(pid: int) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in clock ticks since boot: another that has got its number began at another time.
-    `ended` for one that only waits to be asked how; empty where Linux does not say, or there is none.
+    """When a process began, in clock ticks since boot, which tells it from a later one with the same pid.
+    `ended` for a zombie; empty if there is no such process or this is not Linux.
 
     See: Linux, Documentation/filesystems/proc.rst, fields 3 and 22 of /proc/PID/stat.
     """
     with contextlib.suppress(OSError):
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+        state, *fields = stat.rpartition(")")[2].split()  # the name in parentheses may contain anything
         return "ended" if state in "ZX" else fields[18]
     return ""

@@ -1,7 +1,7 @@
-"""What source files say, apart from their words: digests that comments, docstrings and layout don't change.
+"""Digests of source files that comments, docstrings and layout do not change: hashes of their syntax trees.
 
-A file of the package bears its path in it (model/fusion/sum.py), one of a plugin its name (plugin/mine.py),
-any other its absolute path. Loads no torch.
+A file of the package is named by its path in it (model/fusion/sum.py), one of a plugin by its name
+(plugin/mine.py), any other by its absolute path. Loads no torch.
 """
 
 import ast
@@ -16,20 +16,20 @@ from typing import Any
 from ablate.config.rules import ConfigError
 
 PACKAGE = Path(__file__).parent.parent
-# Fields that say nothing of what is computed.
+# Fields of the syntax tree that do not affect what is computed.
 UNSAID = ("ctx", "kind", "type_comment", "type_ignores")
-PLUGIN = "plugin/"  # begins the name of a file that comes from outside
-_plugins: dict[Path, tuple[str, bytes]] = {}  # name and source of each, as it was read
+PLUGIN = "plugin/"  # prefix of the name of a plugin's file
+_plugins: dict[Path, tuple[str, bytes]] = {}  # name and source of each plugin, as it was read
 
 
 def know(path: Path, name: str, source: bytes) -> None:
-    """From now on a plugin's file has this name and this source, whatever becomes of it on the disk."""
+    """Register a plugin's file with its name and source, which stay valid even if the file changes."""
     _plugins[path] = f"{PLUGIN}{name}", source
     tree_digest.cache_clear()
 
 
 def raised(error: BaseException) -> str:
-    """What an error says, with the line of a plugin that it comes from, if it does."""
+    """The type and message of an error, with the line of the plugin that raised it, if one did."""
     frames = traceback.extract_tb(error.__traceback__)
     known = {str(path): name.removeprefix(PLUGIN) for path, (name, _) in _plugins.items()}
     lines = [
@@ -44,9 +44,9 @@ def is_of_plugin(name: str) -> bool:
 
 @functools.cache
 def tree_digest(name: str) -> str | None:
-    """16 hex digits over the syntax tree of a file; None where there is no such file, or no Python in it.
+    """16 hex digits over the syntax tree of a file; None if there is no such file, or it is not valid Python.
 
-    Read once a process, which also reads its modules once.
+    Each file is read once per process, since its module is also imported once.
     """
     of_plugins = {known: source for known, source in _plugins.values()}
     try:
@@ -57,7 +57,7 @@ def tree_digest(name: str) -> str | None:
 
 
 def tree_digests(names: Iterable[str]) -> dict[str, str]:
-    """By name. Raises ConfigError for a file that is not there."""
+    """The digest of each file, by name. Raises ConfigError for a file that is missing."""
     found = {name: tree_digest(name) for name in names}
     for name, of_file in found.items():
         if of_file is None:
@@ -68,14 +68,14 @@ def tree_digests(names: Iterable[str]) -> dict[str, str]:
 
 
 def combined(digests: Mapping[str, str]) -> str:
-    """12 hex digits over several files and their names."""
+    """12 hex digits over the digests of several files and their names."""
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def canonical(node: Any) -> str:
-    """A syntax tree as text, the same under every Python: without empty fields, of which some versions have
-    more, and without strings that stand alone, such as docstrings."""
-    if isinstance(node, ast.JoinedStr):  # Python 3.12 has empty strings in it that others have not
+    """A syntax tree as text, the same in every version of Python: without empty fields, of which some
+    versions have more, and without strings that are statements, such as docstrings."""
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 puts empty strings into it, other versions do not
         node.values = [v for v in node.values if not (isinstance(v, ast.Constant) and v.value == "")]
     if isinstance(node, ast.AST):
         fields = [
@@ -90,11 +90,11 @@ def canonical(node: Any) -> str:
 
 
 def with_imports(file: str, folders: Iterable[str]) -> list[str]:
-    """The names of a file and of all that it imports from its own folder and from `folders` of the package,
-    directly or by way of another, sorted.
+    """The names of a file and of all files that it imports, directly or indirectly, from its own folder and
+    from `folders` of the package, sorted.
 
-    file: a path in the package, or an absolute one. What the __init__ of a folder imports counts where that
-    folder is imported; the __init__ itself does not, unless it is `file`.
+    file: a path in the package, or an absolute one. If a folder is imported, the imports of its __init__
+    count, but not the __init__ itself, unless it is `file`.
     """
     start = PACKAGE / file
     inside = [start.parent, *(PACKAGE / folder for folder in folders)]
@@ -108,7 +108,7 @@ def with_imports(file: str, folders: Iterable[str]) -> list[str]:
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """The files of this package, and beside `path`, that it imports."""
+    """The files that `path` imports from this package or from its own folder."""
     for node in ast.walk(ast.parse(_plugins[path][1] if path in _plugins else path.read_bytes())):
         if isinstance(node, ast.Import):
             level, modules = 0, [alias.name for alias in node.names]
@@ -129,7 +129,7 @@ def _name(path: Path) -> str:
 
 
 def _stands_alone(node: Any) -> bool:
-    """Whether it is a statement that is a string only."""
+    """Whether the node is a statement that consists of a string, such as a docstring."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

@@ -1,4 +1,4 @@
-"""The columns of results.csv and metrics.csv, and how a value stands in a cell. Loads no torch."""
+"""The columns of results.csv and metrics.csv, and the format of their cells. Loads no torch."""
 
 import csv
 import io
@@ -8,10 +8,10 @@ from typing import Any
 
 Row = dict[str, Any]
 
-# What a run is to a study that gives its runs different roles, as a tuned one does.
+# The role of a run in a study that has runs of different roles, such as a tuned study.
 ROLE_COLUMNS = ("phase", "role", "tuned")
 IDENTITY_COLUMNS = ("run_id", "study", "status", "error", *ROLE_COLUMNS)
-# What a variant is made of; the seeds beside it tell its replicates apart.
+# The columns that define a variant; its replicates differ in the seeds.
 CONFIG_COLUMNS = (
     *("fusion", "fusion_options", "normalize", "scores", "scores_options", "heads", "out_proj"),
     *("value_width", "key_width", "query_heads", "key_heads", "value_heads", "tie_qk", "scale", "value_proj"),
@@ -33,7 +33,7 @@ DERIVED_COLUMNS = (
     "flops_per_token",
     "tokens",
 )
-# Of the targets in each third of the context: what is predicted from little of it, and from much.
+# Losses of the targets in each third of the context: predicted from little of it, and from much.
 THIRD_COLUMNS = ("val_first_third_loss", "val_middle_third_loss", "val_last_third_loss")
 METRIC_COLUMNS = (
     *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc", "val_exact", "test_exact"),
@@ -42,7 +42,7 @@ METRIC_COLUMNS = (
     *("best_val_loss", "best_step", "fusion_weights"),
 )
 HIGHER_IS_BETTER = ("val_acc", "test_acc", "val_exact", "test_exact", "tokens_per_s")
-# Measured columns differ from one execution of the same run to the next; no others do.
+# Only these columns differ between two executions of the same run.
 MEASURED_COLUMNS = ("tokens_per_s", "wall_s", "peak_memory_mb")
 PROVENANCE_COLUMNS = (
     *("device", "engine", "linear", "attention", "compile", "threads"),
@@ -61,13 +61,13 @@ METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm"
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    """Rows as a tidy table; an empty cell where a thing does not apply."""
+    """Rows as CSV with all columns; cells that do not apply are empty."""
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for row in rows:
         values = map(row.get, COLUMNS)
-        # Most values the csv module writes as `csv_value` does, at a fraction of the time.
+        # For most values the csv module does the same as `csv_value` in a fraction of the time.
         table.writerow([v if type(v) in _AS_THEY_ARE else csv_value(_for_table(v)) for v in values])
     return text.getvalue()
 
@@ -86,8 +86,8 @@ _AS_THEY_ARE = (str, int, float, type(None))
 
 
 def _for_table(value: Any) -> Any:
-    """fusion_weights, the one column of lists of lists, has one number a layer and head in tables: the mean
-    over channels, if there are."""
+    """The value for results.csv. fusion_weights, the only nested list, gets one number per layer and head:
+    the mean over channels, if the method has weights per channel."""
     if not (isinstance(value, list) and value and isinstance(value[0], list)):
         return value
     means = [[sum(w) / len(w) if isinstance(w, list) else w for w in layer] for layer in value]

@@ -1,4 +1,4 @@
-"""Where results come from: code, versions, machine. Loads no torch."""
+"""The provenance of results: code, versions, machine. Loads no torch."""
 
 import functools
 import importlib.metadata
@@ -11,7 +11,7 @@ from typing import Any
 from ablate.store import code
 from ablate.version import __version__
 
-# The source that decides the result of every run: a change in one of these files makes all of them stale.
+# The source files that determine the result of every run: a change in one of them makes all runs stale.
 CORE = (
     "training/train.py",
     "training/computing.py",
@@ -38,23 +38,23 @@ CORE = (
     "execution/checkpoints.py",
     "execution/formulas.py",
 )
-# Where the files of parts lie: a change of one makes only the runs stale that it is a part of.
+# The folders of parts: a change in one of their files makes only the runs stale that use that part.
 PART_FOLDERS = ("model/fusion", "model/scores")
 
 
 @functools.cache
 def core_code() -> str:
-    """12 hex digits over the source that decides every result. Raises ConfigError."""
+    """12 hex digits over the files of CORE. Raises ConfigError."""
     return code.combined(code.tree_digests(CORE))
 
 
 @functools.cache
 def parts_code(*files: str) -> Mapping[str, Any]:
-    """What a row says of the code of a run's own parts. files: their source files, by paths in the package or
+    """The columns about the code of a run's own parts. files: their source files, as paths in the package or
     absolute ones.
 
-    part_files: a digest, by name, of each of these files and of what they import of other parts; parts: 12
-    hex digits over all of it.
+    part_files: the digests, by name, of these files and of the files of other parts that they import; parts:
+    12 hex digits over all of them.
     """
     names = {name for file in files for name in code.with_imports(file, PART_FOLDERS)}
     digests = code.tree_digests(sorted(names))
@@ -62,8 +62,8 @@ def parts_code(*files: str) -> Mapping[str, Any]:
 
 
 def is_of_now(row: Mapping[str, Any]) -> bool:
-    """Whether the code and the torch of now are those that made this row."""
-    files = row.get("part_files")  # rows of before there were any have none
+    """Whether the current code and torch are those that made this row."""
+    files = row.get("part_files")  # missing in rows that are older than this column
     return (
         (row.get("code"), row.get("torch")) == (core_code(), torch_version())
         and bool(files)
@@ -72,7 +72,7 @@ def is_of_now(row: Mapping[str, Any]) -> bool:
 
 
 def _is_as_it_was(file: str, digest: str) -> bool:
-    """A plugin that is not in use is as it was, for all that can be known."""
+    """Whether a file still has this digest. A plugin that is not loaded counts as unchanged."""
     now = code.tree_digest(file)
     return now == digest or (now is None and code.is_of_plugin(file))
 
@@ -84,7 +84,7 @@ def torch_version() -> str:
 
 @functools.cache
 def git_state() -> str:
-    """Commit of ablate's own checkout, `-dirty` if it was changed; empty if it is not one."""
+    """The commit of ablate's own checkout, with `-dirty` if it was changed; empty if it is not a checkout."""
     checkout = code.PACKAGE.parent
     if not (checkout / ".git").exists():
         return ""
@@ -96,7 +96,7 @@ def git_state() -> str:
 
 
 def provenance() -> dict[str, str]:
-    """The columns that say which program made a row."""
+    """The columns that say which version of the program made a row."""
     return {
         "torch": torch_version(),
         "ablate": __version__,
@@ -107,7 +107,7 @@ def provenance() -> dict[str, str]:
 
 @functools.cache
 def machine() -> dict[str, Any]:
-    """What environment.json adds for whoever repeats the run."""
+    """The facts about machine and packages that environment.json adds, for repeating the run."""
     packages = ("torch", "numpy", "hydra-core", "omegaconf", "pandas", "tokenizers", "safetensors")
     return {
         "python": platform.python_version(),

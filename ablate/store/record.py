@@ -1,4 +1,4 @@
-"""The record of a study, as study.json holds it: what was asked for, and what its runs are to it."""
+"""The record of a study, stored as study.json: what was asked for, and the roles of its runs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,15 +7,15 @@ from typing import Any
 
 from ablate.config.read import read
 
-ONE_BY_ONE = "single"  # the kind of a list of runs
-OF_KINDS = ("tune", "develop", "extend")  # stood at the top of the first study.json's; roles were `parts`
+ONE_BY_ONE = "single"  # the kind of a list of single runs
+OF_KINDS = ("tune", "develop", "extend")  # top-level keys of the oldest study.json; `parts` were its roles
 
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """What one run is to a study that gives its runs different roles. phase: develop or report. role: its
-    roles by spaces. tuned: the key whose value is chosen. values: by role, the arms whose value it comes
-    from."""
+    """The role of a run in a study that has runs of different roles. phase: develop or report. role: its
+    roles, separated by spaces. tuned: the key whose value is chosen. values: for each role, the arms whose
+    chosen value the run has."""
 
     phase: str
     role: str
@@ -25,7 +25,8 @@ class Role:
 
 @dataclass(frozen=True)
 class Choice:
-    """The value of an arm, as an override writes it; None if it has none. doubt: what speaks against it."""
+    """The chosen value of an arm, in the syntax of overrides; None if there is none. doubt: what speaks
+    against it."""
 
     value: str | None
     doubt: str = ""
@@ -33,8 +34,8 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What the bytes of a study depend on, chosen once. attention: of its bfloat16 runs. Both `auto` where
-    there is no choice."""
+    """Settings that affect the exact results of a study, chosen once for all its runs. attention: for its
+    bfloat16 runs. linear and attention are `auto` if there was nothing to choose."""
 
     threads: int
     linear: str
@@ -44,13 +45,13 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
-    """factors: override key -> levels, as an override writes them. fixed: the other keys, with the value that
-    they have in all runs. runs: ids.
+    """The content of study.json. factors: override key -> levels, in the syntax of overrides. fixed: all
+    other keys, with their value in all runs. runs: run ids.
 
-    Of a study that was declared beforehand, question to where are as its YAML says (study.declared), and
-    `declared` is what only its kind has there. answer: what the levels are called in a sentence. typed: the
-    words of the last command that asked for it, -m among them. study: as chosen by study=NAME. config_dir: as
-    given by -cd. left_out: why a variant can't be built. roles: by run id; chosen: by arm.
+    For a study declared in advance, question to where are those of its YAML (study.declared), and `declared`
+    has the keys that only its kind has. answer: names of the levels for use in a sentence. typed: the
+    arguments of the last command that asked for the study, with -m. study: NAME of study=NAME. config_dir:
+    the value of -cd. left_out: by variant, why it can't be built. roles: by run id; chosen: by arm.
     """
 
     name: str
@@ -77,17 +78,17 @@ class StudyRecord:
 
     @property
     def is_declared(self) -> bool:
-        """Whether it is of a study, which says beforehand what it will be judged by."""
+        """Whether it is a study, which declares in advance what to compare, rather than a plain grid."""
         return self.metric is not None
 
     @property
     def is_one_by_one(self) -> bool:
-        """Whether its runs were asked for one by one."""
+        """Whether it lists single runs."""
         return self.kind == ONE_BY_ONE
 
     @property
     def declaration(self) -> dict[str, Any]:
-        """What was decided beforehand, and may not change as the study grows."""
+        """What the study declared in advance, which may not change as it grows."""
         if not self.is_declared:
             return {}
         said = {"primary": self.primary, "metric": self.metric, "margin": self.margin, "where": self.where}
@@ -95,17 +96,17 @@ class StudyRecord:
 
     @property
     def tuned_key(self) -> str:
-        """The key of which each arm has its own value; empty where there is none."""
+        """The key for which each arm has its own value; empty if none is tuned."""
         return str(self.declared.get("tune", ""))
 
     @property
     def development_seeds(self) -> list[str]:
-        """Those that chose something, and report nothing."""
+        """The seeds used to choose values, which are not reported."""
         return self.declared.get("develop", [])
 
 
 def read_record(plain: Mapping[str, Any]) -> StudyRecord:
-    """The record from what its JSON holds. Raises ConfigError."""
+    """The record from the content of study.json. Raises ConfigError."""
     if "roles" not in plain and "declared" not in plain:
         of_kind = {key: plain[key] for key in OF_KINDS if key in plain}
         rest = {key: value for key, value in plain.items() if key not in (*OF_KINDS, "parts")}
@@ -114,7 +115,7 @@ def read_record(plain: Mapping[str, Any]) -> StudyRecord:
 
 
 def as_plain(record: StudyRecord) -> dict[str, Any]:
-    """The record as its JSON holds it: without what is as by default."""
+    """The record as the content of study.json, without values that equal their defaults."""
     blank = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
     always = {f.name for f in dataclasses.fields(record) if f.default is f.default_factory}
     plain, defaults = dataclasses.asdict(record), dataclasses.asdict(blank)

@@ -1,4 +1,4 @@
-"""Runs are taken out of the store. Loads no torch."""
+"""Remove runs from the store. Loads no torch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,8 @@ WORTHLESS = (Status.FAILED, Status.INTERRUPTED, Status.STALE)
 
 @dataclass(frozen=True)
 class Doomed:
-    """A run that was named. studies: that need it, those of single runs aside. size: of its files, bytes."""
+    """A run to be removed. studies: those that need it, lists of single runs aside. size: of its files, in
+    bytes."""
 
     name: str
     row: Row
@@ -25,14 +26,14 @@ class Doomed:
 
     @property
     def needed_by(self) -> str:
-        """Who needs it, in words; empty for nobody."""
+        """What needs the run, in words; empty if nothing does."""
         if self.row["status"] == Status.RUNNING:
-            return "a process is at it"
+            return "it is running"
         return f"it is in {', '.join(self.studies)}" if self.studies else ""
 
 
 def named(store: Store, runs: Sequence[str]) -> list[Doomed]:
-    """Those whose id or name begins so, finished or not. Raises StoreError."""
+    """The runs with these prefixes of ids or names, finished or not. Raises StoreError."""
     names, found = sorted(store.finished() | store.begun()), []
     for run in runs:
         matching = [name for name in names if run and (name.startswith(run) or _short_id(name, run))]
@@ -45,14 +46,14 @@ def named(store: Store, runs: Sequence[str]) -> list[Doomed]:
 
 
 def worthless(store: Store) -> list[Doomed]:
-    """Those that failed, were cut off, or are of older code, and that no study needs."""
+    """The runs that failed, were interrupted or are stale, and that no study needs."""
     found = _described(store, sorted(store.finished() | store.begun()))
     return [run for run in found if run.row["status"] in WORTHLESS and not run.needed_by]
 
 
 def remove(store: Store, runs: Sequence[Doomed]) -> None:
-    """Result, attempts and weights; lists of single runs forget them, studies have them as not begun. Raises
-    StoreError."""
+    """Delete the runs with their results, attempts and weights. Lists of single runs forget them; in studies
+    they count as not begun. Raises StoreError."""
     for run in runs:
         store.run(run.name).remove()
     gone = {run.row["run_id"] for run in runs}

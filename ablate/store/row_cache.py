@@ -1,6 +1,6 @@
-"""The rows of all finished runs, without opening each of them every time. Loads no torch.
+"""The rows of all finished runs, cached so that not every file is opened every time. Loads no torch.
 
-What was read is kept beside the runs, under the size and time of its file: a run that changed shows.
+The cache is beside the runs and has size, time and inode of each file, by which a changed run is noticed.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 
 
 def read_rows(store: Path) -> list[Row]:
-    """The row of each finished run below `store`; of a damaged one, a failed row that says so."""
+    """The row of each finished run below `store`; a damaged run gets a failed row with the reason."""
     cache = store / ".rows.json"
     known = _read(cache)
     seen: dict[str, tuple[Stamp, Row]] = {}
@@ -27,7 +27,7 @@ def read_rows(store: Path) -> list[Row]:
         if name.startswith("."):
             continue
         now = stamp(store / name)
-        if not now and not RUN.fullmatch(name):  # nothing of ours
+        if not now and not RUN.fullmatch(name):  # not a run
             continue
         if now and name in known and known[name][0] == now:
             seen[name] = known[name]
@@ -35,7 +35,7 @@ def read_rows(store: Path) -> list[Row]:
         try:
             seen[name] = (now, read_finished(store / name))
         except Damaged as error:
-            if (store / name).exists():  # else it is being replaced at this moment
+            if (store / name).exists():  # otherwise it is just being replaced
                 damaged.append({**error.row, "status": Status.FAILED, "error": str(error)})
     if seen.keys() != known.keys() or any(seen[name][0] != known[name][0] for name in seen):
         with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
@@ -46,5 +46,5 @@ def read_rows(store: Path) -> list[Row]:
 def _read(cache: Path) -> dict[str, tuple[Stamp, Row]]:
     try:
         return {name: (when, row) for name, (when, row) in json.loads(cache.read_bytes()).items()}
-    except (OSError, ValueError, AttributeError, TypeError):  # not there, or damaged: it is only a cache
+    except (OSError, ValueError, AttributeError, TypeError):  # missing or damaged: it is only a cache
         return {}

@@ -1,13 +1,13 @@
-"""The files of one run: written while it is under way, sealed when it is over, checked when read back.
+"""The files of one run: written while it is under way, sealed when it ends, checked when read back.
 
-config.yaml       what was asked for               metrics.csv        a row an evaluation
-environment.json  where and with what              log.txt            what happened, with tracebacks
+config.yaml       what was asked for               metrics.csv        one row per evaluation
+environment.json  machine and packages             log.txt            what happened, with tracebacks
 result.json       the run's row, and its seal      model.safetensors  the trained weights
-weights-STEP.safetensors                           those after a step, for probes
-checkpoint-DIGEST.safetensors                      what an interrupted run goes on from
+weights-STEP.safetensors                           the weights after a step, for probes
+checkpoint-DIGEST.safetensors                      the state from which an interrupted run resumes
 
-The seal is a digest of the row and of the files beside it, so a file that was damaged or edited shows.
-A checkpoint carries the digest of its bytes in its name. Loads no torch.
+The seal is a digest of the row and of the files beside it, by which a damaged or edited file is noticed.
+A checkpoint has the digest of its bytes in its name. Loads no torch.
 """
 
 import contextlib
@@ -28,20 +28,20 @@ from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
-ON_THE_WAY = "weights-"  # the files of weights after some step, sealed too
+ON_THE_WAY = "weights-"  # prefix of the files of weights after some step, which are sealed too
 
-# What tells a result from any other of the same run: size, time and inode of its result.json; empty for none.
+# Identifies one result of a run: size, time and inode of its result.json; empty if there is none.
 Stamp = list[int]
 
 
 class Busy(StoreError):
-    """Another process is at this run, or has just finished it."""
+    """Another process is working on this run, or has just finished it."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run after update `step`. arrays: NumPy arrays by name; metrics: its rows of metrics.csv so far;
-    seconds: of training and evaluation, and of evaluation alone, until then."""
+    """The state of a run after update `step`. arrays: NumPy arrays by name. metrics: the rows of metrics.csv
+    so far. seconds: of training and evaluation until then; evaluation_seconds: of evaluation alone."""
 
     step: int
     arrays: Mapping[str, Any]
@@ -51,10 +51,10 @@ class Checkpoint:
 
 
 class RunWriter:
-    """The files of one attempt while it is under way.
+    """Writes the files of one attempt while it is under way.
 
-    start: where it goes on from. Raises StoreError where the disk refuses, and Busy once another process has
-    taken the run over: then nothing can be written here any more.
+    start: the checkpoint from which it resumes. Methods raise StoreError if the disk refuses, and Busy once
+    another process has taken the run over, after which nothing can be written here.
     """
 
     def __init__(self, attempt: Path, start: Checkpoint | None) -> None:
@@ -63,7 +63,7 @@ class RunWriter:
         self._heartbeat: claim.Heartbeat | None = claim.Heartbeat(attempt)
 
     def check(self) -> None:
-        """Whether the run is still this process's; cheap enough for every step."""
+        """Raises Busy if the run was taken over; cheap enough for every step."""
         if self._heartbeat and self._heartbeat.lost:
             raise taken_over(self.path)
 
@@ -82,14 +82,14 @@ class RunWriter:
             replace_file(self.path / name, content)
 
     def write_weights(self, weights: Mapping[str, Any], step: int | None = None) -> None:
-        """weights: NumPy arrays by parameter name. step: of those on the way; None for the trained ones."""
+        """weights: NumPy arrays by parameter name. step: of intermediate weights; None for the final ones."""
         import safetensors.numpy
 
         name = "model.safetensors" if step is None else f"{ON_THE_WAY}{step:09d}.safetensors"
         self.write(name, safetensors.numpy.save(dict(weights)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Keep this checkpoint, then drop the one before."""
+        """Write this checkpoint, then delete the one before."""
         name, data = checkpoint_file(checkpoint)
         with self.here():
             before = [other for other in checkpoints(self.path) if other.name != name]
@@ -98,7 +98,7 @@ class RunWriter:
                 other.unlink()
 
     def seal(self, row: Row) -> None:
-        """The run is over, with this row."""
+        """Write the final row with its seal; the run is over."""
         with self.here():
             there = os.listdir(self.path)
             sealed = [*SEALED, *sorted(name for name in there if name.startswith(ON_THE_WAY))]
@@ -107,11 +107,11 @@ class RunWriter:
             dropped = checkpoints(self.path)
             others = {*there} - {*sealed, "claim.json", *(path.name for path in dropped)}
             sync(self.path / name for name in others)
-            for path in dropped:  # not before: a disk may be full
+            for path in dropped:  # only now, as the disk could have been full
                 path.unlink()
 
     def end(self) -> None:
-        """Give it back."""
+        """Stop the heartbeat and release the claim."""
         if self._heartbeat:
             self._heartbeat.end()
             self._heartbeat = None
@@ -123,7 +123,7 @@ class RunWriter:
 
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
-        """Around what is done to this attempt. Raises StoreError, and Busy if it is gone."""
+        """Turn OSErrors inside the block into StoreErrors, or into Busy if the attempt is gone."""
         try:
             with explained(self.path):
                 yield
@@ -142,7 +142,7 @@ def as_json(content: Any) -> bytes:
 
 
 def checkpoints(attempt: Path) -> list[Path]:
-    """The files of its checkpoints: one, mostly."""
+    """The checkpoint files of an attempt: usually one."""
     return sorted(attempt.glob("checkpoint-*.safetensors"))
 
 
@@ -153,7 +153,7 @@ def weights_on_the_way(directory: Path) -> dict[int, Path]:
 
 
 def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:
-    """Its name and its bytes."""
+    """The name and the bytes of a checkpoint's file."""
     import safetensors.numpy
 
     about = {key: value for key, value in vars(checkpoint).items() if key != "arrays"}
@@ -162,7 +162,7 @@ def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:
 
 
 def metrics_text(rows: list[Row]) -> str:
-    """metrics.csv with these rows."""
+    """The content of metrics.csv with these rows."""
     return ",".join(METRICS_COLUMNS) + "\n" + _metrics_lines(rows)
 
 
@@ -174,7 +174,7 @@ def _metrics_lines(rows: list[Row]) -> str:
 
 
 def stamp(directory: Path) -> Stamp:
-    """Of the result in this directory. Raises StoreError where it can't be told."""
+    """The stamp of the result in this directory. Raises StoreError if it can't be read."""
     path = directory / "result.json"
     try:
         stat = os.stat(path)
@@ -190,7 +190,7 @@ class Garbled(StoreError):
 
 
 class Damaged(StoreError):
-    """A run's files are not as the run left them. path: which one; row: what can still be read of its row."""
+    """A run's files are not as the run left them. path: the file; row: what can still be read of the row."""
 
     def __init__(self, path: Path, reason: str, row: Row) -> None:
         super().__init__(f"{path}: {reason}; the same command runs it again, and keeps this in damaged/")
@@ -199,7 +199,7 @@ class Damaged(StoreError):
 
 
 def read_started(directory: Path) -> Row:
-    """The row of a run under way. Raises FileNotFoundError, or Damaged."""
+    """The row that a run began with. Raises FileNotFoundError, Damaged."""
     try:
         return read_json(directory / "result.json", ROW_KEYS)
     except Garbled as error:
@@ -207,7 +207,7 @@ def read_started(directory: Path) -> Row:
 
 
 def is_sealed(directory: Path) -> bool:
-    """Whether a run's last word is written, and nothing has changed since."""
+    """Whether the run ended, with its seal, and nothing has changed since."""
     try:
         return bool(read_finished(directory, thorough=True))
     except Damaged:
@@ -215,7 +215,7 @@ def is_sealed(directory: Path) -> bool:
 
 
 def read_finished(directory: Path, *, thorough: bool = False) -> Row:
-    """The row of a finished run. thorough: look at the files beside it as well. Raises Damaged."""
+    """The row of a finished run. thorough: check the files beside it as well. Raises Damaged."""
     path = directory / "result.json"
     try:
         row = read_json(path, ROW_KEYS | {"seal", "files"})
@@ -239,7 +239,7 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint | None:
-    """The last checkpoint there; None without one. Raises Damaged."""
+    """The last checkpoint in a directory; None without one. Raises Damaged."""
     import safetensors
     import safetensors.numpy
 
@@ -255,7 +255,8 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
 
 
 def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
-    """Raises FileNotFoundError, Garbled, or StoreError where it can't be read at this moment."""
+    """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
+    if it can't be read at the moment."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(content, dict) and keys <= content.keys():
@@ -271,12 +272,12 @@ def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
 
 
 def _out_of_reach(path: Path, error: OSError) -> StoreError:
-    """It may be as it should be: a network is away, too many files are open, or it is somebody else's."""
+    """The error for a file that may be intact: no network, too many open files, or no permission."""
     return StoreError(
         f"{path}: can't be read ({error.strerror or error}); mend that, and run the same command"
     )
 
 
 def garbled(path: Path, reason: str) -> Garbled:
-    """What a user hears of a file of ours that is damaged, or that somebody edited."""
+    """The error for a file of ablate's that is damaged or was edited."""
     return Garbled(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")

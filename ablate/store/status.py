@@ -1,4 +1,4 @@
-"""What became of a run. Loads no torch."""
+"""The status of a run. Loads no torch."""
 
 from collections.abc import Mapping
 from enum import StrEnum, auto
@@ -11,9 +11,9 @@ class Status(StrEnum):
     DONE = auto()
     FAILED = auto()
     DIVERGED = auto()
-    INTERRUPTED = auto()  # cut off: the same command goes on from there
+    INTERRUPTED = auto()  # the same command resumes it
     RUNNING = auto()
-    STALE = auto()  # a result, but not what the program of now would compute
+    STALE = auto()  # a result of other code or another torch, which may differ from today's
 
 
 # A diverged run is a result too.
@@ -21,5 +21,5 @@ RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 
 
 def status_now(row: Mapping[str, Any]) -> str:
-    """The row's status, or `stale` for a result that other code or another torch made."""
+    """The row's status, or `stale` if other code or another torch made the result."""
     return Status.STALE if row["status"] in RESULTS and not is_of_now(row) else row["status"]

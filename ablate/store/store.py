@@ -1,11 +1,11 @@
 """The run store: the only reader and writer of runs/. Loads no torch.
 
 runs/store/             the runs (stored_run)
-runs/studies/<name>/    study.json, what was asked for, and results.csv, its rows
-runs/results.csv        every row
+runs/studies/<name>/    study.json, the record of a study, and results.csv, its rows
+runs/results.csv        the rows of all runs
 
-All results.csv are derived from the runs. What turns out to be damaged, or edited, is moved to runs/damaged/
-and never read again. Any number of processes, on any number of machines, may share it (docs/reliability.md).
+All results.csv are derived from the runs. Damaged or edited runs are moved to runs/damaged/ and never read
+again. Any number of processes, on any number of machines, may share a store (docs/reliability.md).
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from ablate.store.status import Status, status_now
 from ablate.store.stored_run import PART, StoredRun
 from ablate.store.studies import change_study, read_study
 
-TABLES_S = 5  # to bring tables up to date while other commands go on
+TABLES_S = 5  # the most time to spend on updating tables while other commands write
 
 
 class Store:
-    """The store below one directory, by default runs/ where the command was typed."""
+    """The store in one directory, by default runs/ in the current one."""
 
     def __init__(self, root: Path = Path("runs")) -> None:
         self.root = root
@@ -41,17 +41,17 @@ class Store:
         return StoredRun(self.root, name)
 
     def finished(self) -> set[str]:
-        """The names of the runs that are, by one look at the directory."""
+        """The names of the finished runs, from one listing of the directory."""
         return {name for name in self._names() if not name.startswith(".")}
 
     def begun(self) -> set[str]:
-        """Those of the runs that are under way or were cut off."""
+        """The names of the runs that are under way or were interrupted."""
         return {
             name[1 : -len(PART)] for name in self._names() if name.startswith(".") and name.endswith(PART)
         }
 
     def interrupted(self) -> set[str]:
-        """Those of them that nobody is at."""
+        """The names of the runs that were interrupted: begun, but no process works on them."""
         return {
             name
             for name in self.begun()
@@ -73,23 +73,23 @@ class Store:
         raise StoreError(f"{run or 'RUN'}: no finished run begins so; ablate runs shows what there is")
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
-        """Where the files of these runs lie, by run_id; only of those that are finished."""
+        """The directories of those of these runs that are finished, by run_id."""
         wanted = {run_id[:8]: run_id for run_id in run_ids}
         paths = {name.rpartition("-")[2]: self.root / "store" / name for name in self.finished()}
         found = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
         return {run_id: path for run_id, path in found.items() if _id_begins(path, run_id)}
 
     def rows(self) -> list[Row]:
-        """Every run once, sorted by run_id; the study column names the studies that share it, and phase and
-        role are empty where those differ in them.
+        """The rows of all runs, sorted by run_id. The study column lists all studies of the run; phase and
+        role are empty if the studies disagree on them.
 
-        A run that is being trained again is `running`; a new attempt that was cut off leaves the old
-        result standing. Results of other code or another torch are `stale`.
+        A run that is being trained again is `running`; if the new attempt is interrupted, the old result
+        stays. Results of other code or another torch are `stale`.
         """
         studies = self._studies_by_run()
         whole_ids = {
             run_id[:8]: run_id for run_id in studies
-        }  # of a damaged run, its name tells the first half
+        }  # the row of a damaged run has only the first half of its id, from the name
         rows = {row["run_id"]: row for row in self._unfinished_rows()}
         for row in read_rows(self.root / "store"):
             row["run_id"] = whole_ids.get(row["run_id"], row["run_id"])
@@ -109,23 +109,23 @@ class Store:
                 files[name] = attempt / "metrics.csv"
         found = {}
         for name, file in files.items():
-            with contextlib.suppress(OSError):  # it may go at any time
+            with contextlib.suppress(OSError):  # it may disappear at any time
                 found[name.rpartition("-")[2]] = file.stat().st_mtime
         return found
 
     def results(self) -> dict[str, Row]:
-        """The rows of the finished runs as these left them, by run_id."""
+        """The rows of the finished runs by run_id, with the status that they ended with."""
         return {row["run_id"]: row for row in read_rows(self.root / "store")}
 
     def _unfinished_rows(self) -> Iterator[Row]:
         for name in self.begun():
-            with contextlib.suppress(OSError, StoreError):  # not begun, or gone since
+            with contextlib.suppress(OSError, StoreError):  # only just beginning, or gone since
                 if attempt := self.run(name).latest():
                     status = Status.RUNNING if claim.is_live(attempt) else Status.INTERRUPTED
                     yield {**read_started(attempt), "status": status}
 
     def last_metrics(self, run_id: str) -> Row | None:
-        """The last row of metrics.csv of a run under way, as text; None before its first evaluation."""
+        """The last row of metrics.csv of a run under way, with values as text; None before the first one."""
         for name in self.begun():
             if name.endswith(run_id[:8]) and (attempt := self.run(name).latest()):
                 with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8") as file:
@@ -136,13 +136,13 @@ class Store:
     # --- studies ----------------------------------------------------------------------------
 
     def read_study(self, name: str) -> StudyRecord | None:
-        """What study.json holds; None where there is none. Raises StoreError if it can't be read."""
+        """The record in study.json; None if there is none. Raises StoreError if it can't be read."""
         return read_study(self.root / "studies" / name)
 
     def change_study(self, name: str, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
-        """Make of the record what `change` makes of it, whoever else changes it: see studies.change_study.
+        """Replace the record by change(record), safely with other writers: see studies.change_study.
 
-        Raises StoreError, also where its runs could not be written.
+        Raises StoreError, also if the directory of the runs can't be created.
         """
         runs = self.root / "store"
         with explained(runs):
@@ -165,17 +165,17 @@ class Store:
         return self.root / "studies" / study / "results.csv"
 
     def write_results(self, study: str) -> Path:
-        """Bring runs/results.csv and the study's own up to date; returns the path of the latter.
+        """Update runs/results.csv and the study's results.csv; returns the path of the latter.
 
-        What is written is looked at once more: so of two commands that end together the last one to write has
-        seen what the other has made.
+        After writing, the rows are read once more: so of two commands that end together, the last to write
+        has the results of both.
         """
         path, until = self.results_path(study), time.monotonic() + TABLES_S
         tables = self._tables(study)
         while True:
             for place, text in tables.items():
                 write_atomically(place, text)
-            if time.monotonic() > until:  # whoever goes on writes them again
+            if time.monotonic() > until:  # the commands that are still running write them again
                 return path
             before, tables = tables, self._tables(study)
             if tables == before:
@@ -191,7 +191,7 @@ class Store:
         return [{**row, **roles[row["run_id"]], "study": study} for row in rows if row["run_id"] in roles]
 
     def _roles(self, study: str) -> dict[str, Row]:
-        """What each run of a study is to it, by run_id."""
+        """The role columns of each run of a study, by run_id."""
         record = self.read_study(study)
         return {run_id: _columns(record.roles.get(run_id)) for run_id in record.runs} if record else {}
 
@@ -204,17 +204,17 @@ class Store:
 
 
 def _agreed(roles: list[Row]) -> Row:
-    """The role of a run in all of its studies; a run that also stands in a grid is a result like any."""
+    """The role of a run if all of its studies agree on it, else no role."""
     return roles[0] if roles and all(role == roles[0] for role in roles) else _columns(None)
 
 
 def _columns(role: Role | None) -> Row:
-    """What results.csv says of a role."""
+    """A role as columns of results.csv."""
     return {column: getattr(role, column, None) for column in ROLE_COLUMNS}
 
 
 def _id_begins(path: Path, run: str) -> bool:
-    """A name ends in the first half of the id; the rest stands in the row."""
+    """Whether the run's id begins with `run`. The name has the first half of the id, the row all of it."""
     if not path.name.rpartition("-")[2].startswith(run[:8]):
         return False
     try:

@@ -1,13 +1,14 @@
-"""One run in the store: its result, and the attempts at it.
+"""One run in the store: its result, and the attempts to make it.
 
-NAME/                  the result: what is not below .part is complete
-.NAME.part/2/1f0c9b/   the second attempt, under way or cut off; the one with the highest number counts
+NAME/                  the result, which is always complete
+.NAME.part/2/1f0c9b/   the second attempt, under way or interrupted; the highest number counts
 
-To begin is to make the next number, which one process can and all others can't. Each writes into a directory
-that is its own, and never anybody else's; whose number is no longer the highest finds nothing there at its
-next write. To finish is to rename that directory onto the free name: who comes second drops what it made. So
-a run that is made twice, as when a computer was asleep and another took its run over, costs time and changes
-no byte. To read moves nothing, and nobody removes what another may still be at.
+A process begins an attempt by creating the directory of the next number, in which only one process can
+succeed. It writes only into a directory of its own; if it has been superseded by a higher number, it no
+longer finds that directory at its next write. It finishes by renaming the directory onto the free name; a
+process that comes second drops its attempt. So if a run is trained twice, as when a computer slept and
+another took its run over, that costs time but changes no byte. Reading moves nothing, and no process removes
+a directory that another may still work in.
 """
 
 import contextlib
@@ -53,14 +54,14 @@ from ablate.store.run_files import (
     weights_on_the_way,
 )
 
-# Bytes are equal only between runs that agree in these, so only then does one go on where another was.
+# Only attempts that agree in these columns have the same bytes, so only then does one resume another.
 RESUMABLE = (
     *("run_id", "device", "engine", "linear", "attention", "compile", "threads"),
     *("torch", "code", "parts"),
 )
 PART = ".part"
-OVER = ".over"  # marks a number whose attempt was discarded: it is not free
-ATTEMPT = re.compile("[0-9a-f]{8}")  # what else lies there is the file system's, or somebody's
+OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken
+ATTEMPT = re.compile("[0-9a-f]{8}")  # the names of attempts; anything else there is not ablate's
 
 
 class StoredRun:
@@ -72,7 +73,7 @@ class StoredRun:
         self.damaged = root / "damaged"
 
     def stamp(self) -> Stamp:
-        """What tells this result from any other; empty while there is none."""
+        """Identifies the current result; empty if there is none."""
         return stamp(self.directory)
 
     def read(self) -> Row | None:
@@ -82,18 +83,18 @@ class StoredRun:
         except Damaged:
             if self.directory.exists():
                 raise
-            return None  # it is being replaced at this moment
+            return None  # it is just being replaced
 
     def latest(self) -> Path | None:
-        """The attempt that counts."""
+        """The attempt with the highest number, which is the one that counts; None without any."""
         return self._latest_of(self._numbers())
 
     def _numbers(self) -> list[int]:
-        """Those that were given, the highest first."""
+        """The numbers of attempts, highest first."""
         return sorted((int(name) for name in names(self.attempts) if name.isdecimal()), reverse=True)
 
     def _attempts_of(self, number: int) -> list[Path]:
-        """One, or none any more."""
+        """The attempt with this number, if it still exists: at most one."""
         directory = self.attempts / str(number)
         return [directory / name for name in names(directory) if ATTEMPT.fullmatch(name)]
 
@@ -102,11 +103,11 @@ class StoredRun:
 
     @contextlib.contextmanager
     def attempt(self, config: Mapping[str, Any], row: Row, *, known: Stamp) -> Iterator[RunWriter]:
-        """A new attempt, which goes on where one of the same bytes was cut off (RunWriter.start). Left before
-        it is finished, it stays as an interrupted one.
+        """Begin an attempt, which resumes an interrupted one that would give the same bytes
+        (RunWriter.start). If the block ends before `finish`, the attempt stays as an interrupted one.
 
-        known: of the result that it is to replace, empty where there is none. Raises Busy if another process
-        is at the run or has made another result, Damaged if what was cut off can't be trusted.
+        known: the stamp of the result to replace, empty if there is none. Raises Busy if another process is
+        working on the run or has made another result, Damaged if an interrupted attempt can't be trusted.
         """
         with explained(self.attempts):
             numbers = self._numbers()
@@ -122,22 +123,22 @@ class StoredRun:
             files |= _logged(before) if before else {}
             number = self.attempts / str(max(numbers, default=0) + 1)
             path = number / secrets.token_hex(4)
-            files["claim.json"] = claim.claim(path)  # the last to be written: its age counts
+            files["claim.json"] = claim.claim(path)  # written last, since its age counts
             try:
                 made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
-                if not made and not path.exists():  # a network may say no to what it has done
+                if not made and not path.exists():  # a network may report failure after success
                     raise Busy(f"{number}: another process has just begun this run")
-                if self.stamp() != known:  # it was finished meanwhile, and its attempts with it
+                if self.stamp() != known:  # the run was finished meanwhile and its attempts removed
                     self._discard(path)
                     self._clear(number)
                     raise self._is_finished()
                 for earlier in (path for n in numbers for path in self._attempts_of(n)):
                     self._discard(earlier)
                 writer = RunWriter(path, start)
-            except BaseException:  # Ctrl-C too
+            except BaseException:  # also Ctrl-C
                 claim.release(path)
                 with contextlib.suppress(OSError):
-                    os.rmdir(self.attempts)  # if there is nothing else
+                    os.rmdir(self.attempts)  # if it is empty
                 raise
         try:
             yield writer
@@ -145,15 +146,15 @@ class StoredRun:
             writer.end()
 
     def finish(self, writer: RunWriter, row: Row, *, known: Stamp) -> None:
-        """The run is over, with this row. known: as for `attempt`. Raises Busy if another process was
-        faster."""
+        """Make the attempt, with this row, the result of the run. known: as for `attempt`. Raises Busy if
+        another process was faster."""
         writer.seal(row)
         with explained(self.directory):
             self._publish(writer.path, known)
-        writer.path = self.directory  # with the claim in it, so that nobody publishes it before
+        writer.path = self.directory  # the claim is still in it, so that no other process publishes it
 
     def give_up(self, writer: RunWriter) -> Path:
-        """Leave the result of before, and put this attempt aside; returns where it lies. Raises Busy, and
+        """Keep the earlier result and move this attempt to damaged/; returns its new path. Raises Busy,
         StoreError."""
         number = writer.path.parent
         with writer.here():
@@ -162,7 +163,7 @@ class StoredRun:
         return writer.path
 
     def put_aside(self, path: Path) -> Path:
-        """Move the result, or an attempt, to damaged/, where nothing reads it again; returns where it lies.
+        """Move the result or an attempt to damaged/, where it is never read again; returns its new path.
         Raises FileNotFoundError if it is gone."""
         self.damaged.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
@@ -172,49 +173,49 @@ class StoredRun:
         raise AssertionError
 
     def put_aside_if_damaged(self, path: Path) -> Path | None:
-        """None if it is whole, gone, or being written: another process was faster."""
+        """As put_aside, if it is damaged; None if it is intact, gone or being written by another process."""
         damaged = _result_is_damaged if path == self.directory else _attempt_is_damaged
         with explained(path), contextlib.suppress(FileNotFoundError):
             if not damaged(path):
                 return None
             aside = self.put_aside(path)
             if damaged(aside) or not rename_onto_free(aside, path):
-                return aside  # else it was replaced at this moment, and stands again
+                return aside  # otherwise it had just been replaced, and is back in place
         return None
 
     def remove(self) -> None:
-        """Take the result and every attempt away; a process that is at one finds nothing there at its next
-        write. Raises StoreError."""
+        """Remove the result and every attempt; a process that works on one notices at its next write. Raises
+        StoreError."""
         with explained(self.directory):
             for path in (self.directory, self.attempts):
                 with contextlib.suppress(FileNotFoundError):
                     shutil.rmtree(take_away(path, path.parent))
 
     def release(self, pid: int) -> None:
-        """Give back what a process of this machine was at, which has ended."""
+        """Release the claim of a process of this machine that has ended."""
         with contextlib.suppress(OSError):
             if latest := self.latest():
                 claim.release_ended(latest, pid)
 
     def _cut_off(self, before: Path, row: Row, known: Stamp) -> Checkpoint | None:
-        """Of an attempt that was cut off, the checkpoint that leads to the bytes of `row`."""
+        """The checkpoint of an interrupted attempt, if resuming it gives the bytes of `row`; None if not."""
         if claim.is_live(before):
             raise Busy(f"{before}: another process is training this run")
         try:
             began = read_started(before)
             if any(began.get(column) != row.get(column) for column in RESUMABLE):
                 return None
-            if is_sealed(before):  # cut off after its last word
+            if is_sealed(before):  # interrupted after it was complete, before it was published
                 for path in checkpoints(before):
                     path.unlink()
                 self._publish(before, known)
                 raise self._is_finished()
             return read_checkpoint(before)
-        except FileNotFoundError:  # its process lives after all, and has just dropped one for the next
+        except FileNotFoundError:  # its process lives after all, and has just replaced its checkpoint
             return None
 
     def _publish(self, attempt: Path, known: Stamp) -> None:
-        """An attempt with its last word becomes the result, in the place of the one that is known."""
+        """Make a sealed attempt the result, replacing the known one."""
         number = attempt.parent
         try:
             while not rename_onto_free(attempt, self.directory):
@@ -222,7 +223,7 @@ class StoredRun:
                     old = take_away(self.directory, number)
                     if stamp(old) == known:
                         continue
-                    rename_onto_free(old, self.directory)  # it was replaced at this moment
+                    rename_onto_free(old, self.directory)  # it had just been replaced: put it back
                 self._discard(attempt)
                 self._clear(number)
                 raise self._is_finished()
@@ -233,16 +234,16 @@ class StoredRun:
         self._clear(number)
 
     def _discard(self, attempt: Path) -> None:
-        """Its process finds nothing there from now on, and nobody gets its number."""
+        """Remove an attempt, so that its process no longer finds it; its number stays taken."""
         with contextlib.suppress(OSError):
             (attempt.parent / OVER).touch()
             shutil.rmtree(take_away(attempt, attempt.parent), ignore_errors=True)
 
     def _clear(self, last: Path) -> None:
-        """The run is finished: numbers up to `last` are of no use any more. Those that hold an attempt stay,
-        since its process may be alive; one that is just about to begin has to ask again."""
+        """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
+        its process may be alive; a process that is just beginning an attempt has to try again."""
         with contextlib.suppress(OSError):
-            last.rmdir()  # mostly there is no more
+            last.rmdir()  # usually there is nothing else
             self.attempts.rmdir()
             return
         with contextlib.suppress(OSError):
@@ -263,14 +264,14 @@ class StoredRun:
 
 
 def _logged(attempt: Path) -> dict[str, bytes]:
-    """What was logged goes on, also where a run begins anew."""
+    """The log of an earlier attempt, which is continued even if the run starts again from the beginning."""
     with contextlib.suppress(OSError):
         return {"log.txt": (attempt / "log.txt").read_bytes()}
     return {}
 
 
 def _on_the_way(attempt: Path, step: int) -> dict[str, bytes]:
-    """The weights that were kept up to this step."""
+    """The intermediate weights that were kept up to this step."""
     kept = weights_on_the_way(attempt)
     return {path.name: path.read_bytes() for at, path in kept.items() if at <= step}
 
@@ -287,5 +288,5 @@ def _attempt_is_damaged(path: Path) -> bool:
 
 
 def _result_is_damaged(path: Path) -> bool:
-    """Looked at twice: it may be replaced between two of its files."""
+    """Whether the result is damaged. Checked twice, as it may be replaced while its files are being read."""
     return all(path.exists() and not is_sealed(path) for _ in range(2))

@@ -1,9 +1,9 @@
-"""What study.json holds: read, and changed so that two commands never undo each other's changes.
+"""Read study.json, and change it so that two commands never undo each other's changes.
 
-A change is made to one version and becomes the next, .versions/8/study.json, whose directory one process can
-make and all others can't: who comes second changes what the first has made. study.json itself is a copy of
-the last version, for people and for whoever copies a store; what somebody edits there, or puts back, holds.
-Loads no torch.
+A change turns one version into the next, such as .versions/8/study.json, whose directory only one process can
+create: one that comes second applies its change to the result of the first. study.json itself is a copy of
+the last version, for people and for copying a store; if a user edits or restores it, that counts. Loads no
+torch.
 """
 
 import contextlib
@@ -19,20 +19,20 @@ from ablate.files.atomic import explained, make_once, names, write_atomically
 from ablate.store.record import StudyRecord, as_plain, read_record
 from ablate.store.run_files import garbled, read_json
 
-COPIED_S = 60  # a version is copied within that time; an older study.json of later is somebody's
-CHANGES_S = 10  # for what others change at the same time
-VERSION = "version"  # a key of study.json; those of before it have none
+COPIED_S = 60  # a version is copied within this time; if study.json is newer than that, a user changed it
+CHANGES_S = 10  # how long to wait for other processes that are changing it
+VERSION = "version"  # a key of study.json, missing in old ones
 
 
 def read_study(directory: Path) -> StudyRecord | None:
-    """The record of the study in this directory; None where there is none. Raises StoreError if it can't be
+    """The record of the study in this directory; None if there is none. Raises StoreError if it can't be
     read."""
     return _current(directory)[1]
 
 
 def change_study(directory: Path, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
-    """Make of the record what `change` makes of it; it is asked again where another command was faster.
-    Raises StoreError, and what `change` raises to refuse."""
+    """Replace the record by change(record); `change` is called again if another command was faster. Raises
+    StoreError, and whatever `change` raises to refuse."""
     while True:
         version, before = _current(directory)
         after = change(before)
@@ -42,16 +42,16 @@ def change_study(directory: Path, change: Callable[[StudyRecord | None], StudyRe
         with explained(directory):
             text = json.dumps(plain, indent=2, sort_keys=True) + "\n"
             made = make_once(_version(directory, version + 1), {"study.json": text.encode()})
-            # A number below the newest is of no use: it was free again, and this change would be lost.
+            # A number below the newest does not count: it was free again, and the change would be lost.
             if _publish(directory) == version + 1 and made:
                 return after
 
 
 def _current(directory: Path) -> tuple[int, StudyRecord | None]:
-    """The number of the last version, and what it holds."""
+    """The number of the last version, and its record."""
     path, plain, newest = directory / "study.json", None, 0
     for newest in _while_it_changes(directory):
-        with contextlib.suppress(FileNotFoundError):  # there is a newer one by now
+        with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
             plain = _read_copy(path, _version(directory, newest), newest)
             break
     if plain is None:
@@ -64,8 +64,8 @@ def _current(directory: Path) -> tuple[int, StudyRecord | None]:
 
 
 def _read_copy(path: Path, version: Path, newest: int) -> dict[str, Any] | None:
-    """study.json, or the newest version where its copy is not there yet; None where there is neither. Raises
-    FileNotFoundError where there is a newer version by now."""
+    """The content of study.json, or of the newest version if it is not copied yet; None if there is neither.
+    Raises FileNotFoundError if there is a newer version by now."""
     try:
         plain = read_json(path, set())
         if plain.get(VERSION, 0) >= newest or path.stat().st_ctime > version.stat().st_ctime + COPIED_S:
@@ -77,9 +77,9 @@ def _read_copy(path: Path, version: Path, newest: int) -> dict[str, Any] | None:
 
 
 def _publish(directory: Path) -> int:
-    """Copy the newest version, drop those before it; returns its number."""
+    """Copy the newest version to study.json and delete older ones; returns its number."""
     for newest in _while_it_changes(directory):
-        with contextlib.suppress(FileNotFoundError):  # there is a newer one by now
+        with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
             write_atomically(
                 directory / "study.json", (_version(directory, newest) / "study.json").read_bytes()
             )
@@ -92,8 +92,8 @@ def _publish(directory: Path) -> int:
 
 
 def _while_it_changes(directory: Path) -> Iterator[int]:
-    """The newest version, again and again. Raises StoreError if it can't be read for so long that nobody
-    changes it."""
+    """Yield the newest version again and again, for retries. Raises StoreError when CHANGES_S have passed, so
+    that no concurrent change can be the reason."""
     until = time.monotonic() + CHANGES_S
     while time.monotonic() < until:
         yield _newest(directory)

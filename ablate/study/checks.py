@@ -1,4 +1,4 @@
-"""What is looked for before a run is made: which runs can be, which shall be, and what they can show."""
+"""Checks before any run is trained: which runs are possible and wanted, and what they can show."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
@@ -26,10 +26,10 @@ class Unmet(ConfigError):
 
 
 class Checks:
-    """Of the runs of one command.
+    """Checks the runs of one command.
 
-    configs: of those that can be made, as they were asked for. left_out: lines on all others; reasons: by
-    variant, why it can't be built. needs_test_split: whether the runs report on it.
+    configs: of the runs that can be trained, as asked for. left_out: lines about all others. reasons: by
+    variant, why it can't be built. needs_test_split: whether the runs report on the test split.
     """
 
     def __init__(self, compose: Composer, declared: Declared | None, *, needs_test_split: bool) -> None:
@@ -43,8 +43,8 @@ class Checks:
         self.left_out: list[str] = []
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
-        """Those that can be made. Raises ConfigError: without a study for all others, in a study for what is
-        a mistake in any."""
+        """The proposed runs that can be trained. Raises ConfigError if one can't, but in a study only for
+        mistakes that affect every run."""
         runs: dict[Overrides, Run] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
@@ -61,7 +61,7 @@ class Checks:
                 reasons[why].append(name)
                 self.reasons[name] = why
         for condition in self.conditions if self.seen else []:
-            check(condition, [*self.seen.values()])  # a mistake in it leaves nothing out: it is one
+            check(condition, [*self.seen.values()])  # raises for a mistake in the condition itself
         whole = len(proposed)
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
@@ -70,7 +70,8 @@ class Checks:
         return runs
 
     def run(self, overrides: Overrides) -> Run:
-        """Ready to begin. Raises ConfigError if it can't be made, Unmet if it shall not be."""
+        """The run, ready to begin. Raises ConfigError if it is impossible, Unmet if a condition excludes
+        it."""
         replicate = self.replicates.of(overrides)
         config, variant = self.replicates.config(replicate), replicate.variant
         if variant not in self.seen:
@@ -86,9 +87,10 @@ class Checks:
         return run
 
     def primary(self, runs: Mapping[Overrides, Run], *levels: Mapping[str, Sequence[str]]) -> None:
-        """Raises ConfigError for a primary contrast that neither these runs show nor others of the study.
+        """Raises ConfigError for a primary contrast that no runs of the study can show.
 
-        levels: by override key, those of the command, and of factors that the study has beside them.
+        runs: those of this command. levels: mappings of override key to levels, of the command and of the
+        study so far.
         """
         if self.declared is None:
             return
@@ -107,5 +109,5 @@ class Checks:
 
 
 def _variant(overrides: Overrides, shared: Set[str]) -> str:
-    """The overrides that tell a run from the others, the seed aside. shared: by all of them."""
+    """The overrides that distinguish a run from the others, without the seed. shared: those that all have."""
     return " ".join(o for o in overrides if o not in shared and not o.startswith("seed="))

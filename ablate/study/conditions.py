@@ -1,6 +1,6 @@
-"""Conditions on the runs of a study, as a study's `where:` lists them: `heads <= d_model // 16`.
+"""Conditions on the runs of a study, as listed under `where:`, such as `heads <= d_model // 16`.
 
-An expression is parsed and then walked: only what is named here is ever computed, nothing is called.
+An expression is parsed and its tree evaluated: only the operators listed here work, and nothing is called.
 """
 
 import ast
@@ -32,7 +32,7 @@ CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
-    """Whether the condition is true of a run. values: the keys of its config, dotted. Raises ConfigError."""
+    """Whether the condition holds for a run. values: its config, by dotted key. Raises ConfigError."""
     try:
         return bool(_compute(_parse(condition), values, condition))
     except (TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
@@ -53,7 +53,7 @@ def check(condition: str, configs: Sequence[Mapping[str, Any]]) -> None:
 def _parse(condition: str) -> ast.expr:
     try:
         return ast.parse(condition.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:  # the latter: of a NUL
+    except (SyntaxError, ValueError) as error:  # ValueError: for a NUL character
         raise _refusal(condition, "not an expression; write a comparison, as heads <= 8") from error
 
 
@@ -97,7 +97,7 @@ def _compute(node: ast.expr, values: Mapping[str, Any], condition: str) -> Any:
 
 
 def _value(name: str, values: Mapping[str, Any], condition: str) -> Any:
-    """A key of the config, by its whole dotted name or, where only one has it, by its last part."""
+    """The value of a key, given by its dotted name or by a last part that only one key has."""
     if name in CONSTANTS:
         return CONSTANTS[name]
     found = _keys(name, values)

@@ -1,4 +1,4 @@
-"""What a study's YAML declares beforehand: its question, its grid, and what it will be judged by."""
+"""What the YAML of a study declares in advance: its question, its grid, and what it will be judged by."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from ablate.config.schema import RunConfig
 from ablate.store.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
 from ablate.study.design import Design
 
-# Of these, all that are one number a run.
+# The columns that hold one number per run.
 METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {
     "fusion_weights",
     "model",
@@ -25,7 +25,7 @@ CONTRAST = "{vary: fusion, baseline: concat}"  # an example
 
 
 class InTurn(Rule):
-    """Values that a key takes one after the other, or one alone; kept as an override writes them."""
+    """A list of values to sweep over, or a single one; kept in the syntax of overrides."""
 
     def read(self, value: Any, path: str) -> list[str]:
         values = value if isinstance(value, list) else [value]
@@ -37,7 +37,7 @@ class InTurn(Rule):
 
 
 class InAList(InTurn):
-    """The same, never one alone: `seeds: 3` would be one seed, and look like three."""
+    """As InTurn, but always a list: `seeds: 3` would mean one seed, but look like three."""
 
     def read(self, value: Any, path: str) -> list[str]:
         if not isinstance(value, list):
@@ -46,7 +46,7 @@ class InAList(InTurn):
 
 
 class KeysOfARun(Rule):
-    """Values by key, each a key that an override of a run may set."""
+    """A mapping whose keys are keys of a run."""
 
     def check(self, value: Any, path: str) -> None:
         known = hints(RunConfig)
@@ -56,7 +56,7 @@ class KeysOfARun(Rule):
 
 
 class OneNumberARun(Rule):
-    """A column of results that a study can be judged by."""
+    """A column of results with one number per run, by which a study can be judged."""
 
     def check(self, value: Any, path: str) -> None:
         if value not in METRICS:
@@ -69,11 +69,11 @@ Seeds = Annotated[list[str], InAList()]
 
 @dataclass(frozen=True, kw_only=True)
 class Declared(ABC):
-    """What every kind of study declares. factors: override key -> levels.
+    """The keys that every kind of study declares. factors: override key -> levels.
 
-    where: conditions that every run fulfils. primary: the contrasts that were decided on beforehand, each
-    a mapping with `vary`, `baseline` and, for the factors that stay, `where`. metric, margin: what they are
-    judged by. answer: what its levels are called in a sentence. demo: the overrides of its demonstration.
+    where: conditions that every run has to fulfil. primary: the contrasts chosen in advance, each a mapping
+    with `vary`, `baseline` and, for factors that are held fixed, `where`. metric, margin: what they are
+    judged by. answer: names of the levels for use in a sentence. demo: the overrides of its demonstration.
     """
 
     kind: ClassVar[str]
@@ -114,23 +114,23 @@ class Declared(ABC):
 
     @property
     def levels(self) -> dict[str, list[str]]:
-        """Of the factors and of the seed."""
+        """The levels of the factors and of the seed."""
         return {**self.factors, "seed": self.seeds}
 
     @property
     def own(self) -> dict[str, Any]:
-        """What only its kind declares."""
+        """The keys that only this kind of study declares."""
         of_all = {key.name for key in dataclasses.fields(Declared)}
         return {key: value for key, value in vars(self).items() if key not in of_all}
 
     @abstractmethod
     def design(self, levels: Mapping[str, Sequence[str]]) -> Design:
-        """What to run. levels: those of the study, or of the command line in their place, and of all other
-        keys that were given. Raises ConfigError."""
+        """The design, which says what to run. levels: by key, those of the study unless the command line
+        gives others, and those of all other keys given. Raises ConfigError."""
 
 
 def _check_contrast(entry: Any, known: set[str]) -> None:
-    """Raises ConfigError unless compare will find the contrast. known: keys that make variants."""
+    """Raises ConfigError unless compare can understand the contrast. known: the keys that define variants."""
     if not _is_contrast(entry):
         raise ConfigError(
             f"study.primary: {entry}: write an entry as {CONTRAST}, if need be with where: {{KEY: VALUE}}"

@@ -1,4 +1,4 @@
-"""What a study runs, as pure functions of the rows so far: so it resumes from whatever there is."""
+"""Designs: what a study runs, as pure functions of the rows so far, so that it resumes from any state."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ Rows = Mapping[Overrides, Row]
 class Absent(StrEnum):
     """The status of a run that has no row in the store."""
 
-    LEFT_OUT = "left out"  # it can't or shall not be made
+    LEFT_OUT = "left out"  # impossible, or excluded by a condition
     MISSING = auto()  # it could not begin
 
 
 class Design(Protocol):
     """A study of one kind, with the levels of one command.
 
-    levels: override key -> values, as an override writes them, of all keys that were given.
+    levels: override key -> values, in the syntax of overrides, for all keys that were given.
     needs_test_split: whether it reports on the test split.
     """
 
@@ -32,24 +32,24 @@ class Design(Protocol):
     def needs_test_split(self) -> bool: ...
 
     def propose(self, rows: Rows) -> list[Overrides]:
-        """What to run next; nothing once the study is over."""
+        """The runs to train next; none when the study is complete."""
         ...
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
-        """What its runs are to the study, by run id, and what it chose for each arm. ids: run ids."""
+        """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
         ...
 
     def closing(self, rows: Rows) -> list[str]:
-        """Lines for the end."""
+        """Lines to print at the end."""
         ...
 
     def forecast(self) -> list[str]:
-        """Lines on what follows from the first runs, for one who asks before they are made."""
+        """Lines for a dry run about what will follow after the first runs."""
         ...
 
 
 def combinations(levels: Mapping[str, Sequence[str]]) -> list[Overrides]:
-    """Every combination of the levels, the last key's changing fastest."""
+    """Every combination of the levels, with the last key changing fastest."""
     return [
         tuple(f"{key}={value}" for key, value in zip(levels, values, strict=True))
         for values in itertools.product(*levels.values())

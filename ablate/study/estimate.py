@@ -1,4 +1,4 @@
-"""How long a study will take, from a short calibration on this machine."""
+"""Estimate how long a study will take, by timing a few steps on this machine."""
 
 import statistics
 import time
@@ -18,20 +18,20 @@ from ablate.study.replicates import one_of_each
 from ablate.training.computing import in_precision
 from ablate.training.train import Step, evaluate
 
-STEPS, WARM_UP = 8, 2  # timed, and of these left out
-LONG_S = 5.0  # after so long fewer steps have to do
-WINDOWS = 64  # evaluated, at most
-# Of what is timed at once: about a second of a core, or less of a GPU.
+STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
+LONG_S = 5.0  # stop after this long, even with fewer steps
+WINDOWS = 64  # the most windows to evaluate
+# The most work to time at once: about a second of a core, or less of a GPU.
 MOST_WORK = {"cpu": 1e10, "cuda": 1e13, "mps": 1e12}
-# What no matrix product does, in FLOPs that take as long: of each layer a step, and of each token in it.
+# Work besides matrix products, as FLOPs that take as long: per layer and step, and per layer and token.
 WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
-WORTH_SAYING = 0.9  # of the time in float32
+WORTH_SAYING = 0.9  # mention bfloat16 if it takes less than this share of the time in float32
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of runs, one after the other: their steps, what they evaluate meanwhile, and whole splits at
-    their ends."""
+    """Seconds of runs, if made one after the other: for training steps, for evaluations during training, and
+    for evaluating whole splits at the end."""
 
     steps: float = 0.0
     evaluations: float = 0.0
@@ -44,9 +44,9 @@ class Times:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: of all runs that are left, with `workers` side by side; in_bfloat16:
-    the same with train.precision=bfloat16, where that is faster and not asked for. times: what the seconds go
-    into. forecast: lines on what follows from them."""
+    """What a command would do. seconds: for all runs that are left, `workers` at a time. in_bfloat16: the
+    same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is spent
+    on. forecast: lines about what will follow after these runs."""
 
     record: StudyRecord
     runs: int
@@ -69,7 +69,8 @@ def estimate(
     threads: int,
     forecast: Sequence[str] = (),
 ) -> Estimate:
-    """at_once: runs side by side, as the launcher was told; None for as many as the cores serve."""
+    """The estimate for these runs. at_once: how many the launcher runs at a time; None for as many as the
+    cores serve."""
     finished = Store().finished()
     todo = [run for run in runs if run.name not in finished or settled(run) is None]
     workers = min(at_once or side_by_side(threads), max(1, len(todo)))
@@ -83,8 +84,8 @@ def estimate(
 
 
 def _total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
-    """Of all runs: the cheapest and the dearest are timed, the others lie between them by their FLOPs.
-    kinds: runs, and how many are as each."""
+    """The times of all runs: the cheapest and the costliest are timed, the others interpolated by their
+    FLOPs. kinds: runs, with how many there are of each."""
     flops = [step_flops(run) for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
     before = torch.get_num_threads()
@@ -105,7 +106,7 @@ def _total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
 
 
 def _evaluated(run: Run) -> tuple[int, int]:
-    """Tokens that a run evaluates while it trains, and at its end."""
+    """The number of tokens that a run evaluates during training, and at its end."""
     train = run.config.train
     validation, test = (run.corpus.splits[split].size or 0 for split in ("validation", "test"))
     each = min(train.eval_tokens or validation, validation)
@@ -115,8 +116,8 @@ def _evaluated(run: Run) -> tuple[int, int]:
 
 
 def _time(run: Run) -> tuple[float, float]:
-    """Seconds of a training step, and of the evaluation of a token. What would take long is timed on a
-    smaller run, whose seconds count as often as its work goes into that of the run."""
+    """Seconds per training step, and per evaluated token. If that would take long, a smaller run is timed and
+    its seconds scaled up by the ratio of their work."""
     small = _smaller(run)
     model = build(small)  # before the clock starts
     config = replace(small.config.train, steps=STEPS, eval_every=STEPS, eval_tokens=1)
@@ -141,9 +142,9 @@ def _time(run: Run) -> tuple[float, float]:
 
 
 def _smaller(run: Run) -> Run:
-    """The run or, where a step of it would take long, one of fewer rows, layers or positions."""
+    """The run or, if a step of it would take long, one with fewer rows, layers or positions."""
     config, spec = run.config, run.spec
-    as_it_is = isinstance(run.corpus.splits["train"], Episodes)  # which come in one length
+    as_it_is = isinstance(run.corpus.splits["train"], Episodes)  # episodes have a fixed length
     while _work(run) > MOST_WORK[run.device.type]:
         if config.train.batch > 1:
             config = replace(config, train=replace(config.train, batch=config.train.batch // 2))
@@ -158,7 +159,7 @@ def _smaller(run: Run) -> Run:
 
 
 def _work(run: Run) -> float:
-    """Of a training step: its FLOPs, and what else it does as the FLOPs that take as long."""
+    """The work of a training step: its FLOPs, plus everything else as FLOPs that take as long."""
     return run.config.train.batch * run.spec.context * _work_a_token(run) + WORK_A_LAYER * run.spec.layers
 
 

@@ -1,4 +1,4 @@
-"""How the record of a study comes to be, and how a study may grow."""
+"""Make the record of a study, and merge it with the record that exists: how a study may grow."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from ablate.study.kinds.grid import Grid
 
 
 def record_of_run(config: RunConfig, run_id: str, config_dir: str | None = None) -> StudyRecord:
-    """A list of runs that were asked for one by one. config_dir: as given by -cd."""
+    """The record of a single run, which joins a list of such runs. config_dir: the value of -cd."""
     return StudyRecord(
         name=config.name or ONE_BY_ONE,
         kind=ONE_BY_ONE,
@@ -35,7 +35,7 @@ def record_of_sweep(
     declared: Declared | None = None,
     **asked: Any,
 ) -> StudyRecord:
-    """A sweep, or what a study declares: its factors with their levels, and everything that they leave alone.
+    """The record of a sweep or study: its factors with their levels, and all keys that are fixed.
 
     factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
     asked: study, demonstration, config_dir and typed of the record.
@@ -74,10 +74,10 @@ def record_of_sweep(
 def grown(
     old: StudyRecord | None, new: StudyRecord, has_results: Callable[[str], bool] = lambda study: True
 ) -> StudyRecord:
-    """The study after `new` joins what is there: a grid may grow by levels and seeds, a list of single
-    runs by runs. Raises StoreError for any other change.
+    """The record after `new` is merged into `old`: a grid may grow by levels and seeds, a list of single runs
+    by runs. Raises StoreError for any other change.
 
-    has_results: of a study by name. Until it has some, what is decided beforehand may be decided anew.
+    has_results: whether the study of a name has results. Until then, what it declares may still change.
     """
     if old is None:
         return new
@@ -122,25 +122,25 @@ def grown(
 
 
 def _grown_roles(old: StudyRecord, new: StudyRecord) -> dict[str, Role]:
-    """What each run is to a tuned study. Where a grown study chooses another value for an arm, the runs at
-    the old one stay, without the roles that they had by it."""
+    """The role of each run of a tuned study. If the grown study chooses another value for an arm, the runs at
+    the old value stay, but lose the roles that they had because of it."""
     moved = {arm for arm, was in old.chosen.items() if new.chosen.get(arm, was).value != was.value}
     kept = {run_id: _without(moved, role) if moved else role for run_id, role in old.roles.items()}
     return {**kept, **new.roles}
 
 
 def _without(moved: set[str], role: Role) -> Role:
-    """What a run is without the roles that it has by the values of these arms alone."""
+    """The role of a run without the parts that it has only because of the values of these arms."""
     values = {name: [arm for arm in arms if arm not in moved] for name, arms in role.values.items()}
     values = {name: arms for name, arms in values.items() if arms}
     return replace(role, role=" ".join(values), values=values)
 
 
 def values_of(config: RunConfig) -> dict[str, Any]:
-    """Every key of a config by its dotted name; a group by the choice that was made of it."""
+    """Every key of a config by its dotted name, with groups as the name chosen."""
     return _plain(dataclasses.asdict(config))
 
 
 def _plain(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys, with values as JSON gives them back."""
+    """Dotted keys, with values as they are after a round trip through JSON."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in flatten(nested).items()}

@@ -1,4 +1,4 @@
-"""One run of a sweep, as Hydra's own launchers make it."""
+"""The job that Hydra's own launchers run: train one run of a sweep."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def job(config: RunConfig, *, threads: int, total: int | None, own: "Sequence[Plugin]") -> None:
-    """Make it in this process, whichever a launcher started. Raises ConfigError.
+    """Train a run in this process, which a launcher started. Raises ConfigError.
 
-    total: runs of the sweep, if this process makes all of them one after the other. own: the plugins of the
-    command.
+    total: the number of runs in the sweep, if this process trains all of them one after the other. own: the
+    plugins of the command.
     """
-    import torch  # in a process of its own, nothing is loaded yet
+    import torch  # imported here, as it may be a fresh process
 
     from ablate.execution import plugins
     from ablate.execution.prepare import prepare

@@ -1,4 +1,4 @@
-"""The loop that drives every sweep: propose runs, check them, make them, look at their rows, again."""
+"""The loop that drives every sweep: propose runs, check them, train them, read their rows, repeat."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -38,16 +38,16 @@ from ablate.study.replicates import one_of_each
 
 
 def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
-    """Make what a sweep with -m or a study asks for. Raises ConfigError.
+    """Train the runs of a sweep (-m) or a study. Raises ConfigError.
 
-    A sweep with -m is refused as a whole if one of its runs can't be made. A study leaves such runs out, and
+    A sweep is refused as a whole if one of its runs is impossible. A study leaves such runs out, and
     Outcome.remarks says why.
     """
     declared = read_declared(asked.study) if asked.study else None
     given = _settings(asked, declared)
     levels = {key: of.values for key, of in given.items()}
     design = declared.design(levels) if declared else EveryCombination(levels)
-    factors = declared.levels if declared else ()  # also where they have one level: they may grow
+    factors = declared.levels if declared else ()  # also those with one level, since they may grow
     swept = [key for key, of in given.items() if of.swept or key in factors]
 
     def record(configs: Sequence[RunConfig], runs: Sequence[str]) -> StudyRecord:
@@ -60,7 +60,7 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
             study=asked.chosen,
             demonstration=asked.is_demonstration,
             config_dir=asked.config_dir,
-            typed=[*asked.typed],
+            typed=[*plugins.words(), *asked.typed],
         )
 
     drive = _Drive(asked, declared, design, record)
@@ -85,7 +85,7 @@ class _Drive:
         self.rows: dict[Overrides, Row] = {}
         self.ids: dict[Overrides, str] = {}
         self.refused: list[str] = []
-        self.slower: list[str] = []  # a remark
+        self.slower: list[str] = []  # the remark that bfloat16 is slower here, if it is
         self.finished_before = 0
 
     def run(self, begun: Callable[[], None]) -> Outcome:
@@ -110,7 +110,7 @@ class _Drive:
         )
 
     def dry_run(self) -> Outcome:
-        """What would be run first."""
+        """Estimate the runs that would be trained first, without training any."""
         runs, launcher = self.next(), self.asked.launcher
         self.check_primary(runs)
         record = self.said(runs)
@@ -122,7 +122,8 @@ class _Drive:
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def next(self) -> dict[Overrides, Run]:
-        """The runs that are due, ready to begin; none at the end. Raises ConfigError if there never are."""
+        """The next runs, ready to begin; none at the end. Raises ConfigError if the sweep has no runs at
+        all."""
         while proposed := self.design.propose(self.rows):
             runs = self.checks.ready(proposed)
             self.rows |= {
@@ -137,7 +138,7 @@ class _Drive:
         return {}
 
     def said(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
-        """What study.json says of the study with these runs."""
+        """The record of the study with these runs."""
         record = self.record([self.checks.configs[o] for o in runs], [run.run_id for run in runs.values()])
         roles, chosen = self.design.roles(self.rows, self.ids)
         return replace(record, roles=roles, chosen=chosen, left_out=self.checks.reasons)
@@ -148,15 +149,15 @@ class _Drive:
         self.checks.primary(runs, self.design.levels, before.factors if before else {})
 
     def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
-        """Write the study down before anything runs."""
+        """Write study.json before anything is trained; returns the record."""
         record = self.said(runs)
         return self.store.change_study(record.name, lambda before: self.joined(before, record, runs))
 
     def joined(
         self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
     ) -> StudyRecord:
-        """The study after these runs, with what it keeps to on this machine. Raises StoreError where it may
-        not become so."""
+        """The record merged with the one before, with its machine settings. Raises StoreError if the study
+        may not grow like this."""
         record = replace(record, machine=self.machine(before, runs))
         return grown(before, record, has_results=self.has_results)
 
@@ -164,7 +165,8 @@ class _Drive:
         return any(row["status"] in RESULTS for row in self.store.study_rows(study))
 
     def machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine:
-        """What a study was begun with, or is to be. Raises StoreError where something else is asked for."""
+        """The machine settings that the study began with, or will begin with. Raises StoreError if the
+        command asks for different ones."""
         kept, launcher = before.machine if before else None, self.asked.launcher
         asked = [run.config.train for run in runs.values()]
         halves = [run for run in runs.values() if run.config.train.precision == "bfloat16"]
@@ -182,7 +184,8 @@ class _Drive:
         )
 
     def threads(self, runs: Mapping[Overrides, Run]) -> int:
-        """Of each run, which shares the cores with those beside it, unless its launcher gives it its own."""
+        """The threads of each run, which shares the cores with others unless its launcher gives it its
+        own."""
         launcher, count = self.asked.launcher, len(_unique(runs))
         step = max(step_flops(run) for run, _ in one_of_each(runs.values()))
         if launcher.cores_each:
@@ -190,7 +193,7 @@ class _Drive:
         return threads_each(min(launcher.at_once or count, count), step)
 
     def make(self, runs: Mapping[Overrides, Run], machine: Machine | None) -> None:
-        """What is not there yet."""
+        """Train the runs that have no result yet."""
         unique = _unique(runs)
         for run in unique.values():
             require_its_plugins(run, self.store)
@@ -214,7 +217,7 @@ class _Drive:
             total = len({*self.ids.values()}) if launcher.at_once == 1 else None
             task = partial(job, threads=threads, total=total, own=plugins.used())
             try:
-                # As an override, it reaches the processes of any launcher.
+                # Settings are passed as overrides, which reach the processes of any launcher.
                 refused = launcher.launch(
                     task, [(*overrides, *_as_overrides(run, machine)) for overrides, (run, _) in todo.items()]
                 )
@@ -234,17 +237,17 @@ def _as_overrides(run: Run, machine: Machine) -> list[str]:
 
 
 def _kept(run: Run, machine: Machine) -> dict[str, Any]:
-    """What a run of a study computes by, as keys of train."""
+    """The machine settings of a run, as keys of train."""
     keys = {"linear": machine.linear, "compile": machine.compile}
     return keys | ({"attention": machine.attention} if run.config.train.precision == "bfloat16" else {})
 
 
 def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:
-    """By key, what the study declares; over that its demonstration; over that the command line."""
+    """The settings by key: those of the study, overridden by its demonstration, then by the command line."""
     texts: list[str] = []
     if declared:
         texts += [f"{key}={','.join(levels)}" for key, levels in declared.levels.items()]
-        name = asked.name or Path(asked.chosen or "").name  # or of its file
+        name = asked.name or Path(asked.chosen or "").name  # by default the name of its file
         if asked.is_demonstration:
             assert asked.study is not None
             if "demo" not in asked.study:
@@ -260,7 +263,7 @@ def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:
 
 
 def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
-    """Two ways to write one run are one run."""
+    """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
 
@@ -270,7 +273,8 @@ def _asked(values: Iterable[str]) -> str | None:
 
 
 def _keep(key: str, kept: Any, asked: Any) -> Any:
-    """What a study was begun with, it keeps: its bytes depend on it."""
+    """The kept setting, or else the one asked for. A study keeps its settings, since its exact results depend
+    on them: raises StoreError if another is asked for."""
     if kept in (None, "auto"):
         return asked
     if asked is not None and kept != asked:

@@ -1,4 +1,4 @@
-"""What became of a command."""
+"""The outcome of a command that trains runs."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,9 @@ from ablate.study.estimate import Estimate
 
 @dataclass(frozen=True)
 class Outcome:
-    """study: its name in the store. run_ids: of the runs that were asked for; finished_before: how many of
-    them had been. remarks: what a study left out, and what it closes with. refused: a line for each run that
-    could not begin. estimate: of a dry run, which notes nothing and makes no run."""
+    """study: its name in the store. run_ids: of the runs asked for; finished_before: how many of them had
+    finished earlier. remarks: lines on runs left out, and the closing lines of the study. refused: a line for
+    each run that could not begin. estimate: of a dry run, which writes and trains nothing."""
 
     study: str
     run_ids: Sequence[str] = ()
@@ -26,18 +26,18 @@ class Outcome:
     estimate: Estimate | None = None
 
     def rows(self) -> pd.DataFrame:
-        """The runs that were asked for and have begun, a row each, as in results.csv."""
+        """One row for each run that was asked for and has begun, as in results.csv."""
         rows = Store().study_rows(self.study)
         return frame([row for row in rows if row["run_id"] in {*self.run_ids}])
 
 
 @contextlib.contextmanager
 def keeping_results(store: Store, study: str) -> Iterator[None]:
-    """However the runs within end, the CSV files then tell what is finished."""
+    """Update the CSV files at the end of the block, however it ends."""
     try:
         yield
     except BaseException:
-        with contextlib.suppress(ConfigError):  # what ended the runs is what has to be said
+        with contextlib.suppress(ConfigError):  # report the error that ended the runs, not this one
             store.write_results(study)
         raise
     store.write_results(study)

@@ -1,4 +1,4 @@
-"""What a command is given of methods of one's own, for models and for configs."""
+"""Make a user's own methods available to models and to configs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ from ablate.execution.plugins import Method, install, installed, methods, read
 
 
 def use(files: Iterable[str | Path] = ()) -> list[Method]:
-    """Make the methods of these files, and of installed packages, known; returns those of the files. Raises
+    """Register the methods in these files and in installed packages; returns those from the files. Raises
     ConfigError."""
     named = [read(Path(file)) for file in files]
     everything = [*installed(), *named]

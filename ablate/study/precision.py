@@ -1,4 +1,4 @@
-"""What train.precision=bfloat16 is worth here."""
+"""Whether train.precision=bfloat16 is faster on this machine."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,12 +11,12 @@ SLOWER = "train.precision=bfloat16: slower here than float32, since this process
 
 
 def gains(run: Run) -> bool:
-    """Whether bfloat16 may make a float32 run faster. It may on a CPU that has products of it."""
+    """Whether bfloat16 may be faster than this float32 run: on a CPU with bfloat16 matrix products."""
     return _is_of(run, "float32") and not run.config.train.compile and halves_are_faster()
 
 
 def in_bfloat16(run: Run) -> Run:
-    """The run as it would be with train.precision=bfloat16, to be timed."""
+    """The run with train.precision=bfloat16 instead, to be timed."""
     train = replace(run.config.train, precision="bfloat16")
     config = replace(run.config, train=train)
     linear, attention = linear_of(config, run.device), attention_of(config, run.device)
@@ -24,7 +24,7 @@ def in_bfloat16(run: Run) -> Run:
 
 
 def remarks(runs: Iterable[Run]) -> list[str]:
-    """A line where runs are in bfloat16, and this processor has no products of it."""
+    """A line if runs use bfloat16 on a processor that has no bfloat16 products; else none."""
     return [SLOWER] if any(_is_of(run, "bfloat16") for run in runs) and not halves_are_faster() else []
 
 

@@ -1,5 +1,4 @@
-"""Whether a study can show the contrasts that it decided on beforehand: asked before a run is made, of what
-later finds them in the results."""
+"""Check, before any run, that a study can show its primary contrasts, with the code that later finds them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,10 +18,10 @@ Entry = Mapping[str, Any]
 def unshown(
     primary: Sequence[Entry], runs: Collection[Run], levels: Mapping[str, Sequence[str]], *, all_built: bool
 ) -> list[str]:
-    """A line for each contrast that no two of the study's runs show, as some of them can't be built. Raises
-    ConfigError for one that is mistaken.
+    """A line for each contrast that can't be shown because some runs can't be built. Raises ConfigError for a
+    contrast that the study could not show in any case.
 
-    runs: one of each variant; all_built: whether they are all there could be. levels: by override key.
+    runs: one of each variant. all_built: whether no variant is missing. levels: by override key.
     """
     variants = _variants(runs)
     lines = []
@@ -44,14 +43,14 @@ def unshown(
 
 
 def _variants(runs: Collection[Run]) -> Variants:
-    """As if each run were done."""
+    """The variants of these runs, as if each run were done."""
     unique = {run.run_id: run for run in runs}.values()
     rows = [{**before_training(run), "status": Status.DONE, "val_loss": 0.0} for run in unique]
     return collect(frame(rows), "val_loss", mixed=True)
 
 
 def _levels(key: str, levels: Mapping[str, Sequence[str]]) -> list[str]:
-    """Those of the factor that a key means, by its last part."""
+    """The levels of the factor that a key refers to by its last part."""
     last = key.rpartition(".")[2]
     return [
         as_text(one) for factor, those in levels.items() if factor.rpartition(".")[2] == last for one in those
@@ -59,7 +58,7 @@ def _levels(key: str, levels: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _values(entry: Entry) -> Iterator[tuple[str, Any]]:
-    """Every key that it names, with each value of it."""
+    """Every key that a contrast names, with each of its values."""
     for named in (entry["baseline"], *entry.get("variants", []), entry.get("where", {})):
         for key, value in (named if isinstance(named, Mapping) else {entry["vary"]: named}).items():
             yield from ((key, one) for one in (value if isinstance(value, list) else [value]))

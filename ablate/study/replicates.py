@@ -1,4 +1,4 @@
-"""The runs of a sweep, ready to begin. Those that differ in seeds alone are composed and prepared once."""
+"""Prepare the runs of a sweep. Runs that differ only in seeds are composed and prepared once."""
 
 import re
 from collections import Counter
@@ -13,20 +13,20 @@ from ablate.execution.prepare import Prepared
 from ablate.execution.run import Run
 
 SEEDS = ("seed", "seeds.backbone", "seeds.fusion", "seeds.data")
-WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # as Hydra reads whole numbers
+WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # what Hydra reads as a whole number
 T = TypeVar("T")
 
 
 class Replicate(NamedTuple):
-    """A run: its variant, by the overrides without the seeds, and the seeds, by key. Where a seed is no
-    number, or another key follows from it, they stay among the overrides."""
+    """A run as a variant, the overrides without seeds, and its seeds by key. If a seed is not a number, or
+    another key depends on it, the seeds stay among the overrides."""
 
     variant: Overrides
     seeds: dict[str, int]
 
 
 class Replicates:
-    """What the runs of a sweep come to, by variant. What is refused is refused again, for the same reason."""
+    """Composes and prepares the runs of a sweep, once per variant; errors are remembered and raised again."""
 
     def __init__(self, compose: Composer) -> None:
         self._compose = compose
@@ -35,7 +35,7 @@ class Replicates:
         self._prepared: dict[Overrides, Prepared | ConfigError] = {}
 
     def of(self, overrides: Overrides) -> Replicate:
-        """overrides: all of one run, as KEY=VALUE. Raises NotComposed."""
+        """The replicate for all overrides of one run. Raises NotComposed."""
         variant, seeds = [], {}
         for override in overrides:
             key, _, value = override.partition("=")
@@ -50,19 +50,20 @@ class Replicates:
         return Replicate(variant, seeds) if plain else Replicate(overrides, {})
 
     def config(self, replicate: Replicate) -> RunConfig:
-        """Raises ConfigError, NotComposed."""
+        """The config of a replicate. Raises ConfigError, NotComposed."""
         config, seeds = _once(self._configs, replicate.variant, self._compose), {**replicate.seeds}
         seed = seeds.pop("seed", config.seed)
         streams = {key.removeprefix("seeds."): value for key, value in seeds.items()}
         return replace(config, seed=seed, seeds=replace(config.seeds, **streams) if streams else config.seeds)
 
     def run(self, variant: Overrides, config: RunConfig) -> Run:
-        """config: of a replicate of this variant. Raises ConfigError."""
+        """The prepared run. config: of a replicate of this variant. Raises ConfigError."""
         return _once(self._prepared, variant, lambda _: Prepared(config)).with_seeds(config)
 
 
 def one_of_each(runs: Iterable[Run]) -> list[tuple[Run, int]]:
-    """One run of each kind, and how many there are: those that differ in seeds alone share their spec."""
+    """One run of each kind, with how many there are; runs that differ only in seeds share their spec
+    object."""
     kinds, counts = {}, Counter[int]()
     for run in runs:
         kinds.setdefault(id(run.spec), run)

@@ -1,4 +1,4 @@
-"""From what was asked for to what became of it: the one way in for the command line and for Python."""
+"""Carry out what was asked for: the entry point that the command line and the Python interface share."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 def run(
     asked: Single | Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lambda: None
 ) -> "Outcome":
-    """Make the runs that are not there yet; or, as a dry run, say how many and how long.
+    """Train the runs that have no result yet; as a dry run, only estimate how many there are and how long
+    they take.
 
-    begun: called before the first run begins. Whatever ends this, results.csv then tells what is finished.
-    Raises ConfigError.
+    begun: called before the first run begins. However this ends, results.csv is up to date then. Raises
+    ConfigError.
     """
     if isinstance(asked, Sweep) and isinstance(asked.launcher, Pool) and not dry_run:
-        server.start()  # it loads PyTorch while this process does
+        server.start()  # it loads PyTorch at the same time as this process
     from ablate.study.loop import run_sweep
     from ablate.study.single import run_single
 

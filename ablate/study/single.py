@@ -1,4 +1,4 @@
-"""One run, asked for by itself."""
+"""Train a single run, outside of any sweep."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ from ablate.study.outcome import Outcome, keeping_results
 
 
 def run_single(asked: Single, *, dry_run: bool, begun: Callable[[], None]) -> Outcome:
-    """Note the run in its study, then train it here. Raises ConfigError if it can't begin."""
+    """Record the run in its study, then train it in this process. Raises ConfigError if it can't begin."""
     store, run = Store(), prepare(asked.config)
     record = record_of_run(asked.config, run.run_id, asked.config_dir)
     threads = threads_each(1, step_flops(run))

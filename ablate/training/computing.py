@@ -1,7 +1,7 @@
-"""What computes a step: the model itself, or a copy of it in bfloat16; as it is written, or compiled.
+"""Computes the steps of training with the model itself or a bfloat16 copy of it, compiled or not.
 
-Weights, gradients, moments, losses and statistics are float32 always. In bfloat16 are the copy's weights,
-cast once a step, and all that lies between them and the logits (docs/precision.md).
+Weights, gradients, moments, losses and statistics are always float32. In bfloat16 are only the weights of the
+copy, cast once per step, and the activations from there to the logits (docs/precision.md).
 """
 
 import copy
@@ -15,13 +15,13 @@ from ablate.data.splits import Batch
 from ablate.files import cache
 from ablate.model.lm import LM
 
-COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; PyTorch's 8 would fall back without a word
+COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
 
 
 class Computing:
-    """Losses and gradients of a model with float32 weights, in a precision of train.precision.
+    """Computes losses and gradients of a model with float32 weights in the precision of train.precision.
 
-    model: what computes. Call `follow` when the weights have changed.
+    model: the module that computes. Call `follow` whenever the weights have changed.
     """
 
     def __init__(self, weights: LM, precision: str, *, compiled: bool = False) -> None:
@@ -31,26 +31,26 @@ class Computing:
         self.loss: Callable[..., Tensor] = _compiled(self.model) if compiled else self.model.loss
 
     def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Both in float32: the mean loss, 0-dimensional, and the gradient of each parameter by name."""
+        """The mean loss, 0-dimensional, and the gradient of each parameter by name, all in float32."""
         loss = self.loss(*batch)
         grads = torch.autograd.grad(loss, [*self.params.values()])
         return loss.detach(), {name: grad.float() for name, grad in zip(self.params, grads, strict=True)}
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Cast the weights anew."""
+        """Copy the current weights into the bfloat16 model, if there is one."""
         if self.model is not self.weights:
             for cast, weight in zip(self.params.values(), self.weights.parameters(), strict=True):
                 cast.copy_(weight)
 
 
 def in_precision(model: LM, precision: str) -> LM:
-    """The model itself for float32, else a copy of it in bfloat16."""
+    """The model itself for float32, otherwise a copy of it in bfloat16."""
     return model if precision == "float32" else copy.deepcopy(model).to(torch.bfloat16)
 
 
 def _compiled(model: LM) -> Callable[[Tensor, Tensor], Tensor]:
-    """The model's loss by torch.compile. What it makes is kept in the cache, for the next process."""
+    """The model's loss, compiled by torch.compile, whose output is kept in the cache for later processes."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.directory() / "compiled"))
     import torch._dynamo
     import torch._inductor.config

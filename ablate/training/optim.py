@@ -1,4 +1,4 @@
-"""AdamW, its schedule and gradient clipping, as functions on tensors.
+"""AdamW, the learning rate schedule and gradient clipping, as functions on tensors.
 
 Rates, decays and masks may be numbers or tensors that broadcast against a parameter.
 """
@@ -32,8 +32,8 @@ class Moments:
 def learning_rate(step: int, *, steps: int, peak: float, warmup: float, min_ratio: float) -> float:
     """The rate of update `step` (1 to steps): linear warm-up, then a half cosine down to peak·min_ratio.
 
-    warmup: share of the steps. As nanoGPT's get_lr at iteration step − 1, which ends one step short
-    of the floor.
+    warmup: share of the steps. Equal to nanoGPT's get_lr at iteration step − 1, so the last update is one
+    step short of the floor.
     """
     iteration, warmup_steps = step - 1, round(warmup * steps)
     if iteration < warmup_steps:
@@ -48,7 +48,7 @@ def global_norm(grads: Tensors) -> Tensor:
 
 
 def clipping_divisor(norm: Tensor, max_norm: float | Tensor) -> Tensor:
-    """What the gradients have to be divided by so that their norm is at most max_norm."""
+    """The divisor of the gradients that brings their norm to at most max_norm."""
     return ((norm + 1e-6) / max_norm).clamp(min=1.0)
 
 
@@ -95,7 +95,7 @@ def fused_adamw_(
     eps: float,
     divisor: Tensor | None = None,
 ) -> None:
-    """`adamw_` for one model, with PyTorch's kernel that reads and writes each tensor once."""
+    """`adamw_` by PyTorch's fused kernel, which reads and writes each tensor only once."""
     for decay in (True, False):
         names = [name for name in params if decayed[name] is decay]
         adamw(

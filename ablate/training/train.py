@@ -1,7 +1,7 @@
-"""Training one model, as a generator: it writes no files and prints nothing.
+"""Train one model, as a generator of events that writes no files and prints nothing.
 
-What happens at step t is a pure function of the state after step t − 1 and of (config, t): evaluating
-more or less often, or stopping and going on, changes nothing that is learned.
+Step t is a pure function of the state after step t − 1 and of (config, t): neither the frequency of
+evaluations nor stopping and resuming changes what is learned.
 """
 
 import math
@@ -20,16 +20,16 @@ from ablate.model.lm import LM, decayed
 from ablate.training import optim
 from ablate.training.computing import Computing
 
-# The widest activation of one evaluation pass, in numbers: a CPU is fastest while it fits the cache of a core
-# (2 MiB; a fifth slower at four times that), a GPU wants many.
+# Size of the widest activation of an evaluation pass, in numbers: a CPU is fastest while it fits the cache of
+# a core (2 MiB; a fifth slower at four times that), a GPU needs many.
 EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
 
-CHECK_EVERY = 100  # steps between looks at the loss: each look waits for the device
+CHECK_EVERY = 100  # steps between checks for a finite loss, each of which waits for the device
 
 
 @dataclass(frozen=True)
 class Step:
-    """One update. loss: of this step's own batch before the update, 0-dimensional, on the device."""
+    """One update. loss: of this step's batch before the update, 0-dimensional, on the device."""
 
     step: int
     loss: Tensor
@@ -39,9 +39,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Score:
-    """Of a split, all that it asks once, or some of it. nats: summed over the targets. rows: those in which
-    something is asked, where rows are episodes; exact: those of them in which every answer is right.
-    loss_by_third: of the targets in the first, middle and last third of their rows; None where there is none.
+    """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for episodes,
+    the number of rows with targets; exact: how many of them are right at every target. loss_by_third: mean
+    loss in nats of the targets in the first, middle and last third of their rows; None without targets there.
     """
 
     nats: float
@@ -66,10 +66,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The validation split after update `step`, or what train.eval_tokens lets be read of it.
+    """An evaluation on the validation split, or train.eval_tokens of it, after update `step`.
 
-    At step 0 there was no update yet, so no lr, no train_loss and no grad_norm. seconds: since training
-    began; evaluation_seconds: how much of that went into evaluations.
+    lr, train_loss and grad_norm are None at step 0, before the first update. seconds: since training began;
+    evaluation_seconds: the part of them spent on evaluations.
     """
 
     step: int
@@ -83,13 +83,14 @@ class Evaluation:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of training alone."""
+        """Tokens per second of training, without evaluations."""
         return self.tokens / (self.seconds - self.evaluation_seconds)
 
 
 @dataclass(frozen=True)
 class State:
-    """Everything that training goes on from after update `step`. average: of the weights, once that began.
+    """Everything needed to resume training after update `step`. average: the running mean of the weights, if
+    train.average is set.
 
     The tensors are those in use: copy or write them before asking for the next event.
     """
@@ -104,23 +105,22 @@ class State:
 
 @dataclass(frozen=True)
 class Averaged:
-    """The mean of the weights after each of the last steps, by name: what train.average asks for, at the
-    end."""
+    """The mean of the weights over the last steps, by name; yielded at the end if train.average is set."""
 
     params: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The weights after update `step`, for whoever looks at the model later (train.probe_every). They are
-    those in use, as in State."""
+    """The weights after update `step`, to be kept for probes (train.probe_every). The tensors are those in
+    use, as in State."""
 
     step: int
     params: Mapping[str, Tensor]
 
 
 class Diverged(ArithmeticError):
-    """A loss that is not a number: it ends the run at `step`, `seconds` after it began, and is its result."""
+    """The loss was not finite at `step`, `seconds` after training began: a result that ends the run."""
 
     def __init__(self, step: int, seconds: float) -> None:
         super().__init__(f"the loss was not finite at step {step}")
@@ -141,11 +141,11 @@ def train(
     data_seed: int,
     start: State | None = None,
 ) -> Iterator[Event]:
-    """Train `model` in place on its own device; yields an Evaluation at step 0, a Step each step, an
-    Evaluation, a State and Kept weights where due.
+    """Train `model` in place on its own device. Yields an Evaluation at step 0, a Step for every step, an
+    Evaluation, a State and Kept weights when they are due, and Averaged weights at the end.
 
-    start: go on from a State that an earlier call yielded. Raises Diverged when a loss is not finite, at
-    most CHECK_EVERY steps later, and before any State that comes of it.
+    start: resume from a State that an earlier call yielded. Raises Diverged at most CHECK_EVERY steps after a
+    loss is not finite, and before any State that it affects.
     """
     device = next(model.parameters()).device
     params = dict(model.named_parameters())
@@ -233,9 +233,9 @@ def train(
 
 @torch.no_grad()
 def evaluate(model: LM, split: Split, *, context: int, most: int | None = None) -> Score:
-    """The model on a split, without dropout: on all of it, or on `most` of its positions (Split.windows).
+    """Evaluate the model without dropout on a whole split or on `most` of its positions (Split.windows).
 
-    Position p of a row of T is in third ⌊3p/T⌋, whose T is its own, in a shorter window too.
+    Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length.
     """
     device = next(model.parameters()).device
     was_training = model.training
@@ -266,20 +266,21 @@ def evaluate(model: LM, split: Split, *, context: int, most: int | None = None) 
 
 
 def _in_thirds(place_K: Tensor, width: int) -> Tensor:
-    """(3, K) which of these places of flattened rows lie in the first, middle and last third of their row."""
+    """(3, K) booleans: whether each of these flattened positions is in the first, middle, last third of its
+    row."""
     return place_K % width * 3 // width == torch.arange(3, device=place_K.device)[:, None]
 
 
 @torch.no_grad()
 def _average(average: Mapping[str, Tensor], params: Mapping[str, Tensor], count: int) -> None:
-    """Take the `count`-th weights into their mean; before the first one there is none."""
+    """Update the mean with the `count`-th weights; for count ≤ 0 averaging has not begun: do nothing."""
     if count > 0:
         for name, param in params.items():
             average[name].lerp_(param, 1 / count)
 
 
 def _seed_dropout(model: LM, seed: int, step: int) -> None:
-    """Dropout draws from torch's own generator: give each step its own start."""
+    """Seed torch's generator, from which dropout draws, anew for each step."""
     if model.dropout.p > 0:
         torch.manual_seed(int(rng.generator(seed, "data", f"dropout/{step}").integers(2**63)))
 

@@ -1,4 +1,4 @@
-"""Random attentions of given sizes, and the plain formulas that they are held against, in float64.
+"""Random attentions of given sizes, and the plain formulas that they are compared with, in float64.
 
 legend: B batch, T time, H heads, K key width, V value width, C model width, F fused width.
 """
@@ -21,12 +21,12 @@ from ablate.model.masks import CAUSAL, Mask
 from ablate.model.spec import AttentionSpec
 from ablate.verify.variants import attention_spec
 
-LARGEST = 2**24  # numbers in a tensor, in float64
+LARGEST = 2**24  # the most numbers in a tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """T: positions. value_width: by default as wide as keys."""
+    """T: positions. value_width: 0 means the key width."""
 
     batch: int = 3
     T: int = 17
@@ -37,7 +37,7 @@ class Sizes:
 
 
 def read_sizes(text: str) -> Sizes:
-    """KEY=NUMBER[,KEY=NUMBER]. Raises ConfigError."""
+    """The sizes given as KEY=NUMBER[,KEY=NUMBER]. Raises ConfigError."""
     known, given = [*Sizes.__dataclass_fields__], {}
     for part in filter(None, text.split(",")):
         key, equals, number = (word.strip() for word in part.partition("="))
@@ -56,10 +56,9 @@ def read_sizes(text: str) -> Sizes:
 
 
 class Bench:
-    """The same input and the same weights for every attention: those of one name and shape are equal.
+    """Builds attentions with the same input and the same weights: those of equal name and shape are equal.
 
-    Weights are so large that patterns are far from uniform, and equal what a matrix of that shape needs to
-    keep a variance.
+    Weights have variance 2/(number of inputs): large enough for patterns that are far from uniform.
     """
 
     def __init__(self, sizes: Sizes) -> None:
@@ -73,7 +72,8 @@ class Bench:
         return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
     def spec(self, **given: Any) -> AttentionSpec:
-        """given: fields of AttentionSpec; parts by name, their options as fusion_KEY or scores_KEY."""
+        """A spec of these sizes. given: fields of AttentionSpec; parts by name, with their options as
+        fusion_KEY or scores_KEY."""
         sizes: dict[str, Any] = {
             "d_model": self.C,
             "heads": self.H,
@@ -110,7 +110,7 @@ class Bench:
     def patterns(
         self, q: Tensor, k: Tensor, *, scale: float, masked: bool = True, softmax: bool = True
     ) -> Tensor:
-        """softmax(scale·QKᵀ) under a causal mask, each of which can be left out."""
+        """softmax(scale·QKᵀ) with a causal mask, optionally without the mask or the softmax."""
         found = scale * q @ k.mT
         future = torch.ones(self.sizes.T, self.sizes.T, dtype=torch.bool).triu(1)
         if softmax:
@@ -118,14 +118,14 @@ class Bench:
         return found.masked_fill(future, 0.0) if masked else found
 
     def heads(self, attention: Attention, patterns: Tensor | None = None) -> Tensor:
-        """z of each head, by the equation: (B, H, T, V)."""
+        """The output z of each head, by the formula: (B, H, T, V)."""
         if patterns is None:
             q, k = (self.projected(attention, name, self.K) for name in ("query", "key"))
             patterns = self.patterns(q, k, scale=self.K**-0.5)
         return patterns @ self.projected(attention, "value", self.V)
 
     def rows(self, attention: Attention, width: int) -> list[Tensor]:
-        """W_O^i, `width` rows of out_proj each."""
+        """The W_O^i: `width` rows of out_proj for each head."""
         return [*attention.get_parameter("out_proj.weight").detach().mT.split(width)]
 
     @functools.cached_property
@@ -134,7 +134,7 @@ class Bench:
 
     @functools.cached_property
     def z(self) -> Tensor:
-        """Of the standard attention, by the equation: (B, H, T, V)."""
+        """The heads of the standard attention, by the formula: (B, H, T, V)."""
         return self.heads(self.concat)
 
 

@@ -1,7 +1,7 @@
-"""What every method must do, one check each. Tests run them over the registry, `ablate check` over a file.
+"""The contract of methods, as checks: tests run them on all methods, `ablate check` on those in a file.
 
-A check raises Broken with what fails, in words, and the numbers. All is in float64, on weights as they are
-drawn and on fresh random inputs.
+A check raises Broken with a message about what fails, with numbers. They compute in float64, with drawn
+weights and random inputs.
 """
 
 import copy
@@ -40,12 +40,12 @@ Check = Callable[[str, PartConfig], None]
 
 
 class Broken(AssertionError):
-    """A method does not do what every method must, or what it says of itself."""
+    """A method breaks the contract, or a property that it declares."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Of one check of one variant. broken: what fails, empty where it holds."""
+    """The result of one check of one variant. broken: what fails; empty if the check holds."""
 
     variant: str
     check: str
@@ -53,7 +53,7 @@ class Finding:
 
 
 def findings(kind: str, name: str) -> Iterator[Finding]:
-    """Of every check that there is for this kind, of every variant of a method."""
+    """The findings of all checks for this kind, on every variant of a method."""
     for part in variants_of(kind, name):
         label = " ".join([f"{kind}={name}", *(f"{key}={value}" for key, value in part.options.items())])
         for check in CHECKS[kind]:
@@ -68,7 +68,8 @@ def findings(kind: str, name: str) -> Iterator[Finding]:
 
 
 def require_causal(kind: str, name: str) -> None:
-    """Raises ConfigError for a method whose results would mean nothing, as it sees what it is to predict."""
+    """Raises ConfigError for a method that sees future positions or other texts, as its losses mean
+    nothing."""
     for part in variants_of(kind, name):
         for check in (no_leak, no_mixing):
             try:
@@ -80,7 +81,7 @@ def require_causal(kind: str, name: str) -> None:
 
 
 def shapes(kind: str, part: PartConfig) -> None:
-    """What it returns has the shape that it declares."""
+    """Outputs have the declared shape."""
     for spec in specs_around(kind, part):
         built, x_BTC = attention(spec), _input(spec)
         read = built.read(x_BTC, x_BTC)
@@ -101,7 +102,7 @@ def shapes(kind: str, part: PartConfig) -> None:
 
 
 def no_leak(kind: str, part: PartConfig) -> None:
-    """No position sees what comes after it."""
+    """No position sees later ones."""
     for spec in specs_around(kind, part):
         built, x_BTC = attention(spec), _input(spec).requires_grad_()
         for position in (0, 4, 9):
@@ -115,20 +116,18 @@ def no_leak(kind: str, part: PartConfig) -> None:
 
 
 def no_mixing(kind: str, part: PartConfig) -> None:
-    """Texts of a batch do not see each other."""
+    """The rows of a batch do not affect each other."""
     for spec in specs_around(kind, part):
         built, x_BTC = attention(spec), _input(spec)
         if (error := relative_error(built(x_BTC, x_BTC)[:1], built(x_BTC[:1], x_BTC[:1]))) > EXACT:
-            raise Broken(
-                f"a text comes out otherwise beside other texts than alone, by {error:.2g}, relatively"
-            )
+            raise Broken(f"a text gives another result in a batch than alone, by {error:.2g}, relatively")
 
 
 def gradients(kind: str, part: PartConfig) -> None:
     """Every parameter gets a gradient."""
     for spec in specs_around(kind, part):
         if spec.heads == 1:
-            continue  # weights of one head against each other have nothing to learn
+            continue  # weights that compare heads have nothing to learn with one head
         model = build(spec)
         tokens = torch.randint(0, 59, (5, 11))
         model.loss(tokens, tokens.roll(1)).backward()
@@ -140,7 +139,7 @@ def gradients(kind: str, part: PartConfig) -> None:
 
 
 def pairing(kind: str, part: PartConfig) -> None:
-    """Equal weights start as in the standard attention."""
+    """Weights that standard attention has too start at the same values."""
     for spec in specs_around(kind, part):
         standard = attention_spec(heads=spec.heads, bias=spec.bias)
         mine, theirs = (dict(build(one).named_parameters()) for one in (spec, standard))
@@ -160,7 +159,7 @@ def determinism(kind: str, part: PartConfig) -> None:
     for name, param in first.named_parameters():
         if not torch.equal(param, again.get_parameter(name)):
             raise Broken(
-                f"{name} starts otherwise each time; draw no weights of its own, use Linear for them"
+                f"{name} starts differently each time; draw no weights in the method, use Linear for them"
             )
     tokens = torch.randint(0, 59, (3, 11))
     if not torch.equal(first(tokens), first(tokens)):
@@ -168,7 +167,7 @@ def determinism(kind: str, part: PartConfig) -> None:
 
 
 def parameters(kind: str, part: PartConfig) -> None:
-    """It has the parameters that count_params says."""
+    """count_params gives the number of parameters."""
     for spec in specs_around(kind, part):
         model, sizes = build(spec), model_of(spec)
         there = sum(p.numel() for block in model.blocks for p in block.attention.parameters()) // sizes.layers
@@ -183,7 +182,7 @@ def parameters(kind: str, part: PartConfig) -> None:
 
 
 def flops(kind: str, part: PartConfig) -> None:
-    """It computes the matrix products that it counts."""
+    """count_flops gives the FLOPs of its matrix products."""
     for spec in specs_around(kind, part):
         model, tokens = build(spec), torch.zeros(3, 11, dtype=torch.long)
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
@@ -209,7 +208,7 @@ def one_head(kind: str, part: PartConfig) -> None:
 
 
 def variance(kind: str, part: PartConfig) -> None:
-    """normalize=variance keeps the variance of a head."""
+    """normalize=variance gives the variance of one head."""
     if part.options.get("normalize") != "variance":
         return
     spec = attention_spec(value_width=50, fusion=part)
@@ -220,7 +219,7 @@ def variance(kind: str, part: PartConfig) -> None:
 
 
 def scales(kind: str, part: PartConfig) -> None:
-    """c·z gives c·fused, where the method says so."""
+    """c·z gives c·fused, if the method declares it (homogeneous)."""
     spec = next(specs_around(kind, part))
     built, z_BTHV, x_BTC = attention(spec).fusion, _heads(spec), _input(spec)
     error = relative_error(built(3 * z_BTHV, x_BTC), 3 * built(z_BTHV, x_BTC))
@@ -229,7 +228,7 @@ def scales(kind: str, part: PartConfig) -> None:
 
 
 def adds_up(kind: str, part: PartConfig) -> None:
-    """What the heads contribute adds up, where the method says so."""
+    """The contributions of the heads sum to fused, if the method declares it (adds_up)."""
     for spec in specs_around(kind, part):
         built, z_BTHV, x_BTC = stirred(spec).fusion, _heads(spec), _input(spec)
         error = relative_error(built.contributions(z_BTHV, x_BTC).sum(-2), built(z_BTHV, x_BTC))
@@ -240,7 +239,7 @@ def adds_up(kind: str, part: PartConfig) -> None:
 
 
 def claimed_form(kind: str, part: PartConfig) -> None:
-    """It starts as the function that its form names."""
+    """At the start it computes the function that its form names."""
     method, options = fusion.method_of(part)
     for spec in specs_around(kind, part):
         form = method.form(spec.heads, options)
@@ -254,7 +253,7 @@ def claimed_form(kind: str, part: PartConfig) -> None:
 
 
 def claimed_class(kind: str, part: PartConfig) -> None:
-    """It can be what it says it can be."""
+    """It can represent the functions of its declared class (folds, scale_folds, homogeneous)."""
     for spec in specs_around(kind, part):
         for words, other in _alike(kind, spec):
             for source, target in ((spec, other), (other, spec)):
@@ -270,7 +269,7 @@ def claimed_class(kind: str, part: PartConfig) -> None:
 
 
 def patterns(kind: str, part: PartConfig) -> None:
-    """What it reads is its probabilities times the values."""
+    """forward equals probabilities times the values."""
     for spec in specs_around(kind, part):
         built, x_BTC = stirred(spec), _input(spec)
         values_BHTV = built.value(x_BTC).unflatten(-1, (spec.heads, spec.value_width)).transpose(1, 2)
@@ -280,7 +279,7 @@ def patterns(kind: str, part: PartConfig) -> None:
 
 
 def sums(kind: str, part: PartConfig) -> None:
-    """Each row of a pattern adds up to 1, where the method says so."""
+    """Each row of a pattern sums to 1, if the method declares it (sums_to_one)."""
     method, _ = scores.method_of(part)
     for spec in specs_around(kind, part):
         x_BTC = _input(spec)
@@ -290,7 +289,7 @@ def sums(kind: str, part: PartConfig) -> None:
 
 
 def halves(kind: str, part: PartConfig) -> None:
-    """It computes in bfloat16 what it computes in float64."""
+    """Results in bfloat16 agree with those in float64."""
     for spec in specs_around(kind, part):
         half = stirred(spec).bfloat16()
         exact, x_BTC = copy.deepcopy(half).double(), _input(spec).bfloat16().requires_grad_()
@@ -316,7 +315,8 @@ CHECKS: dict[str, tuple[Check, ...]] = {
 
 
 def _alike(kind: str, spec: AttentionSpec) -> Iterator[tuple[str, AttentionSpec]]:
-    """Attentions that are said to be of the class of this one, each with what is wrong if it is not."""
+    """Attentions that are declared to be of the same class, each with the message for the case that it
+    fails."""
     claim = "scale_folds" if kind == "scores" else "homogeneous"
     others: list[tuple[str, dict[str, Any]]] = [
         (f"{claim} is true, and scale=inside does not become scale={scale}", {"scale": scale})
@@ -332,7 +332,7 @@ def _alike(kind: str, spec: AttentionSpec) -> Iterator[tuple[str, AttentionSpec]
 
 
 def _of_form(form: str, heads: int) -> list[PartConfig]:
-    """The variants of the method that a form names which have that form."""
+    """The variants that have this form, among those of the method that it names."""
     if (name := form.partition(" ")[0]) not in fusion.methods():
         return []
     parts = variants_of("fusion", name)

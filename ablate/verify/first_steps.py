@@ -1,7 +1,8 @@
-"""How large attention's branch is without out_proj, against that with it: at the start, and its first step.
+"""The size of attention's branch and of its first step, without out_proj relative to that with it.
 
-Both are of the standard initialization. One head without out_proj can be the same functions as with it, and
-yet starts larger and moves otherwise: a placebo that has an effect. value_scale=matched takes the start away.
+Both have the standard initialization. One head without out_proj can represent the same functions as with it,
+and yet starts larger and moves differently: a placebo with an effect. value_scale=matched removes the
+difference at the start.
 """
 
 import dataclasses
@@ -21,7 +22,8 @@ WIDTH, CONTEXT, LR = 64, 64, 1e-3
 
 @dataclass(frozen=True)
 class FirstStep:
-    """start, step: of the branch without out_proj, as multiples of those with it."""
+    """start, step: the norms of the branch and of its first change without out_proj, as multiples of those
+    with it."""
 
     heads: int
     value_scale: str
@@ -43,7 +45,7 @@ def first_steps() -> list[FirstStep]:
 
 
 def _sizes(spec: AttentionSpec) -> tuple[float, float]:
-    """The norm of the first layer's branch at the start, and of what one update of AdamW changes in it."""
+    """The norm of the first layer's branch at the start, and of its change by one update of AdamW."""
     model = build_model(model_of(spec, CONTEXT), SEEDS).double()
     random = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 59, (16, CONTEXT + 1), generator=random)

@@ -1,7 +1,7 @@
-"""Weights of one attention that make another of its class the same function.
+"""Set the weights of one attention so that it computes the same function as another one of its class.
 
-What is folded is what ablate.model.function_class declares: constants, a static map of each head's values,
-the rank of out_proj. A head of the source is taken as its operator, which the target's weights then factor.
+It folds what ablate.model.function_class says folds: constants, a static map of each head's values, the rank
+of out_proj. Each head of the source is taken as its operator OV_i, which the target's weights then factorize.
 
 legend: H heads, K key width, V value width, C model width, F fused width, G slots.
 """
@@ -16,7 +16,8 @@ from ablate.model.layers import Linear, LowRank
 
 @torch.no_grad()
 def fold(source: Attention, target: Attention) -> None:
-    """Give `target` the function of `source`, of whose class it is, in float64."""
+    """Set the weights of `target` to compute the function of `source`, which has the same class, in
+    float64."""
     _fold_patterns(source, target)
     if slots_of(source.spec) is not None and slots_of(target.spec) is not None:
         _factor(operators(source), _constant(source), target)
@@ -26,7 +27,7 @@ def fold(source: Attention, target: Attention) -> None:
 
 @torch.no_grad()
 def operators(attention: Attention) -> Tensor:
-    """OV_i of each head of a static fusion, with the bias of its values as a last row: (H, C + 1, C)."""
+    """The operator OV_i of each head of a static fusion, with the values' bias as last row: (H, C + 1, C)."""
     H, V = attention.spec.heads, attention.spec.value_width
     assert isinstance(attention.value, Linear)
     weight_HVC = attention.value.weight.unflatten(0, (H, V))
@@ -38,7 +39,7 @@ def operators(attention: Attention) -> Tensor:
 
 @torch.no_grad()
 def mixing(attention: Attention) -> Tensor:
-    """M_i of a static fusion, fused = Σ_i z_i M_i: (H, V, F)."""
+    """The matrices M_i of a static fusion, fused = Σ_i z_i M_i: (H, V, F)."""
     H, V, C = attention.spec.heads, attention.spec.value_width, attention.spec.d_model
     unit = torch.eye(H * V, dtype=torch.float64).view(1, H * V, H, V)
     return attention.fusion(unit, unit.new_zeros(1, H * V, C))[0].unflatten(0, (H, V))
@@ -46,7 +47,7 @@ def mixing(attention: Attention) -> Tensor:
 
 @torch.no_grad()
 def readout(attention: Attention) -> Tensor:
-    """The matrix of out_proj, (F, C), as it multiplies from the right."""
+    """The matrix of out_proj, (F, C), to be multiplied from the right; the identity without out_proj."""
     out = attention.out_proj
     if isinstance(out, LowRank):
         return out.down.weight.mT @ out.up.weight.mT
@@ -56,7 +57,7 @@ def readout(attention: Attention) -> Tensor:
 
 
 def _constant(attention: Attention) -> Tensor:
-    """What the bias of out_proj adds: (C,)."""
+    """The bias of out_proj, (C,); 0 if there is none."""
     out = attention.out_proj.up if isinstance(attention.out_proj, LowRank) else attention.out_proj
     bias = out.bias if isinstance(out, Linear) else None
     return torch.zeros(attention.spec.d_model, dtype=torch.float64) if bias is None else bias
@@ -65,7 +66,7 @@ def _constant(attention: Attention) -> Tensor:
 def _fold_patterns(source: Attention, target: Attention) -> None:
     target.scores.load_state_dict(source.scores.state_dict())
     factor = source.scores.shape.scale / target.scores.shape.scale
-    share = 0.5 if source.spec.tie_qk else 1.0  # of the factor that W_Q takes
+    share = 0.5 if source.spec.tie_qk else 1.0  # the exponent of the factor that goes into W_Q
     target.query.load_state_dict(source.query.state_dict())
     if not source.spec.tie_qk:
         target.key.load_state_dict(source.key.state_dict())
@@ -74,7 +75,7 @@ def _fold_patterns(source: Attention, target: Attention) -> None:
 
 
 def _fold_constants(source: Attention, target: Attention) -> None:
-    """A constant on what the heads read goes into W_V, or into out_proj where there is none."""
+    """Fold a constant factor on the heads' outputs into W_V, or into out_proj if there is no W_V."""
     target.fusion.load_state_dict(source.fusion.state_dict())
     factor = source.spec.gain / target.spec.gain
     target.value.load_state_dict(source.value.state_dict())
@@ -85,7 +86,7 @@ def _fold_constants(source: Attention, target: Attention) -> None:
 
 
 def _factor(wanted: Tensor, constant: Tensor, target: Attention) -> None:
-    """Weights of `target` whose operators are `wanted`, (H, C + 1, C)."""
+    """Set the weights of `target` so that its operators are `wanted`, (H, C + 1, C)."""
     H, V, slots = target.spec.heads, target.spec.value_width, slots_of(target.spec)
     assert slots is not None and isinstance(target.value, Linear)
     slot_of = [head * slots // H for head in range(H)]
@@ -96,7 +97,7 @@ def _factor(wanted: Tensor, constant: Tensor, target: Attention) -> None:
         _set_readout(target, out.flatten(0, 1), constant)
     else:
         out = torch.eye(slots * V, dtype=torch.float64).unflatten(0, (slots, V))
-        if constant.any():  # patterns add up to 1, so the values of one head can carry it
+        if constant.any():  # rows of patterns sum to 1, so the value bias of one head can carry it
             wanted[0, -1] += constant
     for head, slot in enumerate(slot_of):
         values = wanted[head] @ torch.linalg.pinv(out[slot]) @ torch.linalg.inv(own[head]) / target.spec.gain
@@ -106,7 +107,7 @@ def _factor(wanted: Tensor, constant: Tensor, target: Attention) -> None:
 
 
 def _basis_of_slots(wanted: Tensor, target: Attention, slots: int) -> Tensor:
-    """For each slot, V directions that its heads write into: (G, V, C), of the rank that out_proj has."""
+    """For each slot, V directions that its heads write into: (G, V, C), limited to the rank of out_proj."""
     V, rank = target.spec.value_width, rank_of_out_proj(target.spec)
     joint = _directions(wanted.flatten(0, 1), rank or target.spec.d_model)
     within = (wanted @ joint.mT).unflatten(0, (slots, -1)).flatten(1, 2)  # (G, H/G · (C + 1), rank)
@@ -114,14 +115,14 @@ def _basis_of_slots(wanted: Tensor, target: Attention, slots: int) -> Tensor:
 
 
 def _directions(rows: Tensor, count: int) -> Tensor:
-    """The `count` orthonormal directions that hold most of these rows; zeros beyond what there is."""
+    """The `count` leading orthonormal directions of these rows, padded with zeros if there are fewer."""
     _, _, basis = torch.linalg.svd(rows, full_matrices=False)
     held = basis[:count]
     return torch.cat([held, held.new_zeros(count - len(held), rows.shape[1])])
 
 
 def _set_readout(target: Attention, matrix_FC: Tensor, constant: Tensor) -> None:
-    """Raises AssertionError where the matrix has a higher rank than out_proj can have."""
+    """Set out_proj to this matrix and constant. Raises AssertionError if the rank is too high for it."""
     out = target.out_proj
     if isinstance(out, LowRank):
         left, sizes, right = torch.linalg.svd(matrix_FC, full_matrices=False)

@@ -1,7 +1,7 @@
-"""What is equal in multi-head attention, and what is not: each equation on ablate's own modules, against
-plain formulas, in float64.
+"""What is equal in multi-head attention, and what is not: equations that are checked on ablate's own modules
+against plain formulas, in float64.
 
-Numbers are those by which the project's notes on head fusion count them. legend: as of ablate.verify.bench.
+The numbers follow the project's notes on head fusion. legend: as in ablate.verify.bench.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ QUESTIONS = {
     "Q3": "Why many heads, if all are one matrix product?",
     "Q4": "Do heads look at different things?",
 }
-NARROWER = "value_width < d_model"  # a rank that is full can't be too low
+NARROWER = "value_width < d_model"  # a condition of some identities: a full rank can't be too low
 
 
 @dataclass(frozen=True)
 class Identity:
-    """sides: both sides of the equation; where `differs`, of what is none. least: the smallest sizes at which
-    it says anything."""
+    """An equation. sides: computes both sides. differs: whether the two sides are claimed to be unequal.
+    least: the smallest sizes for which it is meaningful."""
 
     name: str
     equation: str
@@ -48,7 +48,7 @@ IDENTITIES: list[Identity] = []
 def identity(
     name: str, equation: str, words: str, question: str = "", *, differs: bool = False, **least: int
 ) -> Callable[[Pair], Pair]:
-    """Both sides of an equation, as a function of a Bench."""
+    """Decorator that registers an identity; the function computes both sides from a Bench."""
 
     def add(sides: Pair) -> Pair:
         IDENTITIES.append(Identity(name, equation, words, question, sides, differs, least))
@@ -67,7 +67,7 @@ def concat_is_a_sum(b: Bench) -> tuple[Tensor, Tensor]:
 
 
 def _tiled(b: Bench, added: Attention, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """A fusion that adds heads with these weights, and concat whose W_O repeats its readout with them."""
+    """The output of a fusion that adds heads with these weights, and that of concat with a tiled W_O."""
     readout = b.rows(added, b.V)[0]
     return b.out(added), b.z.transpose(1, 2).flatten(2) @ torch.cat([w * readout for w in weights])
 
@@ -77,12 +77,12 @@ def sum_is_tiled(b: Bench) -> tuple[Tensor, Tensor]:
     return _tiled(b, b.attention(fusion="sum"), torch.ones(b.H).double())
 
 
-@identity("2 mean", "(1/h Σ z_i) W = cat(Z) tile(W/h)", "a mean too, with rows of 1/h", "Q0")
+@identity("2 mean", "(1/h Σ z_i) W = cat(Z) tile(W/h)", "so is a mean, with rows of W/h", "Q0")
 def mean_is_tiled(b: Bench) -> tuple[Tensor, Tensor]:
     return _tiled(b, b.attention(fusion="mean"), torch.full((b.H,), 1 / b.H, dtype=torch.float64))
 
 
-@identity("3", "(Σ α_i z_i) W = cat(Z) (α ⊗ W)", "learned weights too", "Q0")
+@identity("3", "(Σ α_i z_i) W = cat(Z) (α ⊗ W)", "so is a sum with learned weights", "Q0")
 def weights_are_tiled(b: Bench) -> tuple[Tensor, Tensor]:
     alpha = b.random("alpha", b.H)
     added = b.attention(fusion="weighted_sum")
@@ -102,20 +102,20 @@ def head_scale_folds(b: Bench) -> tuple[Tensor, Tensor]:
 
 
 def _turned_around(b: Bench, attention: Attention) -> Attention:
-    """The same with its heads in the other order."""
+    """The same attention with its heads in reverse order."""
     for name, width in (("query", b.K), ("key", b.K), ("value", b.V)):
         weight = attention.get_parameter(f"{name}.weight").data
         weight.copy_(torch.cat([*weight.split(width)][::-1]))
     return attention
 
 
-@identity("4", "Σ z_π(i) = Σ z_i", "a sum knows no order of heads", "Q0")
+@identity("4", "Σ z_π(i) = Σ z_i", "a sum does not depend on the order of heads", "Q0")
 def sum_has_no_order(b: Bench) -> tuple[Tensor, Tensor]:
     return b.out(_turned_around(b, b.attention(fusion="sum"))), b.out(b.attention(fusion="sum"))
 
 
 @identity(
-    "4 concat", "cat(Z_π) P W_O = cat(Z) W_O", "nor does concat: the projection takes the order over", "Q0"
+    "4 concat", "cat(Z_π) P W_O = cat(Z) W_O", "nor does concat, if the projection is reordered too", "Q0"
 )
 def concat_has_no_order(b: Bench) -> tuple[Tensor, Tensor]:
     other = _turned_around(b, b.attention())
@@ -148,7 +148,8 @@ def _order_counts_without(what: str) -> Pair:
 
 
 def _patterns_without(b: Bench, what: str, heads: int = 0) -> Tensor:
-    """Without mask, scale or softmax; of as many heads as there are, or of this many of the same weights."""
+    """Patterns without mask, scale or softmax. heads: split the same weights into this many; 0 for as
+    given."""
     width = b.H * b.K // (heads or b.H)
     q, k = (b.projected(b.concat, name, width) for name in ("query", "key"))
     scale = 1.0 if what == "scale" else width**-0.5
@@ -166,7 +167,7 @@ for _left_out in ("mask", "scale", "softmax"):
     )(_order_counts_without(_left_out))
 
 
-# --- one product, and yet many heads --------------------------------------------------------------
+# --- many heads in one matrix product -------------------------------------------------------------
 
 
 @identity("5", "cat(x W_Q^i) = x [W_Q^1 | … | W_Q^h]", "the projections of all heads are one product", "Q3")
@@ -198,7 +199,7 @@ def patterns_are_many(b: Bench) -> tuple[Tensor, Tensor]:
 
 
 def _single(b: Bench, **given: Any) -> Attention:
-    """One head with the weights of all."""
+    """An attention with one head that has the weights of all heads."""
     wide: dict[str, Any] = {"key_width": b.H * b.K, "value_width": b.H * b.V}
     single = b.attention(heads=1, **wide, **given)
     single.load_state_dict(b.concat.state_dict(), strict=False)
@@ -258,11 +259,11 @@ def one_head_is_another_without_softmax(b: Bench) -> tuple[Tensor, Tensor]:
 
 
 def _as_one_operator(b: Bench, attention: Attention) -> Tensor:
-    """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, relative to the largest: of what attention does to the first
-    text, its patterns held."""
+    """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, relative to the largest: attention as a linear operator on
+    the first text, with its patterns held fixed."""
     T, C, few = b.sizes.T, b.C, min(b.C, 32)
     t = min(T, 8)
-    unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # each of the first numbers by itself
+    unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # one unit input for each of the first numbers
     unit[:, :t, :few] = torch.eye(t * few, dtype=torch.float64).view(-1, t, few)
     with torch.no_grad():
         q, k = (one[:1].expand(t * few, -1, -1, -1) for one in attention.compared(b.x, b.x))
@@ -324,7 +325,7 @@ def a_wide_sum_is_more(b: Bench) -> tuple[Tensor, Tensor]:
 
 @identity("10", "OV_i = W_V^i E_i without W_O", "without projection a head writes its own slice only", "Q2")
 def without_out_proj(b: Bench) -> tuple[Tensor, Tensor]:
-    width = b.H * b.V  # the stream is as wide as the heads side by side
+    width = b.H * b.V  # the stream is as wide as the concatenated heads
     other = Bench(type(b.sizes)(**{**vars(b.sizes), "d_model": width}))
     bare = other.attention(out_proj=False)
     return other.out(bare), other.heads(bare).transpose(1, 2).flatten(2)
@@ -373,7 +374,7 @@ def _of_patterns(b: Bench, shared: Attention, weight: float) -> Tensor:
 
 
 def _gauged(b: Bench) -> Attention:
-    """With W_V^i G_i and G_i⁻¹ W_O^i in place of W_V^i and W_O^i."""
+    """The standard attention with W_V^i G_i and G_i⁻¹ W_O^i in place of W_V^i and W_O^i."""
     other = b.attention()
     value, out = (other.get_parameter(f"{name}.weight").data for name in ("value", "out_proj"))
     for head in range(b.H):
@@ -384,7 +385,7 @@ def _gauged(b: Bench) -> Attention:
     return other
 
 
-@identity("12", "(W_V^i G, G⁻¹ W_O^i) ⇒ same output", "what a head reads can be turned at will", "Q4")
+@identity("12", "(W_V^i G, G⁻¹ W_O^i) ⇒ same output", "the basis of a head's values is arbitrary", "Q4")
 def gauge_changes_nothing(b: Bench) -> tuple[Tensor, Tensor]:
     return b.out(_gauged(b)), b.out(b.concat)
 
@@ -397,13 +398,14 @@ def gauge_changes_what_is_read(b: Bench) -> tuple[Tensor, Tensor]:
         return _gauged(b).read(b.x, b.x), b.concat.read(b.x, b.x)
 
 
-@identity("13", "mean = sum with h·W, h·lr, wd/h, eps/h", "under AdamW, step by step", "Q0")
+@identity("13", "mean = sum with h·W, h·lr, wd/h, eps/h", "equal at every step of AdamW", "Q0")
 def mean_trains_as_sum(b: Bench) -> tuple[Tensor, Tensor]:
     return _trained(b, "mean", float(b.H)), _trained(b, "sum", 1.0)
 
 
 def _trained(b: Bench, name: str, factor: float, steps: int = 20) -> Tensor:
-    """Losses of a few steps of AdamW, W_O by this factor larger, with its rate, decay and eps to match."""
+    """Losses of a few steps of AdamW with W_O scaled by a factor, and its rate, decay and eps adapted to
+    it."""
     model, target = b.attention(fusion=name), b.random("target", *b.x.shape)
     params = dict(model.named_parameters())
     params["out_proj.weight"].data.mul_(factor)
@@ -420,9 +422,7 @@ def _trained(b: Bench, name: str, factor: float, steps: int = 20) -> Tensor:
     return torch.stack(losses)
 
 
-@identity(
-    "14", "min v_s ≤ z_t ≤ max v_s over s ≤ t", "what a head reads lies in the range of the values", "Q1"
-)
+@identity("14", "min v_s ≤ z_t ≤ max v_s over s ≤ t", "a head's output lies in the range of the values", "Q1")
 def in_the_range_of_the_values(b: Bench) -> tuple[Tensor, Tensor]:
     return _clamped(b, b.concat)
 
@@ -467,7 +467,7 @@ def a_static_mix(b: Bench) -> tuple[Tensor, Tensor]:
     return b.out(other), mixed @ torch.cat(b.rows(b.concat, b.V))
 
 
-@identity("17", "LN(Σ z_i; eps·h²) = LN(1/h Σ z_i; eps)", "behind a norm, sum and mean are one", "Q0")
+@identity("17", "LN(Σ z_i; eps·h²) = LN(1/h Σ z_i; eps)", "after a norm, sum and mean are the same", "Q0")
 def norm_of_sum_and_mean(b: Bench) -> tuple[Tensor, Tensor]:
     z_BTHV = b.z.transpose(1, 2)
     added, mean = (b.attention(fusion=name).fusion(z_BTHV, b.x) for name in ("sum", "mean"))
@@ -498,7 +498,7 @@ def low_rank_is_sum(b: Bench) -> tuple[Tensor, Tensor]:
 @identity(
     "18 not",
     "cat(Z) W_O ≠ (Σ z_i) W",
-    "concat writes with a rank that a sum has not",
+    "concat writes with a higher rank than a sum can",
     "Q0",
     differs=True,
     heads=2,
@@ -541,7 +541,7 @@ def _swapped(b: Bench) -> Attention:
     return other
 
 
-@identity("23", "Σ R_i z_i = Σ z_i, W_V^i := W_V^i R_i", "a sum that knows the order is a sum", "Q0")
+@identity("23", "Σ R_i z_i = Σ z_i, W_V^i := W_V^i R_i", "rotations of heads fold into the values", "Q0")
 def rotations_fold(b: Bench) -> tuple[Tensor, Tensor]:
     return _folded(b, {"fusion": "sum", "fusion_order": "rotate"}, {"fusion": "sum"})
 
@@ -549,7 +549,7 @@ def rotations_fold(b: Bench) -> tuple[Tensor, Tensor]:
 @identity(
     "23 not",
     "Σ R_i z_i ≠ Σ z_i, same weights",
-    "with the same weights it knows it",
+    "with the same weights, the order counts",
     "Q0",
     differs=True,
     heads=2,
@@ -576,7 +576,7 @@ def attention_alt(b: Bench) -> tuple[Tensor, Tensor]:
     return b.out(both), sum(z @ rows / b.K**0.5 for z, rows in parts)  # pyright: ignore[reportReturnType]
 
 
-# --- one for each method: its reduction to a plain formula ------------------------------------------
+# --- each method against a plain formula ------------------------------------------------------------
 
 
 @identity("15", "talking after softmax = Σ A_i x (Σ_j P_ji OV_j)", "talking heads mix what heads write", "Q4")

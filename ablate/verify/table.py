@@ -1,4 +1,4 @@
-"""The identities as a table: equation, words, whose question, error, pass or fail."""
+"""Evaluate the identities and list them: equation, words, question, error, pass or fail."""
 
 import math
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from ablate.verify.bench import Bench, Sizes
 from ablate.verify.identities import IDENTITIES, NARROWER, Identity
 from ablate.verify.variants import relative_error
 
-EQUAL = 1e-10  # relative to the largest entry, at most
-DIFFERENT = 1e-2  # at least
+EQUAL = 1e-10  # the largest error of an equation, relative to the largest entry
+DIFFERENT = 1e-2  # the smallest error of two sides that are claimed to differ
 PASS, FAIL = "pass", "FAIL"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """error: relative to the largest entry; None where the sizes are too small for it to say anything."""
+    """error: relative to the largest entry; None if the sizes are too small for the identity."""
 
     name: str
     equation: str
@@ -27,7 +27,7 @@ class Verdict:
 
 
 def verify(sizes: Sizes, only: Sequence[str] = ()) -> list[Verdict]:
-    """Each identity at these sizes. only: those of these numbers or names. Raises ConfigError."""
+    """The verdict on each identity at these sizes. only: numbers or names to check. Raises ConfigError."""
     names = [identity.name for identity in sorted(IDENTITIES, key=_number)]
     for wanted in only:
         if not any(_is_meant(name, wanted) for name in names):
@@ -43,7 +43,7 @@ def verify(sizes: Sizes, only: Sequence[str] = ()) -> list[Verdict]:
 
 
 def _number(identity: Identity) -> int:
-    """Those that are named after a method stand last."""
+    """The sort key of an identity: its number; those named after a method come last."""
     number = identity.name.partition(" ")[0]
     return int(number) if number.isdecimal() else len(IDENTITIES)
 
@@ -60,7 +60,7 @@ def _judged(identity: Identity, bench: Bench) -> Verdict:
         return Verdict(*said, None, f"needs {', '.join(needs)}")
     try:
         error = relative_error(*identity.sides(bench))
-    except (AssertionError, RuntimeError):  # a method that is broken may return what fits nowhere
+    except (AssertionError, RuntimeError):  # a broken method may return tensors of the wrong shape
         error = math.inf
     holds = error >= DIFFERENT if identity.differs else error <= EQUAL
     return Verdict(*said, error, PASS if holds else FAIL)

@@ -1,6 +1,6 @@
-"""What needs weights that were trained: how far many heads are from one, and from the range of the values.
+"""Checks on trained weights: how far many heads are from one head, and outputs outside the values' range.
 
-legend: as of ablate.verify.bench.
+legend: as in ablate.verify.bench.
 """
 
 import dataclasses
@@ -18,14 +18,14 @@ from ablate.model.lm import LM
 from ablate.model.masks import CAUSAL
 from ablate.store.store import Store
 
-WINDOWS = 8  # of the validation split
+WINDOWS = 8  # windows of the validation split to evaluate
 
 
 @dataclass(frozen=True)
 class OfLayer:
-    """one_head: by how much the output changes, relatively, where the same weights make one head; None where
-    they can't. outside: the share of the numbers that the heads hand on which lies outside the range of the
-    values that they read."""
+    """one_head: the relative change of the output if the same weights are used as a single head; None if they
+    can't be. outside: the share of the numbers in the heads' outputs that lie outside the range of the values
+    that the head reads."""
 
     layer: int
     when: str
@@ -34,7 +34,7 @@ class OfLayer:
 
 
 def of_run(run: str) -> list[OfLayer]:
-    """Of each layer of a finished run, before training and after, on its validation text. run: the beginning
+    """Measure each layer of a finished run on its validation text, before and after training. run: a prefix
     of its id or name. Raises ConfigError."""
     directory = Store().find(run)
     weights, trained = weights_of(directory), prepared(directory)
@@ -55,7 +55,7 @@ def _layers(model: LM, tokens_BT: Tensor, when: str) -> list[OfLayer]:
 
 
 def _from_one_head(attention: Attention, x_BTC: Tensor) -> float | None:
-    """‖one head − many‖ / ‖many‖, of the outputs."""
+    """‖one head − many‖ / ‖many‖ of the outputs; None if the weights can't be used as one head."""
     spec = attention.spec
     shares = {spec.query_heads, spec.key_heads, spec.value_heads} != {spec.heads}
     if spec.fusion.name != STANDARD_FUSION or spec.scores.name != STANDARD_SCORES or shares or spec.tie_qk:
@@ -69,7 +69,8 @@ def _from_one_head(attention: Attention, x_BTC: Tensor) -> float | None:
 
 
 def _outside(attention: Attention, x_BTC: Tensor) -> float:
-    """Of what a fusion that keeps heads apart hands on, else of what the heads read."""
+    """The share of numbers outside the range of the values: after the fusion if it keeps heads apart, else
+    before it."""
     spec, value = attention.spec, attention.value
     values = (value(x_BTC) if isinstance(value, Linear) else x_BTC).unflatten(-1, (spec.value_heads, -1))
     of_head = [head * spec.value_heads // spec.heads for head in range(spec.heads)]

@@ -1,4 +1,4 @@
-"""The variants of a method, each with a choice for each of its options, and attentions around them."""
+"""The variants of a method, one for each combination of its options, and attentions that use them."""
 
 import dataclasses
 import itertools
@@ -28,7 +28,7 @@ STANDARD = {
 
 
 def variants_of(kind: str, name: str) -> list[PartConfig]:
-    """A method with each combination of its choices; other options as by default."""
+    """A method with each combination of its Literal options; other options have their defaults."""
     method = KINDS[kind].methods()[name]
     types = {key: bare(of) for key, of in hints(method.Options).items()}
     choices = [
@@ -48,7 +48,7 @@ def _is_allowed(kind: str, part: PartConfig) -> bool:
 
 
 def attention_spec(**given: Any) -> AttentionSpec:
-    """Sizes of which no two are equal, save where heads have to; changed by what is given."""
+    """A spec whose sizes all differ, except where heads have to agree; `given` replaces fields."""
     sizes = {"d_model": 24, "heads": 4, "key_width": 7, "value_width": 5, "out_proj": True, "bias": False}
     heads = given.get("heads", sizes["heads"])
     shared = dict.fromkeys(SHARED, heads)
@@ -61,15 +61,15 @@ def attention_spec(**given: Any) -> AttentionSpec:
 
 
 def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
-    """Attentions with this part: 4 heads and 1, without biases and with, out_proj on, and off where widths
-    allow it. Those are left out whose options do not fit the heads."""
+    """Attentions with this part: with 4 heads and 1, without and with biases, with out_proj and, if widths
+    allow it, without. Combinations whose options do not fit the heads are left out."""
     for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
         try:
             spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
             method, options = fusion.method_of(spec.fusion)
             rule, rule_options = scores.method_of(spec.scores)
             slots = method.slots(heads, options)
-            rule.rules(heads, rule_options)  # refuses what does not fit the heads
+            rule.rules(heads, rule_options)  # raises if the options do not fit the heads
         except ConfigError:
             continue
         if out_proj:
@@ -95,7 +95,8 @@ def attention(spec: AttentionSpec, mask: Mask = CAUSAL) -> Attention:
 
 
 def stirred(spec: AttentionSpec) -> Attention:
-    """With weights of size one and no parameter at its start, so that nothing hides what it does."""
+    """An attention with large random weights and no parameter at its initial value, so that no error
+    hides."""
     built = attention(spec)
     with torch.no_grad():
         for name, param in built.named_parameters():
@@ -106,7 +107,7 @@ def stirred(spec: AttentionSpec) -> Attention:
 
 
 def relative_error(found: Tensor, wanted: Tensor) -> float:
-    """The largest difference, relative to the largest entry; 0 of tensors without any."""
+    """The largest difference, relative to the largest entry; 0 for empty tensors."""
     if not wanted.numel():
         return 0.0
     scale = wanted.abs().max().clamp(min=torch.finfo(wanted.dtype).tiny)

@@ -1,4 +1,4 @@
-"""Made examples with one right answer: each task in a file, named in TASKS."""
+"""Tasks of synthetic examples with one right answer each, listed in TASKS."""
 
 from ablate.data.tasks.base import Task
 from ablate.data.tasks.copying import Copy, Induction, Reverse

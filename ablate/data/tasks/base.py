@@ -1,4 +1,4 @@
-"""What a task of made examples has to say of itself.
+"""The contract of a task of synthetic examples.
 
 legend: N episodes, T positions in each.
 """
@@ -14,10 +14,10 @@ from ablate.data.splits import NOT_ASKED
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Draws episodes: rows of words, some of which are to be predicted from those before.
+    """Draws episodes: rows of words, some of which are to be predicted from the words before them.
 
-    length: words in an episode, T. vocabulary: how many words there are, 0 up to vocabulary − 1. An episode
-    asks for `asked` words, always as many. Raises ConfigError for sizes that do not go together.
+    length: words in an episode, T. vocabulary: the number of words, which are 0 to vocabulary − 1. asked: how
+    many words are to be predicted, the same in every episode. Raises ConfigError for incompatible sizes.
     """
 
     length: int
@@ -39,12 +39,12 @@ class Task(ABC):
 
 
 def nothing_asked(inputs_NT: np.ndarray) -> np.ndarray:
-    """Targets that ask for nothing yet."""
+    """Targets that are NOT_ASKED everywhere."""
     return np.full_like(inputs_NT, NOT_ASKED)
 
 
 def distinct(draws: np.random.Generator, count: int, of: int, some: int) -> np.ndarray:
-    """(count, some): in each row `some` different numbers below `of`, every choice and order equally likely.
+    """(count, some): in each row `some` distinct numbers below `of`, all choices and orders equally likely.
 
     See: Floyd in Bentley, "Programming pearls: a sample of brilliance", 1987.
     """

@@ -1,4 +1,4 @@
-"""Say again what was said: in the same order, backwards, or once more after a gap that varies."""
+"""Tasks that repeat words: in the same order, backwards, or after a distance that varies (induction)."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ SEPARATOR = 0
 
 @dataclass(frozen=True)
 class Halves(Task):
-    """T/2 words, and then something about them in the other half."""
+    """An episode with T/2 words in the first half and the answers about them in the second."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -25,9 +25,9 @@ class Halves(Task):
 
 @dataclass(frozen=True)
 class Copy(Halves):
-    """n = T/2 words, the word 0, and the words again: all n are asked for, each while its forerunner is read.
+    """n = T/2 words, the separator 0, and the words again; all n repeated words are to be predicted.
 
-    One head of one layer can do it, by looking n positions back.
+    One head in one layer can do it, by looking n positions back.
     """
 
     @property
@@ -49,7 +49,7 @@ class Copy(Halves):
 
 @dataclass(frozen=True)
 class Reverse(Copy):
-    """As Copy, but the last word comes first."""
+    """As Copy, but the words are repeated in reverse order."""
 
     def answers(self, words_Nn: np.ndarray) -> np.ndarray:
         return words_Nn[:, ::-1]
@@ -57,11 +57,12 @@ class Reverse(Copy):
 
 @dataclass(frozen=True)
 class Induction(Halves):
-    """Different words, the last n of them once more in the same order: what followed this word before?
+    """Distinct words, then the last n of them again in the same order: what followed this word before?
 
-    n is drawn anew for each episode, from T/4 to T/2, so no distance is right in all of them: a head has to
-    find the earlier place of the word that is read, and take the word after it, which one layer can't. Asked
-    for is the last quarter. See: Olsson et al., "In-context learning and induction heads", arXiv 2209.11895.
+    n is drawn for each episode, from T/4 to T/2, so no fixed distance works: a head has to find the earlier
+    occurrence of the current word and take the word after it, which one layer can't do. The last T/4 − 1
+    words are to be predicted. See: Olsson et al., "In-context learning and induction heads",
+    arXiv 2209.11895.
     """
 
     def __post_init__(self) -> None:

@@ -5,16 +5,16 @@ import numpy as np
 from ablate.config.rules import ConfigError
 from ablate.data.tasks.base import Task, distinct, nothing_asked
 
-CLOSE = 0.01  # the power law of how far a question is from the pairs
+CLOSE = 0.01  # parameter of the power law of the distance between a question and the pairs
 
 
 @dataclass(frozen=True)
 class MQAR(Task):
     """Multi-query associative recall: pairs of a key and a value, then each key again, asking for its value.
 
-    Keys are of the lower half of the vocabulary, 0 aside, values of the upper half, no two alike in an
-    episode. Questions stand 2g positions behind the last pair, g drawn without repetition by p(g) ∝
-    (g + 1)^(0.01 − 1); between them is filler: random words, or the word 0 (blank).
+    Keys come from the lower half of the vocabulary without 0, values from the upper half, all distinct within
+    an episode. A question is 2g positions after the pairs, with g drawn without replacement by p(g) ∝
+    (g + 1)^(0.01 − 1); between questions is filler: random words, or the word 0 (blank).
     See: Arora et al., "Zoology: measuring and improving recall", arXiv 2312.04927.
     """
 
@@ -45,7 +45,7 @@ class MQAR(Task):
         shape = (count, self.length)
         inputs_NT = draws.integers(self.vocabulary, size=shape) * (self.filler == "random")
         inputs_NT[:, 0:told:2], inputs_NT[:, 1:told:2] = keys_NP, values_NP
-        # The smallest of exponentials of rate p are a draw without repetition by p, in that order.
+        # The smallest of exponentials with rates p, in ascending order, are a draw without replacement by p.
         gaps = (self.length - told) // 2
         waits_Ng = draws.standard_exponential((count, gaps)) * np.arange(1, gaps + 1) ** (1 - CLOSE)
         asked_NP = told + 2 * waits_Ng.argsort(1)[:, : self.pairs]

@@ -7,10 +7,10 @@ from ablate.model.fusion.base import Fusion, Normalized, register
 
 @register("concat")
 class Concat(Fusion):
-    """Heads side by side: fused = [z_1; …; z_H].
+    """Heads concatenated: fused = [z_1; …; z_H].
 
-    With out_proj this is the standard multi-head attention. Its variance is that of a head already,
-    so normalize=variance changes nothing. See: Vaswani et al., "Attention is all you need", 2017.
+    With out_proj this is standard multi-head attention. Its variance already is that of one head, so
+    normalize=variance changes nothing. See: Vaswani et al., "Attention is all you need", 2017.
     """
 
     Options = Normalized

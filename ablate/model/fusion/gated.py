@@ -26,11 +26,11 @@ class GatedOptions(Options):
 
 @register("gated")
 class Gated(Fusion):
-    """Heads side by side, each behind a gate: fused = [g_1 ⊙ z_1; …; g_H ⊙ z_H].
+    """Heads concatenated, each multiplied by a gate: fused = [g_1 ⊙ z_1; …; g_H ⊙ z_H].
 
-    g = 2·sigmoid(l) or H·softmax(l) over the heads, l = x W_g, or l itself a parameter with input=static.
-    per=head has a gate for each head, per=channel for each head and channel, per=shared for each channel, the
-    same in all heads. W_g and l start at 0, where every gate is 1: it starts as concat.
+    g = 2·sigmoid(l) or H·softmax(l) over the heads, where l = x W_g or, with input=static, l is a parameter.
+    per=head has one gate for each head, per=channel one for each head and channel, per=shared one for each
+    channel, the same in all heads. W_g and l start at 0, where every gate is 1: it starts as concat.
     See: Qiu et al., "Gated attention for large language models", arXiv 2505.06708.
     """
 
@@ -72,5 +72,5 @@ class Gated(Fusion):
 
 
 def _gates(shape: HeadShape, options: GatedOptions) -> tuple[int, int]:
-    """Heads and channels that have a gate of their own."""
+    """How many heads and how many channels have gates of their own."""
     return 1 if options.per == "shared" else shape.heads, 1 if options.per == "head" else shape.value_width

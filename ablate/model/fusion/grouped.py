@@ -14,11 +14,11 @@ class GroupedOptions(Normalized):
 
 @register("grouped")
 class Grouped(Fusion):
-    """Neighbouring heads added up in g groups, the groups side by side.
+    """Neighbouring heads added up in g groups, the groups concatenated.
 
     fused = [Σ_{i in group 1} z_i; …; Σ_{i in group g} z_i]. g = 1 is the sum, g = H is concat; in
     between, g sets the rank with which the heads write. A group of n heads has n times the variance
-    of one: normalize=variance multiplies by 1/√n.
+    of one head: normalize=variance multiplies by 1/√n.
     """
 
     Options = GroupedOptions

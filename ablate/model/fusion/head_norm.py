@@ -9,9 +9,9 @@ from ablate.model.spec import HeadShape
 
 @register("head_norm")
 class HeadNorm(Fusion):
-    """Heads side by side, each normalized: fused = [γ_1 ⊙ RMSNorm(z_1); …; γ_H ⊙ RMSNorm(z_H)].
+    """Heads concatenated, each normalized: fused = [γ_1 ⊙ RMSNorm(z_1); …; γ_H ⊙ RMSNorm(z_H)].
 
-    γ, (H, V), starts at STD·√d_model, the size of a value at the start. How large a head is plays no part.
+    γ, (H, V), starts at STD·√d_model, the size of a value at the start. The norm of a head has no effect.
     See: Ye et al., "Differential transformer", arXiv 2410.05258, whose heads are normalized this way.
     """
 

@@ -15,10 +15,10 @@ class HeadScaleOptions(Normalized):
 
 @register("head_scale")
 class HeadScale(Fusion):
-    """Heads side by side, each with a learned weight: fused = [α_1 z_1; …; α_H z_H].
+    """Heads concatenated, each multiplied by a learned weight: fused = [α_1 z_1; …; α_H z_H].
 
-    weights=free: α are the parameters, 1 at the start (concat). weights=convex: α = softmax over heads of the
-    parameters, 1/H at the start; normalize=variance multiplies by H.
+    weights=free: α are the parameters, which start at 1 (concat). weights=convex: α is the softmax of the
+    parameters over heads, which starts at 1/H; normalize=variance multiplies by H.
     See: Ahmed et al., "Weighted transformer network", arXiv 1711.02132 (convex); Shleifer et al.,
     "NormFormer", arXiv 2110.09456 (free).
     """

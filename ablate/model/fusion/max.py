@@ -10,11 +10,11 @@ from ablate.model.spec import HeadShape
 
 @register("max")
 class Max(Fusion):
-    """The largest head, channel by channel: fused = max_i z_i.
+    """The largest head in each channel: fused = max_i z_i.
 
     The largest of H independent normal numbers has less variance than one of them: normalize=variance divides
-    by its standard deviation. Its mean is above theirs; no constant takes that off, since how far depends on
-    how large the heads are.
+    by its standard deviation. Its mean is higher than theirs, which is not corrected: the shift grows with
+    the size of the heads, so no constant could remove it.
     """
 
     Options = Normalized

@@ -17,11 +17,11 @@ class SumOptions(Normalized):
 
 @register("sum")
 class Sum(Fusion):
-    """Heads added up: fused = Σ_i z_i, whatever their order.
+    """Heads added up: fused = Σ_i z_i, which does not depend on their order.
 
     At the start the heads are nearly independent, so the sum has H times the variance of one:
-    normalize=variance multiplies by 1/√H. order=rotate turns head i by iπ/H in the plane of each two
-    neighbouring channels (an odd last one stays): a sum that knows the order of its heads.
+    normalize=variance multiplies by 1/√H. order=rotate rotates head i by iπ/H in the plane of each pair of
+    neighbouring channels (an odd last channel stays), so that the sum depends on the order of the heads.
     """
 
     Options = SumOptions

@@ -18,10 +18,10 @@ class WeightedSumOptions(Normalized):
 class WeightedSum(Fusion):
     """Heads added up with learned weights: fused = Σ_i α_i ⊙ z_i.
 
-    weights=free: α are the parameters, 1 at the start (the sum); normalized: 1/√H.
-    weights=convex: α = softmax over heads of the parameters, 1/H at the start (the mean);
-    normalized: times √H. per=channel learns a weight for each head and channel, α_i ∈ R^V.
-    Ahmed et al. (arXiv 1711.02132) weigh heads that have projections of their own: that is head_scale.
+    weights=free: α are the parameters, which start at 1 (the sum) or, normalized, at 1/√H.
+    weights=convex: α is the softmax of the parameters over heads, which starts at 1/H (the mean);
+    normalize=variance multiplies by √H. per=channel learns a weight for each head and channel, α_i ∈ R^V.
+    Ahmed et al. (arXiv 1711.02132) weight heads that have their own output projections: that is head_scale.
     """
 
     Options = WeightedSumOptions

@@ -1,4 +1,4 @@
-"""Rules on scores, which make patterns of queries and keys: one file each, found by name."""
+"""Rules on scores, which turn queries and keys into attention patterns: one file each, found by name."""
 
 from ablate.model.attend import masked_softmax
 from ablate.model.scores.base import Options, Scores, forget, method_of, methods, register

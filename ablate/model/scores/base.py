@@ -1,12 +1,12 @@
-"""The contract of a rule on scores.
+"""The contract of a rule on attention scores.
 
 legend: B batch, T time of the queries, S time of the keys and values, P patterns, K key width, W width of all
 values that a pattern reads.
 
-Attention hands queries and keys over at this seam, a pair of them for each pattern, and gets back what the
-patterns read. Which heads use which pattern is not the method's business (ablate.model.sharing).
+A rule gets queries, keys and values for each pattern, and returns what each pattern reads. Which heads use
+which pattern is decided elsewhere (ablate.model.sharing).
 
-To add a method: one file here with a registered subclass of Scores, one YAML of the same name in
+To add a method: one file here with a registered subclass of Scores, and a YAML of the same name in
 configs/scores. The tests over the registry then cover it.
 """
 
@@ -29,15 +29,15 @@ class Options:
 
 
 class Scores(Part):
-    """Makes patterns of queries and keys, and reads the values with them: q, k, v -> z.
+    """Turns queries and keys into attention patterns and reads the values with them: q, k, v -> z.
 
-    `attend` computes softmax attention and can be replaced; a method that is one calls it.
+    `attend` computes softmax attention and can be replaced; methods based on softmax attention call it.
     """
 
     Options: ClassVar[type[Any]] = Options
-    compares: ClassVar[bool] = True  # whether there are queries and keys at all
-    scale_folds: ClassVar[bool] = False  # a factor on W_Q does what one on the scores does
-    sums_to_one: ClassVar[bool] = True  # each row of a pattern
+    compares: ClassVar[bool] = True  # whether the method uses queries and keys at all
+    scale_folds: ClassVar[bool] = False  # whether scaling W_Q has the same effect as scaling the scores
+    sums_to_one: ClassVar[bool] = True  # whether each row of a pattern sums to 1
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)
@@ -45,8 +45,10 @@ class Scores(Part):
 
     @classmethod
     def rules(cls, heads: int, options: Any) -> Sequence[Hashable]:
-        """What tells the heads apart beside their queries and keys: heads that are equal in all three share a
-        pattern. Raises ConfigError where the options do not fit the number of heads."""
+        """A label for each head: heads with equal queries, equal keys and equal labels share a pattern.
+
+        Raises ConfigError if the options do not fit the number of heads.
+        """
         return [None] * heads
 
     @classmethod
@@ -56,11 +58,11 @@ class Scores(Part):
 
     @abstractmethod
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
-        """z_BPTW. dropout: the share of each pattern that is dropped, 0 outside of training."""
+        """What the patterns read, z_BPTW. dropout: the share of each pattern to drop, 0 unless training."""
 
     @abstractmethod
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        """A_BPTS, with which forward reads the values: z = A v, but for dropout."""
+        """The patterns A_BPTS with which forward reads the values: z = A v, apart from dropout."""
 
 
 _registry: Registry[Scores] = Registry("scores", Scores, package="ablate.model.scores")

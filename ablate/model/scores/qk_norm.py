@@ -12,8 +12,8 @@ from ablate.model.spec import HeadShape
 class QKNorm(Scores):
     """Softmax of normalized queries and keys: q ← γ_q ⊙ RMSNorm(q), k ← γ_k ⊙ RMSNorm(k).
 
-    γ, (K,), are shared by the heads and start at 1. Scores depend on directions alone, so they can't grow
-    with the weights. See: Dehghani et al., "Scaling vision transformers to 22 billion parameters", 2023.
+    γ_q and γ_k, (K,), are shared by the heads and start at 1. Scores depend on directions only, so they can't
+    grow with W_Q and W_K. See: Dehghani et al., "Scaling vision transformers to 22 billion parameters", 2023.
     """
 
     def __init__(self, shape: HeadShape, options: Options) -> None:

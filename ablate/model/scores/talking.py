@@ -18,11 +18,11 @@ class TalkingOptions(Options):
 
 @register("talking")
 class Talking(Scores):
-    """Heads exchange their scores: A = P_post · softmax(P_pre · scale·QKᵀ), where P_pre and P_post, (P, P),
-    mix the patterns; mix says which of them there are.
+    """Heads mix their scores: A = P_post · softmax(P_pre · scale·QKᵀ), where P_pre and P_post are learned,
+    (P, P), and mix says which of them there are.
 
-    Both start as the identity, so it starts as softmax. After softmax a pattern may have negative entries and
-    any sum. Scores are computed as a whole, T × S for each pattern, which takes memory.
+    Both start as the identity, so it starts as softmax. After P_post a pattern may have negative entries and
+    rows of any sum. All T × S scores of each pattern are stored, which takes memory.
     See: Shazeer et al., "Talking-heads attention", arXiv 2003.02436.
     """
 
@@ -57,7 +57,7 @@ def _mixes(options: TalkingOptions) -> int:
 
 
 def _mixed(mix: Tensor | None, patterns_BPTS: Tensor) -> Tensor:
-    """Each pattern as a weighted sum of all; as they are without weights."""
+    """Each pattern as a weighted sum of all patterns; unchanged without weights."""
     if mix is None:
         return patterns_BPTS
     return (mix @ patterns_BPTS.flatten(2)).view_as(patterns_BPTS)

@@ -7,10 +7,10 @@ from ablate.model.scores.base import Scores, register
 
 @register("uniform")
 class Uniform(Scores):
-    """Every position that is seen counts alike: A_ts = 1/|seen by t|, in causal attention a running mean.
+    """All visible positions have equal weight: A_ts = 1/|visible to t|, in causal attention a running mean.
 
-    There are no queries and no keys, and all heads share the pattern. What attention gains over it is what it
-    gains from choosing where to look.
+    There are no queries and no keys, and all heads share one pattern. The advantage of softmax over it is the
+    gain from choosing where to look.
     """
 
     compares = False

@@ -23,10 +23,11 @@ class WindowsOptions(Options):
 
 @register("windows")
 class Windows(Scores):
-    """Softmax over a window of each head's own: position t sees s only where |t − s| < w.
+    """Softmax over a window that differs by head: position t sees s only where |t − s| < w.
 
-    windows: a width for each head; auto doubles from head to head: 4, 8, 16, … A window as wide as the text
-    is none. See: Beltagy et al., "Longformer", arXiv 2004.05150, whose windows are those of layers.
+    windows: a width for each head, in tokens; auto doubles from head to head: 4, 8, 16, … A window as wide as
+    the context has no effect. See: Beltagy et al., "Longformer", arXiv 2004.05150, whose windows differ by
+    layer.
     """
 
     Options = WindowsOptions
@@ -57,7 +58,7 @@ class Windows(Scores):
 
 @dataclass(frozen=True)
 class Near(Mask):
-    """What `mask` shows, and no further away than a width for each pattern."""
+    """Shows what `mask` shows, limited to a window width for each pattern."""
 
     mask: Mask
     widths: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The kinds of study. To add one, write a file with its declaration and its design, and name it in KINDS."""
+"""The kinds of study. To add one, write a file with its declaration and its design, and list it in KINDS."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ KINDS: dict[str, type[Declared]] = {kind.kind: kind for kind in (Grid, Tuned)}
 
 
 def read_declared(study: Any) -> Declared:
-    """The `study` block of a config. Raises ConfigError."""
+    """Read the `study` block of a config. Raises ConfigError."""
     if not isinstance(study, Mapping):
         raise ConfigError(f"study={study}: name one of configs/study")
     kind = study.get("kind")

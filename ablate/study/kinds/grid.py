@@ -1,4 +1,4 @@
-"""A grid: every combination of the levels of its factors."""
+"""The kind `grid`: every combination of the levels of its factors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ablate.study.design import Overrides, Rows, combinations
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Declared):
-    """A study that declares no more than every study does."""
+    """A study that declares only what every study does."""
 
     kind: ClassVar[str] = "grid"
     example: ClassVar[str] = "fusion"
@@ -28,7 +28,7 @@ class EveryCombination:
     needs_test_split = False
 
     def propose(self, rows: Rows) -> list[Overrides]:
-        """Whatever has no row yet."""
+        """The combinations that have no row yet."""
         return [overrides for overrides in combinations(self.levels) if overrides not in rows]
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:

@@ -1,17 +1,18 @@
-"""The minimum of a loss curve, by a parabola in log2 of what it is over."""
+"""The minimum of a loss curve, from a parabola fitted in log2 of the tuned value."""
 
 import numpy as np
 
-# Octaves on either side of the best point that the parabola is fitted to. Loss rises faster above the best
-# learning rate than below it, so a wider fit is off by more than the noise that it averages away.
+# The parabola is fitted to this many octaves on either side of the best point. Loss rises faster above the
+# best learning rate than below it, so the bias of a wider fit is larger than the noise that it averages out.
 WINDOW = 1
 
 
 def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
-    """Where a parabola, fitted by least squares to the finite losses within WINDOW octaves of the lowest (or
-    to the three nearest, where there are fewer), has its minimum, kept to the range of those points.
+    """The place of the minimum, and a reason for doubt, empty if there is none.
 
-    The lowest point itself where there are not three finite ones or the parabola is not convex, and why.
+    A parabola is fitted by least squares to the finite losses within WINDOW octaves of the lowest one, or to
+    the nearest three if those are fewer; its minimum is clipped to the range of these points. The lowest
+    point itself is taken if there are fewer than three finite losses, or if the parabola is not convex.
     """
     finite = np.isfinite(loss)
     x, y = octaves[finite], loss[finite]

@@ -1,9 +1,9 @@
-"""Each arm at its own best value of a key: chosen on development seeds, reported on fresh ones.
+"""The kind `tuned`: each arm at its own best value of a key, chosen on development seeds.
 
-Comparing arms at one learning rate compares how well that rate suits them; taking the best of a few rates
-for each calls equal arms different in 13–30 % of studies. So: the loss of every arm over one grid of powers
-of two, on development seeds and the validation split; an arm's value is the minimum of a parabola fitted to
-its mean loss in log2 of the key; the report is on fresh seeds and the test split.
+Comparing arms at one learning rate compares how well that rate suits them; taking the best of a few rates for
+each arm calls equal arms different in 13–30 % of studies. So every arm is trained over one grid of powers of
+two, on development seeds, and evaluated on the validation split. Its value is the minimum of a parabola
+fitted to its mean loss in log2 of the key. The report is on fresh seeds and the test split.
 """
 
 import itertools
@@ -24,14 +24,14 @@ from ablate.study.declared import Declared, Seeds
 from ablate.study.design import Absent, Overrides, Rows, combinations
 from ablate.study.kinds.parabola import minimum
 
-DIGITS = 4  # of a chosen value: it becomes an override, the same one whichever machine computes it
+DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
 SETTLED = (*RESULTS, Absent.LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned(Declared):
-    """tune: the key of which each arm gets its own value. develop: the seeds that choose it. extend: octaves
-    that the grid may grow by on either side."""
+    """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
+    how many octaves the grid may grow on either side."""
 
     kind: ClassVar[str] = "tuned"
     example: ClassVar[str] = "tuned"
@@ -78,9 +78,9 @@ class Tuned(Declared):
 
 @dataclass(frozen=True)
 class Member:
-    """A run of the study. phase: develop or report. roles, of the latter: tuned (at the arm's own value),
-    baseline_rate (at that of a baseline of the arm), octave_down and octave_up (at half and twice its own);
-    each with the arms whose value it comes from."""
+    """A run of the study. phase: develop or report. roles, in the report: tuned (at the arm's own value),
+    baseline_rate (at the value of a baseline of the arm), octave_down and octave_up (at half and at twice its
+    own value); each with the arms whose value it comes from."""
 
     phase: str
     arm: Overrides
@@ -89,8 +89,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the rows bring a study. grid: as far as they extend it. choices: by arm, once development is
-    over. waiting: development runs without a result."""
+    """The state of a study, derived from its rows. grid: with its extensions so far. choices: by arm, once
+    development is complete. waiting: development runs without a result."""
 
     arms: list[Overrides]
     grid: list[str]
@@ -101,9 +101,9 @@ class Progress:
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """The design of a tuned study. arms: overrides without the key and the seed. grid: values of the key,
-    lowest first, as an override writes them. baselines: what an arm's baseline has in place of its own
-    overrides. develop, report: seeds. extend: octaves that the grid may grow by on either side. metric: of
-    the validation split, by which values are chosen."""
+    lowest first, in the syntax of overrides. baselines: the overrides that turn an arm into its baseline.
+    develop, report: seeds. extend: by how many octaves the grid may grow on either side. metric: of the
+    validation split, by which values are chosen."""
 
     key: str
     grid: list[str]
@@ -117,15 +117,15 @@ class Tuning:
     needs_test_split: ClassVar[bool] = True
 
     def propose(self, rows: Rows) -> list[Overrides]:
-        """The grid on development seeds, its extensions, then the report."""
+        """First the grid on development seeds, then its extensions, then the report."""
         return [overrides for overrides in members(self, rows) if overrides not in rows]
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
-        """The roles of its runs by id, and the value chosen for each arm."""
+        """The roles of the runs by run id, and the value chosen for each arm."""
         values: dict[str, dict[str, list[str]]] = {}
         found: dict[str, Role] = {}
         for overrides, member in members(self, rows).items():
-            if overrides in ids:  # two arms may come to one run
+            if overrides in ids:  # two arms may share one run
                 of = values.setdefault(ids[overrides], {})
                 for role, arms in member.roles.items():
                     names = [self.name(arm) for arm in arms]
@@ -134,7 +134,7 @@ class Tuning:
         return found, {self.name(arm): choice for arm, choice in progress(self, rows).choices.items()}
 
     def closing(self, rows: Rows) -> list[str]:
-        """What was chosen, a line an arm; or why nothing could be."""
+        """The chosen value, in one line per arm; or why nothing could be chosen."""
         now = progress(self, rows)
         if now.waiting:
             return [
@@ -156,13 +156,13 @@ class Tuning:
         ]
 
     def name(self, arm: Overrides) -> str:
-        """The overrides that tell the arm from the others."""
+        """The overrides that distinguish the arm from the others."""
         shared = set(self.arms[0]).intersection(*self.arms)
         return " ".join(override for override in arm if override not in shared) or " ".join(arm)
 
 
 def members(study: Tuning, rows: Rows) -> dict[Overrides, Member]:
-    """Every run that belongs to the study, as far as these rows show."""
+    """Every run of the study that can be known from these rows."""
     now = progress(study, rows)
     found = {
         overrides: Member("develop", arm) for arm in now.arms for overrides in _develop(study, arm, now.grid)
@@ -179,7 +179,8 @@ def members(study: Tuning, rows: Rows) -> dict[Overrides, Member]:
 
 
 def progress(study: Tuning, rows: Rows) -> Progress:
-    """The grid grows by an octave at an end, for all arms, while some arm does best at that end."""
+    """The state of the study. While some arm does best at an end of the grid, the grid grows there by an
+    octave, for all arms."""
     arms = [
         arm
         for arm in study.arms
@@ -211,8 +212,8 @@ def progress(study: Tuning, rows: Rows) -> Progress:
 
 
 def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice:
-    """The value of an arm. curve: its mean loss at each point of the grid, inf where a seed diverged, NaN
-    where the arm can't be built."""
+    """Choose the value of an arm. curve: its mean loss at each point of the grid; inf if a seed diverged, NaN
+    if the arm can't be built there."""
     loss = np.array(curve)
     if not np.isfinite(loss).any():
         return Choice(None, f"no value: all of {study.key}={','.join(grid)} diverged")
@@ -223,7 +224,7 @@ def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice
     return Choice(_text(study, 2.0**at), doubt)
 
 
-# --- its steps --------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------
 
 
 def _baseline(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -252,7 +253,7 @@ def _octaves(key: str, values: Sequence[str]) -> list[str]:
 
 
 def _text(study: Tuning, value: float) -> str:
-    """A value of the key as an override writes it; whole where the grid is."""
+    """A value of the key in the syntax of overrides; a whole number if all values of the grid are."""
     if all(point.isdigit() for point in study.grid):
         return str(round(value))
     return f"{value:.{DIGITS}g}"
@@ -261,7 +262,7 @@ def _text(study: Tuning, value: float) -> str:
 def _report(
     study: Tuning, arm: Overrides, choices: Mapping[Overrides, Choice]
 ) -> Iterator[tuple[str, Overrides, str]]:
-    """Where an arm that has a value reports: the role, the arm whose value it comes from, the value."""
+    """The values at which an arm reports: (role, arm whose value it comes from, value)."""
     own = choices[arm].value
     assert own is not None
     yield "tuned", arm, own
@@ -290,7 +291,8 @@ def _with(arm: Overrides, changes: Mapping[str, str]) -> Overrides:
 
 
 def _mean(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
-    """Over development seeds; what is better is lower. inf if one diverged, NaN if it can't be built."""
+    """The mean of the metric over development seeds, negated if higher is better; inf if a seed diverged, NaN
+    if the arm can't be built."""
     those = [rows[overrides] for overrides in _at(study, arm, value, study.develop)]
     if any(row["status"] == Absent.LEFT_OUT for row in those):
         return math.nan

@@ -20,51 +20,51 @@ from ablate.model.spec import HeadShape
 
 @dataclass(frozen=True, kw_only=True)
 class MineOptions(Options):
-    """What fusion.KEY=VALUE may set, each with its default. With nothing to set, use Options itself."""
+    """The options that fusion.KEY=VALUE sets, with their defaults. Without options, use Options itself."""
 
     start: Annotated[float, Above(0)] = 1.0
 
 
 @register("mine")
 class Mine(Fusion):
-    """Heads side by side, each behind a learned weight: fused = [α_1 z_1; …; α_H z_H]."""
+    """Heads concatenated, each multiplied by a learned weight: fused = [α_1 z_1; …; α_H z_H]."""
 
     Options = MineOptions
 
-    # What the method says of itself: True, unless you say otherwise, and `ablate check` holds it to that.
-    one_head_passes = False  # with heads=1, fused is z_1 itself at the start: not if fusion.start is not 1
+    # Properties that the method declares, each True by default; `ablate check` tests those that are True.
+    one_head_passes = False  # with heads=1, fused equals z_1 at the start: not so if fusion.start is not 1
     homogeneous = True  # c·z_BTHV gives c·fused, for the same x_BTC and any c > 0
-    adds_up = True  # fused is a sum over heads, of something that is 0 for a head that is 0
+    adds_up = True  # fused is a sum over heads, with terms that are 0 for a head that is 0
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)
         # shape has heads, value_width, key_width and d_model.
-        # Parameters start as constants, so that every seed starts alike. For weights that are drawn, use
-        # ablate.model.layers.Linear(inputs, outputs, bias=False).
+        # Let parameters start at constants, so that they do not depend on the seed. For random weights use
+        # ablate.model.layers.Linear(inputs, outputs, bias=False), which ablate draws by the run's seed.
         self.alpha = nn.Parameter(torch.full((shape.heads, 1), options.start))
 
     @classmethod
     def slots(cls, heads: int, options: MineOptions) -> int:
-        """How many vectors of value width come out side by side: `heads` here, 1 for a sum."""
+        """How many vectors of value width the output concatenates: `heads` here, 1 for a sum."""
         return heads
 
     @classmethod
     def folds(cls, heads: int, options: MineOptions) -> bool:
-        """Whether it does no more than to multiply each head by a constant or learned matrix that has an
-        inverse (here a number), and to add heads up. The values of a head can take that over, so results are
-        called another parametrization of concat, or of sum. Leave this out if it does more, or if in doubt.
+        """Whether the method only multiplies each head by a constant or learned invertible matrix (here a
+        number) and adds heads up. That can be folded into the values, so reports will call it another
+        parametrization of concat or of sum. Leave this method out if yours does more, or if in doubt.
         """
         return True
 
     @classmethod
     def count_params(cls, shape: HeadShape, options: MineOptions) -> int:
-        """Its parameters, in each layer."""
+        """The number of its parameters in each layer."""
         return shape.heads
 
-    # count_flops, the matrix-product FLOPs of a token, is 0 unless you define it likewise: of Linear it is
-    # 2 · inputs · outputs.
+    # Define count_flops in the same way if the method has matrix products: their FLOPs per token, which are
+    # 2 · inputs · outputs for a Linear.
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
-        """z_BTHV: what each head read. x_BTC: the input of the layer, normalized. Returns (B, T, slots · V).
-        Position t must not see what comes after it."""
+        """z_BTHV: the outputs of the heads. x_BTC: the normalized input of the layer. Returns (B, T, slots ·
+        V). Position t must not depend on later positions."""
         return (z_BTHV * self.alpha).flatten(-2)

@@ -24,7 +24,7 @@ from ablate.model.spec import HeadShape
 
 @dataclass(frozen=True, kw_only=True)
 class MineOptions(Options):
-    """What scores.KEY=VALUE may set, each with its default. With nothing to set, use Options itself."""
+    """The options that scores.KEY=VALUE sets, with their defaults. Without options, use Options itself."""
 
     start: Annotated[float, Above(0)] = 1.0
 
@@ -35,28 +35,28 @@ class Mine(Scores):
 
     Options = MineOptions
 
-    # What the method says of itself. Where it says True, `ablate check` holds it to that.
-    scale_folds = True  # queries that are c times as large do what c times the scores do, for any c > 0
-    sums_to_one = True  # each row of a pattern adds up to 1
+    # Properties that the method declares; `ablate check` tests those that are True.
+    scale_folds = True  # scaling the queries by c > 0 has the same effect as scaling the scores by c
+    sums_to_one = True  # each row of a pattern sums to 1
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)
-        # shape has heads, key_width, value_width, d_model; patterns, for each the first head that has it; and
-        # scale, 1/√key_width unless scale=… asks for another.
+        # shape has heads, key_width, value_width and d_model; patterns, the first head of each pattern; and
+        # scale, the factor on the scores: 1/√key_width unless the key `scale` says otherwise.
         self.beta = nn.Parameter(torch.full((len(shape.patterns), 1, 1), options.start))
 
     @classmethod
     def count_params(cls, shape: HeadShape, options: MineOptions) -> int:
-        """Its parameters, in each layer."""
+        """The number of its parameters in each layer."""
         return len(shape.patterns)
 
-    # count_flops_per_source, the matrix-product FLOPs of a token and a source beside QKᵀ and AV, is 0 unless
-    # you define it likewise.
+    # Define count_flops_per_source in the same way if the method has matrix products besides QKᵀ and AV:
+    # their FLOPs per token and source.
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         """What the patterns read: (B, P, T, W)."""
         return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        """The patterns: (B, P, T, S), 0 where the mask hides."""
+        """The patterns: (B, P, T, S), 0 where the mask hides a position."""
         return masked_softmax(self.beta * self.shape.scale * (q_BPTK @ k_BPSK.mT), mask)

@@ -8,7 +8,7 @@ import pytest
 
 from ablate.analysis.compare import compare
 from ablate.config.rules import ConfigError
-from ablate.reporting import paper
+from ablate.reporting import paper, tables
 from tests.helpers import call_cli
 from tests.test_answers import SIZE
 from tests.test_compare import hand_worked, table
@@ -47,7 +47,7 @@ def test_a_pivot_by_hand():
     assert found.caption == (
         "Validation loss (nats per token), mean over 4 seeds ± half of its 95 % t-interval. On book.txt (2"
         " layers, 64 wide, 1,000 steps). Bold: the lowest mean. †: differs from its baseline"
-        " (fusion=concat heads=16 out_proj=true, …; simultaneous 95 % interval)."
+        " (fusion=concat out_proj=true; simultaneous 95 % interval)."
     )
 
 
@@ -99,3 +99,9 @@ def test_the_command(tmp_path):
     }
     refused = call_cli("compare", "mine.csv", "--pivot", "fusion,heads", "--effects", cwd=tmp_path)
     assert refused.returncode == 2 and "--effects" in refused.stderr
+
+
+def test_greek_letters_are_latex_too():
+    assert tables.escaped("AdamW β1, ε; 1/√key_width …") == (
+        r"AdamW $\beta$1, $\varepsilon$; 1/$\surd$key\_width \dots{}"
+    )

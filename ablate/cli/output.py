@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -35,8 +36,13 @@ WideOption = Annotated[
 ]
 
 
-def print_table(frame: "pd.DataFrame", format: Format, *, wide: bool = False) -> None:
-    """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them."""
+def print_table(
+    frame: "pd.DataFrame", format: Format, *, wide: bool = False, spare: Sequence[str] = ()
+) -> None:
+    """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them.
+
+    spare: columns of this table that may be left out too, the first one first.
+    """
     from ablate.reporting.tables import lines_of, render
 
     if format is not Format.table:
@@ -44,7 +50,7 @@ def print_table(frame: "pd.DataFrame", format: Format, *, wide: bool = False) ->
         return
     in_terminal = sys.stdout is not None and sys.stdout.isatty()
     room = shutil.get_terminal_size().columns if in_terminal and not wide else None
-    text, left_out = lines_of(frame, room, bold=in_terminal)
+    text, left_out = lines_of(frame, room, bold=in_terminal, spare=spare)
     typer.echo(text, nl=False)
     if left_out:
         say(f"no room for {', '.join(left_out)}; --wide shows {'it' if len(left_out) == 1 else 'them'}")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = ("run_id", "age", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps")
 SHOWN += ("val_loss", "wall_s", "error")
+SPARE = ("age", "out_proj", "heads")  # what a very narrow terminal leaves out too
 SHORT_ID = 8  # characters of an id that are shown; every command accepts these
 
 
@@ -88,7 +89,7 @@ def runs(
         if format in READ:
             return
     table = _table(store, rows, where or (), sort, columns)
-    print_table(_for_reading(table) if format in READ else table, format, wide=wide)
+    print_table(_for_reading(table) if format in READ else table, format, wide=wide, spare=SPARE)
 
 
 def _table(
@@ -126,7 +127,7 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
     """The table with ages in words, short ids and no empty error column."""
     shown = table.copy()
     if "age" in shown:
-        shown["age"] = [duration(seconds) for seconds in shown["age"]]
+        shown["age"] = [duration(seconds).replace(" ", "") for seconds in shown["age"]]  # one word
     if "run_id" in shown:
         shown["run_id"] = shown["run_id"].str[:SHORT_ID]
     if "error" in shown and shown["error"].isna().all():

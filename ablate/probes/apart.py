@@ -44,20 +44,24 @@ def angles(written_nHC: np.ndarray) -> list[float]:
 def told_apart(written_nHC: np.ndarray, *, centred: bool) -> list[float]:
     """For each head, how often a linear classifier recognizes its output, on held-out tokens; 1/H by chance.
     centred: subtract each head's mean first, so that only the distribution around it counts."""
-    n, H, _ = written_nHC.shape
+    n, H, C = written_nHC.shape
     block = np.arange(n) * FOLDS // n
     right = np.zeros(H)
+    # Second moments by block, about means that are near those of each fit.
+    near_HC = written_nHC.mean(0)
+    blocks = [(written_nHC[block == fold] - near_HC).reshape(-1, C) for fold in range(FOLDS)]
+    moments = np.array([each.T @ each for each in blocks])
     for fold in range(FOLDS):
         train, held = written_nHC[block != fold], written_nHC[block == fold]
         means_HC = train.mean(0)
+        off_HC = means_HC - near_HC
+        within = moments[np.arange(FOLDS) != fold].sum(0) / (len(train) * H) - off_HC.T @ off_HC / H
         if centred:
             train, held, means_HC = train - means_HC, held - means_HC, np.zeros_like(means_HC)
-        spread = (train - means_HC).reshape(-1, train.shape[-1])
-        within = spread.T @ spread / len(spread)
         within += 1e-6 * max(np.trace(within), np.finfo(float).tiny) / len(within) * np.eye(len(within))
         if centred:  # there are no means to use: least squares on one-hot labels of the heads
             labels = np.tile(np.eye(H) - 1 / H, (len(train), 1))
-            weights = np.linalg.solve(within, train.reshape(len(spread), -1).T @ labels / len(spread))
+            weights = np.linalg.solve(within, train.reshape(-1, C).T @ labels / (len(train) * H))
             offsets = np.zeros(H)
         else:
             weights = np.linalg.solve(within, means_HC.T)

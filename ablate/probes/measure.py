@@ -23,6 +23,7 @@ from ablate.rng import generator
 
 TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
 ROWS = 32  # rows for patterns, and for probes that compute the loss once per head
+TOLD = 4_000  # tokens for the classifier that names heads
 COMPARED = 1_000  # tokens for CKA, whose cost is quadratic in them
 TWINS = 20  # untrained models, whose largest heads give the range to compare with
 
@@ -58,15 +59,17 @@ class Value:
     exact: bool = True
 
 
-def measure(run: Run, model: LM, *, prune: bool = False, briefly: bool = False) -> list[Value]:
+def measure(
+    run: Run, model: LM, *, prune: bool = False, briefly: bool = False, ranges: bool = True
+) -> list[Value]:
     """The probes of a model of this run, in float64 on the CPU. prune: also `pruned`, whose cost is quadratic
-    in the number of heads. briefly: leave out the probe with an MLP. Raises ConfigError if the validation
-    split is too short."""
+    in the number of heads. briefly: leave out the probe with an MLP. ranges: with low and high. Raises
+    ConfigError if the validation split is too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
     found = []
     for layer, heads in enumerate(look(model, _rows(split, context, TOKENS).inputs), 1):
         found += [*_written(layer, heads, briefly=briefly)]
-    found += [*_patterns(run, model)]
+    found += [*_patterns(run, model, ranges=ranges)]
     batch = _rows(split, context, ROWS * context)
     for probe, of in (("loss_added", loss_added), ("sensitivity", sensitivity)):
         for layer, of_heads in enumerate(of(model, batch), 1):
@@ -100,11 +103,12 @@ def _written(layer: int, heads: Heads, *, briefly: bool) -> Iterator[Value]:
             yield Value(layer, head, probe, value, null)
     kept, by_chance = (shares.dimensions_kept(*pair) for pair in ((fused, read), (nobody_fused, nobody)))
     yield Value(layer, None, "dimensions", kept, by_chance)
+    some = written[:: max(1, n // TOLD)]
     for probe, values, null in (
         ("write_rank", apart.effective_ranks(written), None),
         ("angle", apart.angles(written), None),
-        ("told", apart.told_apart(written, centred=False), 1 / H),
-        ("told_centred", apart.told_apart(written, centred=True), 1 / H),
+        ("told", apart.told_apart(some, centred=False), 1 / H),
+        ("told_centred", apart.told_apart(some, centred=True), 1 / H),
         ("cka", apart.cka(written[:: max(1, n // COMPARED)]), 0.0),
     ):
         for head, value in enumerate(values, 1):
@@ -119,10 +123,10 @@ def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.
     return read, fused.flatten(0, 1).numpy()
 
 
-def _patterns(run: Run, model: LM) -> Iterator[Value]:
-    ranges = _of_nothing(run)
+def _patterns(run: Run, model: LM, *, ranges: bool) -> Iterator[Value]:
+    of_nothing = _of_nothing(run) if ranges else {}
     for probe, layers in _scores(model, *_texts(run)).items():
-        low, high = ranges[probe]
+        low, high = of_nothing.get(probe, (None, None))
         for layer, values in enumerate(layers, 1):
             for head, value in enumerate(values, 1):
                 yield Value(layer, None if probe == "pattern_rank" else head, probe, value, None, low, high)

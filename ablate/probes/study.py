@@ -19,31 +19,45 @@ from ablate.execution.kept import in_float64, prepared, weights_by_step, weights
 from ablate.files.atomic import write_atomically
 from ablate.launch import server
 from ablate.probes.measure import measure
-from ablate.store.run_files import read_started
+from ablate.store.run_files import read_started, weights_on_the_way
 from ablate.store.status import Status, status_now
 
 
-def probe_run(directory: Path, run_id: str, *, prune: bool = False) -> pd.DataFrame:
+def probe_run(
+    directory: Path, run_id: str, *, prune: bool = False, each: Callable[..., Iterable[pd.DataFrame]] = map
+) -> pd.DataFrame:
     """The probes of one finished run, as COLUMNS: of the trained model and of intermediate weights, if it
     kept any, with the values of the untrained model beside them. Raises ConfigError if the run kept no
-    weights, or if there is too little text."""
+    weights, or if there is too little text.
+
+    each: measures the models, as `map` does.
+    """
     if status_now(read_started(directory)) == Status.STALE:
         reason = "other code or another torch made it, so what it began as is not known"
         raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
-    weights, run = weights_of(directory), prepared(directory)
+    weights_of(directory)  # refuses a run that kept none
+    run = prepared(directory)
     if prune and run.spec.attention.heads * run.spec.layers > MOST_PRUNED:
         raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
-    model = in_float64(run)
-    untrained = _table(measure(run, model))
-    steps = []
-    for step, kept in (*weights_by_step(directory), (run.config.train.steps, weights)):
-        model.load_state_dict(kept)
-        last = kept is weights
-        steps.append(_table(measure(run, model, prune=prune and last, briefly=not last)).assign(step=step))
+    steps = [UNTRAINED, *weights_on_the_way(directory), run.config.train.steps]
+    untrained, *tables = each(functools.partial(_measured, directory, prune=prune), steps)
     place = ["layer", "head", "probe"]
     twin = untrained[[*place, "value"]].rename(columns={"value": "untrained"})
-    table = pd.concat(steps, ignore_index=True).merge(twin, "left", on=place)
+    table = pd.concat(tables, ignore_index=True).merge(twin, "left", on=place)
     return table.assign(run_id=run_id)[[*COLUMNS]]
+
+
+def _measured(directory: Path, step: int, *, prune: bool) -> pd.DataFrame:
+    """Of the model of a run as it was after this step."""
+    run = prepared(directory)
+    model, last = in_float64(run), step == run.config.train.steps
+    if last:
+        model.load_state_dict(weights_of(directory))
+    elif step != UNTRAINED:
+        model.load_state_dict(dict(weights_by_step(directory))[step])
+    briefly = not last and step != UNTRAINED
+    values = measure(run, model, prune=prune and last, briefly=briefly, ranges=step != UNTRAINED)
+    return _table(values).assign(step=step)
 
 
 def probe_runs(
@@ -71,15 +85,20 @@ def probe_runs(
 def _each(
     directories: Mapping[str, Path], *, prune: bool
 ) -> Iterator[tuple[str, pd.DataFrame | ConfigError]]:
-    """The name of each run with its values, or with the reason why it has none, as they are finished."""
-    probe = functools.partial(_probed, prune=prune)
-    workers = min(len(directories), available())
+    """The name of each run with its values, or with the reason why it has none, in order of completion. A
+    process measures a run, or a model of a run that is alone."""
+    alone = len(directories) == 1
+    workers = min(2 if alone else len(directories), available())
     if workers == 1:
-        yield from map(probe, directories.items())
+        yield from (_probed(item, prune=prune) for item in directories.items())
         return
     pool = ProcessPoolExecutor(workers, server.context(), _begin, (plugins.used(),))
     try:
         with server.as_workers_begin(), server.without_main():
+            if alone:
+                yield from (_probed(item, prune=prune, each=pool.map) for item in directories.items())
+                return
+            probe = functools.partial(_probed, prune=prune)
             futures = [pool.submit(probe, item) for item in directories.items()]
         yield from (future.result() for future in as_completed(futures))
     finally:
@@ -93,14 +112,17 @@ def _begin(used: Sequence[plugins.Plugin]) -> None:
     plugins.install(used)
 
 
-def _probed(item: tuple[str, Path], *, prune: bool) -> tuple[str, pd.DataFrame | ConfigError]:
+def _probed(
+    item: tuple[str, Path], *, prune: bool, each: Callable[..., Iterable[pd.DataFrame]] = map
+) -> tuple[str, pd.DataFrame | ConfigError]:
     run_id, directory = item
     try:
-        return directory.name, probe_run(directory, run_id, prune=prune)
+        return directory.name, probe_run(directory, run_id, prune=prune, each=each)
     except ConfigError as error:
         return directory.name, ConfigError(str(error))
 
 
+UNTRAINED = -1  # the step of the model before training
 MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their number
 
 

@@ -168,9 +168,16 @@ def _caption(comparison: Comparison, rows: pd.DataFrame, table: pd.DataFrame) ->
         parts.append(f"Bold: the {'highest' if comparison.metric in HIGHER_IS_BETTER else 'lowest'} mean.")
     if table["verdict"].isin(DIFFERS).any():
         level = f"{100 * (1 - comparison.alpha):g} %"
-        bases = sorted({*table["baseline"].dropna()})
-        parts.append(f"{MARK}: differs from its baseline ({some(bases, 1)}; simultaneous {level} interval).")
+        base = _shared(sorted({*table["baseline"].dropna()}))
+        parts.append(f"{MARK}: differs from its baseline ({base}; simultaneous {level} interval).")
     return " ".join(parts)
+
+
+def _shared(names: Sequence[str]) -> str:
+    """What all of these variants have in common; the first one's name if nothing."""
+    rest = [{*name.split(" ")} for name in names[1:]]
+    common = [part for part in names[0].split(" ") if all(part in other for other in rest)]
+    return " ".join(common) or some(names, 1)
 
 
 def _ordered(column: pd.Series) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,17 +39,21 @@ def render(frame: pd.DataFrame, format: str) -> str:
     return lines_of(frame, None)[0]
 
 
-def lines_of(frame: pd.DataFrame, width: int | None, *, bold: bool = False) -> tuple[str, list[str]]:
+def lines_of(
+    frame: pd.DataFrame, width: int | None, *, bold: bool = False, spare: Sequence[str] = ()
+) -> tuple[str, list[str]]:
     """`frame` as text for a terminal of this width, and the names of the columns that were left out.
 
-    width: in characters; None for no limit. bold: print the names and the best row in bold.
+    width: in characters; None for no limit. bold: print the names and the best row in bold. spare: columns
+    that may be left out once those of LEAST are gone.
     """
+    least = (*LEAST, *spare)
     columns = [
         Column(
             str(name),
             [readable(name, value) for value in frame[name].tolist()],
             right=_is_number(frame[name]),
-            rank=LEAST.index(name) if name in LEAST else None,
+            rank=least.index(str(name)) if name in least else None,
         )
         for name in frame.columns
     ]
@@ -90,6 +95,7 @@ _LATEX = {
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
     # A bracket that begins a row would be read as an option of the line break before it.
     **{"[": "{[}", "]": "{]}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "†": r"\textdagger{}"},
+    **{"β": r"$\beta$", "ε": r"$\varepsilon$", "√": r"$\surd$", "·": r"$\cdot$", "…": r"\dots{}"},
 }
 
 

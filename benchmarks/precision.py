@@ -28,7 +28,7 @@ def main() -> None:
     rows = pd.read_csv(arguments.csv)
     losses = rows.pivot_table(index="seed", columns=["fusion", "precision"], values="val_loss").dropna()
     changes = losses.xs("bfloat16", axis=1, level=1) - losses.xs("float32", axis=1, level=1)
-    others = [fusion for fusion in changes if fusion != BASELINE]
+    others = [str(fusion) for fusion in changes.columns if fusion != BASELINE]
     compared = {
         **{fusion: changes[fusion] for fusion in (BASELINE, *others)},
         **{f"{fusion} − {BASELINE}": changes[fusion] - changes[BASELINE] for fusion in others},

@@ -104,7 +104,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
                     rows[rows["status"].isin(RESULTS)], record, len(summary), cores=available()
                 )
                 lines += [ONE_SEED, *more]
-            elif len(summary) > 1:
+            elif len(summary) > 1 and sys.stderr.isatty():  # what reads a log needs no hint
                 lines.append(f"ablate compare {outcome.study} says what differs, and how sure that is")
         except Incomparable as error:
             print_table(rows[SINGLE_RUN_COLUMNS], Format.table, wide=wide)

@@ -20,7 +20,7 @@ from ablate.compose.configs import configs_dir
 from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
 from ablate.data.splits import Stream
-from ablate.model.lm import build_model
+from ablate.model.build import build_model
 from ablate.model.resolve import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.training.train import Step, train

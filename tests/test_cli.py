@@ -399,7 +399,7 @@ def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
         ("run out_p", "out_proj=true out_proj=false"),
         ("run force = ", "true false stale"),
         ("run train.precision =", "float32 bfloat16"),
-        ("run train = ", "default nanogpt"),
+        ("run train = ", "default nanogpt pairs"),
         ("run size =", "full demo"),
         ("run train.lr", "train.lr=6e-3"),
         ("run corpus.pat", "corpus.path= corpus.path=null"),

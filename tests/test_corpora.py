@@ -24,6 +24,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import tokenized
 from ablate.data.corpora import TEXTS, Corpus, CorpusError, open_corpus, require_usable
+from ablate.data.pairs import NAMES
 from ablate.data.tasks import TASKS
 from ablate.data.text import BLOCK
 from ablate.data.tokenizers import Bpe, load
@@ -396,7 +397,7 @@ def test_every_corpus_has_its_yaml():
     groups = {
         path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "configs/corpus").glob("*.yaml")
     }
-    assert sorted(groups) == sorted([*TEXTS, *TASKS])
+    assert {*groups} == {*TEXTS, *TASKS, *NAMES}
     assert all(group["name"] == name for name, group in groups.items())
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from ablate.compose.configs import defaults_of
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
+from ablate.model.build import build_model
 from ablate.model.fusion import Fusion, method_of, methods
 from ablate.model.fusion.max import sd_of_largest
-from ablate.model.lm import build_model
 from ablate.verify.variants import SEEDS
 from tests.helpers import make_shape, make_spec
 

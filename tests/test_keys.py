@@ -14,8 +14,8 @@ from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
 from ablate.model.attention import Attention
+from ablate.model.build import build_model, draw_weights
 from ablate.model.costs import attention_params, flops_per_token, total_params
-from ablate.model.lm import build_model, draw_weights
 from ablate.model.masks import CAUSAL
 from ablate.model.resolve import match_error, resolve_spec, resolved
 from ablate.model.sharing import sharing

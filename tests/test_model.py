@@ -8,9 +8,11 @@ from torch import Tensor
 from ablate import rng
 from ablate.model.attend import fused
 from ablate.model.attention import Attention
+from ablate.model.blocks import Model
+from ablate.model.build import build_model, decayed, draw_weights
 from ablate.model.fusion import Fusion
 from ablate.model.layers import Linear
-from ablate.model.lm import LM, build_model, decayed, draw_weights
+from ablate.model.lm import LM
 from ablate.model.masks import CAUSAL, EVERYTHING, Mask
 from ablate.model.sharing import head_shape
 from tests.helpers import PRIMES, make_spec
@@ -18,7 +20,7 @@ from tests.helpers import PRIMES, make_spec
 SEEDS = {"backbone": 5, "fusion": 5, "data": 5}
 
 
-def gpt2_weights(model: LM, layers: int) -> dict[str, Tensor]:
+def gpt2_weights(model: Model, layers: int) -> dict[str, Tensor]:
     """Our weights by Hugging Face's names; its Conv1D holds a weight as (inputs, outputs)."""
     ours = {name: param.detach() for name, param in model.named_parameters()}
     theirs = {

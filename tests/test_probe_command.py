@@ -170,7 +170,7 @@ def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
     for step, of in ((10, weights), (20, weights_of(directory))):
         model.load_state_dict(of)
         split = run.corpus.splits["validation"]
-        text = next(split.windows(context=16, windows=32, most=32 * 16)).inputs
+        text = next(split.windows(context=16, windows=32, most=32 * 16))
         expected = [previous(layer) for layer in patterns(model, text)]
         assert values[step].unstack().to_numpy() == pytest.approx(np.array(expected))
     assert values[10].tolist() != values[20].tolist()

@@ -12,8 +12,9 @@ from ablate.data.grammar_words import Word, words
 from ablate.data.splits import Batch
 from ablate.execution.prepare import prepare
 from ablate.execution.run import Run
+from ablate.model.blocks import Model
+from ablate.model.build import build_model, draw_weights
 from ablate.model.hooks import inputs_of_attention
-from ablate.model.lm import LM, build_model, draw_weights
 from ablate.probes import apart, grammar, patterns, shares
 from ablate.probes.look import look
 from ablate.probes.look import patterns as patterns_of
@@ -26,11 +27,11 @@ SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
 SIZES = ("model.d_model=24", "heads=3", "model.context=12", "model.layers=2")
 
 
-def model_of(*overrides: str, vocab: int = 11) -> LM:
+def model_of(*overrides: str, vocab: int = 11) -> Model:
     return build_model(make_spec(*SIZES, *overrides, vocab=vocab), SEEDS).double().eval()
 
 
-def stirred(*overrides: str) -> LM:
+def stirred(*overrides: str) -> Model:
     """With weights that do something, where those of the start are near 0."""
     model = model_of(*overrides)
     with torch.no_grad():
@@ -215,7 +216,7 @@ def test_a_head_that_copies_the_token_before_and_one_of_induction():
         second.get_parameter("query.weight")[95, 81:], second.get_parameter("key.weight")[95, 80] = 10, -10
     twice = patterns.twice(vocab, T, 50, np.random.default_rng(0))
     assert torch.equal(twice[:, :8], twice[:, 8:]) and all(len({*row}) == 8 for row in twice[:, :8].tolist())
-    before, found = patterns_of(model, twice)
+    before, found = patterns_of(model, Batch(twice, twice))
     assert patterns.previous(before)[0] > 0.99 > 0.5 > patterns.previous(found)[0]
     assert patterns.induction(found)[0] > 0.99 > 0.5 > patterns.induction(before)[0]
 
@@ -223,7 +224,7 @@ def test_a_head_that_copies_the_token_before_and_one_of_induction():
 # --- what is needed --------------------------------------------------------------------------
 
 
-def batch(model: LM, rows: int = 5) -> Batch:
+def batch(model: Model, rows: int = 5) -> Batch:
     tokens = torch.from_numpy(DRAWS.integers(len(model.token.weight), size=(rows, 13)))
     return Batch(tokens[:, :-1], tokens[:, 1:])
 
@@ -235,12 +236,12 @@ def test_of_two_equal_heads_either_stands_for_both():
             with torch.no_grad():
                 weight[8:16] = weight[:8]
     some = batch(model)
-    (layer, _) = look(model, some.inputs)
+    (layer, _) = look(model, some)
     assert apart.cka(layer.written.flatten(0, 1).numpy()[:, :2]) == pytest.approx([1, 1])
     assert patterns.divergences(layer.patterns[:, :2]) == pytest.approx([0, 0], abs=1e-12)
     whole = loss_without(model, some, set())
     instead = {0: torch.tensor([0.0, 2.0, 1.0]).double(), 1: torch.ones(3).double()}
-    with deviating(model, instead.__getitem__), torch.no_grad():
+    with deviating(model, instead.__getitem__, some), torch.no_grad():
         assert model.loss(*some).item() == pytest.approx(whole, rel=1e-12)
     assert abs(loss_without(model, some, {(0, 0)}) - whole) > 1e-4
     assert model.loss(*some).item() == pytest.approx(whole, rel=1e-12)  # left as it was
@@ -270,7 +271,7 @@ def test_sensitivity_is_the_slope_of_a_rows_loss():
         for sign in (-1, 1):
             factors = [torch.ones(3).double(), torch.ones(3).double()]
             factors[layer][head] += sign * step
-            with deviating(model, factors.__getitem__), torch.no_grad():
+            with deviating(model, factors.__getitem__, some), torch.no_grad():
                 losses.append(model.loss(*some).item())
         assert found[layer][head] == pytest.approx(abs(losses[1] - losses[0]) / (2 * step), rel=1e-4)
 
@@ -303,7 +304,7 @@ def test_gradient_norms_are_of_the_weights_of_a_layer():
 def test_what_heads_write_is_what_attention_adds(fusion: str):
     model = stirred(f"fusion={fusion}", "model.bias=true")
     some = batch(model)
-    for block, seen, x in zip(model.blocks, look(model, some.inputs), inputs(model, some), strict=True):
+    for block, seen, x in zip(model.blocks, look(model, some), inputs(model, some), strict=True):
         attention = block.attention
         out = attention(x, x) - attention.out_proj.bias
         torch.testing.assert_close(seen.fused, out)
@@ -313,8 +314,8 @@ def test_what_heads_write_is_what_attention_adds(fusion: str):
         assert seen.written.shape == (5, 12, 3, 24) and seen.patterns.shape == (5, 3, 12, 12)
 
 
-def inputs(model: LM, some: Batch) -> list[torch.Tensor]:
-    return inputs_of_attention(model, some.inputs)
+def inputs(model: Model, some: Batch) -> list[torch.Tensor]:
+    return [given.x for given in inputs_of_attention(model, some.inputs)]
 
 
 # --- chance ----------------------------------------------------------------------------------
@@ -327,7 +328,7 @@ def test_an_untrained_model_is_beyond_what_others_give_about_as_often_as_said():
 
     def largest(seed: int) -> float:
         draw_weights(model, dict.fromkeys(SEEDS, seed))
-        return max(max(patterns.previous(layer)) for layer in patterns_of(model, tokens))
+        return max(max(patterns.previous(layer)) for layer in patterns_of(model, Batch(tokens, tokens)))
 
     low, high = prediction([largest(seed) for seed in range(100, 120)])
     outside = sum(not low <= largest(seed) <= high for seed in range(40))
@@ -395,7 +396,9 @@ def test_losses_are_of_the_letters_of_a_kind(grammatical, monkeypatch, between: 
     for word in of_validation(grammatical):
         if word.subject is not None and min(word.between, 2) == between:
             known[word.start : word.stop] = True
-    monkeypatch.setattr(grammar, "patterns", lambda model, rows: [uniform(64).expand(len(rows), 1, 64, 64)])
+    monkeypatch.setattr(
+        grammar, "patterns", lambda model, batch: [uniform(64).expand(len(batch.inputs), 1, 64, 64)]
+    )
     found = grammar.losses(grammar.read(grammatical, Knowing(grammatical, known)))  # pyright: ignore
     assert found.pop(f"verb_{between}") == pytest.approx(0)
     both = found.pop("noun_or_verb")
@@ -408,10 +411,10 @@ def test_a_head_that_looks_at_subjects_and_one_that_does_not(grammatical, monkey
     tokens = grammatical.corpus.tokens("validation")
     starts = {tokens[at : at + 64].tobytes(): at for at in range(0, len(tokens) - 64, 64)}
 
-    def planted(model: LM, rows: torch.Tensor) -> list[torch.Tensor]:
+    def planted(model: Model, batch: Batch) -> list[torch.Tensor]:
         """Of two heads the first looks from a verb to its subject's first letter, at itself elsewhere."""
-        found = uniform(64).repeat(len(rows), 2, 1, 1)
-        for pattern, seen in zip(found, rows.numpy(), strict=True):
+        found = uniform(64).repeat(len(batch.inputs), 2, 1, 1)
+        for pattern, seen in zip(found, batch.inputs.numpy(), strict=True):
             pattern[0] = torch.eye(64)
             at = starts[seen.astype(tokens.dtype).tobytes()]
             for query in range(64):

@@ -11,7 +11,7 @@ from ablate.compute.products import PRODUCTS, onednn, works
 from ablate.data.splits import Stream
 from ablate.execution.formulation import TOLERANCE, agrees, fastest_attention
 from ablate.model.attend import FORMULATIONS
-from ablate.model.lm import build_model
+from ablate.model.build import build_model
 from ablate.model.masks import CAUSAL, EVERYTHING
 from ablate.model.scores.windows import Near
 from ablate.training.train import Step, train

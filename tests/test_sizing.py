@@ -8,8 +8,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from ablate.config.rules import ConfigError
+from ablate.model.build import build_model
 from ablate.model.costs import attention_params, flops_per_token, total_params
-from ablate.model.lm import LM, build_model
+from ablate.model.lm import LM
 from ablate.model.resolve import match_error, reference, resolve_spec
 from tests.helpers import PRIMES, make_config, make_spec
 

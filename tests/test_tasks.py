@@ -17,7 +17,7 @@ from ablate.data.tasks.base import distinct
 from ablate.data.tasks.copying import Copy, Induction, Reverse
 from ablate.data.tasks.mqar import MQAR
 from ablate.execution.prepare import prepare
-from ablate.model.lm import build_model
+from ablate.model.build import build_model
 from ablate.training.computing import Computing
 from ablate.training.train import Score, evaluate
 from tests.helpers import make_config, make_spec, run_cli

@@ -12,7 +12,7 @@ from torch._dynamo.backends.debugging import aot_eager
 
 from ablate.data.splits import NOT_ASKED, Batch, Stream
 from ablate.model.attend import unfused
-from ablate.model.lm import build_model
+from ablate.model.build import build_model
 from ablate.training.computing import Computing, in_precision
 from ablate.training.train import Averaged, Diverged, Evaluation, Event, State, Step, evaluate, train
 from tests.helpers import make_config, make_spec
@@ -126,12 +126,14 @@ class Even(torch.nn.Module):
         super().__init__()
         self.logits = torch.nn.Parameter(torch.log(torch.tensor([[10.0, *[1.0] * 10]])))
 
-    def forward(self, tokens_BT, asked_K=None):
+    def forward(self, tokens_BT, asked_K=None, source_BS=None):
         return self.logits.expand(*(tokens_BT.shape if asked_K is None else asked_K.shape), 11)
 
 
 class Asked:
     """Two rows of six positions, asked at 1 and 4, and at 3 and 4."""
+
+    is_ragged = False
 
     def windows(self, **_):
         asked = torch.tensor([1, 4, 6 + 3, 6 + 4])

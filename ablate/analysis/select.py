@@ -10,7 +10,8 @@ import pandas as pd
 
 from ablate.config.read import introduced
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import STANDARD_SCORES, PartConfig, RunConfig
+from ablate.config.schema import STANDARD_SCORES, ModelConfig, PartConfig, RunConfig, TrainConfig
+from ablate.store.columns import CONFIG_COLUMNS
 
 _CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
 # An exponent needs its sign, which every CSV writer gives: 12345678e012 is a hash.
@@ -19,6 +20,12 @@ _LONGEST = 400  # digits; no float has more
 PARTS = ("fusion", "scores")  # the kinds of parts, each with a column for its options
 # The value, in older rows, of a key or of a method's option that was introduced later.
 LATER = {key: value for key, value in introduced(RunConfig).items() if not isinstance(value, PartConfig)}
+LATER |= {
+    key: value
+    for config in (ModelConfig, TrainConfig)
+    for key, value in introduced(config).items()
+    if value is not None and key in CONFIG_COLUMNS
+}
 LATER |= {"scores": STANDARD_SCORES, "scores_options": "{}"}
 LATER_OPTIONS = {"fusion": {"sum": {"order": "none"}}}
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

@@ -25,6 +25,8 @@ from ablate.config.rules import (
 # Standard multi-head attention: what models are matched to, and the default baseline.
 STANDARD_FUSION = "concat"
 STANDARD_SCORES = "softmax"
+STANDARD_HEADS = 4
+ENCODER_DECODER = "encoder-decoder"
 # The entry point groups in which installed packages name their methods.
 ENTRY_POINTS = ("ablate.fusions", "ablate.scores")
 
@@ -47,6 +49,8 @@ class ModelConfig:
     layers: Size
     context: Size
     mlp_hidden: Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"]
+    architecture: Annotated[Literal["decoder", "prefix", "encoder-decoder"], IntroducedAt("decoder")]
+    encoder_layers: Annotated[Size | None, IntroducedAt(None)]
     bias: bool
     dropout: Share
 
@@ -66,6 +70,7 @@ class TrainConfig:
     eval_every: Count
     eval_tokens: Annotated[Count | None, IntroducedAt(None)]
     average: Annotated[Average | None, IntroducedAt(None)]
+    translate: Annotated[bool, IntroducedAt(False)]
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
@@ -96,6 +101,9 @@ class CorpusConfig:
     vocabulary: Annotated[Size | None, OutsideIdentity(), IntroducedAt(None)]
     pairs: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
     filler: Annotated[Literal["random", "blank"] | None, OutsideIdentity(), IntroducedAt(None)]
+    direction: Annotated[Literal["de-en", "en-de"] | None, OutsideIdentity(), IntroducedAt(None)]
+    target: Annotated[str | None, OutsideIdentity(), IntroducedAt(None)]
+    long: Annotated[Literal["drop", "cut"] | None, IntroducedAt(None)]
     tokenizer: Literal["char", "byte", "bpe", "number"]
     bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the resulting vocabulary size is inside
     splits: tuple[NonNegative, NonNegative, NonNegative]
@@ -113,7 +121,12 @@ class CorpusConfig:
             raise ConfigError(
                 "corpus=file: which text? add corpus.path=FILE (a file, a directory, a glob, or -)"
             )
-        if self.name != "file" and self.path:
+        if self.name == "pairs" and not self.path:
+            raise ConfigError(
+                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS, line by line, or"
+                " corpus.path=FILE with a tab between source and target"
+            )
+        if self.name not in ("file", "pairs") and self.path:
             raise ConfigError(f"corpus.path={self.path}: corpus={self.name} reads no file; add corpus=file")
 
     @property
@@ -147,6 +160,8 @@ class RunConfig:
     scale: Annotated[Literal["inside", "outside", "both", "none"], IntroducedAt("inside")]
     value_proj: Annotated[bool, IntroducedAt(True)]
     value_scale: Annotated[Literal[1] | Literal["matched"], IntroducedAt(1)]
+    at: Annotated[Literal["all", "encoder", "decoder", "cross"], IntroducedAt("all")]
+    wiring: Annotated[Literal["standard", "swapped"], OutsideIdentity(), IntroducedAt("standard")]
     out_proj: bool
     out_rank: Annotated[Size | None, IntroducedAt(None)]
     value_width: Size | Literal["auto", "narrow", "wide"]

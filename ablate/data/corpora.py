@@ -18,9 +18,11 @@ import numpy as np
 
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean, typed
-from ablate.config.schema import CorpusConfig
-from ablate.data import grammar, lags, stdin, text, tokenized
+from ablate.config.schema import ENCODER_DECODER, CorpusConfig, ModelConfig
+from ablate.data import grammar, lags, pairs, stdin, text, tokenized
 from ablate.data.episodes import Episodes
+from ablate.data.paired import OneText, Paired, TwoTexts
+from ablate.data.pairs import Pair, PairTask
 from ablate.data.splits import Split, Stream
 from ablate.data.tasks import TASKS
 from ablate.data.text import CorpusError, Text
@@ -30,15 +32,18 @@ from ablate.files import cache
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus, opened. sha256: of the whole text as UTF-8 or, for a task, of what determines its episodes.
-    splits: "train", "validation", and "test", which may be empty. reach: how many tokens back the next one is
-    known to depend on."""
+    """A corpus, opened. sha256: of the whole text as UTF-8 or, for a task, of what determines its episodes or
+    pairs. splits: "train", "validation", and "test", which may be empty. reach: how many tokens back the next
+    one is known to depend on. For pairs, edge: the token at the ends of a text; task: the task that draws
+    them, None if they come from files."""
 
     name: str
     sha256: str
     tokenizer: Tokenizer
     splits: Mapping[str, Split]
     reach: int = 0
+    edge: int | None = None
+    task: PairTask | None = None
 
     def tokens(self, split: str) -> np.ndarray:
         """The ids of a split of a text, in order."""
@@ -47,12 +52,67 @@ class Corpus:
         return stream.tokens
 
 
-def open_corpus(config: CorpusConfig) -> Corpus:
-    """Open a corpus; a text comes from the cache if it is there. Raises ConfigError."""
-    if config.name not in (names := {*TEXTS, *TASKS}):
+def open_corpus(config: CorpusConfig, model: ModelConfig | None = None) -> Corpus:
+    """Open a corpus as this model reads it, by default as one text, which comes from the cache if it is
+    there. Raises ConfigError."""
+    if config.name not in (names := {*TEXTS, *TASKS, *pairs.NAMES}):
         raise CorpusError(f"corpus={config.name}: no such corpus{did_you_mean(config.name, names)}")
     _require_own_keys(config)
+    if model is not None and model.architecture != "decoder":
+        return _pairs(config, model)
+    if config.name not in (*TEXTS, *TASKS):
+        raise CorpusError(
+            f"corpus={config.name}: it is of pairs of texts; take model=pair, or model=prefix, which reads"
+            " both as one text"
+        )
     return _episodes(config) if config.name in TASKS else _text(config)
+
+
+def _pairs(config: CorpusConfig, model: ModelConfig) -> Corpus:
+    """Open pairs, laid out for this model. Those too long for it are dropped or cut (corpus.long)."""
+    if config.name not in pairs.NAMES:
+        raise CorpusError(
+            f"corpus={config.name}: it is one text, and model={model.name} reads pairs of them; take"
+            f" corpus={' or corpus='.join(pairs.NAMES)}, or model=tiny"
+        )
+    opened, context = pairs.open_pairs(config), model.context
+    layout = (TwoTexts if model.architecture == ENCODER_DECODER else OneText)(opened.edge)
+
+    def positions(pair: Pair) -> int:
+        return layout.positions(len(pair.source), len(pair.target))
+
+    if opened.task is not None:
+        if (longest := layout.positions(*opened.task.longest)) > context:
+            shorter = ", or a smaller corpus.length" if config.length else ""
+            raise ConfigError(
+                f"model.context={context}: the longest pair of corpus={config.name} takes {longest}"
+                f" positions; take model.context={longest} at least{shorter}"
+            )
+        splits = opened.splits
+    else:
+        every = [positions(pair) for of in opened.splits.values() for pair in of.held_out()]
+        long = sum(taken > context for taken in every)
+        if long and config.long is None:
+            raise ConfigError(
+                f"model.context={context}: {long:,} of {len(every):,} pairs are longer, the longest"
+                f" {max(every):,}; take a larger model.context, corpus.long=drop (without them), or"
+                " corpus.long=cut"
+            )
+
+        def fitted(pair: Pair) -> Pair | None:
+            if positions(pair) <= context:
+                return pair
+            return layout.cut(pair, context) if config.long == "cut" else None
+
+        splits = {name: of.keep(fitted) for name, of in opened.splits.items()}
+        for name in ("train", "validation"):
+            if not splits[name].count:
+                raise ConfigError(
+                    f"corpus.long=drop: no pairs left for {name}: all are longer than"
+                    f" model.context={context}; take a larger one, or corpus.long=cut"
+                )
+    laid_out = {name: Paired(of, layout) for name, of in splits.items()}
+    return Corpus(config.name, opened.sha256, opened.tokenizer, laid_out, edge=opened.edge, task=opened.task)
 
 
 def _require_own_keys(config: CorpusConfig) -> None:
@@ -68,8 +128,9 @@ def _require_own_keys(config: CorpusConfig) -> None:
                 f"corpus.{key}={typed(value)}: corpus={config.name} has no such key; remove it,"
                 f" or take {others}"
             )
-    if (config.tokenizer == "number") != (config.name in TASKS):
-        only = "number" if config.name in TASKS else "char, byte or bpe"
+    of_words = config.name in (*TASKS, "sort")
+    if (config.tokenizer == "number") != of_words or (config.name, config.tokenizer) == ("numbers", "bpe"):
+        only = "number" if of_words else "char or byte" if config.name == "numbers" else "char, byte or bpe"
         raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")
 
 
@@ -116,6 +177,8 @@ def require_usable(corpus: Corpus, context: int) -> None:
             f" {corpus.reach} back; take model.context={corpus.reach} at least, or shorter lags"
         )
     for name, split in corpus.splits.items():
+        if isinstance(split, Paired):
+            continue
         if isinstance(split, Episodes):
             if split.task.length != context:
                 raise ConfigError(
@@ -244,5 +307,8 @@ OWN_KEYS: dict[str, tuple[str, ...]] = {
     "induction": _EPISODES,
     "mqar": (*_EPISODES, "pairs", "filler"),
     "reverse": _EPISODES,
+    "sort": _EPISODES,
+    "numbers": ("seed", "examples", "held_out", "direction"),
+    "pairs": ("target", "long"),
 }
-MAY_BE_NULL = ("examples",)
+MAY_BE_NULL = ("examples", "target", "long")

@@ -18,33 +18,37 @@ NOT_ASKED = -100  # the target where nothing is to be predicted
 
 class Batch(NamedTuple):
     """inputs, targets: (B, T) int64; targets are NOT_ASKED where nothing is to be predicted. asked: (K,) the
-    indices of the real targets in the flattened targets; None if all of them are."""
+    indices of the real targets in the flattened targets; None if all of them are. source: (B, S) int64, the
+    text that an encoder reads, below 0 where it is padded; None if there is none."""
 
     inputs: Tensor
     targets: Tensor
     asked: Tensor | None = None
+    source: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
-        inputs, targets = (part.to(device, non_blocking=True) for part in self[:2])
-        return Batch(
-            inputs, targets, None if self.asked is None else self.asked.to(device, non_blocking=True)
-        )
+        return Batch._make(None if part is None else part.to(device, non_blocking=True) for part in self)
 
 
 class Split(ABC):
     """Rows to train on or to evaluate.
 
     predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text.
-    asked_share: the share of positions that have a target.
+    asked_share: the share of positions that have a target. is_ragged: whether rows differ in length.
     """
 
     predicted_bytes: int | None = None
     asked_share: float = 1.0
+    is_ragged: bool = False
 
     @property
     @abstractmethod
     def size(self) -> int | None:
         """Positions in the whole split, with or without a target; None if it is endless."""
+
+    def read_per_row(self, context: int) -> float:
+        """The mean number of tokens that a model reads in a row of training."""
+        return context
 
     @abstractmethod
     def batch(self, *, context: int, batch: int, seed: int, step: int) -> Batch:

@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from ablate.config.rules import ConfigError
 class Tokenizer(ABC):
     """A fixed vocabulary. byte_lengths: (vocab_size,) int64, UTF-8 bytes of each token."""
 
-    name: ClassVar[str]
+    name: str
     byte_lengths: np.ndarray
 
     @property
@@ -170,24 +170,53 @@ class Bpe(Tokenizer):
         return {"model": json.loads(self._model.to_str())}
 
 
+class WithEdge(Tokenizer):
+    """Another tokenizer with one more token, the edge, which marks the ends of texts and has no bytes."""
+
+    def __init__(self, plain: Tokenizer) -> None:
+        self.plain = plain
+        self.name = plain.name
+        self.byte_lengths = np.append(plain.byte_lengths, 0)
+
+    @property
+    def edge(self) -> int:
+        return self.plain.vocab_size
+
+    def encode(self, text: str) -> np.ndarray:
+        return self.plain.encode(text)
+
+    def decode(self, ids: ArrayLike) -> str:
+        """The text without edges."""
+        ids = np.asarray(ids, np.int64)
+        return self.plain.decode(ids[ids != self.edge])
+
+    def state(self) -> dict[str, Any]:
+        return {**self.plain.state(), "edge": True}
+
+
 def load(path: Path) -> Tokenizer:
     """The tokenizer in a file that has its `dump`. Raises ConfigError for any other file."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        match state.pop("name"):
-            case "char":
-                return Char(state["alphabet"])
-            case "byte":
-                return Byte()
-            case "number":
-                return Numbers(state["vocab_size"])
-            case "bpe":
-                return Bpe(json.dumps(state["model"]))
-        raise ValueError("unknown name")
+        plain = _plain(state.pop("name"), state)
+        return WithEdge(plain) if state.get("edge") else plain
     except Exception as error:  # Hugging Face raises bare Exceptions
         raise ConfigError(
             f"{path}: no tokenizer can be read from it ({error}); remove it and run again"
         ) from None
+
+
+def _plain(name: str, state: dict[str, Any]) -> Tokenizer:
+    match name:
+        case "char":
+            return Char(state["alphabet"])
+        case "byte":
+            return Byte()
+        case "number":
+            return Numbers(state["vocab_size"])
+        case "bpe":
+            return Bpe(json.dumps(state["model"]))
+    raise ValueError("unknown name")
 
 
 def utf8(text: str) -> bytes:

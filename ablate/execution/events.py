@@ -15,7 +15,7 @@ class Started:
     label: str
     steps: int
     after: int
-    tokens_a_step: int
+    tokens_a_step: float
 
 
 @dataclass(frozen=True)

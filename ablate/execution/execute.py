@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from ablate.compute import device
-from ablate.execution import plugins
+from ablate.execution import plugins, translate
 from ablate.execution.events import (
     Ended,
     Evaluated,
@@ -23,7 +23,7 @@ from ablate.execution.events import (
     unheard,
 )
 from ablate.execution.recorder import Recorder, describe
-from ablate.execution.run import Run, build, training
+from ablate.execution.run import Run, build, tokens_a_step, training
 from ablate.files.atomic import StoreError
 from ablate.store.columns import Row
 from ablate.store.provenance import machine
@@ -55,6 +55,8 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
             "device": device.describe(run.device),
             "train_tokens": run.corpus.splits["train"].size,
         }
+        if run.config.train.translate:
+            about["sacrebleu"] = translate.signatures()
         writer.write_json("environment.json", {**machine(), **about})
         writer.write("tokenizer.json", run.corpus.tokenizer.dump())
         for name, source in plugins.copies(run).items():
@@ -172,7 +174,7 @@ def _started(run: Run, writer: RunWriter) -> Started:
         label=f"{config.fusion.name}-h{config.heads}",
         steps=config.train.steps,
         after=writer.start.step if writer.start else 0,
-        tokens_a_step=config.train.batch * config.model.context,
+        tokens_a_step=tokens_a_step(run),
     )
 
 

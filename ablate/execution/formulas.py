@@ -8,11 +8,11 @@ import json
 import math
 from typing import Any
 
-from ablate.execution.run import Run
+from ablate.execution.run import Run, tokens_a_step
 from ablate.model.attention import form
+from ablate.model.blocks import Model
 from ablate.model.costs import attention_params, flops_per_token, total_params
 from ablate.model.function_class import function_class
-from ablate.model.lm import LM
 from ablate.model.resolve import match_error
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
 from ablate.training.computing import in_precision
@@ -23,10 +23,10 @@ AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 
 def before_training(run: Run) -> Row:
     """The columns known before the first step: identity, config, seeds, sizes and costs."""
-    config, spec, attention = run.config, run.spec, run.spec.attention
+    config, spec, attention = run.config, run.spec, run.spec.chosen
     fusion, scores = attention.fusion, attention.scores
     options = {key: value for key, value in fusion.options.items() if key != "normalize"}
-    keys = {**vars(config.corpus), **vars(config.train), **vars(config.model), **vars(spec), **vars(config)}
+    keys = {**vars(config.corpus), **vars(config.train), **vars(spec), **vars(config.model), **vars(config)}
     return {
         **{column: keys[column] for column in CONFIG_COLUMNS if column in keys},
         "run_id": run.run_id,
@@ -67,7 +67,7 @@ def at_evaluation(evaluation: Evaluation) -> Row:
 
 
 def at_end(
-    run: Run, model: LM, last: Evaluation, metrics: list[Row], averaged: Averaged | None = None
+    run: Run, model: Model, last: Evaluation, metrics: list[Row], averaged: Averaged | None = None
 ) -> Row:
     """The columns of a run that reached its last step. model: after training; metrics: of metrics.csv."""
     computing = in_precision(model, run.config.train.precision)
@@ -86,7 +86,7 @@ def at_end(
         **(_of_test(test) if test.targets else {}),
         **(_of_average(run, model, averaged) if averaged else {}),
         **_best(metrics),
-        "fusion_weights": _fusion_weights(model),
+        "fusion_weights": _fusion_weights(run, model),
         "tokens_per_s": round(last.tokens_per_s, 1),
         "wall_s": round(last.seconds, 3),
     }
@@ -95,13 +95,13 @@ def at_end(
 def at_divergence(run: Run, error: Diverged, metrics: list[Row]) -> Row:
     """The columns of a run that diverged. metrics: the rows of metrics.csv until then."""
     return {
-        "tokens": error.step * run.config.train.batch * run.spec.context,
+        "tokens": round(error.step * tokens_a_step(run)),
         **_best(metrics),
         "wall_s": round(error.seconds, 3),
     }
 
 
-def _score(run: Run, computing: LM, split: str) -> Score:
+def _score(run: Run, computing: Model, split: str) -> Score:
     """The score on a whole split."""
     return evaluate(computing, run.corpus.splits[split], context=run.spec.context)
 
@@ -110,7 +110,7 @@ def _of_test(test: Score) -> Row:
     return {"test_loss": test.loss, "test_acc": test.accuracy, "test_exact": test.exact_match}
 
 
-def _of_average(run: Run, model: LM, averaged: Averaged) -> Row:
+def _of_average(run: Run, model: Model, averaged: Averaged) -> Row:
     """The columns of the model with averaged weights."""
     model = copy.deepcopy(model)
     model.load_state_dict(averaged.params, strict=False)
@@ -127,7 +127,9 @@ def _best(metrics: list[Row]) -> Row:
     return {"best_val_loss": best["val_loss"], "best_step": best["step"]}
 
 
-def _fusion_weights(model: LM) -> list[Any] | None:
-    """The learned weights of the heads, layers × heads (× channels); None if the method has none."""
-    weights = [block.attention.fusion.head_weights() for block in model.blocks]
+def _fusion_weights(run: Run, model: Model) -> list[Any] | None:
+    """The learned weights of the heads, layers × heads (× channels), with one kind of attention after the
+    other; None if the method has none."""
+    sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]
+    weights = [site.attention.fusion.head_weights() for site in sites]
     return [layer.tolist() for layer in weights if layer is not None] or None

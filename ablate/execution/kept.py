@@ -15,7 +15,8 @@ from ablate.config.schema import RunConfig
 from ablate.execution.plugins import require_the_same
 from ablate.execution.prepare import prepare
 from ablate.execution.run import Run
-from ablate.model.lm import LM, build_model
+from ablate.model.blocks import Model
+from ablate.model.build import build_model
 from ablate.store.run_files import read_started, weights_on_the_way
 
 
@@ -58,7 +59,7 @@ def prepared(directory: Path) -> Run:
     return prepare(dataclasses.replace(config_of(directory), device="cpu"))
 
 
-def in_float64(run: Run) -> LM:
+def in_float64(run: Run) -> Model:
     """The run's model before training, in float64, with the default product and attention, since the ones
     chosen for speed may only support float32."""
     return build_model(run.spec, run.config.resolved_seeds()).double().eval()

@@ -12,7 +12,7 @@ from ablate.config.schema import TrainConfig
 from ablate.model import scores
 from ablate.model.costs import total_params
 from ablate.model.sharing import sharing
-from ablate.model.spec import ModelSpec
+from ablate.model.spec import AttentionSpec, ModelSpec
 
 ACTIVATION = {"float32": 4, "bfloat16": 2}  # bytes per number
 LAYER = 30_000  # bytes of the Python objects of a layer, without its tensors
@@ -33,18 +33,21 @@ def needed_for_a_step(
     the MLP before and after GELU, 2m. At the end: the residual stream and its norm, 2d, and the logits and
     their softmax, 2N, at the positions asked about. The batch: two 64-bit numbers per token.
     """
-    d, a = spec.d_model, spec.attention
-    shared, (rule, _) = sharing(a), scores.method_of(a.scores)
-    projected = (a.query_heads + a.key_heads) * a.key_width + a.value_heads * a.value_width * a.value_proj
-    read = len(shared.values) * a.value_width
-    if attention == "unfused" and rule.compares:
-        read += len(shared.heads) * spec.context
-    residual = 4 * d if spec.mlp_hidden else 2 * d
-    numbers = spec.layers * (residual + projected + read + 2 * spec.mlp_hidden) + 2 * d
-    numbers += 2 * asked_share * spec.vocab
+    d = spec.d_model
+    kinds = sum(layers * (2 * d + _numbers(a, spec.context, attention)) for a, layers in spec.kinds.values())
+    mlps = (2 * d + 2 * spec.mlp_hidden) if spec.mlp_hidden else 0
+    numbers = kinds + (spec.layers + spec.encoder_layers) * mlps + 2 * d + 2 * asked_share * spec.vocab
     tokens = train.batch * spec.context
     weights = 12 * total_params(spec) + LAYER * spec.layers
     return weights + round(tokens * (numbers * ACTIVATION[train.precision] + 16))
+
+
+def _numbers(a: AttentionSpec, context: int, attention: str) -> int:
+    """The numbers that one attention keeps per token."""
+    shared, (rule, _) = sharing(a), scores.method_of(a.scores)
+    projected = (a.query_heads + a.key_heads) * a.key_width + a.value_heads * a.value_width * a.value_proj
+    patterns = len(shared.heads) * context if attention == "unfused" and rule.compares else 0
+    return projected + len(shared.values) * a.value_width + patterns
 
 
 def require_memory(

@@ -111,7 +111,7 @@ def install(plugins: Sequence[Plugin]) -> None:
 
 def copies(run: Run) -> dict[str, bytes]:
     """The files that a run keeps of its plugins: their source and the drawings of its methods, by name."""
-    attention, files = run.spec.attention, {}
+    attention, files = run.spec.chosen, {}
     for method in (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0]):
         if plugin := _used.get(inspect.getfile(method)):
             path = Path(plugin.path)

@@ -11,11 +11,12 @@ from ablate.compute.fastest import fastest_product
 from ablate.compute.products import PRODUCTS, works
 from ablate.config.identity import Identity, run_name
 from ablate.config.rules import ConfigError
-from ablate.config.schema import CorpusConfig, RunConfig
+from ablate.config.schema import CorpusConfig, ModelConfig, RunConfig
 from ablate.data.corpora import Corpus, open_corpus, require_usable
 from ablate.execution.formulation import fastest_attention
 from ablate.execution.memory import require_memory
 from ablate.execution.run import Run
+from ablate.execution.translate import require_sacrebleu
 from ablate.model.resolve import resolve_spec, resolved
 
 
@@ -29,11 +30,14 @@ class Prepared:
         place = device.pick(config.device)
         # A wrong size should not wait for a large text to be read; only a match needs its vocabulary.
         resolve_spec(dataclasses.replace(config, match="none"), vocab=1)
-        corpus = _corpus(config.corpus)
+        corpus = _corpus(config.corpus, config.model)
         require_usable(corpus, config.model.context)
         spec = resolve_spec(config, corpus.tokenizer.vocab_size)
         linear, attention = linear_of(config, place), attention_of(config, place)
-        require_memory(spec, config.train, place, attention, corpus.splits["train"].asked_share)
+        train = corpus.splits["train"]
+        if not train.is_ragged:  # every step is of the same size
+            require_memory(spec, config.train, place, attention, train.asked_share)
+        _require_two_texts(config)
         config = resolved(config, spec)
         self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
         run_id = self._identity.of(config)
@@ -75,9 +79,25 @@ def attention_of(config: RunConfig, place: torch.device) -> str:
     return fastest_attention() if has_choice else "fused"
 
 
+def _require_two_texts(config: RunConfig) -> None:
+    if not config.train.translate:
+        return
+    if config.model.architecture == "decoder":
+        raise ConfigError(
+            f"train.translate=true: model={config.model.name} reads one text; take model=pair or"
+            " model=prefix, or leave it out"
+        )
+    require_sacrebleu()
+
+
 def _require_compiler(config: RunConfig, place: torch.device) -> None:
     if not config.train.compile:
         return
+    if config.model.architecture != "decoder":
+        raise ConfigError(
+            f"train.compile=true: batches of pairs come in many lengths, and model={config.model.name} would"
+            " be compiled for each; leave it out"
+        )
     if reason := why_not(place):
         raise ConfigError(f"train.compile=true: {reason}, or leave it out")
     if place.type == "cpu" and (config.train.precision, config.train.linear) == ("float32", "onednn"):
@@ -88,6 +108,6 @@ def _require_compiler(config: RunConfig, place: torch.device) -> None:
 
 
 @functools.lru_cache(maxsize=4)
-def _corpus(config: CorpusConfig) -> Corpus:
-    """The corpus, opened once for all runs of a process."""
-    return open_corpus(config)
+def _corpus(config: CorpusConfig, model: ModelConfig) -> Corpus:
+    """The corpus as this model reads it, opened once for all runs of a process."""
+    return open_corpus(config, model)

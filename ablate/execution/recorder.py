@@ -7,22 +7,23 @@ import numpy as np
 import torch
 
 from ablate.compute import device
-from ablate.execution import formulas
+from ablate.execution import formulas, translate
 from ablate.execution.checkpoints import to_checkpoint, to_state
 from ablate.execution.run import Run
 from ablate.model import fusion, scores
-from ablate.model.lm import LM
+from ablate.model.blocks import Model
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.run_files import RunWriter
 from ablate.store.status import Status
+from ablate.training.computing import in_precision
 from ablate.training.train import Averaged, Diverged, Evaluation, Event, Kept, State
 
 
 def describe(run: Run) -> Row:
     """The row of a run that begins: its config and sizes, where it computes, and the program's version."""
-    attention = run.spec.attention
-    parts = (fusion.method_of(attention.fusion), scores.method_of(attention.scores))
+    specs = [spec for spec, _ in run.spec.kinds.values()]
+    parts = [fusion.method_of(a.fusion)[0] for a in specs] + [scores.method_of(a.scores)[0] for a in specs]
     return {
         **formulas.before_training(run),
         "status": Status.RUNNING,
@@ -33,7 +34,7 @@ def describe(run: Run) -> Row:
         "compile": run.config.train.compile,
         "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
         **provenance(),
-        **parts_code(*(inspect.getfile(method) for method, _ in parts)),
+        **parts_code(*(inspect.getfile(method) for method in dict.fromkeys(parts))),
     }
 
 
@@ -70,14 +71,24 @@ class Recorder:
         elif isinstance(event, Kept):
             self.writer.write_weights(_arrays(event.params), event.step)
 
-    def done(self, model: LM) -> Row:
+    def done(self, model: Model) -> Row:
         """The columns of a run that reached its last step; saves the weights if train.save asks for it."""
         assert self.last is not None, "training ends with an evaluation"
         row = formulas.at_end(self.run, model, self.last, self.metrics, self.averaged)
+        if self.run.config.train.translate:
+            row |= self._translated(model)
         peak_memory_mb = device.peak_memory_mb(self.run.device)
         if self.run.config.train.save == "model":
             self.writer.write_weights(_arrays(model.state_dict()))
         return {"status": Status.DONE, **row, "peak_memory_mb": peak_memory_mb}
+
+    def _translated(self, model: Model) -> Row:
+        """Write the sources, targets and translations of the test split, and return the columns of scores."""
+        computing = in_precision(model, self.run.config.train.precision).eval()
+        lines = translate.of_test(computing, self.run.corpus, self.run.spec.context)
+        for name, texts in zip(translate.FILES, zip(*lines, strict=True), strict=True):
+            self.writer.write(name, "".join(f"{text}\n" for text in texts))
+        return translate.scores(lines)
 
     def diverged(self, error: Diverged) -> Row:
         """The columns of a run whose loss was not finite."""

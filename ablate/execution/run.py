@@ -9,8 +9,9 @@ from ablate.compute.products import PRODUCTS
 from ablate.config.schema import RunConfig, TrainConfig
 from ablate.data.corpora import Corpus
 from ablate.model.attend import FORMULATIONS
+from ablate.model.blocks import Model
+from ablate.model.build import build_model
 from ablate.model.costs import flops_per_token
-from ablate.model.lm import LM, build_model
 from ablate.model.spec import ModelSpec
 from ablate.training.train import Event, State, train
 
@@ -35,14 +36,19 @@ def step_flops(run: Run) -> float:
     return 3.0 * flops_per_token(run.spec, asked_share) * run.config.train.batch * run.spec.context
 
 
-def build(run: Run) -> LM:
+def tokens_a_step(run: Run) -> float:
+    """The tokens that a training step reads, on average."""
+    return run.config.train.batch * run.corpus.splits["train"].read_per_row(run.spec.context)
+
+
+def build(run: Run) -> Model:
     """The model of a run before its first step, on its device, with its product and attention."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
     model.use(product=PRODUCTS.get(run.linear), attend=FORMULATIONS[run.attention])
     return model
 
 
-def training(run: Run, model: LM, config: TrainConfig, start: State | None = None) -> Iterator[Event]:
+def training(run: Run, model: Model, config: TrainConfig, start: State | None = None) -> Iterator[Event]:
     """`train` on the corpus and batches of a run, with `config`, which may differ from the run's own."""
     return train(
         model,

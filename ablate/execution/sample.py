@@ -11,9 +11,12 @@ from ablate.config.schema import CorpusConfig, RunConfig
 from ablate.data import tokenizers
 from ablate.data.corpora import open_corpus
 from ablate.data.episodes import Episodes
+from ablate.data.paired import Paired
 from ablate.data.tasks import TASKS
 from ablate.execution.kept import config_of, damaged, weights_of
-from ablate.model.lm import LM
+from ablate.execution.translate import translated
+from ablate.model.blocks import Model
+from ablate.model.build import empty_model
 from ablate.model.resolve import resolve_spec
 from ablate.store.store import Store
 
@@ -28,6 +31,8 @@ def sample(
     answers. temperature: 0 takes the likeliest token. Raises ConfigError.
     """
     model, tokenizer, config = _load(Store().find(run))
+    if config.model.architecture != "decoder":
+        return _translation(model, config, prompt, seed)
     if prompt is None and config.corpus.name in TASKS:
         return _answers(model, config.corpus, seed)
     if prompt is None:
@@ -46,12 +51,32 @@ def sample(
     return tokenizer.decode(np.array(ids))
 
 
-def _answers(model: LM, corpus: CorpusConfig, row: int) -> str:
+def _translation(model: Model, config: RunConfig, prompt: str | None, row: int) -> str:
+    """A source and its translation: of the prompt, or of test pair `row`, which is shown with its target."""
+    corpus = open_corpus(config.corpus, config.model)
+    split = corpus.splits["test"] if corpus.splits["test"].size else corpus.splits["validation"]
+    assert isinstance(split, Paired)
+    if prompt is not None:
+        source, told = corpus.tokenizer.encode(prompt), []
+        if not 0 < split.layout.positions(len(source), 0) <= config.model.context or not len(source):
+            raise ConfigError(
+                f"--prompt: {len(source)} tokens; give 1 to {config.model.context - 1}, for model.context"
+            )
+    else:
+        pairs = split.pairs.held_out()
+        source, target = pairs[row % len(pairs)]
+        told = [f"target       {corpus.tokenizer.decode(target)}"]
+    (said,) = translated(model, split, [source], config.model.context)
+    lines = [f"source       {corpus.tokenizer.decode(source)}", *told]
+    return "\n".join([*lines, f"translation  {corpus.tokenizer.decode(said)}"])
+
+
+def _answers(model: Model, corpus: CorpusConfig, row: int) -> str:
     """An episode, and a line for each of its positions that is asked about."""
     splits = open_corpus(corpus).splits
     split = splits["test"] if splits["test"].size else splits["validation"]
     assert isinstance(split, Episodes)
-    inputs, targets, asked = split.rows(corpus.seed or 0, np.array([row % (split.count or 1)]))
+    inputs, targets, asked, _ = split.rows(corpus.seed or 0, np.array([row % (split.count or 1)]))
     with torch.no_grad():
         given = model(inputs, asked).argmax(-1).tolist()
     lines = [" ".join(map(str, inputs[0].tolist()))]
@@ -62,11 +87,11 @@ def _answers(model: LM, corpus: CorpusConfig, row: int) -> str:
     return "\n".join(lines)
 
 
-def _load(directory: Path) -> tuple[LM, tokenizers.Tokenizer, RunConfig]:
+def _load(directory: Path) -> tuple[Model, tokenizers.Tokenizer, RunConfig]:
     config, weights = config_of(directory), weights_of(directory)
     try:
         tokenizer = tokenizers.load(directory / "tokenizer.json")
-        model = LM(resolve_spec(config, tokenizer.vocab_size))
+        model = empty_model(resolve_spec(config, tokenizer.vocab_size))
         model.load_state_dict(weights)
     except (ValueError, RuntimeError) as error:
         raise damaged(directory, error) from error

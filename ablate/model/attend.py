@@ -48,16 +48,18 @@ def masked_softmax(scores_BPTS: Tensor, mask: Mask) -> Tensor:
     if mask == EVERYTHING:
         return torch.softmax(scores_BPTS, -1)
     T, S = scores_BPTS.shape[-2:]
-    hidden = _hidden.__wrapped__ if torch.compiler.is_compiling() else _hidden  # free when compiled
+    # Not cached when compiled, where it is free, nor with padding, which differs between batches.
+    hidden = _hidden if mask.constant and not torch.compiler.is_compiling() else _hidden.__wrapped__
     return torch.softmax(scores_BPTS + hidden(mask, T, S, scores_BPTS.dtype, scores_BPTS.device), -1)
 
 
 @functools.lru_cache(maxsize=64)
 def _hidden(mask: Mask, T: int, S: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The additive mask: −∞ where the mask hides a position, else 0. Cached, since every layer needs it in
-    every step."""
+    """The additive mask: 0, and the least number there is where the mask hides a position, so that a row that
+    sees nothing stays finite. Cached, since every layer needs it in every step."""
     visible = mask.visible(T, S, device)
-    return torch.zeros(visible.shape, dtype=dtype, device=device).masked_fill(~visible, float("-inf"))
+    zeros = torch.zeros(visible.shape, dtype=dtype, device=device)
+    return zeros.masked_fill(~visible, torch.finfo(dtype).min)
 
 
 FORMULATIONS: dict[str, Attend] = {"fused": fused, "unfused": unfused}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ablate.model import fusion, scores
 from ablate.model.layers import Linear, LowRank, Nothing, Times
-from ablate.model.masks import Mask
+from ablate.model.masks import Filled, Mask
 from ablate.model.sharing import Share, head_shape
 from ablate.model.spec import AttentionSpec
 
@@ -47,25 +47,30 @@ class Attention(nn.Module):
         self.fusion = method(head_shape(spec), options)
         self.out_proj = _readout(fused, spec)
 
-    def forward(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
-        """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same."""
-        return self.out_proj(self.fusion(self.read(x_BTC, source_BSC), x_BTC))
+    def forward(self, x_BTC: Tensor, source_BSC: Tensor, filled_BS: Tensor | None = None) -> Tensor:
+        """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same.
+        filled_BS: true where the source is no padding; None if it has none."""
+        return self.out_proj(self.fusion(self.read(x_BTC, source_BSC, filled_BS), x_BTC))
 
-    def read(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
+    def read(self, x_BTC: Tensor, source_BSC: Tensor, filled_BS: Tensor | None = None) -> Tensor:
         """The output of each head before fusion: z_BTHV."""
         q_BPTK, k_BPSK = self.compared(x_BTC, source_BSC)
         v_BPSW = self.share.values(self.value(source_BSC))
         dropout = self.spec.dropout if self.training else 0.0
-        return self.gain(self.share.heads(self.scores(q_BPTK, k_BPSK, v_BPSW, self.mask, dropout)))
+        read = self.scores(q_BPTK, k_BPSK, v_BPSW, self._mask(filled_BS), dropout)
+        return self.gain(self.share.heads(read))
 
-    def probabilities(self, x_BTC: Tensor, source_BSC: Tensor) -> Tensor:
+    def probabilities(self, x_BTC: Tensor, source_BSC: Tensor, filled_BS: Tensor | None = None) -> Tensor:
         """The attention pattern of each head, without dropout: A_BHTS."""
-        patterns_BPTS = self.scores.probabilities(*self.compared(x_BTC, source_BSC), self.mask)
-        return self.share.patterns(patterns_BPTS)
+        compared = self.compared(x_BTC, source_BSC)
+        return self.share.patterns(self.scores.probabilities(*compared, self._mask(filled_BS)))
 
     def compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
         """The queries and keys of each pattern: q_BPTK, k_BPSK."""
         return self.share.queries(self.query(x_BTC)), self.share.keys(self.key(source_BSC))
+
+    def _mask(self, filled_BS: Tensor | None) -> Mask:
+        return self.mask if filled_BS is None else Filled(self.mask, filled_BS)
 
 
 def _readout(fused: int, spec: AttentionSpec) -> nn.Module:

@@ -31,7 +31,7 @@ def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
     if abs(error) <= TOLERANCE:
         return matched
     mlp = f"mlp_hidden={matched.mlp_hidden}"
-    at = mlp if config.match_by == "mlp" else f"value_width={matched.attention.value_width}"
+    at = mlp if config.match_by == "mlp" else f"value_width={matched.chosen.value_width}"
     raise ConfigError(
         f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of"
         f" {STANDARD_FUSION} with out_proj is {error:+.1%}, at {at}, and"
@@ -44,7 +44,7 @@ def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
     heads written as auto, and options introduced later left out at the value that stands for before."""
     model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden)
     match_by = config.match_by if config.match != "none" else "mlp"  # without a match it has no effect
-    attention = spec.attention
+    attention = spec.chosen
     as_heads: Any = {key: "auto" for key in SHARED if getattr(config, key) == config.heads}
     return dataclasses.replace(
         config,
@@ -66,9 +66,8 @@ def match_error(config: RunConfig, spec: ModelSpec) -> float | None:
 def reference(spec: ModelSpec) -> ModelSpec:
     """The standard model that costs are matched to: softmax, concat, narrow heads that share nothing, with
     out_proj and an MLP of width 4d."""
-    heads = spec.attention.heads
-    attention = dataclasses.replace(
-        spec.attention,
+    heads = spec.chosen.heads
+    standard = spec.with_chosen(
         scores=PartConfig(name=STANDARD_SCORES, options={}),
         fusion=PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
         query_heads=heads,
@@ -81,7 +80,7 @@ def reference(spec: ModelSpec) -> ModelSpec:
         out_proj=True,
         out_rank=None,
     )
-    return dataclasses.replace(spec, attention=attention, mlp_hidden=4 * spec.d_model)
+    return dataclasses.replace(standard, mlp_hidden=4 * spec.d_model)
 
 
 def _deciding(part: PartConfig, kind: Any) -> PartConfig:
@@ -130,7 +129,7 @@ def _matched(config: RunConfig, spec: ModelSpec) -> ModelSpec:
 def _with_width(spec: ModelSpec, match_by: str, width: int) -> ModelSpec:
     if match_by == "mlp":
         return dataclasses.replace(spec, mlp_hidden=width)
-    return dataclasses.replace(spec, attention=dataclasses.replace(spec.attention, value_width=width))
+    return spec.with_chosen(value_width=width)
 
 
 def _nearest_match(config: RunConfig, vocab: int) -> str:

@@ -1,9 +1,17 @@
 """The sizes of a model: turns `auto` into numbers, and refuses what can't be built."""
 
 import dataclasses
+from typing import Any
 
 from ablate.config.rules import ConfigError, typed
-from ablate.config.schema import PartConfig, RunConfig
+from ablate.config.schema import (
+    ENCODER_DECODER,
+    STANDARD_FUSION,
+    STANDARD_HEADS,
+    STANDARD_SCORES,
+    PartConfig,
+    RunConfig,
+)
 from ablate.model import fusion, scores
 from ablate.model.layers import STD
 from ablate.model.spec import AttentionSpec, ModelSpec
@@ -22,12 +30,82 @@ COMPARED = {
 def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     """The sizes that `config` asks for, before matching. Raises ConfigError for what can't be built."""
     model = config.model
+    mlp_hidden = 4 * model.d_model if model.mlp_hidden == "auto" else model.mlp_hidden
+    one = 1 if mlp_hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
+    common: dict[str, Any] = {"vocab": vocab, "context": model.context, "mlp_hidden": mlp_hidden}
+    if model.architecture != ENCODER_DECODER:
+        _refuse_two_texts(config)
+        return ModelSpec(**common, layers=model.layers, attention=_attention(config, one * model.layers))
+    if config.wiring == "swapped":
+        raise ConfigError(_swapped(config))
+    if model.encoder_layers is None:
+        raise ConfigError("model.encoder_layers=null: an encoder needs layers; give a number")
+    writers = {
+        "decoder": (one + 1) * model.layers,
+        "encoder": one * model.encoder_layers,
+        "cross": (one + 1) * model.layers,
+    }
+    at = {
+        kind: _attention(config if config.at in ("all", kind) else _standard(config), count)
+        for kind, count in writers.items()
+    }
+    if scores.method_of(at["cross"].scores)[0].by_position:
+        raise ConfigError(
+            f"scores={config.scores.name}: it compares positions, and those of a source are not those of its"
+            " target; use at=encoder or at=decoder"
+        )
     return ModelSpec(
-        vocab=vocab,
+        **common,
         layers=model.layers,
-        context=model.context,
-        mlp_hidden=4 * model.d_model if model.mlp_hidden == "auto" else model.mlp_hidden,
-        attention=_attention(config),
+        attention=at["decoder"],
+        encoder_layers=model.encoder_layers,
+        encoder=at["encoder"],
+        cross=at["cross"],
+        at=config.at,
+    )
+
+
+def _refuse_two_texts(config: RunConfig) -> None:
+    """Raises ConfigError for keys that only an encoder-decoder has."""
+    given = {"at": config.at, "wiring": config.wiring, "model.encoder_layers": config.model.encoder_layers}
+    for key, value in given.items():
+        if value not in ("all", "standard", None):
+            raise ConfigError(
+                f"{key}={value}: model={config.model.name} has no encoder; leave {key} out, or take"
+                " model=pair"
+            )
+
+
+def _swapped(config: RunConfig) -> str:
+    """The message that says why queries and keys can't come from the encoder and values from the decoder."""
+    width = config.model.d_model // config.heads
+    return (
+        "wiring=swapped: queries and keys of a source of 7 tokens give patterns of 7 × 7, and values of a"
+        f" target of 5 are 5 × {width}: 7 weights can't read 5 values; use wiring=standard, where queries"
+        " come from the decoder, keys and values from the encoder (ablate verify shows it)"
+    )
+
+
+def _standard(config: RunConfig) -> RunConfig:
+    """The config of the attentions that `at` leaves out: concat with out_proj and STANDARD_HEADS."""
+    if config.model.d_model % STANDARD_HEADS:
+        raise ConfigError(
+            f"at={config.at}: the other attentions have {STANDARD_HEADS} heads, which do not divide"
+            f" model.d_model={config.model.d_model}; take one that they divide, or at=all"
+        )
+    keys = ("query_heads", "key_heads", "value_heads", "value_width", "key_width")
+    return dataclasses.replace(
+        config,
+        fusion=PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
+        scores=PartConfig(name=STANDARD_SCORES, options={}),
+        heads=STANDARD_HEADS,
+        tie_qk=False,
+        scale="inside",
+        value_proj=True,
+        value_scale=1,
+        out_proj=True,
+        out_rank=None,
+        **dict.fromkeys(keys, "auto"),
     )
 
 
@@ -45,7 +123,8 @@ def narrow(config: RunConfig, key: str) -> int:
     )
 
 
-def _attention(config: RunConfig) -> AttentionSpec:
+def _attention(config: RunConfig, writers: int) -> AttentionSpec:
+    """writers: how many modules of its stack write into the residual stream."""
     rule, rule_options = scores.method_of(config.scores)
     method, options = fusion.method_of(config.fusion)
     rule.rules(config.heads, rule_options)  # raises if the options do not fit the number of heads
@@ -86,8 +165,7 @@ def _attention(config: RunConfig) -> AttentionSpec:
         out_rank=config.out_rank,
         bias=config.model.bias,
         dropout=config.model.dropout,
-        # As in GPT-2, two modules per layer write into the residual stream; without an MLP only one.
-        residual_scale=((1 if config.model.mlp_hidden == 0 else 2) * config.model.layers) ** -0.5,
+        residual_scale=writers**-0.5,
         scores=PartConfig(name=config.scores.name, options=dataclasses.asdict(rule_options)),
         fusion=PartConfig(name=config.fusion.name, options=dataclasses.asdict(options)),
     )

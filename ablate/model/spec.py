@@ -1,7 +1,8 @@
 """Every size of a model, as numbers."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ablate.config.schema import PartConfig
 
@@ -61,9 +62,11 @@ class AttentionSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Every size of one language model, as numbers, with `auto` and `match` resolved.
+    """Every size of one model, as numbers, with `auto` and `match` resolved.
 
-    attention: of every layer; it also holds the sizes that all modules share.
+    attention: self-attention in each of `layers`; it also holds the sizes that all modules share. encoder,
+    cross: attention in the encoder, which has encoder_layers, and from the decoder to its output; None for a
+    model of one text. at: which of them the keys of a config apply to; the others are standard.
     """
 
     vocab: int
@@ -71,6 +74,10 @@ class ModelSpec:
     context: int
     mlp_hidden: int
     attention: AttentionSpec
+    encoder_layers: int = 0
+    encoder: AttentionSpec | None = None
+    cross: AttentionSpec | None = None
+    at: str = "all"
 
     @property
     def d_model(self) -> int:
@@ -85,5 +92,28 @@ class ModelSpec:
         return self.attention.dropout
 
     @property
-    def residual_scale(self) -> float:
-        return self.attention.residual_scale
+    def chosen(self) -> AttentionSpec:
+        """The attention that the keys of a config apply to; one of them if at=all."""
+        chosen = {"encoder": self.encoder, "cross": self.cross}.get(self.at, self.attention)
+        assert chosen is not None, "sizing refuses it"
+        return chosen
+
+    @property
+    def kinds(self) -> dict[str, tuple[AttentionSpec, int]]:
+        """Each kind of attention in the model, decoder, encoder or cross, with the number of its layers."""
+        found = {"decoder": (self.attention, self.layers)}
+        if self.encoder is not None and self.cross is not None:
+            found |= {"encoder": (self.encoder, self.encoder_layers), "cross": (self.cross, self.layers)}
+        return found
+
+    def with_chosen(self, **changes: Any) -> "ModelSpec":
+        """The spec with these fields changed in the attentions that the keys of a config apply to."""
+        fields = {"decoder": "attention", "encoder": "encoder", "cross": "cross"}
+        return replace(
+            self,
+            **{
+                fields[kind]: replace(spec, **changes)
+                for kind, (spec, _) in self.kinds.items()
+                if self.at in ("all", kind)
+            },
+        )

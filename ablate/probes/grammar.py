@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ablate.data.grammar_words import Word, words
-from ablate.data.splits import spread
+from ablate.data.splits import Batch, spread
 from ablate.execution.run import Run
-from ablate.model.lm import LM
+from ablate.model.blocks import Model
 from ablate.probes.look import patterns
 
 ROWS = 512
@@ -35,7 +35,7 @@ class Lines:
 
 
 @torch.no_grad()
-def read(run: Run, model: LM) -> Lines:
+def read(run: Run, model: Model) -> Lines:
     """Evaluate a model of a run on corpus=grammar on its validation split."""
     tokens, context, config = run.corpus.tokens("validation"), run.spec.context, run.config.corpus
     assert config.seed is not None and config.characters is not None
@@ -83,7 +83,7 @@ def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
 
 
 def _from_verbs(
-    model: LM, inputs: torch.Tensor, found: list[Word], begins: np.ndarray, starts: np.ndarray
+    model: Model, inputs: torch.Tensor, found: list[Word], begins: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """weights_LHvT and subjects (Lines) of the verbs in these rows whose subject is in the same row."""
     context = inputs.shape[1]
@@ -101,7 +101,7 @@ def _from_verbs(
             places.append((verb - 1 - began, verb - 1 - ended))
     layers = []
     place = np.arange(context)
-    for layer in patterns(model, inputs):
+    for layer in patterns(model, Batch(inputs, inputs)):
         rows_vHT = layer.numpy()[rows, :, queries]
         back_vT = np.array(queries)[:, None] - place  # entry d is d tokens back
         taken = np.take_along_axis(rows_vHT, np.clip(back_vT, 0, None)[:, None], -1) * (back_vT >= 0)[:, None]

@@ -1,6 +1,7 @@
 """Record what the heads of a model compute on some rows of tokens.
 
-legend: B rows, T positions, H heads, V value width of a head, C model width.
+legend: B rows, T positions of the queries, S of the keys and values, H heads, V value width of a
+head, C model width.
 """
 
 import functools
@@ -10,47 +11,53 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ablate.data.splits import Batch
 from ablate.model.attention import Attention
+from ablate.model.blocks import Model, Site
 from ablate.model.hooks import inputs_of_attention
 from ablate.model.layers import Linear, LowRank
-from ablate.model.lm import LM
 
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of one layer, in float64.
+    """The heads of one attention, in float64.
 
-    patterns: A_BHTT. read: their outputs before fusion, z_BTHV. written: what each head adds to the residual
-    stream, (B, T, H, C), through the readout without its bias. fused: what all heads together add, (B, T, C).
-    exact: whether `written` sums to `fused`; otherwise it is the change when a head is replaced by its mean
-    (Fusion.contributions). fuse: computes `fused` from other heads, z_BTHV -> (B, T, C).
+    site: which attention it is. patterns: A_BHTS. read: their outputs before fusion, z_BTHV. written: what
+    each head adds to the residual stream, (B, T, H, C), through the readout without its bias. fused: what all
+    heads together add, (B, T, C). exact: whether `written` sums to `fused`; otherwise it is the change when a
+    head is replaced by its mean (Fusion.contributions). fuse: computes `fused` from other heads, z_BTHV ->
+    (B, T, C). real: (B, T), true where a position is no padding.
     """
 
+    site: Site
     patterns: Tensor
     read: Tensor
     written: Tensor
     fused: Tensor
     exact: bool
     fuse: Callable[[Tensor], Tensor]
+    real: Tensor
 
 
 @torch.no_grad()
-def look(model: LM, tokens_BT: Tensor) -> list[Heads]:
-    """The heads of each layer. The model is not changed."""
-    inputs = inputs_of_attention(model, tokens_BT)
+def look(model: Model, batch: Batch) -> list[Heads]:
+    """The heads of each attention. The model is not changed."""
+    inputs = inputs_of_attention(model, batch.inputs, batch.source)
     found = []
-    for block, x_BTC in zip(model.blocks, inputs, strict=True):
-        attention = block.attention
-        read_BTHV = attention.read(x_BTC, x_BTC)
+    for site, (x_BTC, source_BSC, filled_BS) in zip(model.sites(), inputs, strict=True):
+        attention = site.attention
+        read_BTHV = attention.read(x_BTC, source_BSC, filled_BS)
         fuse = functools.partial(_fused, attention, x_BTC)
         found.append(
             Heads(
-                patterns=attention.probabilities(x_BTC, x_BTC),
+                site=site,
+                patterns=attention.probabilities(x_BTC, source_BSC, filled_BS),
                 read=read_BTHV,
                 written=without_bias(attention.out_proj, attention.fusion.contributions(read_BTHV, x_BTC)),
                 fused=fuse(read_BTHV),
                 exact=attention.fusion.adds_up,
                 fuse=fuse,
+                real=real_at(site, batch),
             )
         )
     return found
@@ -62,10 +69,23 @@ def _fused(attention: Attention, x_BTC: Tensor, read_BTHV: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def patterns(model: LM, tokens_BT: Tensor) -> list[Tensor]:
-    """The patterns of each layer, A_BHTT, which is cheaper than `look`."""
-    inputs = inputs_of_attention(model, tokens_BT)
-    return [block.attention.probabilities(x, x) for block, x in zip(model.blocks, inputs, strict=True)]
+def patterns(model: Model, batch: Batch) -> list[Tensor]:
+    """The patterns of each attention, A_BHTS, which is cheaper than `look`."""
+    inputs = inputs_of_attention(model, batch.inputs, batch.source)
+    return [site.attention.probabilities(*given) for site, given in zip(model.sites(), inputs, strict=True)]
+
+
+def real_at(site: Site, batch: Batch) -> Tensor:
+    """(B, T), true where a query of this attention is no padding. In a row with targets at some positions
+    only, all positions after the last of them count as padding."""
+    if site.kind == "encoder":
+        assert batch.source is not None, "an encoder has a source"
+        return batch.source >= 0
+    B, T = batch.inputs.shape
+    if batch.asked is None:
+        return torch.ones(B, T, dtype=torch.bool)
+    asked_BT = torch.zeros(B * T, dtype=torch.bool).index_fill(0, batch.asked, True).view(B, T)
+    return asked_BT.flip(1).cummax(1).values.flip(1)
 
 
 def without_bias(readout: torch.nn.Module, x: Tensor) -> Tensor:

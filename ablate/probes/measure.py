@@ -14,8 +14,9 @@ from torch import Tensor
 from ablate.data.splits import Batch, Split
 from ablate.execution.kept import in_float64
 from ablate.execution.run import Run
-from ablate.model.lm import LM, draw_weights
-from ablate.probes import apart, grammar, patterns, shares
+from ablate.model.blocks import Model
+from ablate.model.build import draw_weights
+from ablate.probes import alignment, apart, grammar, patterns, shares
 from ablate.probes.look import Heads, look
 from ablate.probes.look import patterns as patterns_of
 from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
@@ -43,13 +44,13 @@ OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
 @dataclass(frozen=True)
 class Value:
     """The value of a probe for a head; head is None if the probe is of a layer. Layers and heads count from
-    1.
+    1. In a model with several kinds of attention, a layer is named by its kind, as `cross 1`.
 
     null: the value by chance. low, high: the 95 % range of the largest head of untrained models. exact:
     whether the head's output is exact, since its fusion adds heads up (adds_up in ablate.model.fusion.base).
     """
 
-    layer: int
+    layer: int | str
     head: int | None
     probe: str
     value: float
@@ -60,36 +61,56 @@ class Value:
 
 
 def measure(
-    run: Run, model: LM, *, prune: bool = False, briefly: bool = False, ranges: bool = True
+    run: Run, model: Model, *, prune: bool = False, briefly: bool = False, ranges: bool = True
 ) -> list[Value]:
     """The probes of a model of this run, in float64 on the CPU. prune: also `pruned`, whose cost is quadratic
     in the number of heads. briefly: leave out the probe with an MLP. ranges: with low and high. Raises
     ConfigError if the validation split is too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
+    names, exact = layer_names(model), [site.attention.fusion.adds_up for site in model.sites()]
     found = []
-    for layer, heads in enumerate(look(model, _rows(split, context, TOKENS).inputs), 1):
+    for layer, heads in zip(names, look(model, _rows(split, context, TOKENS)), strict=True):
         found += [*_written(layer, heads, briefly=briefly)]
-    found += [*_patterns(run, model, ranges=ranges)]
+    if not split.is_ragged:
+        found += [*_patterns(run, model, ranges=ranges)]
     batch = _rows(split, context, ROWS * context)
     for probe, of in (("loss_added", loss_added), ("sensitivity", sensitivity)):
-        for layer, of_heads in enumerate(of(model, batch), 1):
-            exact = model.blocks[layer - 1].attention.fusion.adds_up
-            found += [Value(layer, head, probe, value, exact=exact) for head, value in enumerate(of_heads, 1)]
-    for layer, norms in enumerate(gradient_norms(model, batch), 1):
+        for at, of_heads in enumerate(of(model, batch)):
+            found += [
+                Value(names[at], head, probe, value, exact=exact[at])
+                for head, value in enumerate(of_heads, 1)
+            ]
+    for layer, norms in zip(names, gradient_norms(model, batch), strict=True):
         found += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
     if run.corpus.name == "grammar":
         found += [*_grammar(run, model)]
+    if pairs := alignment.read(run.corpus, model):
+        found += [*_alignments(pairs)]
     if prune:
-        exact = all(block.attention.fusion.adds_up for block in model.blocks)
-        for layer, head, loss in pruned(model, batch):
-            found.append(Value(layer + 1, head + 1, "pruned", loss, exact=exact))
+        for at, head, loss in pruned(model, batch):
+            found.append(Value(names[at], head + 1, "pruned", loss, exact=all(exact)))
     return [value for value in found if np.isfinite(value.value)]
 
 
-def _written(layer: int, heads: Heads, *, briefly: bool) -> Iterator[Value]:
+def layer_names(model: Model) -> Sequence[int | str]:
+    """The name of each attention: its layer, with its kind if there are several."""
+    sites = model.sites()
+    several = len({site.kind for site in sites}) > 1
+    return [f"{site.kind} {site.layer}" if several else site.layer for site in sites]
+
+
+def _alignments(pairs: list[alignment.Alignment]) -> Iterator[Value]:
+    """The probes of alignment of each cross-attention, next to those of the plain diagonal."""
+    for probe, of in (("aligned", alignment.aligned), ("alignment_errors", alignment.error_rate)):
+        (diagonal,) = of(pairs, None)
+        for layer in range(len(pairs[0].weights)):
+            for head, value in enumerate(of(pairs, layer), 1):
+                yield Value(f"cross {layer + 1}", head, probe, value, diagonal)
+
+
+def _written(layer: int | str, heads: Heads, *, briefly: bool) -> Iterator[Value]:
     """The probes of what heads write: how much of each is kept, and how different they are."""
-    read, written = (part.flatten(0, 1).numpy() for part in (heads.read, heads.written))
-    fused = heads.fused.flatten(0, 1).numpy()
+    read, written, fused = (part[heads.real].numpy() for part in (heads.read, heads.written, heads.fused))
     n, H, V = read.shape
     shares.require_tokens(n, max(fused.shape[-1], H * V))
     draws = generator(0, "probe", f"shuffled/{layer}")
@@ -117,13 +138,12 @@ def _written(layer: int, heads: Heads, *, briefly: bool) -> Iterator[Value]:
 
 def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """The heads, each with its tokens shuffled independently, and what the same fusion makes of them."""
-    B, T = heads.read.shape[:2]
-    read = shares.shuffled(heads.read.flatten(0, 1).numpy(), draws)
-    fused = heads.fuse(torch.from_numpy(read).unflatten(0, (B, T)))
-    return read, fused.flatten(0, 1).numpy()
+    read = shares.shuffled(heads.read[heads.real].numpy(), draws)
+    whole = heads.read.index_put((heads.real,), torch.from_numpy(read))
+    return read, heads.fuse(whole)[heads.real].numpy()
 
 
-def _patterns(run: Run, model: LM, *, ranges: bool) -> Iterator[Value]:
+def _patterns(run: Run, model: Model, *, ranges: bool) -> Iterator[Value]:
     of_nothing = _of_nothing(run) if ranges else {}
     for probe, layers in _scores(model, *_texts(run)).items():
         low, high = of_nothing.get(probe, (None, None))
@@ -132,7 +152,7 @@ def _patterns(run: Run, model: LM, *, ranges: bool) -> Iterator[Value]:
                 yield Value(layer, None if probe == "pattern_rank" else head, probe, value, None, low, high)
 
 
-def _scores(model: LM, text: Tensor, again: Tensor) -> dict[str, list[list[float]]]:
+def _scores(model: Model, text: Batch, again: Batch) -> dict[str, list[list[float]]]:
     """The probes of patterns, by probe and layer: one value per head, or one for the layer."""
     seen = patterns_of(model, text)
     found = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
@@ -141,14 +161,15 @@ def _scores(model: LM, text: Tensor, again: Tensor) -> dict[str, list[list[float
     return found
 
 
-def _texts(run: Run) -> tuple[Tensor, Tensor]:
+def _texts(run: Run) -> tuple[Batch, Batch]:
     """Rows of the validation split, and rows of random tokens repeated once."""
     context = run.spec.context
-    text = _rows(run.corpus.splits["validation"], context, ROWS * context).inputs
-    return text, patterns.twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
+    text = _rows(run.corpus.splits["validation"], context, ROWS * context)
+    twice = patterns.twice(run.spec.vocab, context, ROWS, generator(0, "probe", "twice"))
+    return text, Batch(twice, twice)
 
 
-def _grammar(run: Run, model: LM) -> Iterator[Value]:
+def _grammar(run: Run, model: Model) -> Iterator[Value]:
     """The probes of corpus=grammar: losses by the role of a letter, and weights from a verb on its
     subject."""
     lines = grammar.read(run, model)
@@ -190,4 +211,5 @@ def prediction(values: Sequence[float]) -> tuple[float, float]:
 def _rows(split: Split, context: int, tokens: int) -> Batch:
     """About `tokens` tokens of the split, spread evenly, in rows of `context`; all of a shorter split."""
     count = max(1, tokens // context)
-    return next(split.windows(context=context, windows=count, most=count * context))
+    at_once = tokens if split.is_ragged else count
+    return next(split.windows(context=context, windows=at_once, most=count * context))

@@ -37,7 +37,7 @@ def probe_run(
         raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
     weights_of(directory)  # refuses a run that kept none
     run = prepared(directory)
-    if prune and run.spec.attention.heads * run.spec.layers > MOST_PRUNED:
+    if prune and sum(spec.heads * layers for spec, layers in run.spec.kinds.values()) > MOST_PRUNED:
         raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
     steps = [UNTRAINED, *weights_on_the_way(directory), run.config.train.steps]
     untrained, *tables = each(functools.partial(_measured, directory, prune=prune), steps)
@@ -127,7 +127,8 @@ MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their n
 
 
 def _table(values: Iterable) -> pd.DataFrame:
-    return pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64"})
+    numbers = dict.fromkeys(("value", "null", "low", "high"), float)
+    return pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64", **numbers})
 
 
 def _write(path: Path, parts: list[pd.DataFrame]) -> None:

@@ -145,7 +145,12 @@ def _pruned(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figur
         "Without one head after the other",
         "Loss on 32 rows with heads put at their means, each time the one that costs least: mean over seeds,"
         " band from the lowest to the highest.",
-        {"heads-pruned": spec(curves(data, label, chosen, "removed", x, "loss, nats"), 280)},
+        {
+            slug(f"heads-pruned {kind}".strip()): spec(
+                curves(part.drop(columns="kind"), label, chosen, "removed", x, "loss, nats"), 280, str(kind)
+            )
+            for kind, part in data.groupby("kind", sort=False)
+        },
         data,
     )
 
@@ -175,7 +180,7 @@ def _alike(heads: Heads) -> Iterator[Figure]:
     """How similar the outputs of heads are, in one run of each variant."""
     charts, tables = {}, []
     for name, maps in heads.maps.items():
-        for layer, pairs in enumerate(maps["likeness"], 1):
+        for layer, pairs in zip(_layers(maps), maps["likeness"], strict=True):
             H = len(pairs)
             if H < 2:
                 continue
@@ -186,8 +191,8 @@ def _alike(heads: Heads) -> Iterator[Figure]:
             base = alt.Chart(drawn).encode(
                 x=alt.X("head:O", axis=alt.Axis(labelAngle=0)), y=alt.Y("other:O", title="head")
             )
-            charts[f"heads-alike-{slug(name)}-{layer}"] = heat_map(
-                base, drawn, "purples", H, title=f"{name}, layer {layer}", domain=(0.0, 1.0)
+            charts[f"heads-alike-{slug(name)}-{slug(layer)}"] = heat_map(
+                base, drawn, "purples", H, title=f"{name}, {layer}", domain=(0.0, 1.0)
             )
     if charts:
         yield Figure(
@@ -204,13 +209,14 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
     """Attention maps, with the tokens on the axes."""
     charts, tables = {}, []
     for name, maps in heads.maps.items():
-        tokens = [f"{i} {_visible(token)}" for i, token in enumerate(maps["tokens"][:LETTERS])]
-        for layer, head, what in _telling(maps["patterns"]):
+        tokens, keys = _on_axis(maps["tokens"]), _on_axis(maps.get("keys", maps["tokens"]))
+        names, is_text = _layers(maps), "keys" not in maps
+        for layer, head, what in _telling(maps["patterns"], is_text=is_text):
             pattern = maps["patterns"][layer][head]
             rows = [
-                (tokens[query], tokens[key], pattern[query][key])
+                (tokens[query], keys[key], pattern[query][key])
                 for query in range(len(tokens))
-                for key in range(query + 1)
+                for key in range(query + 1 if is_text else len(keys))
             ]
             drawn = pd.DataFrame(rows, columns=["query", "key", "weight"])
             axis = alt.Axis(labelExpr="split(datum.label, ' ')[1]", labelFontSize=9, ticks=False)
@@ -218,18 +224,18 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
                 alt.Chart(drawn)
                 .mark_rect()
                 .encode(
-                    x=alt.X("key:N", sort=tokens, title="looks at", axis=axis),
+                    x=alt.X("key:N", sort=keys, title="looks at", axis=axis),
                     y=alt.Y("query:N", sort=tokens, title="from", axis=axis),
                     color=alt.Color("weight:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), legend=None),
                     tooltip=tooltips(drawn, "query", "key", "weight"),
                 )
             )
-            title = f"{name}, layer {layer + 1}, head {head + 1}: {what}"
-            charts[f"heads-text-{slug(name)}-{layer + 1}-{head + 1}"] = spec(
+            title = f"{name}, {names[layer]}, head {head + 1}{what}"
+            charts[f"heads-text-{slug(name)}-{slug(names[layer])}-{head + 1}"] = spec(
                 chart, 9 * len(tokens) + 40, title
             )
             top = drawn.sort_values("weight", ascending=False).head(20)
-            tables.append(top.assign(variant=name, layer=layer + 1, head=head + 1))
+            tables.append(top.assign(variant=name, layer=names[layer], head=head + 1))
     if charts:
         yield Figure(
             "heads-text",
@@ -241,12 +247,29 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
         )
 
 
-def _telling(patterns: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[tuple[int, int, str]]:
-    """(layer, head, what this head does more than any other), for at most MAPS different heads."""
+def _layers(maps: Mapping[str, Any]) -> list[str]:
+    """The names of the layers."""
+    return [_layer(layer) for layer in maps.get("layers", range(1, len(maps["patterns"]) + 1))]
 
-    def mean(values: Sequence[float]) -> float:
-        return sum(values) / max(1, len(values))
 
+def _layer(name: object) -> str:
+    """The name of a layer in charts, as `layer 1` or `cross 1`."""
+    return f"layer {name}" if str(name).isdecimal() else str(name)
+
+
+def _on_axis(tokens: Sequence[str]) -> list[str]:
+    return [f"{i} {_visible(token)}" for i, token in enumerate(tokens[:LETTERS])]
+
+
+def _telling(
+    patterns: Sequence[Sequence[Sequence[Sequence[float]]]], *, is_text: bool
+) -> list[tuple[int, int, str]]:
+    """(layer, head, what this head does more than any other), for at most MAPS different heads. In
+    cross-attention, the heads whose weight is on the fewest letters, without a description."""
+    places = [(layer, head) for layer, heads in enumerate(patterns) for head in range(len(heads))]
+    if not is_text:
+        sharpest = sorted(places, key=lambda at: -mean([max(row) for row in patterns[at[0]][at[1]]]))
+        return [(layer, head, "") for layer, head in sharpest[:MAPS]]
     scores: Mapping[str, Callable[[Any], float]] = {
         "looks at the position before": lambda A: mean([A[t][t - 1] for t in range(1, len(A))]),
         "looks at the first position": lambda A: mean([A[t][0] for t in range(2, len(A))]),
@@ -255,19 +278,22 @@ def _telling(patterns: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[tu
             [sum(A[t][s] * (t - s) for s in range(t)) / t for t in range(1, len(A))]
         ),
     }
-    places = [(layer, head) for layer, heads in enumerate(patterns) for head in range(len(heads))]
     found: dict[tuple[int, int], str] = {}
     for what, score in scores.items():
         left = [place for place in places if place not in found]
         if left:
             best = max(left, key=lambda place: score(patterns[place[0]][place[1]]))
-            found[best] = what
+            found[best] = f": {what}"
     return [(layer, head, what) for (layer, head), what in found.items()][:MAPS]
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))
 
 
 def _rows(data: pd.DataFrame, label: Label) -> list[str]:
     pairs = zip(data["variant"], data["layer"], strict=True)
-    return [" · ".join(part for part in (label(name), f"layer {layer}") if part) for name, layer in pairs]
+    return [" · ".join(part for part in (label(name), _layer(layer)) if part) for name, layer in pairs]
 
 
 def _height(data: pd.DataFrame) -> int:

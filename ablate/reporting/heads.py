@@ -14,7 +14,7 @@ from ablate.analysis.probes import SORTED, at_the_end, named, over_seeds, read, 
 # Probes that only need attention patterns, for which the range of untrained models is known.
 ATTENTION = (
     *("previous", "induction", "first", "distance", "distance_but_first", "entropy", "entropy_but_first"),
-    *("jsd", "pattern_rank", "on_subject"),
+    *("jsd", "pattern_rank", "on_subject", "aligned", "alignment_errors"),
 )
 OVER_STEPS = ("previous", "induction", "loss_added", "grad_query", "grad_value")
 MOST_MAPS = 4  # the most variants with attention maps
@@ -46,10 +46,15 @@ class Heads:
         return groups.agg(mean="mean", n="size").reset_index()
 
     def prune_curve(self) -> pd.DataFrame:
-        """The loss by the number of heads removed, over runs: variant, removed, mean, low, high, n."""
+        """The loss by the number of heads removed of a kind of attention, over runs: variant, kind, removed,
+        mean, low, high, n. kind: empty if there is only one."""
         values = self._named("pruned")
-        values["removed"] = values.groupby("run_id").cumcount() + 1
-        groups = values.groupby(["variant", "removed"], sort=False)["value"]
+        values["kind"] = [
+            kind if number else ""
+            for kind, _, number in values["layer"].astype(str).str.partition(" ").to_numpy()
+        ]
+        values["removed"] = values.groupby(["run_id", "kind"]).cumcount() + 1
+        groups = values.groupby(["variant", "kind", "removed"], sort=False)["value"]
         return groups.agg(mean="mean", low="min", high="max", n="size").reset_index()
 
     def by_step(self) -> pd.DataFrame:

@@ -27,7 +27,10 @@ HYPERPARAMETERS = {
     "value_width": "value width per head",
     "match": f"matched to {STANDARD_FUSION} in",
     "d_model": "model width",
+    "architecture": "architecture",
+    "at": "attention that the factors apply to",
     "layers": "layers",
+    "encoder_layers": "layers of the encoder",
     "context": "context (tokens)",
     "mlp_hidden": "MLP hidden width",
     "bias": "biases",
@@ -51,12 +54,22 @@ HYPERPARAMETERS = {
     "seed": "seeds",
 }
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
+MODELS = {
+    "decoder": "a causal transformer language model",
+    "prefix": "a causal transformer language model that reads source and target as one text",
+    "encoder-decoder": "a transformer with an encoder and a decoder",
+}
+UNSAID = {"architecture": "decoder", "at": "all"}  # values that need no row if all runs have them
 LEVELS = 8  # more levels than this are shown as a range
 
 
 def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
     """The table hyperparameter, value, with all levels of those that vary."""
-    there = {column: words for column, words in HYPERPARAMETERS.items() if column in rows}
+    there = {
+        column: words
+        for column, words in HYPERPARAMETERS.items()
+        if column in rows and not (rows[column] == UNSAID.get(column)).all()
+    }
     values = {words: _levels(rows[column]) for column, words in there.items()}
     return pd.DataFrame(
         [(words, value) for words, value in values.items() if value], columns=["hyperparameter", "value"]
@@ -80,12 +93,16 @@ def paragraph(
     variants = len(table.drop_duplicates(factors))
     split = "test" if comparison.metric.startswith("test_") else "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
+    one_text = of.get("architecture", "") in ("", "decoder")
+    encoder = f" of the decoder and {of['encoder_layers']} of the encoder" if of.get("encoder_layers") else ""
+    layers = f"{of['layers']} layers{encoder}"
     sentences = [f"We compare {variants} variants that differ in {_and(varying)}."]
     if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
         sentences += [
-            f"Each is a causal transformer language model (Pre-LN, learned positions, GELU, tied embeddings;"
-            f" {of['layers']} layers, width {of['d_model']}, context {of['context']}), trained for"
-            f" {of['steps']} steps of {of['batch']} windows on {of['corpus']} ({of['tokenizer']} tokens,"
+            f"Each is {MODELS.get(of.get('architecture', ''), MODELS['decoder'])} (Pre-LN, learned"
+            f" positions, GELU, tied embeddings; {layers}, width {of['d_model']}, context {of['context']}),"
+            f" trained for {of['steps']} steps of {of['batch']} {'windows' if one_text else 'pairs'} on"
+            f" {of['corpus']} ({of['tokenizer']} tokens,"
             f" vocabulary {of['vocab']}, fingerprint {of['corpus_sha256'][:12]}) by AdamW (β1 ="
             f" {of['beta1']}, β2 = {of['beta2']}, ε = {of['eps']}, weight decay {of['weight_decay']}) at a"
             f" peak learning rate of {of['lr']}: linear warm-up over {of['warmup']} of the steps, then a"

@@ -150,7 +150,7 @@ def _environment(subject: Subject) -> dict[str, Any]:
     for run_id, directory in subject.directories.items():
         with contextlib.suppress(OSError, ValueError):
             about = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
-            if "train_tokens" in about:
+            if about.get("train_tokens") is not None:  # a task may go on forever
                 known["train_tokens"][run_id] = about["train_tokens"]
             for key in ("python", "platform", "processor"):
                 known.setdefault(key, []).append(str(about.get(key, "")))

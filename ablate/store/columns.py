@@ -17,8 +17,9 @@ CONFIG_COLUMNS = (
     *("value_width", "key_width", "query_heads", "key_heads", "value_heads", "tie_qk", "scale", "value_proj"),
     *("value_scale", "out_rank"),
     *("match", "match_by", "d_model", "layers", "context", "mlp_hidden", "bias", "dropout"),
+    *("architecture", "encoder_layers", "at", "long"),
     *("corpus_sha256", "tokenizer", "vocab", "splits", "steps", "batch", "lr", "warmup", "min_lr_ratio"),
-    *("weight_decay", "beta1", "beta2", "eps", "clip", "eval_every", "eval_tokens", "average"),
+    *("weight_decay", "beta1", "beta2", "eps", "clip", "eval_every", "eval_tokens", "average", "translate"),
     "precision",
 )
 SEED_COLUMNS = ("seed", "seed_backbone", "seed_fusion", "seed_data")
@@ -37,11 +38,19 @@ DERIVED_COLUMNS = (
 THIRD_COLUMNS = ("val_first_third_loss", "val_middle_third_loss", "val_last_third_loss")
 METRIC_COLUMNS = (
     *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc", "val_exact", "test_exact"),
-    *("avg_val_loss", "avg_test_loss"),
+    *("avg_val_loss", "avg_test_loss", "test_bleu", "test_chrf"),
     *THIRD_COLUMNS,
     *("best_val_loss", "best_step", "fusion_weights"),
 )
-HIGHER_IS_BETTER = ("val_acc", "test_acc", "val_exact", "test_exact", "tokens_per_s")
+HIGHER_IS_BETTER = (
+    "val_acc",
+    "test_acc",
+    "val_exact",
+    "test_exact",
+    "test_bleu",
+    "test_chrf",
+    "tokens_per_s",
+)
 # Only these columns differ between two executions of the same run.
 MEASURED_COLUMNS = ("tokens_per_s", "wall_s", "peak_memory_mb")
 PROVENANCE_COLUMNS = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ablate.compute.cores import side_by_side
-from ablate.data.episodes import Episodes
+from ablate.data.splits import Stream
 from ablate.execution.execute import settled
 from ablate.execution.run import Run, build, step_flops, training
 from ablate.store.record import StudyRecord
@@ -144,7 +144,7 @@ def _time(run: Run) -> tuple[float, float]:
 def _smaller(run: Run) -> Run:
     """The run or, if a step of it would take long, one with fewer rows, layers or positions."""
     config, spec = run.config, run.spec
-    as_it_is = isinstance(run.corpus.splits["train"], Episodes)  # episodes have a fixed length
+    as_it_is = not isinstance(run.corpus.splits["train"], Stream)  # only a text has shorter windows
     while _work(run) > MOST_WORK[run.device.type]:
         if config.train.batch > 1:
             config = replace(config, train=replace(config.train, batch=config.train.batch // 2))

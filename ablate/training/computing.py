@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ablate.data.splits import Batch
 from ablate.files import cache
-from ablate.model.lm import LM
+from ablate.model.blocks import Model
 
 COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
 
@@ -24,7 +24,7 @@ class Computing:
     model: the module that computes. Call `follow` whenever the weights have changed.
     """
 
-    def __init__(self, weights: LM, precision: str, *, compiled: bool = False) -> None:
+    def __init__(self, weights: Model, precision: str, *, compiled: bool = False) -> None:
         self.weights = weights
         self.model = in_precision(weights, precision)
         self.params = dict(self.model.named_parameters())
@@ -44,12 +44,12 @@ class Computing:
                 cast.copy_(weight)
 
 
-def in_precision(model: LM, precision: str) -> LM:
+def in_precision(model: Model, precision: str) -> Model:
     """The model itself for float32, otherwise a copy of it in bfloat16."""
     return model if precision == "float32" else copy.deepcopy(model).to(torch.bfloat16)
 
 
-def _compiled(model: LM) -> Callable[[Tensor, Tensor], Tensor]:
+def _compiled(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
     """The model's loss, compiled by torch.compile, whose output is kept in the cache for later processes."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.directory() / "compiled"))
     import torch._dynamo

@@ -16,7 +16,8 @@ from torch import Tensor
 from ablate import rng
 from ablate.config.schema import TrainConfig
 from ablate.data.splits import Split
-from ablate.model.lm import LM, decayed
+from ablate.model.blocks import Model
+from ablate.model.build import decayed
 from ablate.training import optim
 from ablate.training.computing import Computing
 
@@ -132,7 +133,7 @@ Event = Step | Evaluation | State | Averaged | Kept
 
 
 def train(
-    model: LM,
+    model: Model,
     config: TrainConfig,
     *,
     train_split: Split,
@@ -165,6 +166,7 @@ def train(
     model.train()
     computing = Computing(model, config.precision, compiled=config.compile)
     losses: list[Tensor] = []
+    read_per_row = train_split.read_per_row(context)
     began, evaluating = time.perf_counter() - start.seconds, start.evaluation_seconds
 
     def evaluation(step: int, lr: float | None, loss: Tensor | None, norm: Tensor | None) -> Evaluation:
@@ -177,7 +179,7 @@ def train(
         evaluating += now - evaluation_began
         return Evaluation(
             step=step,
-            tokens=step * config.batch * context,
+            tokens=round(step * config.batch * read_per_row),
             lr=lr,
             train_loss=None if loss is None else loss.item(),
             grad_norm=None if norm is None else norm.item(),
@@ -232,10 +234,11 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(model: LM, split: Split, *, context: int, most: int | None = None) -> Score:
+def evaluate(model: Model, split: Split, *, context: int, most: int | None = None) -> Score:
     """Evaluate the model without dropout on a whole split or on `most` of its positions (Split.windows).
 
-    Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length.
+    Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
+    rows differ in length, there are no losses by third.
     """
     device = next(model.parameters()).device
     was_training = model.training
@@ -244,8 +247,8 @@ def evaluate(model: LM, split: Split, *, context: int, most: int | None = None) 
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
     nats_3, count_3, correct, rows, exact = np.zeros(3), np.zeros(3, int), 0, 0, 0
     for batch in split.windows(context=context, windows=windows, most=most):
-        inputs, targets, asked = batch.to(device)
-        logits, wanted = model(inputs, asked).flatten(0, -2), targets.flatten()
+        inputs, targets, asked, source = batch.to(device)
+        logits, wanted = model(inputs, asked, source).flatten(0, -2), targets.flatten()
         if asked is not None:
             wanted = wanted[asked]
         width = inputs.shape[1]
@@ -261,7 +264,10 @@ def evaluate(model: LM, split: Split, *, context: int, most: int | None = None) 
             rows += len(row.unique())
             exact += len(row.unique()) - len(row[~right].unique())
     model.train(was_training)
-    by_third = tuple(float(nats / n) if n else None for nats, n in zip(nats_3, count_3, strict=True))
+    by_third = tuple(
+        float(nats / n) if n and not split.is_ragged else None
+        for nats, n in zip(nats_3, count_3, strict=True)
+    )
     return Score(float(nats_3.sum()), correct, int(count_3.sum()), rows, exact, by_third)
 
 
@@ -279,7 +285,7 @@ def _average(average: Mapping[str, Tensor], params: Mapping[str, Tensor], count:
             average[name].lerp_(param, 1 / count)
 
 
-def _seed_dropout(model: LM, seed: int, step: int) -> None:
+def _seed_dropout(model: Model, seed: int, step: int) -> None:
     """Seed torch's generator, from which dropout draws, anew for each step."""
     if model.dropout.p > 0:
         torch.manual_seed(int(rng.generator(seed, "data", f"dropout/{step}").integers(2**63)))

@@ -66,6 +66,7 @@ class Bench:
         self.H, self.K, self.C = sizes.heads, sizes.key_width, sizes.d_model
         self.V = sizes.value_width or sizes.key_width
         self.x = self.random("x", sizes.batch, sizes.T, sizes.d_model)
+        self.source = self.random("source", sizes.batch, sizes.T + 2, sizes.d_model)  # an encoder's output
 
     def random(self, name: str, *shape: int) -> Tensor:
         seed = int.from_bytes(name.encode()) % 2**31 + sum(shape)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ablate.model.build import build_model
 from ablate.model.layers import STD
-from ablate.model.lm import build_model
 from ablate.model.spec import AttentionSpec
 from ablate.training.optim import Moments, adamw_
 from ablate.verify.variants import SEEDS, attention_spec, model_of

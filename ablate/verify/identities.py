@@ -541,6 +541,19 @@ def _swapped(b: Bench) -> Attention:
     return other
 
 
+@identity("24", "softmax(Q_dec K_encᵀ) V_enc", "cross-attention: a row for each token of the target", "Q1")
+def cross_by_hand(b: Bench) -> tuple[Tensor, Tensor]:
+    cross, source = b.attention(EVERYTHING), b.source
+    q = torch.stack([b.x @ part.mT for part in cross.get_parameter("query.weight").split(b.K)], 1)
+    k, v = (
+        torch.stack([source @ part.mT for part in cross.get_parameter(f"{name}.weight").split(width)], 1)
+        for name, width in (("key", b.K), ("value", b.V))
+    )
+    z = torch.softmax(b.K**-0.5 * q @ k.mT, -1) @ v
+    with torch.no_grad():
+        return cross(b.x, source), z.transpose(1, 2).flatten(2) @ torch.cat(b.rows(cross, b.V))
+
+
 @identity("23", "Σ R_i z_i = Σ z_i, W_V^i := W_V^i R_i", "rotations of heads fold into the values", "Q0")
 def rotations_fold(b: Bench) -> tuple[Tensor, Tensor]:
     return _folded(b, {"fusion": "sum", "fusion_order": "rotate"}, {"fusion": "sum"})

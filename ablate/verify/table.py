@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ablate.config.rules import ConfigError
+from ablate.model.masks import EVERYTHING
 from ablate.verify.bench import Bench, Sizes
 from ablate.verify.identities import IDENTITIES, NARROWER, Identity
 from ablate.verify.variants import relative_error
@@ -68,8 +69,9 @@ def _judged(identity: Identity, bench: Bench) -> Verdict:
 
 def shapes(sizes: Sizes) -> list[tuple[str, str]]:
     """Every tensor of the standard attention at these sizes, with its shape."""
-    b, T = Bench(sizes), sizes.T
+    b, T, S = Bench(sizes), sizes.T, sizes.T + 2
     query, out = (b.concat.get_parameter(f"{name}.weight").mT for name in ("query", "out_proj"))
+    cross = b.attention(EVERYTHING)
     listed: list[tuple[str, Sequence[int]]] = [
         ("x", b.x.shape),
         ("W_Q, W_K of all heads", query.shape),
@@ -82,5 +84,8 @@ def shapes(sizes: Sizes) -> list[tuple[str, str]]:
         ("W_O of concat", out.shape),
         ("W_O of a sum", b.attention(fusion="sum").get_parameter("out_proj.weight").mT.shape),
         ("output", b.out(b.concat).shape),
+        (f"A_i on a source of {S}", cross.probabilities(b.x, b.source).shape),
+        ("A_i, wiring=swapped", cross.probabilities(b.source, b.source).shape),
+        ("V_i, wiring=swapped: no fit", (sizes.batch, b.H, T, b.V)),
     ]
     return [(name, " × ".join(map(str, shape))) for name, shape in listed]

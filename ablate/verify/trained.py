@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.kept import in_float64, prepared, weights_of
 from ablate.model.attention import Attention
+from ablate.model.blocks import Model
 from ablate.model.hooks import inputs_of_attention
 from ablate.model.layers import Linear
-from ablate.model.lm import LM
 from ablate.model.masks import CAUSAL
 from ablate.store.store import Store
 
@@ -38,6 +39,8 @@ def of_run(run: str) -> list[OfLayer]:
     of its id or name. Raises ConfigError."""
     directory = Store().find(run)
     weights, trained = weights_of(directory), prepared(directory)
+    if trained.spec.encoder is not None:
+        raise ConfigError(f"{directory.name}: a model of two texts; take a run of one text")
     split = trained.corpus.splits["validation"]
     tokens_BT = next(split.windows(context=trained.spec.context, windows=WINDOWS)).inputs
     start, end = in_float64(trained), in_float64(trained)
@@ -46,11 +49,11 @@ def of_run(run: str) -> list[OfLayer]:
 
 
 @torch.no_grad()
-def _layers(model: LM, tokens_BT: Tensor, when: str) -> list[OfLayer]:
+def _layers(model: Model, tokens_BT: Tensor, when: str) -> list[OfLayer]:
     inputs = inputs_of_attention(model, tokens_BT)
     return [
         OfLayer(number, when, _from_one_head(block.attention, x_BTC), _outside(block.attention, x_BTC))
-        for number, (block, x_BTC) in enumerate(zip(model.blocks, inputs, strict=True))
+        for number, (block, (x_BTC, _, _)) in enumerate(zip(model.blocks, inputs, strict=True))
     ]
 
 

@@ -15,7 +15,8 @@ from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.model import fusion, scores
 from ablate.model.attention import Attention
-from ablate.model.lm import LM, build_model, draw_weights
+from ablate.model.blocks import Model
+from ablate.model.build import build_model, draw_weights
 from ablate.model.masks import CAUSAL, Mask
 from ablate.model.sizing import SHARED
 from ablate.model.spec import AttentionSpec, ModelSpec
@@ -82,7 +83,7 @@ def model_of(spec: AttentionSpec, context: int = 11) -> ModelSpec:
     return ModelSpec(vocab=59, layers=2, context=context, mlp_hidden=48, attention=spec)
 
 
-def build(spec: AttentionSpec) -> LM:
+def build(spec: AttentionSpec) -> Model:
     """A language model around this attention, with its weights drawn, in float64."""
     return build_model(model_of(spec), SEEDS).double()
 

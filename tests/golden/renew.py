@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 from ablate.data.corpora import open_corpus
-from ablate.model.lm import build_model
+from ablate.model.build import build_model
 from ablate.model.resolve import resolve_spec
 from ablate.training.train import Evaluation, Step, train
 from tests.helpers import make_config

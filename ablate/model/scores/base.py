@@ -37,6 +37,7 @@ class Scores(Part):
     Options: ClassVar[type[Any]] = Options
     compares: ClassVar[bool] = True  # whether the method uses queries and keys at all
     scale_folds: ClassVar[bool] = False  # whether scaling W_Q has the same effect as scaling the scores
+    by_position: ClassVar[bool] = False  # whether it compares positions, which two texts do not share
     sums_to_one: ClassVar[bool] = True  # whether each row of a pattern sums to 1
 
     def __init__(self, shape: HeadShape, options: Any) -> None:

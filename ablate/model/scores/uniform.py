@@ -19,6 +19,6 @@ class Uniform(Scores):
         return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
 
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
-        visible_TS = mask.visible(q_BPTK.shape[-2], k_BPSK.shape[-2], q_BPTK.device).to(q_BPTK.dtype)
-        mean_TS = visible_TS / visible_TS.sum(-1, keepdim=True)
-        return mean_TS.expand(*q_BPTK.shape[:2], *mean_TS.shape)
+        T, S = q_BPTK.shape[-2], k_BPSK.shape[-2]
+        visible = mask.visible(T, S, q_BPTK.device).to(q_BPTK.dtype)
+        return (visible / visible.sum(-1, keepdim=True)).expand(*q_BPTK.shape[:2], T, S)

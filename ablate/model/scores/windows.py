@@ -32,6 +32,7 @@ class Windows(Scores):
 
     Options = WindowsOptions
     scale_folds = True
+    by_position = True
 
     def __init__(self, shape: HeadShape, options: WindowsOptions) -> None:
         super().__init__(shape, options)
@@ -62,6 +63,10 @@ class Near(Mask):
 
     mask: Mask
     widths: tuple[int, ...]
+
+    @property
+    def constant(self) -> bool:
+        return self.mask.constant
 
     def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
         """(P, T, S)."""

@@ -1,0 +1,87 @@
+"""Whether cross-attention looks at the letters of the source that each letter of the target comes from.
+
+legend: H heads, T letters of a target, S of its source.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ablate.data.corpora import Corpus
+from ablate.data.paired import Paired
+from ablate.model.blocks import Model
+from ablate.probes.look import patterns
+
+PAIRS = 256  # the most pairs that are read
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """One pair. gold_TS: true where a letter of the target comes from a letter of the source. weights: the
+    pattern of each cross-attention, A_HTS."""
+
+    gold_TS: np.ndarray
+    weights: list[np.ndarray]
+
+    @property
+    def diagonal_TS(self) -> np.ndarray:
+        """A pattern for comparison, in which letter t has all its weight on the source letter at the same
+        relative position."""
+        T, S = self.gold_TS.shape
+        return np.eye(S)[np.minimum(np.round(np.arange(T) * S / T).astype(int), S - 1)]
+
+
+@torch.no_grad()
+def read(corpus: Corpus, model: Model) -> list[Alignment]:
+    """The alignments of held-out pairs; empty unless the corpus is a task that knows them."""
+    split = corpus.splits["validation"]
+    if corpus.task is None or not isinstance(split, Paired):
+        return []
+    pairs = split.pairs.held_out()[:PAIRS]
+    seen = patterns(model, split.layout.batch(pairs))
+    of_cross = [
+        layer.numpy() for site, layer in zip(model.sites(), seen, strict=True) if site.kind == "cross"
+    ]
+    found = []
+    for row, pair in enumerate(pairs):
+        gold_TS = corpus.task.aligned(*(corpus.tokenizer.decode(side) for side in pair))
+        T, S = gold_TS.shape
+        # Letter t is predicted at position t, since the edge comes first.
+        found.append(Alignment(gold_TS, [layer[row, :, :T, :S] for layer in of_cross]))
+    return found
+
+
+def weight(gold_TS: np.ndarray, weights_HTS: np.ndarray) -> tuple[np.ndarray, int]:
+    """(H,), the weight of each head on the letters that a letter comes from, summed over the letters with a
+    known origin, and the number of those."""
+    known_T = gold_TS.any(1)
+    return (weights_HTS * gold_TS)[:, known_T].sum((1, 2)), int(known_T.sum())
+
+
+def aligned(found: list[Alignment], layer: int | None) -> list[float]:
+    """By head: the mean weight on the letters that a letter comes from. layer: index of a cross-attention;
+    None for the plain diagonal."""
+    each = [
+        weight(one.gold_TS, one.diagonal_TS[None] if layer is None else one.weights[layer]) for one in found
+    ]
+    return (sum((total for total, _ in each), np.zeros(1)) / sum(count for _, count in each)).tolist()
+
+
+def error_rate(found: list[Alignment], layer: int | None) -> list[float]:
+    """By head: the alignment error rate, 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A: a link from each letter with a
+    known origin to the letter with the largest weight; P: links to letters that it may come from; S: those
+    where there is only one such letter. layer: as for `aligned`. See: Och and Ney, "A systematic comparison
+    of various statistical alignment models", 2003."""
+    hits, links, sure = np.zeros(1), 0, 0
+    for one in found:
+        known_T = one.gold_TS.any(1)
+        gold_TS = one.gold_TS[known_T]
+        weights_HTS = (one.diagonal_TS[None] if layer is None else one.weights[layer])[:, known_T]
+        hit_HT = np.take_along_axis(
+            np.broadcast_to(gold_TS, weights_HTS.shape), weights_HTS.argmax(-1)[..., None], -1
+        )[..., 0]
+        sure_T = gold_TS.sum(1) == 1
+        hits = hits + hit_HT.sum(1) + (hit_HT & sure_T).sum(1)
+        links, sure = links + len(gold_TS), sure + int(sure_T.sum())
+    return (1 - hits / (links + sure)).tolist()

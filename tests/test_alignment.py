@@ -1,0 +1,135 @@
+"""Probes of an encoder-decoder: planted alignments, and each kind of attention separately."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ablate.data.corpora import open_corpus
+from ablate.data.paired import Paired
+from ablate.model.build import build_model
+from ablate.model.encoder_decoder import EncoderDecoder
+from ablate.model.resolve import resolve_spec
+from ablate.probes.alignment import Alignment, aligned, error_rate, read
+from ablate.probes.look import look, real_at
+from ablate.probes.needed import loss_without, pruned
+from tests.helpers import make_config, run_cli
+
+SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
+COPY = ("model=pair", "corpus=copy", "model.context=16", "corpus.held_out=40")
+
+
+def untrained(*overrides: str):
+    config = make_config(*COPY, *overrides)
+    corpus = open_corpus(config.corpus, config.model)
+    model = build_model(resolve_spec(config, corpus.tokenizer.vocab_size), SEEDS).double().eval()
+    assert isinstance(model, EncoderDecoder)
+    return corpus, model
+
+
+@torch.no_grad()
+def planted(model: EncoderDecoder) -> None:
+    """Make head 1 of the first cross-attention look at the position that it predicts: positions are one-hot,
+    and nothing else is in the residual stream."""
+    for site in model.sites():
+        site.attention.get_parameter("out_proj.weight").zero_()
+    for block in (*model.encoder, *model.blocks):
+        block.get_parameter("mlp.down.weight").zero_()
+    model.token.weight.zero_()
+    one_hot = 10 * torch.eye(*model.position.weight.shape, dtype=torch.float64)
+    model.position.weight.copy_(one_hot)
+    model.source_position.weight.copy_(one_hot)
+    width = model.blocks[0].cross.spec.key_width
+    for projection in ("query", "key"):
+        weight = model.blocks[0].cross.get_parameter(f"{projection}.weight")
+        weight.zero_()
+        weight[:width, :width] = 2 * torch.eye(width, dtype=torch.float64)
+
+
+def test_a_planted_alignment_is_found_and_none_elsewhere():
+    corpus, model = untrained()
+    before = read(corpus, model)
+    assert max(aligned(before, 0)) < 0.5 and min(error_rate(before, 0)) > 0.3
+    planted(model)
+    found = read(corpus, model)
+    weights = aligned(found, 0)
+    assert weights[0] > 0.99 and max(weights[1:]) < 0.6
+    assert error_rate(found, 0)[0] == 0
+
+
+def test_alignment_errors_by_hand():
+    gold_TS = np.array([[1, 0, 0], [0, 1, 1], [0, 0, 0]], bool)  # sure; possible; of nothing
+    weights_HTS = np.array(
+        [[[0.8, 0.1, 0.1], [0.2, 0.2, 0.6], [1, 0, 0]], [[0.1, 0.9, 0.0], [0.6, 0.3, 0.1], [1, 0, 0]]]
+    )
+    found = [Alignment(gold_TS, [weights_HTS])]
+    assert aligned(found, 0) == pytest.approx([(0.8 + 0.8) / 2, (0.1 + 0.4) / 2])
+    # A: two links, S: one. Head 1 hits both, of which one is sure; head 2 none.
+    assert error_rate(found, 0) == pytest.approx([1 - (1 + 2) / 3, 1])
+    # The diagonal has letter 0 on 0 and 1 on 1: both right.
+    assert aligned(found, None) == [1.0] and error_rate(found, None) == [0.0]
+
+
+def test_padding_counts_in_no_probe():
+    corpus, model = untrained("fusion=sum", "at=cross")
+    split = corpus.splits["validation"]
+    batch = next(split.windows(context=16, windows=40))
+    assert isinstance(split, Paired) and batch.source is not None
+    lengths = [(row >= 0).sum().item() for row in batch.source]
+    for heads in look(model, batch):
+        said = heads.real.sum(1).tolist()
+        assert said == [n if heads.site.kind == "encoder" else n + 1 for n in lengths]
+        # Of a head that is put at its mean nothing but the mean is left.
+    short = split.layout.batch(split.pairs.held_out()[:1])
+    assert real_at(model.sites()[0], short).all()
+
+
+def test_each_kind_is_pruned_by_itself():
+    corpus, model = untrained("heads=2")
+    batch = next(corpus.splits["validation"].windows(context=16, windows=8))
+    order = [*pruned(model, batch)]
+    assert len(order) == 12 and len({(at, head) for at, head, _ in order}) == 12
+    kinds = [model.sites()[at].kind for at, _, _ in order]
+    assert kinds == ["encoder"] * 4 + ["decoder"] * 4 + ["cross"] * 4
+    for kind in ("encoder", "decoder", "cross"):
+        gone = {(at, head) for at, head, _ in order if model.sites()[at].kind == kind}
+        last = [loss for at, _, loss in order if model.sites()[at].kind == kind][-1]
+        assert loss_without(model, batch, gone) == pytest.approx(last)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides", [("fusion=max", "at=cross"), ("train.precision=bfloat16", "train.probe_every=2")]
+)
+def test_the_command_probes_pairs(tmp_path, overrides):
+    command = ("model=pair", "corpus=numbers", "name=p", "train.steps=4", "train.batch=4")
+    command += (
+        "corpus.held_out=500",
+        "model.d_model=16",
+        "model.layers=1",
+        "heads=2",
+        "train.eval_tokens=500",
+    )
+    assert run_cli("run", *command, *overrides, cwd=tmp_path).returncode == 0
+    (tmp_path / "line.txt").write_text("zwei\ttwo\n", encoding="utf-8")
+    done = run_cli("probe", "p", "--prune", "--text", "line.txt", "--format", "csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "cross 1",
+        "encoder 1",
+        "decoder 1",
+        "aligned",
+        "alignment_errors",
+        "kept",
+        "loss_added",
+        "pruned",
+    ):
+        assert said in done.stdout, said
+    maps = json.loads((tmp_path / "runs/studies/p/probes-text.json").read_text())
+    (of_run,) = maps.values()
+    assert of_run["layers"] == ["cross 1"] and of_run["tokens"] == ["t", "w", "o", "end"]
+    assert of_run["keys"] == [*"zwei"] and np.shape(of_run["patterns"]) == (1, 2, 4, 4)
+    assert run_cli("report", "p", cwd=tmp_path).returncode == 0
+    run = "max-" if "fusion=max" in overrides else "concat-"
+    assert "translation" in run_cli("sample", run, "--prompt", "zwei", cwd=tmp_path).stdout

@@ -1,0 +1,304 @@
+"""The encoder-decoder: compared with PyTorch's own; masks, padding, and the sizes of its attentions."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ablate.config.rules import ConfigError
+from ablate.data.paired import PADDING, OneText, TwoTexts
+from ablate.data.pairs import Pair
+from ablate.data.splits import NOT_ASKED
+from ablate.execution.formulas import before_training
+from ablate.execution.prepare import prepare
+from ablate.model.attend import fused, unfused
+from ablate.model.blocks import Model
+from ablate.model.build import build_model
+from ablate.model.costs import attention_params, flops_per_token, total_params
+from ablate.model.encoder_decoder import EncoderDecoder
+from ablate.model.masks import CAUSAL, EVERYTHING, Filled
+from ablate.model.resolve import resolve_spec
+from ablate.model.spec import ModelSpec
+from tests.helpers import make_config
+
+SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
+PAIR = ("model=pair", "corpus=numbers")
+
+
+def spec_of(*overrides: str, vocab: int = 23) -> ModelSpec:
+    return resolve_spec(make_config(*PAIR, *overrides), vocab)
+
+
+def model_of(*overrides: str) -> EncoderDecoder:
+    """A model in float64 whose weights are so large that patterns are far from uniform."""
+    model = build_model(spec_of("model.d_model=24", "model.context=13", *overrides), SEEDS).double().eval()
+    assert isinstance(model, EncoderDecoder)
+    with torch.no_grad():
+        for param in model.parameters():
+            if param.dim() == 2:
+                param.copy_(torch.randn_like(param) * 0.3)
+    return model
+
+
+def some_batch(*lengths: tuple[int, int], seed: int = 0) -> tuple[list[Pair], TwoTexts]:
+    generator = torch.Generator().manual_seed(seed)
+    ids = [Pair(*(torch.randint(1, 22, (n,), generator=generator).numpy() for n in both)) for both in lengths]
+    return ids, TwoTexts(edge=22)
+
+
+# --- it is PyTorch's ----------------------------------------------------------------------------
+
+
+def _copied(layer: nn.Module, name: str, attention: nn.Module) -> None:
+    own = getattr(layer, name)
+    weights = (attention.get_parameter(f"{part}.weight") for part in ("query", "key", "value"))
+    own.in_proj_weight.copy_(torch.cat([*weights]))
+    own.out_proj.weight.copy_(attention.get_parameter("out_proj.weight"))
+
+
+@torch.no_grad()
+def _of_pytorch(model: EncoderDecoder, tokens_BT: torch.Tensor, source_BS: torch.Tensor) -> torch.Tensor:
+    """torch.nn's encoder and decoder with the same weights."""
+    d = model.token.weight.shape[1]
+    options = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True, "bias": False}
+    sizes = (d, 4, 4 * d)
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(*sizes, **options),
+        len(model.encoder),
+        nn.LayerNorm(d, bias=False),
+        enable_nested_tensor=False,
+    )
+    decoder = nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(*sizes, **options), len(model.blocks), nn.LayerNorm(d, bias=False)
+    )
+    encoder, decoder = encoder.double().eval(), decoder.double().eval()
+    norms = {"norm_1": "norm1", "norm_2": "norm2"}
+    for ours, theirs in zip(model.encoder, encoder.layers, strict=True):
+        _copied(theirs, "self_attn", ours.attention)
+        for name, other in norms.items():
+            getattr(theirs, other).weight.copy_(getattr(ours, name).weight)
+        for name, other in {"up": "linear1", "down": "linear2"}.items():
+            theirs.get_parameter(f"{other}.weight").copy_(ours.get_parameter(f"mlp.{name}.weight"))
+    for ours, theirs in zip(model.blocks, decoder.layers, strict=True):
+        _copied(theirs, "self_attn", ours.attention)
+        _copied(theirs, "multihead_attn", ours.cross)
+        for name, other in {"norm_1": "norm1", "norm_cross": "norm2", "norm_2": "norm3"}.items():
+            getattr(theirs, other).weight.copy_(getattr(ours, name).weight)
+        for name, other in {"up": "linear1", "down": "linear2"}.items():
+            theirs.get_parameter(f"{other}.weight").copy_(ours.get_parameter(f"mlp.{name}.weight"))
+    encoder.get_parameter("norm.weight").copy_(model.encoder_norm.weight)
+    decoder.get_parameter("norm.weight").copy_(model.norm.weight)
+    padded_BS = source_BS < 0
+    S, T = source_BS.shape[1], tokens_BT.shape[1]
+    x = model.token.weight[source_BS.clamp(min=0)] + model.source_position.weight[:S]
+    y = model.token.weight[tokens_BT] + model.position.weight[:T]
+    future = nn.Transformer.generate_square_subsequent_mask(T, dtype=torch.float64)
+    memory = encoder(x, src_key_padding_mask=padded_BS)
+    out = decoder(y, memory, tgt_mask=future, memory_key_padding_mask=padded_BS)
+    return out @ model.token.weight.T
+
+
+def test_logits_are_those_of_pytorch():
+    model = model_of("model.layers=2", "model.encoder_layers=3")
+    with torch.no_grad():
+        for norm in (m for m in model.modules() if isinstance(m, nn.LayerNorm)):
+            norm.weight.copy_(1 + 0.3 * torch.randn_like(norm.weight))
+    pairs, layout = some_batch((11, 7), (3, 12), (5, 1))
+    batch = layout.batch(pairs)
+    assert batch.source is not None
+    with torch.no_grad():
+        ours = model(batch.inputs, None, batch.source)
+    theirs = _of_pytorch(model, batch.inputs, batch.source)
+    assert torch.allclose(ours, theirs, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("scores", ["softmax", "windows", "qk_norm", "uniform", "talking"])
+def test_both_formulations_see_no_padding(scores):
+    model = model_of(f"scores={scores}", *(("at=encoder",) if scores == "windows" else ()))
+    batch = some_batch((11, 7), (3, 12))[1].batch(some_batch((11, 7), (3, 12))[0])
+    with torch.no_grad():
+        found = []
+        for attend in (fused, unfused):
+            model.use(attend=attend)
+            found.append(model.loss(*batch))
+    assert torch.allclose(*found, atol=1e-12, rtol=0)
+
+
+# --- padding ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [TwoTexts, OneText])
+@pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "max"])
+def test_a_padded_batch_is_its_lines_one_by_one(layout, fusion):
+    pairs, _ = some_batch((11, 7), (3, 12), (5, 1), (11, 11))
+    laid = layout(22)
+    if layout is TwoTexts:
+        model: Model = model_of(f"fusion={fusion}")
+    else:
+        config = make_config("model=prefix", "corpus=numbers", "model.d_model=24", f"fusion={fusion}")
+        model = build_model(resolve_spec(config, 23), SEEDS).double().eval()
+    with torch.no_grad():
+        whole = model.loss(*laid.batch(pairs)).item()
+        one_by_one = [(model.loss(*laid.batch([pair])).item(), len(pair.target) + 1) for pair in pairs]
+    mean = sum(loss * count for loss, count in one_by_one) / sum(count for _, count in one_by_one)
+    assert whole == pytest.approx(mean, abs=1e-6)
+
+
+def test_rows_by_hand():
+    pairs = [Pair(*map(np.array, both)) for both in (([4, 5], [6]), ([7], [8, 9]))]
+    two = TwoTexts(edge=0).batch(pairs)
+    assert two.inputs.tolist() == [[0, 6, 0], [0, 8, 9]]
+    assert two.targets.tolist() == [[6, 0, NOT_ASKED], [8, 9, 0]]
+    assert two.source is not None and two.source.tolist() == [[4, 5], [7, PADDING]]
+    assert two.asked is not None and two.asked.tolist() == [0, 1, 3, 4, 5]
+    one = OneText(edge=0).batch(pairs)
+    assert one.source is None
+    assert one.inputs.tolist() == [[4, 5, 0, 6], [7, 0, 8, 9]]
+    assert one.targets.tolist() == [[NOT_ASKED, NOT_ASKED, 6, 0], [NOT_ASKED, 8, 9, 0]]
+
+
+# --- who sees what ------------------------------------------------------------------------------
+
+
+def test_a_letter_depends_on_earlier_ones_and_on_its_own_source_alone():
+    model = model_of()
+    batch = some_batch((5, 6), (4, 3))[1].batch(some_batch((5, 6), (4, 3))[0])
+    embedded: list[torch.Tensor] = []
+    hook = model.token.register_forward_hook(lambda _, __, out: embedded.append(out.requires_grad_()) or out)
+    logits = model(batch.inputs, None, batch.source)
+    hook.remove()
+    source, target = embedded  # the encoder asks first
+    of_source, of_target = torch.autograd.grad(logits[0, 2].sum(), (source, target))
+    assert of_target[0, 3:].abs().max() == 0 and of_target[0, :3].abs().min(-1).values.min() > 0
+    assert of_target[1].abs().max() == 0 and of_source[1].abs().max() == 0
+    assert (of_source[0].abs().sum(-1) > 0).all()  # the encoder sees all of it
+
+
+def test_masks_on_three_letters():
+    filled = torch.tensor([[True, True, False], [True, True, True]])
+    everything = Filled(EVERYTHING, filled).visible(3, 3)
+    assert everything.expand(2, 1, 3, 3)[0, 0].tolist() == [[True, True, False]] * 3
+    causal = Filled(CAUSAL, filled).visible(3, 3)
+    assert causal[0, 0].tolist() == [[True, False, False], [True, True, False], [True, True, False]]
+    assert causal[1, 0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert not Filled(CAUSAL, filled).constant
+
+
+@pytest.mark.parametrize("lengths", [[(1, 1)], [(13, 12)], [(13, 12), (1, 1)], [(4, 4), (4, 4)]])
+def test_any_length_up_to_the_context(lengths):
+    model = model_of()
+    pairs, layout = some_batch(*lengths)
+    with torch.no_grad():
+        assert torch.isfinite(model.loss(*layout.batch(pairs)))
+
+
+# --- which attention is which -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", ["encoder", "decoder", "cross"])
+def test_at_changes_that_attention_alone(at):
+    keys = ("fusion=sum", "heads=8", "out_proj=false", "scores=qk_norm")
+    spec, plain = spec_of(f"at={at}", *keys), spec_of()
+    for kind, (found, _) in spec.kinds.items():
+        if kind == at:
+            assert (found.fusion.name, found.heads, found.out_proj) == ("sum", 8, False)
+            assert found == spec.chosen
+        else:
+            assert found == plain.kinds[kind][0]
+    every = spec_of(*keys)
+    assert all(found.fusion.name == "sum" for found, _ in every.kinds.values())
+
+
+def test_what_all_attentions_share_starts_alike():
+    ours, theirs = (build_model(spec_of(f"at={at}", "fusion=sum"), SEEDS) for at in ("encoder", "cross"))
+    other = dict(theirs.named_parameters())
+    same = [name for name, param in ours.named_parameters() if other[name].shape == param.shape]
+    assert all(torch.equal(ours.get_parameter(name), other[name]) for name in same)
+    assert "blocks.0.cross.query.weight" in same and "encoder.0.mlp.up.weight" in same
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("at=cross", "fusion=sum"),
+        ("heads=8", "out_proj=false", "model.bias=true"),
+        ("model.mlp_hidden=0", "scores=talking"),
+    ],
+)
+def test_costs_are_those_of_the_module(overrides):
+    spec = spec_of("model.d_model=16", "model.context=11", "model.encoder_layers=3", *overrides)
+    model = build_model(spec, SEEDS)
+    assert total_params(spec) == sum(param.numel() for param in model.parameters())
+    of_attention = sum(p.numel() for site in model.sites() for p in site.attention.parameters())
+    assert attention_params(spec) == of_attention
+
+
+def test_flops_are_those_counted():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    spec = spec_of("model.d_model=16", "model.context=11", "model.encoder_layers=3")
+    model = build_model(spec, SEEDS)
+    model.use(attend=unfused)
+    tokens = torch.zeros(3, 11, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(tokens, None, tokens)
+    assert counter.get_total_flops() == 3 * 11 * flops_per_token(spec)
+
+
+@pytest.mark.parametrize("match", ["params", "flops"])
+def test_a_match_holds_for_two_texts(match):
+    spec, plain = spec_of("fusion=sum", "at=cross", f"match={match}"), spec_of()
+    cost = total_params if match == "params" else flops_per_token
+    assert cost(spec) == pytest.approx(cost(plain), rel=0.01)
+    assert spec.mlp_hidden > plain.mlp_hidden
+
+
+def test_a_row_says_where():
+    row = before_training(prepare(make_config(*PAIR, "at=cross", "fusion=sum", "heads=2")))
+    assert (row["at"], row["fusion"], row["heads"], row["architecture"]) == (
+        "cross",
+        "sum",
+        2,
+        "encoder-decoder",
+    )
+    assert row["encoder_layers"] == 2 and row["key_width"] == 32
+    plain = before_training(prepare(make_config()))
+    assert (plain["at"], plain["architecture"], plain["encoder_layers"]) == ("all", "decoder", None)
+
+
+def test_dropout_is_everywhere():
+    model = build_model(spec_of("model.dropout=0.5"), SEEDS)
+    batch = some_batch((5, 6))[1].batch(some_batch((5, 6))[0])
+    assert model.loss(*batch).item() != model.loss(*batch).item()
+    model.eval()
+    assert model.loss(*batch).item() == model.loss(*batch).item()
+
+
+# --- what can't be ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("model=pair", "corpus=numbers", "wiring=swapped"), ("7 × 7", "5 × 16")),
+        (("model=pair", "corpus=pydoc"), ("corpus=pydoc", "one text", "model=tiny")),
+        (("model=prefix", "corpus=pydoc"), ("corpus=pydoc", "one text")),
+        (("corpus=numbers",), ("corpus=numbers", "pairs", "model=pair")),
+        (("corpus=sort",), ("corpus=sort", "pairs")),
+        (("at=cross",), ("at=cross", "model=tiny", "model=pair")),
+        (("wiring=swapped",), ("wiring=swapped", "model=tiny")),
+        (("model.encoder_layers=2",), ("encoder_layers=2", "model=tiny")),
+        (("model=pair", "corpus=numbers", "model.encoder_layers=null"), ("encoder_layers=null",)),
+        (("model=pair", "corpus=numbers", "model.d_model=30", "heads=3", "at=cross"), ("4 heads", "30")),
+        (("model=pair", "corpus=numbers", "model.context=40"), ("model.context=40", "73")),
+        (("model=prefix", "corpus=numbers", "model.context=100"), ("model.context=100", "138")),
+        (("model=pair", "corpus=numbers", "train.compile=true"), ("train.compile=true", "lengths")),
+        (("train.translate=true",), ("train.translate=true", "model=tiny")),
+    ],
+)
+def test_what_does_not_go_together_is_refused(overrides, words):
+    with pytest.raises(ConfigError) as refused:
+        prepare(make_config(*overrides))
+    assert all(word in str(refused.value) for word in words), refused.value
+    assert "\n" not in str(refused.value)

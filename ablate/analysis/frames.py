@@ -28,7 +28,7 @@ WORDS = (
     *("scores_options", "out_proj", "query_heads", "key_heads", "value_heads", "tie_qk", "scale"),
     *("value_proj", "value_scale", "match", "match_by", "bias", "tokenizer", "splits", "precision"),
     *("form", "function_class", "model", "corpus", "fusion_weights", "device", "engine", "linear"),
-    *("attention", "compile"),
+    *("attention", "compile", "architecture", "at", "long", "translate"),
 )
 NUMBERS = tuple(column for column in COLUMNS if column not in WORDS)
 REQUIRED = ("fusion", "heads", "out_proj", "seed")

@@ -69,7 +69,7 @@ def _judged(identity: Identity, bench: Bench) -> Verdict:
 
 def shapes(sizes: Sizes) -> list[tuple[str, str]]:
     """Every tensor of the standard attention at these sizes, with its shape."""
-    b, T, S = Bench(sizes), sizes.T, sizes.T + 2
+    b, T = Bench(sizes), sizes.T
     query, out = (b.concat.get_parameter(f"{name}.weight").mT for name in ("query", "out_proj"))
     cross = b.attention(EVERYTHING)
     listed: list[tuple[str, Sequence[int]]] = [
@@ -84,8 +84,8 @@ def shapes(sizes: Sizes) -> list[tuple[str, str]]:
         ("W_O of concat", out.shape),
         ("W_O of a sum", b.attention(fusion="sum").get_parameter("out_proj.weight").mT.shape),
         ("output", b.out(b.concat).shape),
-        (f"A_i on a source of {S}", cross.probabilities(b.x, b.source).shape),
+        ("A_i across texts", cross.probabilities(b.x, b.source).shape),
         ("A_i, wiring=swapped", cross.probabilities(b.source, b.source).shape),
-        ("V_i, wiring=swapped: no fit", (sizes.batch, b.H, T, b.V)),
+        ("V_i, wiring=swapped", (sizes.batch, b.H, T, b.V)),
     ]
     return [(name, " × ".join(map(str, shape))) for name, shape in listed]

@@ -11,22 +11,24 @@ from tests.synthetic import synthetic_probes, synthetic_study
 SCREEN = {"width": 1400, "height": 900}
 NARROW = {"width": 400, "height": 800}
 
-# A reader's question, where it is answered, and what stands there.
-FIRST_SCREEN = {
-    "Is sum worse than concat?": (".found", r"[Ss]um costs"),
-    "By how much?": (".found", r"[Ss]um costs 0\.\d+ nats \(0\.\d+ to 0\.\d+\)"),
-    "Can I trust it?": ("#answer li", r"8 paired seeds; all 3 intervals hold together with 95 % confidence"),
-    "What would make it certain?": ("#answer li", r"ablate run study=synthetic 'seed=range\(0,16\)'"),
-    "How long would that take?": ("#answer li", r"about \d+ (s|min) here"),
-    "On which text, at which size?": (".found", r"On pydoc \(2 layers, 64 wide, 500 steps\)"),
-}
-THREE_SCREENS = {
-    "Which methods were compared?": ("#comparison tbody", r"weighted_sum"),
-    "What does each cost?": ("#costs", r"Cost: [\d,]+ parameters, [\d,]+ FLOPs a token"),
-    "How did training go?": ("#curves .chart", r""),
-    "Did anything fail?": ("#failures", r"diverged"),
-    "How do I repeat it?": ("#reproduce", r"ablate run"),
-    "What do I cite?": ("#cite", r"CITATION.cff"),
+# A reader's question: within how many screens it is answered, where, and what stands there.
+QUESTIONS = {
+    "Is sum worse than concat?": (1, ".found", r"[Ss]um costs"),
+    "By how much?": (1, ".found", r"[Ss]um costs 0\.\d+ nats \(0\.\d+ to 0\.\d+\)"),
+    "Can I trust it?": (
+        1,
+        "#answer li",
+        r"8 paired seeds; all 3 intervals hold together with 95 % confidence",
+    ),
+    "What would make it certain?": (1, "#answer li", r"ablate run study=synthetic 'seed=range\(0,16\)'"),
+    "How long would that take?": (1, "#answer li", r"about \d+ (s|min) here"),
+    "On which text, at which size?": (1, ".found", r"On pydoc \(2 layers, 64 wide, 500 steps\)"),
+    "Which methods were compared?": (3, "#comparison tbody", r"weighted_sum"),
+    "What does each cost?": (3, "#costs", r"Cost: [\d,]+ parameters, [\d,]+ FLOPs a token"),
+    "How did training go?": (3, "#curves .chart", r""),
+    "Did anything fail?": (3, "#failures", r"diverged"),
+    "How do I repeat it?": (3, "#reproduce", r"ablate run"),
+    "What do I cite?": (3, "#cite", r"CITATION.cff"),
 }
 
 
@@ -46,12 +48,10 @@ def tab(browser, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("screens", "question"), [(1, q) for q in FIRST_SCREEN] + [(3, q) for q in THREE_SCREENS]
-)
-def test_a_question_is_answered_where_a_reader_looks(tab, screens, question):
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_is_answered_where_a_reader_looks(tab, question):
     tab.set_viewport_size(SCREEN)
-    place, words = (FIRST_SCREEN if screens == 1 else THREE_SCREENS)[question]
+    screens, place, words = QUESTIONS[question]
     found = tab.locator(place).filter(has_text=re.compile(words)).first
     box = found.bounding_box(timeout=1000)
     assert box["y"] + box["height"] <= screens * SCREEN["height"], box

@@ -18,11 +18,11 @@ import numpy as np
 
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean, typed
-from ablate.config.schema import ENCODER_DECODER, CorpusConfig, ModelConfig
+from ablate.config.schema import CorpusConfig, ModelConfig
 from ablate.data import grammar, lags, pairs, stdin, text, tokenized
 from ablate.data.episodes import Episodes
-from ablate.data.paired import OneText, Paired, TwoTexts
-from ablate.data.pairs import Pair, PairTask
+from ablate.data.paired import Paired, laid_out
+from ablate.data.pairs import PairTask
 from ablate.data.splits import Split, Stream
 from ablate.data.tasks import TASKS
 from ablate.data.text import CorpusError, Text
@@ -75,44 +75,9 @@ def _pairs(config: CorpusConfig, model: ModelConfig) -> Corpus:
             f"corpus={config.name}: it is one text, and model={model.name} reads pairs of them; take"
             f" corpus={' or corpus='.join(pairs.NAMES)}, or model=tiny"
         )
-    opened, context = pairs.open_pairs(config), model.context
-    layout = (TwoTexts if model.architecture == ENCODER_DECODER else OneText)(opened.edge)
-
-    def positions(pair: Pair) -> int:
-        return layout.positions(len(pair.source), len(pair.target))
-
-    if opened.task is not None:
-        if (longest := layout.positions(*opened.task.longest)) > context:
-            shorter = ", or a smaller corpus.length" if config.length else ""
-            raise ConfigError(
-                f"model.context={context}: the longest pair of corpus={config.name} takes {longest}"
-                f" positions; take model.context={longest} at least{shorter}"
-            )
-        splits = opened.splits
-    else:
-        every = [positions(pair) for of in opened.splits.values() for pair in of.held_out()]
-        long = sum(taken > context for taken in every)
-        if long and config.long is None:
-            raise ConfigError(
-                f"model.context={context}: {long:,} of {len(every):,} pairs are longer, the longest"
-                f" {max(every):,}; take a larger model.context, corpus.long=drop (without them), or"
-                " corpus.long=cut"
-            )
-
-        def fitted(pair: Pair) -> Pair | None:
-            if positions(pair) <= context:
-                return pair
-            return layout.cut(pair, context) if config.long == "cut" else None
-
-        splits = {name: of.keep(fitted) for name, of in opened.splits.items()}
-        for name in ("train", "validation"):
-            if not splits[name].count:
-                raise ConfigError(
-                    f"corpus.long=drop: no pairs left for {name}: all are longer than"
-                    f" model.context={context}; take a larger one, or corpus.long=cut"
-                )
-    laid_out = {name: Paired(of, layout) for name, of in splits.items()}
-    return Corpus(config.name, opened.sha256, opened.tokenizer, laid_out, edge=opened.edge, task=opened.task)
+    opened = pairs.open_pairs(config)
+    splits = laid_out(opened, config, model)
+    return Corpus(config.name, opened.sha256, opened.tokenizer, splits, edge=opened.edge, task=opened.task)
 
 
 def _require_own_keys(config: CorpusConfig) -> None:
@@ -128,10 +93,16 @@ def _require_own_keys(config: CorpusConfig) -> None:
                 f"corpus.{key}={typed(value)}: corpus={config.name} has no such key; remove it,"
                 f" or take {others}"
             )
-    of_words = config.name in (*TASKS, "sort")
-    if (config.tokenizer == "number") != of_words or (config.name, config.tokenizer) == ("numbers", "bpe"):
-        only = "number" if of_words else "char or byte" if config.name == "numbers" else "char, byte or bpe"
+    if config.tokenizer not in (taken := _tokenizers(config.name)):
+        only = " or ".join(filter(None, (", ".join(taken[:-1]), taken[-1])))
         raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")
+
+
+def _tokenizers(corpus: str) -> tuple[str, ...]:
+    """Those it takes: words are numbers, and of drawn letters there is no text to learn byte pairs from."""
+    if corpus in (*TASKS, *pairs.OF_WORDS):
+        return ("number",)
+    return ("char", "byte") if corpus == "numbers" else ("char", "byte", "bpe")
 
 
 def _episodes(config: CorpusConfig) -> Corpus:

@@ -4,14 +4,12 @@ legend: N episodes, B of them in a batch, T positions in each.
 """
 
 import functools
-import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data.splits import NOT_ASKED, Batch, Split, in_turns, int64, spread
+from ablate.data.splits import Batch, Split, asked_in, in_turns, int64, place_of, spread
 from ablate.data.tasks import Task
 from ablate.rng import generator
 
@@ -55,7 +53,7 @@ class Episodes(Split):
         blocks = [self._block(seed, int(block)) for block in np.unique(places // BLOCK)]
         where = np.unique(places // BLOCK, return_inverse=True)[1] * BLOCK + places % BLOCK
         inputs, targets = (int64(np.concatenate(part)[where]) for part in zip(*blocks, strict=True))
-        return Batch(inputs, targets, torch.nonzero(targets.flatten() != NOT_ASKED).flatten())
+        return Batch(inputs, targets, asked_in(targets))
 
     def _drawn(self, seed: int, block: int) -> tuple[np.ndarray, np.ndarray]:
         """BLOCK episodes of this split: inputs and targets, each (BLOCK, T) int32."""
@@ -64,7 +62,7 @@ class Episodes(Split):
         for attempt in range(TRIES):
             drawn = self.task.draw(generator(seed, self.stream, f"{block}/{attempt}"), BLOCK)
             both_N2T = np.stack(drawn, 1).astype("<i4")
-            place_N = np.array([_hash(episode) for episode in both_N2T])
+            place_N = np.array([place_of(episode.tobytes()) for episode in both_N2T])
             found.append(both_N2T[(low <= place_N) & (place_N < high)])
             if sum(map(len, found)) >= BLOCK:
                 rows_N2T = np.concatenate(found)[:BLOCK]
@@ -73,8 +71,3 @@ class Episodes(Split):
             "corpus.splits: there are too few different episodes for a share of them; take a larger"
             " corpus.vocabulary or corpus.length"
         )
-
-
-def _hash(episode_2T: np.ndarray) -> float:
-    """The content of one episode hashed to a number in [0, 1)."""
-    return int.from_bytes(hashlib.blake2b(episode_2T.tobytes(), digest_size=8).digest(), "little") / 2**64

@@ -5,19 +5,21 @@ legend: B rows, S positions of the source, T of the target.
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
-from ablate.data.pairs import Pair, Pairs
-from ablate.data.splits import NOT_ASKED, Batch, Split, in_turns, spread
+from ablate.config.rules import ConfigError
+from ablate.config.schema import ENCODER_DECODER, CorpusConfig, ModelConfig
+from ablate.data.pairs import Opened, Pair, Pairs
+from ablate.data.splits import NOT_ASKED, Batch, Split, asked_in, in_turns, spread
 from ablate.rng import generator
 
 # Batches that are ordered by length together. More of them save padding and cost learning: with 2, 4 and 16,
 # 99, 97 and 71 % of number words were right after 1,000 steps, and with no order at all 99 % (docs/pairs.md).
 BATCHES = 2
-PADDING = -1
+PADDING = -1  # in a source that is shorter than the longest of its batch
 
 
 class Layout(ABC):
@@ -54,7 +56,7 @@ class TwoTexts(Layout):
         inputs = _padded([np.concatenate([edge, pair.target]) for pair in pairs], self.edge)
         targets = _padded([np.concatenate([pair.target, edge]) for pair in pairs], NOT_ASKED)
         source = _padded([pair.source for pair in pairs], PADDING)
-        return Batch(inputs, targets, _asked(targets), source)
+        return Batch(inputs, targets, asked_in(targets), source)
 
 
 class OneText(Layout):
@@ -74,7 +76,7 @@ class OneText(Layout):
             np.concatenate([np.full(len(pair.source), NOT_ASKED), pair.target, edge]) for pair in pairs
         )
         targets = _padded([*answers], NOT_ASKED)
-        return Batch(inputs, targets, _asked(targets))
+        return Batch(inputs, targets, asked_in(targets))
 
 
 class Paired(Split):
@@ -120,6 +122,50 @@ class Paired(Split):
         return self.pairs.to_train(0, range(1000))
 
 
+def laid_out(opened: Opened, config: CorpusConfig, model: ModelConfig) -> dict[str, Paired]:
+    """The splits as this model reads them. Pairs of files that are too long for it are dropped or cut
+    (corpus.long). Raises ConfigError."""
+    layout = (TwoTexts if model.architecture == ENCODER_DECODER else OneText)(opened.edge)
+    if opened.task is None:
+        splits = _fitted(opened.splits, layout, config.long, model.context)
+    else:
+        splits = opened.splits
+        if (longest := layout.positions(*opened.task.longest)) > model.context:
+            shorter = ", or a smaller corpus.length" if config.length else ""
+            raise ConfigError(
+                f"model.context={model.context}: the longest pair of corpus={config.name} takes {longest}"
+                f" positions; take model.context={longest} at least{shorter}"
+            )
+    return {name: Paired(of, layout) for name, of in splits.items()}
+
+
+def _fitted(
+    splits: Mapping[str, Pairs], layout: Layout, long: str | None, context: int
+) -> Mapping[str, Pairs]:
+    """The pairs that fit a context, and with long=cut the others, cut."""
+    every = [layout.positions(*_length(pair)) for of in splits.values() for pair in of.held_out()]
+    if (longer := sum(taken > context for taken in every)) and long is None:
+        raise ConfigError(
+            f"model.context={context}: {longer:,} of {len(every):,} pairs are longer, the longest"
+            f" {max(every):,}; take a larger model.context, corpus.long=drop (without them), or"
+            " corpus.long=cut"
+        )
+
+    def fitted(pair: Pair) -> Pair | None:
+        if layout.positions(*_length(pair)) <= context:
+            return pair
+        return layout.cut(pair, context) if long == "cut" else None
+
+    kept = {name: of.keep(fitted) for name, of in splits.items()}
+    for name in ("train", "validation"):
+        if not kept[name].count:
+            raise ConfigError(
+                f"corpus.long=drop: no pairs left for {name}: all are longer than"
+                f" model.context={context}; take a larger one, or corpus.long=cut"
+            )
+    return kept
+
+
 def _length(pair: Pair) -> tuple[int, int]:
     return len(pair.source), len(pair.target)
 
@@ -130,7 +176,3 @@ def _padded(rows: Sequence[np.ndarray], filler: int) -> torch.Tensor:
     for at, row in enumerate(rows):
         padded[at, : len(row)] = row
     return torch.from_numpy(padded)
-
-
-def _asked(targets: torch.Tensor) -> torch.Tensor:
-    return torch.nonzero(targets.flatten() != NOT_ASKED).flatten()

@@ -3,6 +3,7 @@
 Legend: B rows, T positions in a row (`context`).
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -100,6 +101,16 @@ class Stream(Split):
     def _windows(self, start: int, stop: int, width: int) -> Batch:
         inputs, targets = self.tokens[start:stop], self.tokens[start + 1 : stop + 1]
         return Batch(int64(inputs.reshape(-1, width)), int64(targets.reshape(-1, width)))
+
+
+def place_of(content: bytes) -> float:
+    """The content of an example hashed to a number in [0, 1), which determines its split."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") / 2**64
+
+
+def asked_in(targets_BT: Tensor) -> Tensor:
+    """(K,) the places of the flattened targets that are asked about."""
+    return torch.nonzero(targets_BT.flatten() != NOT_ASKED).flatten()
 
 
 def spread(count: int, some: int) -> np.ndarray:

@@ -41,8 +41,7 @@ def _together(model: Model, split: Paired, sources: list[np.ndarray], context: i
         batch = split.layout.batch(pairs).to(device)
         # The last position asked about in a row is the one that predicts the next token.
         assert batch.asked is not None
-        rows = batch.asked // batch.inputs.shape[1]
-        last = torch.stack([batch.asked[rows == row][-1] for row in range(len(going))])
+        last = batch.asked[torch.bincount(batch.asked // batch.inputs.shape[1]).cumsum(0) - 1]
         said = model(batch.inputs, last, batch.source).argmax(-1).tolist()
         left = []
         for i, letter in zip(going, said, strict=True):

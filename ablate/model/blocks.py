@@ -102,6 +102,17 @@ class Model(nn.Module, ABC):
     def sites(self) -> list[Site]:
         """Its attentions, ordered by kind, then by layer."""
 
+    def embedded(self, tokens_BT: Tensor, position: Embedding) -> Tensor:
+        """x_BTC, what the blocks begin with."""
+        positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+        return self.dropout(self.token(tokens_BT) + position(positions_T))
+
+    def logits(self, x_BTC: Tensor, asked_K: Tensor | None) -> Tensor:
+        """From what the last block returns; asked_K as in `forward`."""
+        if asked_K is not None:
+            x_BTC = x_BTC.flatten(0, 1)[asked_K]
+        return self.product(self.norm(x_BTC), self.token.weight, None)
+
     def loss(
         self,
         tokens_BT: Tensor,

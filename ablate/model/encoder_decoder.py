@@ -11,7 +11,6 @@ asked about.
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from ablate.model.blocks import Block, DecoderBlock, Model, Site
@@ -19,12 +18,10 @@ from ablate.model.layers import Embedding
 from ablate.model.masks import CAUSAL, EVERYTHING
 from ablate.model.spec import ModelSpec
 
-PADDING = -1  # at the end of a source that is shorter than the longest of its batch
-
 
 class EncoderDecoder(Model):
-    """tokens_BT, source_BS -> logits_BTN, for T and S up to spec.context. source_BS is PADDING after the end
-    of a row."""
+    """tokens_BT, source_BS -> logits_BTN, for T and S up to spec.context. source_BS is below 0 after
+    the end of a row."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -64,9 +61,9 @@ class EncoderDecoder(Model):
 
     def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor | None]:
         """memory_BSC, and filled_BS, true where the memory is no padding; None if it has none."""
-        filled_BS = source_BS != PADDING
+        filled_BS = source_BS >= 0
         filled = None if filled_BS.all() else filled_BS
-        x_BSC = self._embedded(source_BS.clamp(min=0), self.source_position)
+        x_BSC = self.embedded(source_BS.clamp(min=0), self.source_position)
         for block in self.encoder:
             x_BSC = block(x_BSC, filled)
         return self.encoder_norm(x_BSC), filled
@@ -75,13 +72,7 @@ class EncoderDecoder(Model):
         self, tokens_BT: Tensor, memory_BSC: Tensor, filled_BS: Tensor | None, asked_K: Tensor | None = None
     ) -> Tensor:
         """The logits, from the output of `encode`. asked_K: as in `forward`."""
-        x_BTC = self._embedded(tokens_BT, self.position)
+        x_BTC = self.embedded(tokens_BT, self.position)
         for block in self.blocks:
             x_BTC = block(x_BTC, memory_BSC, filled_BS)
-        if asked_K is not None:
-            x_BTC = x_BTC.flatten(0, 1)[asked_K]
-        return self.product(self.norm(x_BTC), self.token.weight, None)
-
-    def _embedded(self, tokens_BT: Tensor, position: Embedding) -> Tensor:
-        positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-        return self.dropout(self.token(tokens_BT) + position(positions_T))
+        return self.logits(x_BTC, asked_K)

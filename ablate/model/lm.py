@@ -9,7 +9,6 @@ legend: B batch, T time, C model width, N vocabulary, K positions that are asked
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from ablate.model.blocks import Block, Model, Site
@@ -33,13 +32,10 @@ class LM(Model):
     def forward(
         self, tokens_BT: Tensor, asked_K: Tensor | None = None, source_BS: Tensor | None = None
     ) -> Tensor:
-        positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-        x_BTC = self.dropout(self.token(tokens_BT) + self.position(positions_T))
+        x_BTC = self.embedded(tokens_BT, self.position)
         for block in self.blocks:
             x_BTC = block(x_BTC)
-        if asked_K is not None:
-            x_BTC = x_BTC.flatten(0, 1)[asked_K]
-        return self.product(self.norm(x_BTC), self.token.weight, None)
+        return self.logits(x_BTC, asked_K)
 
     def sites(self) -> list[Site]:
         return [Site("decoder", layer, block.attention) for layer, block in enumerate(self.blocks, 1)]

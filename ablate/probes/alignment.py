@@ -24,12 +24,13 @@ class Alignment:
     gold_TS: np.ndarray
     weights: list[np.ndarray]
 
-    @property
-    def diagonal_TS(self) -> np.ndarray:
-        """A pattern for comparison, in which letter t has all its weight on the source letter at the same
-        relative position."""
+    def pattern(self, layer: int | None) -> np.ndarray:
+        """(H, T, S), of the cross-attention with this index. None: for comparison the plain diagonal, in
+        which letter t has all its weight on the source letter at the same relative position."""
+        if layer is not None:
+            return self.weights[layer]
         T, S = self.gold_TS.shape
-        return np.eye(S)[np.minimum(np.round(np.arange(T) * S / T).astype(int), S - 1)]
+        return np.eye(S)[None, np.minimum(np.round(np.arange(T) * S / T).astype(int), S - 1)]
 
 
 @torch.no_grad()
@@ -52,32 +53,27 @@ def read(corpus: Corpus, model: Model) -> list[Alignment]:
     return found
 
 
-def weight(gold_TS: np.ndarray, weights_HTS: np.ndarray) -> tuple[np.ndarray, int]:
-    """(H,), the weight of each head on the letters that a letter comes from, summed over the letters with a
-    known origin, and the number of those."""
-    known_T = gold_TS.any(1)
-    return (weights_HTS * gold_TS)[:, known_T].sum((1, 2)), int(known_T.sum())
-
-
 def aligned(found: list[Alignment], layer: int | None) -> list[float]:
-    """By head: the mean weight on the letters that a letter comes from. layer: index of a cross-attention;
-    None for the plain diagonal."""
-    each = [
-        weight(one.gold_TS, one.diagonal_TS[None] if layer is None else one.weights[layer]) for one in found
+    """By head: the mean weight on the letters that a letter comes from, over letters with a known origin.
+    layer: as for `pattern`."""
+    known = [one.gold_TS.any(1) for one in found]
+    totals = [
+        (one.pattern(layer) * one.gold_TS)[:, known_T].sum((1, 2))
+        for one, known_T in zip(found, known, strict=True)
     ]
-    return (sum((total for total, _ in each), np.zeros(1)) / sum(count for _, count in each)).tolist()
+    return (np.sum(totals, 0) / sum(known_T.sum() for known_T in known)).tolist()
 
 
 def error_rate(found: list[Alignment], layer: int | None) -> list[float]:
     """By head: the alignment error rate, 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A: a link from each letter with a
     known origin to the letter with the largest weight; P: links to letters that it may come from; S: those
-    where there is only one such letter. layer: as for `aligned`. See: Och and Ney, "A systematic comparison
+    where there is only one such letter. layer: as for `pattern`. See: Och and Ney, "A systematic comparison
     of various statistical alignment models", 2003."""
     hits, links, sure = np.zeros(1), 0, 0
     for one in found:
         known_T = one.gold_TS.any(1)
         gold_TS = one.gold_TS[known_T]
-        weights_HTS = (one.diagonal_TS[None] if layer is None else one.weights[layer])[:, known_T]
+        weights_HTS = one.pattern(layer)[:, known_T]
         hit_HT = np.take_along_axis(
             np.broadcast_to(gold_TS, weights_HTS.shape), weights_HTS.argmax(-1)[..., None], -1
         )[..., 0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ablate.config.identity import digest
 from ablate.config.schema import CorpusConfig
 from ablate.data.pairs import files, numbers, words
-from ablate.data.pairs.base import Drawn, Pair, Pairs, PairTask, Read, in_pieces, place
+from ablate.data.pairs.base import Drawn, Pair, Pairs, PairTask, Read, encoded, place
 from ablate.data.text import CorpusError
 from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, WithEdge
 from ablate.data.tokenizers import Numbers as NumberTokens
@@ -20,21 +20,20 @@ TASKS: dict[str, type[PairTask]] = {
 }
 FILES = "pairs"
 NAMES = (*TASKS, FILES)
+OF_WORDS = tuple(name for name, task in TASKS.items() if issubclass(task, words.WordTask))
 SPLITS = ("train", "validation", "test")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Opened:
     """Pairs, opened. sha256: of what determines the pairs. edge: the token at the ends of a text. task: the
-    one that draws them; None if they come from files. left_out: number of pairs left out, as one side is
-    empty."""
+    one that draws them; None if they come from files."""
 
     sha256: str
     tokenizer: Tokenizer
     edge: int
     splits: Mapping[str, Pairs]
     task: PairTask | None
-    left_out: int = 0
 
 
 def open_pairs(config: CorpusConfig) -> Opened:
@@ -60,7 +59,7 @@ def open_pairs(config: CorpusConfig) -> Opened:
 
 
 def _read(config: CorpusConfig, within: Sequence[tuple[float, float]]) -> Opened:
-    pairs, left_out = files.read(config)
+    pairs = files.read(config)
     of_split = {
         name: [pair for pair in pairs if low <= place(*pair) < high]
         for name, (low, high) in zip(SPLITS, within, strict=True)
@@ -80,12 +79,8 @@ def _read(config: CorpusConfig, within: Sequence[tuple[float, float]]) -> Opened
         case _:
             plain = Char("".join(sorted({*"".join(text for pair in pairs for text in pair)})))
     tokenizer = WithEdge(plain)
-    splits = {}
-    for name, chosen in of_split.items():
-        sides = ([pair[side] for pair in chosen] for side in (0, 1))
-        ids = [in_pieces(plain, side) if side else [] for side in sides]
-        splits[name] = Read([*map(Pair, *ids)])
-    return Opened(digest(["pairs", pairs]), tokenizer, tokenizer.edge, splits, None, left_out)
+    splits = {name: Read(encoded(plain, chosen)) for name, chosen in of_split.items()}
+    return Opened(digest(["pairs", pairs]), tokenizer, tokenizer.edge, splits, None)
 
 
 def _tokenizer_of(task: PairTask, config: CorpusConfig) -> Tokenizer:
@@ -94,4 +89,4 @@ def _tokenizer_of(task: PairTask, config: CorpusConfig) -> Tokenizer:
     return WithEdge(Byte() if config.tokenizer == "byte" else Char(numbers.ALPHABET))
 
 
-__all__ = ["NAMES", "Opened", "Pair", "PairTask", "Pairs", "open_pairs"]
+__all__ = ["NAMES", "OF_WORDS", "Opened", "Pair", "PairTask", "Pairs", "open_pairs"]

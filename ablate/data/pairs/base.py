@@ -4,7 +4,6 @@ legend: S tokens of a source, T of a target.
 """
 
 import functools
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ablate.config.rules import ConfigError
+from ablate.data.splits import place_of
 from ablate.data.tokenizers import Tokenizer
 from ablate.rng import generator
 
@@ -110,19 +110,13 @@ class Drawn(Pairs):
             if len(found) == before:  # a whole block brought nothing new
                 break
             block += 1
-        return self._encoded([*found][: self.count])
+        return encoded(self.tokenizer, [*found][: self.count])
 
     def _at(self, seed: int, places: Sequence[int]) -> list[Pair]:
         return [self._block(seed, place // BLOCK)[place % BLOCK] for place in places]
 
     def _drawn(self, seed: int, block: int) -> list[Pair]:
-        return self._encoded(self._texts(seed, block))
-
-    def _encoded(self, texts: list[tuple[str, str]]) -> list[Pair]:
-        if not texts:
-            return []
-        sources, targets = (in_pieces(self.tokenizer, list(part)) for part in zip(*texts, strict=True))
-        return [*map(Pair, sources, targets)]
+        return encoded(self.tokenizer, self._texts(seed, block))
 
     def _texts(self, seed: int, block: int) -> list[tuple[str, str]]:
         low, high = self.within
@@ -160,14 +154,19 @@ class Read(Pairs):
 
 
 def place(source: str, target: str) -> float:
-    """A number in [0, 1), a hash of the pair's content, which determines its split."""
-    content = f"{source}\n{target}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") / 2**64
+    """As of `place_of`, by the content of a pair."""
+    return place_of(f"{source}\n{target}".encode("utf-8", "surrogatepass"))
 
 
-def in_pieces(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+def encoded(tokenizer: Tokenizer, texts: Sequence[tuple[str, str]]) -> list[Pair]:
+    """The pairs as ids."""
+    sources, targets = (_ids(tokenizer, [pair[side] for pair in texts]) for side in (0, 1))
+    return [*map(Pair, sources, targets)]
+
+
+def _ids(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
     """The ids of each text, encoded all at once if the tokenizer allows it."""
-    if tokenizer.name not in ("char", "byte"):
+    if tokenizer.name not in ("char", "byte") or not texts:
         return [tokenizer.encode(text) for text in texts]
     ids = tokenizer.encode("".join(texts))
     lengths = [len(text) if tokenizer.name == "char" else len(text.encode()) for text in texts]

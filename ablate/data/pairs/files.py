@@ -9,8 +9,8 @@ from ablate.data import text
 from ablate.data.text import CorpusError
 
 
-def read(config: CorpusConfig) -> tuple[list[tuple[str, str]], int]:
-    """The pairs in which neither text is empty, and how many were left out. Raises CorpusError."""
+def read(config: CorpusConfig) -> list[tuple[str, str]]:
+    """The pairs in which neither text is empty. Raises CorpusError."""
     assert config.path is not None
     if config.target is None:
         both = [
@@ -32,7 +32,7 @@ def read(config: CorpusConfig) -> tuple[list[tuple[str, str]], int]:
             f"corpus.path={config.path}: no pairs: {len(both):,} lines{empty}; give lines with a text on both"
             " sides"
         )
-    return pairs, len(both) - len(pairs)
+    return pairs
 
 
 def _lines(config: CorpusConfig, path: str) -> Iterator[str]:

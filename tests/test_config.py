@@ -169,7 +169,7 @@ def corpus_stub():
         corpus = open_corpus(dataclasses.replace(config.corpus, name="grammar", seed=0, characters=3000))
         spec = resolve_spec(config, 59)
         run_id = Identity(resolved(config, spec), vocab=59, corpus_sha256="text").of(config)
-        return Run(config, spec, corpus, torch.device("cpu"), "mkl", "fused", run_id, "name")
+        return Run(config, spec, corpus, run_id, "name", torch.device("cpu"), "mkl", "fused")
 
     return prepared
 

@@ -21,6 +21,7 @@ from ablate.compose.launchers import Pool, pool
 from ablate.compute import cores
 from ablate.config.rules import ConfigError
 from ablate.launch.pool import READY, Watcher, _Jobs, _Worker
+from ablate.launch.queue import Queue
 from ablate.store.store import Store
 from tests.helpers import ROOT, run_cli
 
@@ -138,7 +139,10 @@ def test_a_worker_may_be_lost_before_it_is_ready():
         def messages(self) -> list[str]:
             return [READY]
 
-    pool, starting = _Jobs([], cast(Watcher, None), Store()), cast(_Worker, Starting())
+    pool, starting = (
+        _Jobs([], cast(Watcher, None), Queue([], Store()), leaves=False),
+        cast(_Worker, Starting()),
+    )
     for _ in range(3):
         pool.lost(starting, "ended")
         pool.lost(starting, "ended")

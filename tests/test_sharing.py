@@ -26,7 +26,7 @@ from ablate.execution.run import Run
 from ablate.files.atomic import StoreError
 from ablate.launch import worker
 from ablate.launch.queue import AGAIN_S, Item, Queue
-from ablate.store import claim, studies
+from ablate.store import claim, versions
 from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
@@ -581,7 +581,7 @@ def test_a_study_json_that_was_put_back_holds(tmp_path, monkeypatch):
     for seed in (1, 2):
         write_study(store, make_record(name="mine", seeds=[0, seed]))
     path.write_bytes(before)
-    monkeypatch.setattr(studies, "COPIED_S", -1)  # long ago
+    monkeypatch.setattr(versions, "COPIED_S", -1)  # long ago
     assert (store.read_study("mine") or make_record()).seeds == [0]
     store.change_study("mine", lambda record: replace(record or make_record(), margin=0.5))
     record = store.read_study("mine")
@@ -589,7 +589,7 @@ def test_a_study_json_that_was_put_back_holds(tmp_path, monkeypatch):
 
 
 def test_a_version_without_its_file_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(studies, "CHANGES_S", 0.1)
+    monkeypatch.setattr(versions, "CHANGES_S", 0.1)
     store, path = Store(tmp_path), tmp_path / "studies" / "mine"
     write_study(store, make_record(name="mine"))
     (path / ".versions" / "12").mkdir()

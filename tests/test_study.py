@@ -41,7 +41,7 @@ from ablate.store.store import Store, StoreError
 from ablate.study import precision
 from ablate.study.conditions import check, holds
 from ablate.study.design import combinations
-from ablate.study.estimate import Times, _total
+from ablate.study.estimate import Times, total
 from ablate.study.growth import grown, values_of
 from ablate.study.kinds import read_declared
 from ablate.study.kinds.grid import EveryCombination
@@ -180,13 +180,13 @@ def sweep(tmp_path, monkeypatch):
 @pytest.fixture
 def planned(sweep, monkeypatch):
     """The outcome of a dry run that times nothing."""
-    monkeypatch.setattr("ablate.study.estimate._total", lambda *_: Times(steps=1.0))
+    monkeypatch.setattr("ablate.study.estimate.total", lambda *_: Times(steps=1.0))
     return lambda *overrides: run(sweep(*overrides), dry_run=True)
 
 
 def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
     configs = sweep("seed=0,1", "corpus.characters=4000").configs
-    replicates = Replicates(configs)
+    replicates = Replicates(configs, elsewhere=False)
     runs = []
     for cell in CELLS:
         replicate = replicates.of((*QUICK, *cell))
@@ -201,14 +201,16 @@ def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
 
 def test_a_value_that_follows_from_another_follows_it_through_a_sweep(sweep, tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults: [config, _self_]\ncorpus: {seed: '${seed}'}\n")
-    replicates = Replicates(sweep("-cd", ".", "-cn", "mine", "seed=1,2").configs)
+    replicates = Replicates(sweep("-cd", ".", "-cn", "mine", "seed=1,2").configs, elsewhere=False)
     assert [replicates.config(replicates.of((*QUICK, f"seed={s}"))).corpus.seed for s in (1, 2)] == [1, 2]
 
 
 def test_many_seeds_cost_one_preparation_and_a_line_says_how_far(planned, monkeypatch, capsys):
     prepared, original = [], Prepared.__init__
     monkeypatch.setattr(
-        Prepared, "__init__", lambda self, config: prepared.append(1) or original(self, config)
+        Prepared,
+        "__init__",
+        lambda self, config, elsewhere: prepared.append(1) or original(self, config, elsewhere=elsewhere),
     )
     monkeypatch.setattr(progress, "SILENT_S", 0.01)
     assert planned("seed=range(0,3000)", "heads=2,4").estimate.runs == 6000 and len(prepared) == 2
@@ -286,7 +288,7 @@ def test_a_dry_run_says_what_bfloat16_would_gain_and_where_it_is_slower(planned,
     monkeypatch.setattr(precision, "halves_are_faster", lambda: True)
     for in_halves, said in ((0.5, 0.5), (0.95, None)):
         monkeypatch.setattr(
-            "ablate.study.estimate._total",
+            "ablate.study.estimate.total",
             lambda kinds, _, s=in_halves: Times(
                 steps=s if kinds[0][0].config.train.precision == "bfloat16" else 1.0
             ),
@@ -306,11 +308,11 @@ def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
     run = prepare(config)
     monkeypatch.setattr("ablate.study.estimate._time", lambda _: (2.0, 0.25))
     validation, test = (run.corpus.splits[name].size or 0 for name in ("validation", "test"))
-    times = _total([(run, 3)], 1)
+    times = total([(run, 3)], 1)
     assert (times.steps, times.evaluations) == (60.0, 0.25 * 3 * 200 * 4)  # at 0, 4, 8 and 10
     assert times.ends == 0.25 * 3 * 2 * (validation + test)
     whole = replace(run, config=replace(config, train=replace(config.train, eval_tokens=None, average=None)))
-    times = _total([(whole, 1)], 1)
+    times = total([(whole, 1)], 1)
     assert (times.evaluations, times.ends) == (0.25 * 4 * validation, 0.25 * test)
 
 
@@ -333,7 +335,7 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
     assert study.question.endswith("?") and study.primary and study.margin > 0
     sizes = [len(levels) for levels in study.levels.values()]
     assert len(study.seeds) >= 8 and min(sizes) >= 1
-    assert set(study.demo) <= {"train.steps", "train.eval_every", "seed", *study.factors}
+    assert set(study.demo) <= {"train.steps", "train.eval_every", "train.lr", "seed", *study.factors}
     for contrast in study.primary:
         levels = study.factors[contrast["vary"]]
         assert str(contrast["baseline"]).lower() in levels
@@ -672,7 +674,7 @@ def test_what_a_launcher_makes_at_once():
     assert told(SimpleNamespace(joblib={"n_jobs": -1})) is None
     plugin = PoolLauncher(workers=2)
     plugin.setup(hydra_context=cast(HydraContext, None), task_function=print, config=OmegaConf.create())
-    assert (plugin.pool.at_once, plugin.pool.threads) == (2, None)
+    assert (plugin.asked.at_once, plugin.asked.asked_threads) == (2, None)
 
 
 def test_a_summary_by_hand():

@@ -26,6 +26,7 @@ SINGLE_RUN_COLUMNS = [
     *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
 ]
 OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
+FROM_STEPS = "here, from timing a few steps"
 SHOWN = 20  # the most values of a factor to print
 INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
@@ -72,6 +73,9 @@ def run(
         raise
     if outcome.estimate is not None:
         _show_estimate(outcome.estimate, outcome.remarks)
+    elif outcome.left_at_work:
+        for line in (*outcome.remarks, outcome.left_at_work):
+            say(line)
     elif _show_results(outcome, wide=wide):
         raise typer.Exit(1)
 
@@ -143,12 +147,29 @@ def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     typer.echo(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
-    typer.echo(f"{counted(estimate.runs, 'run')}{finished}; {size}")
-    typer.echo(f"about {duration(estimate.seconds)} here, from timing a few steps{_evaluating(estimate)}")
+    typer.echo(f"{counted(estimate.runs, 'run')}{finished}; {_jobs(estimate)}{size}")
+    if estimate.helpers and estimate.helpers.untimed:
+        typer.echo(f"how long is not known: {estimate.helpers.untimed}")
+    else:
+        where = "as timed here; the queue is not counted" if estimate.helpers else FROM_STEPS
+        typer.echo(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
+    if (helpers := estimate.helpers) and helpers.limit_s is not None and helpers.longest_s > helpers.limit_s:
+        say(
+            f"hydra.launcher.timeout_min={helpers.limit_s / 60:.0f}: the longest run takes about"
+            f" {duration(helpers.longest_s)} here, so it would be ended and go on in another job"
+        )
     if estimate.in_bfloat16 is not None:
         typer.echo(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")
     for line in estimate.forecast:
         typer.echo(line)
+
+
+def _jobs(estimate: "Estimate") -> str:
+    """The jobs on other machines, as the beginning of a line."""
+    if (helpers := estimate.helpers) is None:
+        return ""
+    cores = counted(helpers.cores, "core") if helpers.cores else "all cores of a node"
+    return f"{counted(helpers.jobs, 'job')} of {cores}, "
 
 
 def _evaluating(estimate: "Estimate") -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ablate.compose.clusters import Cluster
 from ablate.compose.launchers import HydraLauncher, Pool
 from ablate.compose.variants import Composer
 from ablate.config.schema import RunConfig
@@ -29,7 +30,7 @@ class Sweep:
 
     arguments: tuple[str, ...]
     configs: Composer
-    launcher: Pool | HydraLauncher
+    launcher: Pool | Cluster | HydraLauncher
     study: Mapping[str, Any] | None
     chosen: str | None
     name: str | None

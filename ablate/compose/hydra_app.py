@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.arguments import check_overrides, chooses_a_study, parse, sets_the_mode
 from ablate.compose.asked import Single, Sweep
+from ablate.compose.clusters import CLUSTERS, Cluster
 from ablate.compose.configs import configs_dir
 from ablate.compose.launchers import HydraLauncher
 from ablate.compose.messages import explained
@@ -91,6 +92,8 @@ def _asked(hydra: Hydra, parsed: argparse.Namespace) -> Single | Sweep:
         return _sweep(hydra, config, parsed)
     if is_demonstration(config):
         raise ConfigError("size=demo: only a study has a demonstration; add one, as study=fusion")
+    if (launcher := config.hydra.runtime.choices.get("hydra/launcher")) in CLUSTERS:
+        raise ConfigError(f"hydra/launcher={launcher}: a single run is trained here; add -m, or leave it out")
     return Single(to_run_config(config), parsed.config_dir)
 
 
@@ -144,10 +147,15 @@ def _sweep(hydra: Hydra, config: DictConfig, parsed: argparse.Namespace) -> Swee
             f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"
             " a block study: with a kind"
         )
+    launcher = getattr(plugin.launcher, "asked", None) or HydraLauncher(plugin.launcher, config, context)
+    if isinstance(launcher, Cluster) and config.corpus.path == "-":
+        raise ConfigError(
+            "corpus.path=-: other machines can't read it; write the text to a file, and give corpus.path=FILE"
+        )
     return Sweep(
         arguments=arguments,
         configs=Composer(config, hydra.config_loader, parsed.overrides),
-        launcher=getattr(plugin.launcher, "pool", None) or HydraLauncher(plugin.launcher, config, context),
+        launcher=launcher,
         study=study or None,
         chosen=chosen,
         name=config.name,

@@ -26,12 +26,12 @@ class Pool:
     """Worker processes on this machine. None leaves a value to ablate's choice."""
 
     at_once: int | None
-    threads: int | None
+    asked_threads: int | None
     timeout_s: float | None
     cores_each: ClassVar[None] = None  # its runs share the cores of this machine
 
 
-def pool(workers: Any, threads: Any, timeout: Any) -> Pool:
+def pool(workers: Any = "auto", threads: Any = "auto", timeout: Any = None) -> Pool:
     """The Pool for the values of hydra.launcher.workers, .threads and .timeout. Raises ConfigError."""
     return Pool(_count("workers", workers), _count("threads", threads), _seconds(timeout))
 
@@ -43,7 +43,7 @@ class HydraLauncher:
     launcher: Launcher
     config: DictConfig
     context: HydraContext
-    threads: ClassVar[None] = None  # Hydra's launchers do not set them
+    asked_threads: ClassVar[None] = None  # Hydra's launchers do not set them
 
     @property
     def at_once(self) -> int | None:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Collection
 
 import torch
 
@@ -20,6 +21,14 @@ def pick(asked: str) -> torch.device:
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise ConfigError(f"device={asked}: not available on this machine; use device=auto or device=cpu")
     return device
+
+
+def each(devices: Collection[torch.device]) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES has to be for a process to have a GPU of its own, for each of several GPUs;
+    empty unless there are several and nobody chose among them."""
+    count = torch.cuda.device_count() if {*devices} == {torch.device("cuda")} else 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+    return visible.split(",")[:count] if count > 1 else []
 
 
 def describe(device: torch.device) -> str:

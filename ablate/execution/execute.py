@@ -23,7 +23,7 @@ from ablate.execution.events import (
     unheard,
 )
 from ablate.execution.recorder import Recorder, describe
-from ablate.execution.run import Run, build, tokens_a_step, training
+from ablate.execution.run import Resolved, Run, build, tokens_a_step, training
 from ablate.files.atomic import StoreError
 from ablate.store.columns import Row
 from ablate.store.provenance import machine
@@ -77,7 +77,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
     return row
 
 
-def require_its_plugins(run: Run, store: Store) -> None:
+def require_its_plugins(run: Resolved, store: Store) -> None:
     """Raises ConfigError if the run was begun with another version of a plugin, unless force asks to train it
     again."""
     if run.config.force is not False or not plugins.copies(run):
@@ -89,7 +89,7 @@ def require_its_plugins(run: Run, store: Store) -> None:
                 plugins.require_the_same(read_started(directory), run.name)
 
 
-def settled(run: Run, root: Path = Path("runs")) -> Row | None:
+def settled(run: Resolved, root: Path = Path("runs")) -> Row | None:
     """The row of a run that is finished and not to be trained again; None for any other."""
     try:
         finished = Store(root).run(run.name).read()

@@ -8,7 +8,7 @@ import json
 import math
 from typing import Any
 
-from ablate.execution.run import Run, tokens_a_step
+from ablate.execution.run import Resolved, Run, tokens_a_step
 from ablate.model.attention import form
 from ablate.model.blocks import Model
 from ablate.model.costs import attention_params, flops_per_token, total_params
@@ -21,7 +21,7 @@ from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluat
 AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 
 
-def before_training(run: Run) -> Row:
+def before_training(run: Resolved) -> Row:
     """The columns known before the first step: identity, config, seeds, sizes and costs."""
     config, spec, attention = run.config, run.spec, run.spec.chosen
     fusion, scores = attention.fusion, attention.scores

@@ -20,7 +20,7 @@ from typing import Any
 from ablate.config.read import introduced
 from ablate.config.rules import ConfigError
 from ablate.config.schema import ENTRY_POINTS
-from ablate.execution.run import Run
+from ablate.execution.run import Resolved
 from ablate.files.svg import inline
 from ablate.model import fusion, scores
 from ablate.phrases import some
@@ -109,7 +109,7 @@ def install(plugins: Sequence[Plugin]) -> None:
             parts_code.cache_clear()
 
 
-def copies(run: Run) -> dict[str, bytes]:
+def copies(run: Resolved) -> dict[str, bytes]:
     """The files that a run keeps of its plugins: their source and the drawings of its methods, by name."""
     attention, files = run.spec.chosen, {}
     for method in (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0]):

@@ -15,36 +15,35 @@ from ablate.config.schema import CorpusConfig, ModelConfig, RunConfig
 from ablate.data.corpora import Corpus, open_corpus, require_usable
 from ablate.execution.formulation import fastest_attention
 from ablate.execution.memory import require_memory
-from ablate.execution.run import Run
+from ablate.execution.run import Resolved, Run
 from ablate.execution.translate import require_sacrebleu
 from ablate.model.resolve import resolve_spec, resolved
 
 
 class Prepared:
-    """A run that can begin, and the runs that differ from it only in seeds, which can begin whenever it can.
+    """A run, and the runs that differ from it only in seeds, which can begin whenever it can.
 
-    Everything that can be refused is refused here, before anything is trained. Raises ConfigError.
+    Everything that can be refused is refused here, before anything is trained. elsewhere: another machine
+    will train it, so the run is only resolved, and nothing is asked of this one. Raises ConfigError.
     """
 
-    def __init__(self, config: RunConfig) -> None:
-        place = device.pick(config.device)
-        # A wrong size should not wait for a large text to be read; only a match needs its vocabulary.
-        resolve_spec(dataclasses.replace(config, match="none"), vocab=1)
+    def __init__(self, config: RunConfig, *, elsewhere: bool = False) -> None:
+        if not elsewhere:
+            device.pick(
+                config.device
+            )  # a wrong device should not wait for a text to be read, nor a wrong size
+        resolve_spec(dataclasses.replace(config, match="none"), vocab=1)  # only a match needs its vocabulary
         corpus = _corpus(config.corpus, config.model)
         require_usable(corpus, config.model.context)
         spec = resolve_spec(config, corpus.tokenizer.vocab_size)
-        linear, attention = linear_of(config, place), attention_of(config, place)
-        train = corpus.splits["train"]
-        if not train.is_ragged:  # every step is of the same size
-            require_memory(spec, config.train, place, attention, train.asked_share)
         _require_two_texts(config)
         config = resolved(config, spec)
         self._identity = Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256)
         run_id = self._identity.of(config)
-        _require_compiler(config, place)
-        self.run = Run(config, spec, corpus, place, linear, attention, run_id, run_name(config, run_id))
+        run = Resolved(config, spec, corpus, run_id, run_name(config, run_id))
+        self.run = run if elsewhere else placed(run)
 
-    def with_seeds(self, config: RunConfig) -> Run:
+    def with_seeds(self, config: RunConfig) -> Resolved:
         """The run with the seeds of `config`."""
         config = dataclasses.replace(self.run.config, seed=config.seed, seeds=config.seeds)
         run_id = self._identity.of(config)
@@ -53,7 +52,22 @@ class Prepared:
 
 def prepare(config: RunConfig) -> Run:
     """The run that a config asks for. Raises ConfigError if it can't begin."""
-    return Prepared(config).run
+    run = Prepared(config).run
+    assert isinstance(run, Run)
+    return run
+
+
+def placed(run: Resolved) -> Run:
+    """The run on this machine. Raises ConfigError if it can't begin here."""
+    config, place = run.config, device.pick(run.config.device)
+    linear, attention = linear_of(config, place), attention_of(config, place)
+    train = run.corpus.splits["train"]
+    if not train.is_ragged:  # every step is of the same size
+        require_memory(run.spec, config.train, place, attention, train.asked_share)
+    if config.train.translate:
+        require_sacrebleu()
+    _require_compiler(config, place)
+    return Run(run.config, run.spec, run.corpus, run.run_id, run.name, place, linear, attention)
 
 
 def linear_of(config: RunConfig, place: torch.device) -> str:
@@ -80,14 +94,11 @@ def attention_of(config: RunConfig, place: torch.device) -> str:
 
 
 def _require_two_texts(config: RunConfig) -> None:
-    if not config.train.translate:
-        return
-    if config.model.architecture == "decoder":
+    if config.train.translate and config.model.architecture == "decoder":
         raise ConfigError(
             f"train.translate=true: model={config.model.name} reads one text; take model=pair or"
             " model=prefix, or leave it out"
         )
-    require_sacrebleu()
 
 
 def _require_compiler(config: RunConfig, place: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""A run that can begin, and how to build and train its model."""
+"""A run that is resolved, one that can begin, and how to build and train its model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,26 +17,33 @@ from ablate.training.train import Event, State, train
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run that can begin: its corpus is open, its sizes are numbers, its identity is known."""
+class Resolved:
+    """A run whose corpus is open, whose sizes are numbers and whose identity is known. What computes it is
+    not."""
 
     config: RunConfig
     spec: ModelSpec
     corpus: Corpus
-    device: torch.device
-    linear: str  # mkl or onednn; torch where PyTorch decides
-    attention: str  # fused or unfused
     run_id: str
     name: str
 
 
-def step_flops(run: Run) -> float:
+@dataclass(frozen=True)
+class Run(Resolved):
+    """A run that can begin on this machine."""
+
+    device: torch.device
+    linear: str  # mkl or onednn; torch where PyTorch decides
+    attention: str  # fused or unfused
+
+
+def step_flops(run: Resolved) -> float:
     """FLOPs of a training step: the backward pass costs twice the forward pass."""
     asked_share = run.corpus.splits["train"].asked_share
     return 3.0 * flops_per_token(run.spec, asked_share) * run.config.train.batch * run.spec.context
 
 
-def tokens_a_step(run: Run) -> float:
+def tokens_a_step(run: Resolved) -> float:
     """The tokens that a training step reads, on average."""
     return run.config.train.batch * run.corpus.splits["train"].read_per_row(run.spec.context)
 

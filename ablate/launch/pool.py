@@ -47,14 +47,25 @@ Watcher = Callable[[int, Job], Listener]
 
 
 def run_jobs(
-    jobs: Sequence[Job], *, workers: int, threads: int, timeout_s: float | None, watcher: Watcher
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    threads: int,
+    timeout_s: float | None,
+    watcher: Watcher,
+    gpus: Sequence[str] = (),
+    leave_from: float | None = None,
 ) -> dict[int, str]:
     """Train every run; returns, by index into `jobs`, the reason for each run that could not even begin.
 
-    A failed run has a row in the store like any other. Raises ConfigError if workers can't start.
+    A failed run has a row in the store like any other. gpus: those for the workers to take in turn; none if
+    they share what there is. leave_from: begin at this share of the list, and leave runs to others that are
+    at them, as helpers do; None: begin anywhere, and wait for others. Raises ConfigError if workers can't
+    start.
     """
-    pool = _Jobs(jobs, watcher, Store())
-    staff = [_Worker(number, threads) for number in range(min(workers, len(jobs)))]
+    pool = _Jobs(jobs, watcher, Queue(jobs, Store(), leave_from), leaves=leave_from is not None)
+    own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
+    staff = [_Worker(number, threads, own[number]) for number in range(min(workers, len(jobs)))]
     try:
         while pool.goes_on(staff):
             for worker in staff:
@@ -67,7 +78,7 @@ def run_jobs(
                     pool.attend(worker)  # its last messages
                     pool.lost(worker, reason)
                     pool.stop(worker)
-                    staff[worker.number] = _Worker(worker.number, threads)
+                    staff[worker.number] = _Worker(worker.number, threads, worker.own)
     finally:
         for worker in staff:
             pool.stop(worker)
@@ -77,16 +88,17 @@ def run_jobs(
 class _Jobs:
     """The runs still to be trained, and the outcome of the others."""
 
-    def __init__(self, jobs: Sequence[Job], watcher: Watcher, store: Store) -> None:
+    def __init__(self, jobs: Sequence[Job], watcher: Watcher, queue: Queue, *, leaves: bool) -> None:
         self.jobs = jobs
         self.watcher = watcher
-        self.store = store
-        self.queue = Queue(jobs, store)
+        self.queue = queue
+        self.leaves = leaves
         self.refused: dict[int, str] = {}
         self.lost_starts = Counter[int]()  # failed starts by worker, since it was last ready
 
     def goes_on(self, workers: list["_Worker"]) -> bool:
-        return bool(self.queue) or any(worker.index is not None for worker in workers)
+        busy = any(worker.index is not None for worker in workers)
+        return busy or (self.queue.has_free if self.leaves else bool(self.queue))
 
     def next(self, worker: "_Worker") -> int | None:
         index = self.queue.next()
@@ -136,7 +148,7 @@ class _Jobs:
         """Kill a worker and release its claim, so that no other machine has to wait for it to expire."""
         worker.stop()
         if worker.index is not None and worker.process.pid:
-            self.store.run(self.jobs[worker.index].name).release(worker.process.pid)
+            self.queue.store.run(self.jobs[worker.index].name).release(worker.process.pid)
 
 
 @dataclass
@@ -145,12 +157,13 @@ class _Worker:
 
     number: int
     threads: int
+    own: Mapping[str, str]  # environment variables
     index: int | None = None  # of its current job
     idle: bool = field(default=False, init=False)
     since: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        context, environment = server.context(), dict(os.environ)
+        context, environment = server.context(), {**os.environ, **self.own}
         self.pipe, child = context.Pipe()
         given = (child, self.threads, environment, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
@@ -197,8 +210,9 @@ class _Worker:
 
 def _work(pipe: Connection, threads: int, environment: Mapping[str, str], own: Sequence[Plugin]) -> None:
     os.environ.update(environment)  # the parent's current one; the server's dates from its start
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Ctrl-C reaches the whole process group, SIGTERM in SLURM the whole job: the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 

@@ -46,7 +46,12 @@ class Queue:
         self._finished: set[str] = set()
 
     def __bool__(self) -> bool:
-        return any(self._waiting) or bool(self._later)
+        return self.has_free or bool(self._later)
+
+    @property
+    def has_free(self) -> bool:
+        """Whether there are runs that nobody was at so far."""
+        return any(self._waiting)
 
     def next(self) -> int | None:
         """The run to try now; None if there is none at the moment, or none left."""

@@ -32,21 +32,36 @@ def watch(store: Store, target: str | None) -> None:
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         live = stack.enter_context(Live(console=console, auto_refresh=False)) if console.is_terminal else None
         while True:
-            rows = store.rows() if target is None else store.study_rows(target)
-            record = store.read_study(target) if target else None
-            to_begin = len({*record.runs} - {row["run_id"] for row in rows}) if record else 0
-            changed = store.changed()
-            under_way = [_pace(store, row, changed) for row in rows if row["status"] == Status.RUNNING]
-            line = summary(rows, to_begin)
+            seen = look(store, target)
             if live:
-                left = time_left(rows, under_way, to_begin)
-                live.update(_board(rows, under_way, changed, f"{line}{left}"), refresh=True)
-            elif line != said:
-                console.print(line, markup=False, soft_wrap=True)
-                said = line
-            if record and not to_begin and not under_way:
+                live.update(seen.table, refresh=True)
+            elif seen.line != said:
+                console.print(seen.line, markup=False, soft_wrap=True)
+                said = seen.line
+            if target and seen.is_over:
                 return
             time.sleep(EVERY_S)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The runs of a store, or of a study, at one moment. line: how many are in which state."""
+
+    line: str
+    table: Group
+    is_over: bool
+
+
+def look(store: Store, target: str | None) -> Look:
+    """Raises StoreError."""
+    rows = store.rows() if target is None else store.study_rows(target)
+    record = store.read_study(target) if target else None
+    to_begin = len({*record.runs} - {row["run_id"] for row in rows}) if record else 0
+    changed = store.changed()
+    under_way = [_pace(store, row, changed) for row in rows if row["status"] == Status.RUNNING]
+    line = summary(rows, to_begin)
+    table = _board(rows, under_way, changed, f"{line}{time_left(rows, under_way, to_begin)}")
+    return Look(line, table, not (to_begin or under_way))
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from typing import Any
 
 from ablate.files.atomic import is_gone
 
-HEARTBEAT_S = 5
-EXPIRES_S = 120  # a claim expires after this long without a heartbeat
+# A claim expires after this long without a heartbeat; the same for all who share a store.
+EXPIRES_S = float(os.environ.get("ABLATE_CLAIM_EXPIRES_S", "120"))
+HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
 
 _mine = set[str]()  # the names of the attempts that this process works on
 

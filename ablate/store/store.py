@@ -137,7 +137,7 @@ class Store:
 
     def read_study(self, name: str) -> StudyRecord | None:
         """The record in study.json; None if there is none. Raises StoreError if it can't be read."""
-        return read_study(self.root / "studies" / name)
+        return read_study(self.study_directory(name))
 
     def change_study(self, name: str, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
         """Replace the record by change(record), safely with other writers: see studies.change_study.
@@ -147,7 +147,7 @@ class Store:
         runs = self.root / "store"
         with explained(runs):
             runs.mkdir(parents=True, exist_ok=True)
-        return change_study(self.root / "studies" / name, change)
+        return change_study(self.study_directory(name), change)
 
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
@@ -161,8 +161,11 @@ class Store:
             raise StoreError(f"{name}: no such study in {self.root / 'studies'}{known}")
         return self._members(name, self.rows())
 
+    def study_directory(self, name: str) -> Path:
+        return self.root / "studies" / name
+
     def results_path(self, study: str) -> Path:
-        return self.root / "studies" / study / "results.csv"
+        return self.study_directory(study) / "results.csv"
 
     def write_results(self, study: str) -> Path:
         """Update runs/results.csv and the study's results.csv; returns the path of the latter.

@@ -8,7 +8,7 @@ from ablate.compose.variants import Composer, Mistake, NotComposed, Overrides
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
-from ablate.execution.run import Run
+from ablate.execution.run import Resolved
 from ablate.live.progress import checking
 from ablate.phrases import some
 from ablate.study.conditions import check, holds
@@ -29,23 +29,26 @@ class Checks:
     """Checks the runs of one command.
 
     configs: of the runs that can be trained, as asked for. left_out: lines about all others. reasons: by
-    variant, why it can't be built. needs_test_split: whether the runs report on the test split.
+    variant, why it can't be built. needs_test_split: whether the runs report on the test split. elsewhere:
+    other machines will train them.
     """
 
-    def __init__(self, compose: Composer, declared: Declared | None, *, needs_test_split: bool) -> None:
+    def __init__(
+        self, compose: Composer, declared: Declared | None, *, needs_test_split: bool, elsewhere: bool
+    ) -> None:
         self.declared = declared
         self.needs_test_split = needs_test_split
-        self.replicates = Replicates(compose)
+        self.replicates = Replicates(compose, elsewhere=elsewhere)
         self.conditions = declared.where if declared else []
         self.seen: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
         self.configs: dict[Overrides, RunConfig] = {}
         self.reasons: dict[str, str] = {}
         self.left_out: list[str] = []
 
-    def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
+    def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Resolved]:
         """The proposed runs that can be trained. Raises ConfigError if one can't, but in a study only for
         mistakes that affect every run."""
-        runs: dict[Overrides, Run] = {}
+        runs: dict[Overrides, Resolved] = {}
         reasons: defaultdict[str, list[str]] = defaultdict(list)
         shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
         for overrides in checking(proposed):
@@ -69,7 +72,7 @@ class Checks:
             self.left_out.append(f"{len(names)} of {whole} runs left out: {why}{which}")
         return runs
 
-    def run(self, overrides: Overrides) -> Run:
+    def run(self, overrides: Overrides) -> Resolved:
         """The run, ready to begin. Raises ConfigError if it is impossible, Unmet if a condition excludes
         it."""
         replicate = self.replicates.of(overrides)
@@ -86,7 +89,7 @@ class Checks:
         self.configs[overrides] = config
         return run
 
-    def primary(self, runs: Mapping[Overrides, Run], *levels: Mapping[str, Sequence[str]]) -> None:
+    def primary(self, runs: Mapping[Overrides, Resolved], *levels: Mapping[str, Sequence[str]]) -> None:
         """Raises ConfigError for a primary contrast that no runs of the study can show.
 
         runs: those of this command. levels: mappings of override key to levels, of the command and of the

@@ -4,13 +4,14 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 
 from ablate.compute.cores import side_by_side
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
-from ablate.execution.run import Run, build, step_flops, training
+from ablate.execution.run import Resolved, Run, build, step_flops, training
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.precision import gains, in_bfloat16
@@ -18,6 +19,7 @@ from ablate.study.replicates import one_of_each
 from ablate.training.computing import in_precision
 from ablate.training.train import Step, evaluate
 
+R = TypeVar("R", bound=Resolved)
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
 LONG_S = 5.0  # stop after this long, even with fewer steps
 WINDOWS = 64  # the most windows to evaluate
@@ -43,10 +45,24 @@ class Times:
 
 
 @dataclass(frozen=True)
+class Helpers:
+    """Jobs on other machines. cores: of each; None if unknown. longest_s: of one run. limit_s: of each job;
+    None
+    if it has none. untimed: why nothing could be timed here; empty if it could."""
+
+    jobs: int
+    cores: int | None
+    longest_s: float
+    limit_s: float | None
+    untimed: str
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a command would do. seconds: for all runs that are left, `workers` at a time. in_bfloat16: the
-    same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is spent
-    on. forecast: lines about what will follow after these runs."""
+    same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
+    spent on. helpers: the jobs on other machines that train them. forecast: lines about what will follow
+    after these runs."""
 
     record: StudyRecord
     runs: int
@@ -55,6 +71,7 @@ class Estimate:
     threads: int
     times: Times
     in_bfloat16: float | None = None
+    helpers: "Helpers | None" = None
     forecast: Sequence[str] = ()
 
     @property
@@ -71,19 +88,25 @@ def estimate(
 ) -> Estimate:
     """The estimate for these runs. at_once: how many the launcher runs at a time; None for as many as the
     cores serve."""
-    finished = Store().finished()
-    todo = [run for run in runs if run.name not in finished or settled(run) is None]
+    todo = unfinished(runs)
     workers = min(at_once or side_by_side(threads), max(1, len(todo)))
     kinds = one_of_each(todo)
-    times = _total(kinds, threads) if todo else Times()
+    times = total(kinds, threads) if todo else Times()
     faster = None
     if todo and all(gains(run) for run, _ in kinds):
-        in_halves = _total([(in_bfloat16(run), count) for run, count in kinds], threads).total
+        in_halves = total([(in_bfloat16(run), count) for run, count in kinds], threads).total
         faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
-    return Estimate(record, len(runs), len(runs) - len(todo), workers, threads, times, faster, forecast)
+    return Estimate(
+        record, len(runs), len(runs) - len(todo), workers, threads, times, faster, forecast=forecast
+    )
 
 
-def _total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
+def unfinished(runs: Sequence[R]) -> list[R]:
+    finished = Store().finished()
+    return [run for run in runs if run.name not in finished or settled(run) is None]
+
+
+def total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
     """The times of all runs: the cheapest and the costliest are timed, the others interpolated by their
     FLOPs. kinds: runs, with how many there are of each."""
     flops = [step_flops(run) for run, _ in kinds]

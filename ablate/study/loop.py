@@ -1,31 +1,32 @@
 """The loop that drives every sweep: propose runs, check them, train them, read their rows, repeat."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ablate.compose.asked import Sweep
-from ablate.compose.launchers import Lost, Pool
+from ablate.compose.clusters import Cluster
+from ablate.compose.launchers import HydraLauncher, Lost, Pool
 from ablate.compose.variants import Setting
+from ablate.compute import device
 from ablate.compute.cores import side_by_side, threads_each
-from ablate.compute.products import PRODUCTS
+from ablate.config.identity import digest
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution import plugins
 from ablate.execution.execute import require_its_plugins, settled
-from ablate.execution.run import Run, step_flops
+from ablate.execution.run import Resolved, Run, step_flops
 from ablate.launch.pool import Job, run_jobs
 from ablate.live.progress import board
 from ablate.store.columns import Row
 from ablate.store.record import Machine, StudyRecord
-from ablate.store.run_files import Stamp
 from ablate.store.status import RESULTS
-from ablate.store.store import Store, StoreError
-from ablate.study import precision
+from ablate.store.store import Store
+from ablate.study import machine, precision
 from ablate.study.checks import Checks
+from ablate.study.cluster import of_cluster, share
 from ablate.study.declared import Declared
 from ablate.study.design import Absent, Design, Overrides
 from ablate.study.estimate import estimate
@@ -81,12 +82,19 @@ class _Drive:
         self.design = design
         self.record = record
         self.store = Store()
-        self.checks = Checks(asked.configs, declared, needs_test_split=design.needs_test_split)
+        self.checks = Checks(
+            asked.configs,
+            declared,
+            needs_test_split=design.needs_test_split,
+            elsewhere=isinstance(asked.launcher, Cluster),
+        )
         self.rows: dict[Overrides, Row] = {}
         self.ids: dict[Overrides, str] = {}
         self.refused: list[str] = []
         self.slower: list[str] = []  # the remark that bfloat16 is slower here, if it is
         self.finished_before = 0
+        self.left_at_work = ""  # what was submitted, if the command does not wait for it
+        self.over = False  # whether no further runs are to be proposed
 
     def run(self, begun: Callable[[], None]) -> Outcome:
         name = ""
@@ -97,7 +105,9 @@ class _Drive:
             name = record.name
             begun()
             with keeping_results(self.store, name):
-                self.make(runs, record.machine)
+                self.make(runs, record)
+            if self.over:
+                break
             results = self.store.results()
             for overrides, run in runs.items():
                 self.rows[overrides] = results.get(run.run_id, {"status": Absent.MISSING})
@@ -107,6 +117,7 @@ class _Drive:
             finished_before=self.finished_before,
             remarks=[*self.checks.left_out, *self.slower, *self.design.closing(self.rows)],
             refused=self.refused,
+            left_at_work=self.left_at_work,
         )
 
     def dry_run(self) -> Outcome:
@@ -115,13 +126,18 @@ class _Drive:
         self.check_primary(runs)
         record = self.said(runs)
         record = self.joined(self.store.read_study(record.name), record, runs)  # refuses what a run would
-        assert record.machine is not None
         unique = [*_unique(runs).values()]
-        expected = estimate(record, unique, launcher.at_once, record.machine.threads, self.design.forecast())
-        remarks = [*self.checks.left_out, *self.slower]
+        remarks, forecast = [*self.checks.left_out, *self.slower], self.design.forecast()
+        if isinstance(launcher, Cluster):
+            return Outcome(
+                record.name, remarks=remarks, estimate=of_cluster(launcher, record, unique, forecast)
+            )
+        assert record.machine is not None
+        here = [run for run in unique if isinstance(run, Run)]
+        expected = estimate(record, here, launcher.at_once, record.machine.threads, forecast)
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
-    def next(self) -> dict[Overrides, Run]:
+    def next(self) -> dict[Overrides, Resolved]:
         """The next runs, ready to begin; none at the end. Raises ConfigError if the sweep has no runs at
         all."""
         while proposed := self.design.propose(self.rows):
@@ -137,24 +153,24 @@ class _Drive:
                 raise ConfigError(f"nothing to run: {'; '.join(self.checks.left_out)}")
         return {}
 
-    def said(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
+    def said(self, runs: Mapping[Overrides, Resolved]) -> StudyRecord:
         """The record of the study with these runs."""
         record = self.record([self.checks.configs[o] for o in runs], [run.run_id for run in runs.values()])
         roles, chosen = self.design.roles(self.rows, self.ids)
         return replace(record, roles=roles, chosen=chosen, left_out=self.checks.reasons)
 
-    def check_primary(self, runs: Mapping[Overrides, Run]) -> None:
+    def check_primary(self, runs: Mapping[Overrides, Resolved]) -> None:
         """Raises ConfigError for a primary contrast that no runs of the study can show."""
         before = self.store.read_study(self.said(runs).name)
         self.checks.primary(runs, self.design.levels, before.factors if before else {})
 
-    def note(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
+    def note(self, runs: Mapping[Overrides, Resolved]) -> StudyRecord:
         """Write study.json before anything is trained; returns the record."""
         record = self.said(runs)
         return self.store.change_study(record.name, lambda before: self.joined(before, record, runs))
 
     def joined(
-        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
+        self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Resolved]
     ) -> StudyRecord:
         """The record merged with the one before, with its machine settings. Raises StoreError if the study
         may not grow like this."""
@@ -164,35 +180,27 @@ class _Drive:
     def has_results(self, study: str) -> bool:
         return any(row["status"] in RESULTS for row in self.store.study_rows(study))
 
-    def machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine:
-        """The machine settings that the study began with, or will begin with. Raises StoreError if the
-        command asks for different ones."""
+    def machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Resolved]) -> Machine | None:
+        """The machine settings that the study began with, or will begin with; None where a cluster's machine
+        will choose them. Raises StoreError if the command asks for different ones."""
         kept, launcher = before.machine if before else None, self.asked.launcher
-        asked = [run.config.train for run in runs.values()]
-        halves = [run for run in runs.values() if run.config.train.precision == "bfloat16"]
-        threads = _keep("hydra.launcher.threads", kept and kept.threads, launcher.threads)
-        linear = _keep("train.linear", kept and kept.linear, _asked(t.linear for t in asked))
-        attention = _keep(
-            "train.attention", kept and kept.attention, _asked(run.config.train.attention for run in halves)
-        )
-        compiled = _keep("train.compile", kept and kept.compile, any(t.compile for t in asked) or None)
-        return Machine(
-            threads=threads or self.threads(runs),
-            linear=linear or min({run.linear for run in runs.values()} & {*PRODUCTS}, default="auto"),
-            attention=attention or min({run.attention for run in halves}, default="auto"),
-            compile=bool(compiled),
-        )
+        decided = machine.decided(kept, runs.values(), launcher.asked_threads)
+        if isinstance(launcher, Cluster):
+            return kept
+        here = [run for run in runs.values() if isinstance(run, Run)]
+        return machine.chosen(decided, here, self.threads(runs))
 
-    def threads(self, runs: Mapping[Overrides, Run]) -> int:
+    def threads(self, runs: Mapping[Overrides, Resolved]) -> int:
         """The threads of each run, which shares the cores with others unless its launcher gives it its
         own."""
         launcher, count = self.asked.launcher, len(_unique(runs))
+        assert not isinstance(launcher, Cluster), "its first helper chooses"
         step = max(step_flops(run) for run, _ in one_of_each(runs.values()))
         if launcher.cores_each:
             return threads_each(1, step, launcher.cores_each)
         return threads_each(min(launcher.at_once or count, count), step)
 
-    def make(self, runs: Mapping[Overrides, Run], machine: Machine | None) -> None:
+    def make(self, runs: Mapping[Overrides, Resolved], record: StudyRecord) -> None:
         """Train the runs that have no result yet."""
         unique = _unique(runs)
         for run in unique.values():
@@ -204,42 +212,51 @@ class _Drive:
         self.finished_before += len(unique) - len(todo)
         if not todo:
             return
-        assert machine is not None, "note has chosen"
-        threads, launcher = machine.threads, self.asked.launcher
+        jobs = {
+            overrides: Job(
+                run.name, step_flops(run) * run.config.train.steps, stamp, self.checks.configs[overrides]
+            )
+            for overrides, (run, stamp) in todo.items()
+        }
+        launcher = self.asked.launcher
+        if isinstance(launcher, Cluster):
+            phase = digest(sorted(run.name for run in unique.values()))[:8]
+            by_name = {job.name: " ".join(overrides) for overrides, job in jobs.items()}
+            ended = share(launcher, record, phase, [*jobs.values()])
+            self.refused += [f"{by_name[name]}: {why}" for name, why in ended.refused.items()]
+            self.refused += [ended.lost] if ended.lost else []
+            self.left_at_work, self.over = ended.left_at_work, bool(ended.left_at_work or ended.lost)
+            return
+        assert record.machine is not None, "note has chosen"
+        refused = self.make_here(launcher, jobs, record.machine)
+        self.refused += [f"{' '.join([*jobs][index])}: {why}" for index, why in refused.items()]
+
+    def make_here(
+        self, launcher: Pool | HydraLauncher, jobs: Mapping[Overrides, Job], settings: Machine
+    ) -> dict[int, str]:
+        """Train runs from this machine; returns, by index, why runs could not begin."""
+        threads = settings.threads
         if isinstance(launcher, Pool):
-            jobs = [_job(self.checks.configs[overrides], *due, machine) for overrides, due in todo.items()]
-            workers = launcher.at_once or side_by_side(threads)
-            with board(jobs, workers) as watcher:
-                refused = run_jobs(
-                    jobs, workers=workers, threads=threads, timeout_s=launcher.timeout_s, watcher=watcher
+            bound = [replace(job, config=machine.bound(job.config, settings)) for job in jobs.values()]
+            gpus = device.each({device.pick(job.config.device) for job in bound})
+            workers = launcher.at_once or len(gpus) or side_by_side(threads)
+            with board(bound, workers) as watcher:
+                return run_jobs(
+                    bound,
+                    workers=workers,
+                    threads=threads,
+                    timeout_s=launcher.timeout_s,
+                    watcher=watcher,
+                    gpus=gpus,
                 )
-        else:
-            total = len({*self.ids.values()}) if launcher.at_once == 1 else None
-            task = partial(job, threads=threads, total=total, own=plugins.used())
-            try:
-                # Settings are passed as overrides, which reach the processes of any launcher.
-                refused = launcher.launch(
-                    task, [(*overrides, *_as_overrides(run, machine)) for overrides, (run, _) in todo.items()]
-                )
-            except Lost as error:
-                self.refused.append(str(error))
-                return
-        self.refused += [f"{' '.join([*todo][index])}: {why}" for index, why in refused.items()]
-
-
-def _job(config: RunConfig, run: Run, known: Stamp, machine: Machine) -> Job:
-    config = replace(config, train=replace(config.train, **_kept(run, machine)))
-    return Job(run.name, step_flops(run) * config.train.steps, known, config)
-
-
-def _as_overrides(run: Run, machine: Machine) -> list[str]:
-    return [f"train.{key}={as_value(value)}" for key, value in _kept(run, machine).items()]
-
-
-def _kept(run: Run, machine: Machine) -> dict[str, Any]:
-    """The machine settings of a run, as keys of train."""
-    keys = {"linear": machine.linear, "compile": machine.compile}
-    return keys | ({"attention": machine.attention} if run.config.train.precision == "bfloat16" else {})
+        total = len({*self.ids.values()}) if launcher.at_once == 1 else None
+        task = partial(job, threads=threads, total=total, own=plugins.used())
+        runs = [(*overrides, *machine.as_overrides(job.config, settings)) for overrides, job in jobs.items()]
+        try:
+            return launcher.launch(task, runs)
+        except Lost as error:
+            self.refused.append(str(error))
+            return {}
 
 
 def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:
@@ -262,24 +279,7 @@ def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:
     return asked.configs.settings([*texts, *asked.arguments])
 
 
-def _unique(runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
+def _unique(runs: Mapping[Overrides, Resolved]) -> dict[Overrides, Resolved]:
     """The runs without duplicates, as different overrides may mean the same run."""
     first = {run.run_id: overrides for overrides, run in reversed(list(runs.items()))}
     return {overrides: run for overrides, run in runs.items() if first[run.run_id] == overrides}
-
-
-def _asked(values: Iterable[str]) -> str | None:
-    return min({*values} - {"auto"}, default=None)
-
-
-def _keep(key: str, kept: Any, asked: Any) -> Any:
-    """The kept setting, or else the one asked for. A study keeps its settings, since its exact results depend
-    on them: raises StoreError if another is asked for."""
-    if kept in (None, "auto"):
-        return asked
-    if asked is not None and kept != asked:
-        raise StoreError(
-            f"{key}={as_value(asked)}: this study was begun with {as_value(kept)}; leave it out, or give"
-            " another name=NAME"
-        )
-    return kept

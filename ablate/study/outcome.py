@@ -16,13 +16,15 @@ from ablate.study.estimate import Estimate
 class Outcome:
     """study: its name in the store. run_ids: of the runs asked for; finished_before: how many of them had
     finished earlier. remarks: lines on runs left out, and the closing lines of the study. refused: a line for
-    each run that could not begin. estimate: of a dry run, which writes and trains nothing."""
+    each run that could not begin. left_at_work: the jobs that a command which does not wait has submitted.
+    estimate: of a dry run, which writes and trains nothing."""
 
     study: str
     run_ids: Sequence[str] = ()
     finished_before: int = 0
     remarks: Sequence[str] = ()
     refused: Sequence[str] = ()
+    left_at_work: str = ""
     estimate: Estimate | None = None
 
     def rows(self) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ablate.compute.fastest import halves_are_faster
 from ablate.execution.prepare import attention_of, linear_of
-from ablate.execution.run import Run
+from ablate.execution.run import Resolved, Run
 
 SLOWER = "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products"
 
@@ -23,9 +23,10 @@ def in_bfloat16(run: Run) -> Run:
     return replace(run, config=config, linear=linear, attention=attention)
 
 
-def remarks(runs: Iterable[Run]) -> list[str]:
-    """A line if runs use bfloat16 on a processor that has no bfloat16 products; else none."""
-    return [SLOWER] if any(_is_of(run, "bfloat16") for run in runs) and not halves_are_faster() else []
+def remarks(runs: Iterable[Resolved]) -> list[str]:
+    """A line if runs use bfloat16 here, on a processor that has no bfloat16 products; else none."""
+    here = (run for run in runs if isinstance(run, Run))
+    return [SLOWER] if any(_is_of(run, "bfloat16") for run in here) and not halves_are_faster() else []
 
 
 def _is_of(run: Run, precision: str) -> bool:

@@ -9,14 +9,18 @@ from ablate.analysis.select import as_text
 from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
-from ablate.execution.run import Run
+from ablate.execution.run import Resolved
 from ablate.store.status import Status
 
 Entry = Mapping[str, Any]
 
 
 def unshown(
-    primary: Sequence[Entry], runs: Collection[Run], levels: Mapping[str, Sequence[str]], *, all_built: bool
+    primary: Sequence[Entry],
+    runs: Collection[Resolved],
+    levels: Mapping[str, Sequence[str]],
+    *,
+    all_built: bool,
 ) -> list[str]:
     """A line for each contrast that can't be shown because some runs can't be built. Raises ConfigError for a
     contrast that the study could not show in any case.
@@ -42,7 +46,7 @@ def unshown(
     return lines
 
 
-def _variants(runs: Collection[Run]) -> Variants:
+def _variants(runs: Collection[Resolved]) -> Variants:
     """The variants of these runs, as if each run were done."""
     unique = {run.run_id: run for run in runs}.values()
     rows = [{**before_training(run), "status": Status.DONE, "val_loss": 0.0} for run in unique]

@@ -10,11 +10,12 @@ from ablate.compose.variants import Composer, Overrides
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution.prepare import Prepared
-from ablate.execution.run import Run
+from ablate.execution.run import Resolved
 
 SEEDS = ("seed", "seeds.backbone", "seeds.fusion", "seeds.data")
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,999})")  # what Hydra reads as a whole number
 T = TypeVar("T")
+R = TypeVar("R", bound=Resolved)
 
 
 class Replicate(NamedTuple):
@@ -26,10 +27,14 @@ class Replicate(NamedTuple):
 
 
 class Replicates:
-    """Composes and prepares the runs of a sweep, once per variant; errors are remembered and raised again."""
+    """Composes and prepares the runs of a sweep, once per variant; errors are remembered and raised again.
 
-    def __init__(self, compose: Composer) -> None:
+    elsewhere: other machines will train the runs, so they are only resolved.
+    """
+
+    def __init__(self, compose: Composer, *, elsewhere: bool) -> None:
         self._compose = compose
+        self._elsewhere = elsewhere
         self._is_plain: dict[Overrides, bool | ConfigError] = {}
         self._configs: dict[Overrides, RunConfig | ConfigError] = {}
         self._prepared: dict[Overrides, Prepared | ConfigError] = {}
@@ -56,15 +61,17 @@ class Replicates:
         streams = {key.removeprefix("seeds."): value for key, value in seeds.items()}
         return replace(config, seed=seed, seeds=replace(config.seeds, **streams) if streams else config.seeds)
 
-    def run(self, variant: Overrides, config: RunConfig) -> Run:
+    def run(self, variant: Overrides, config: RunConfig) -> Resolved:
         """The prepared run. config: of a replicate of this variant. Raises ConfigError."""
-        return _once(self._prepared, variant, lambda _: Prepared(config)).with_seeds(config)
+        prepared = _once(self._prepared, variant, lambda _: Prepared(config, elsewhere=self._elsewhere))
+        return prepared.with_seeds(config)
 
 
-def one_of_each(runs: Iterable[Run]) -> list[tuple[Run, int]]:
+def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
     """One run of each kind, with how many there are; runs that differ only in seeds share their spec
     object."""
-    kinds, counts = {}, Counter[int]()
+    kinds: dict[int, R] = {}
+    counts = Counter[int]()
     for run in runs:
         kinds.setdefault(id(run.spec), run)
         counts[id(run.spec)] += 1

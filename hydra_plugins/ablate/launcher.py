@@ -1,4 +1,4 @@
-"""Hydra finds plugins only below hydra_plugins: this one has what `hydra.launcher` says of ablate's pool."""
+"""Hydra finds plugins only below hydra_plugins: these carry the values of `hydra.launcher`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,23 +6,52 @@ from typing import Any
 from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 
-class PoolLauncher(Launcher):
-    """Long-lived worker processes on this machine.
+class OwnLauncher(Launcher):
+    """It carries the values of hydra.launcher: `asked`, once it is set up."""
 
-    workers, threads: a number or `auto`; timeout: seconds a run may take, or None.
-    """
-
-    def __init__(self, workers: Any = "auto", threads: Any = "auto", timeout: Any = None) -> None:
-        self.given = (workers, threads, timeout)
+    def __init__(self, **given: Any) -> None:
+        self.given = given
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from ablate.compose.launchers import pool  # Hydra imports every plugin, even for --help
+        given = {
+            key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+            for key, value in self.given.items()
+        }
+        self.asked = self.read(given)
 
-        self.pool = pool(*self.given)
+    def read(self, given: dict[str, Any]) -> Any:
+        raise NotImplementedError("each launcher reads its own")
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Hydra asks for it and nobody calls it: no sweeper but ours is taken, which launches nothing."""
-        raise NotImplementedError("ablate.study hands the runs to ablate.launch.pool")
+        raise NotImplementedError("ablate.study hands the runs to ablate.launch")
+
+
+class PoolLauncher(OwnLauncher):
+    """Long-lived worker processes on this machine."""
+
+    def read(self, given: dict[str, Any]) -> Any:
+        from ablate.compose.launchers import pool  # Hydra imports every plugin, even for --help
+
+        return pool(**given)
+
+
+class SlurmLauncher(OwnLauncher):
+    """Jobs on the machines of a SLURM cluster."""
+
+    def read(self, given: dict[str, Any]) -> Any:
+        from ablate.compose.clusters import slurm
+
+        return slurm(given)
+
+
+class RayLauncher(OwnLauncher):
+    """Tasks on the nodes of a Ray cluster."""
+
+    def read(self, given: dict[str, Any]) -> Any:
+        from ablate.compose.clusters import ray
+
+        return ray(given)

@@ -1,0 +1,81 @@
+"""The helpers that were started for a study, in its jobs.json, for any command to attach to and to end.
+
+A helper is a process of `ablate.study.helper` on another machine. An array is what was started at once.
+"""
+
+import dataclasses
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ablate.config.rules import ConfigError
+from ablate.launch.engines.base import Seen, State
+from ablate.store.run_files import garbled
+from ablate.store.versions import Content, Versions
+
+
+@dataclass(frozen=True)
+class Array:
+    """Helpers that were started at once. name: for its engine to find it; job: what the engine calls it,
+    empty until it has answered. phase: the runs that it works on. seen: its helpers, as last asked for."""
+
+    name: str
+    engine: str
+    phase: str
+    count: int
+    job: str = ""
+    seen: list[Seen] = field(default_factory=list)
+
+    @property
+    def live(self) -> int:
+        """How many of its helpers are queued or running, as far as is known."""
+        return sum(helper.state != State.ENDED for helper in self.seen)
+
+
+def read_arrays(study: Path) -> list[Array]:
+    """Raises StoreError."""
+    return _arrays(study, _versions(study).read())
+
+
+def change_arrays(study: Path, change: Callable[[list[Array]], list[Array]]) -> list[Array]:
+    """Replace the arrays of a study by change(arrays), which is called again if another command was
+    faster."""
+    after: list[list[Array]] = []
+
+    def changed(plain: Content | None) -> Content | None:
+        before = _arrays(study, plain)
+        after.append(change(before))
+        return None if after[-1] == before else {"arrays": [dataclasses.asdict(array) for array in after[-1]]}
+
+    _versions(study).change(changed)
+    return after[-1]
+
+
+def new_array(engine: str, phase: str, count: int) -> Array:
+    queued = [Seen(number, State.QUEUED, "", "") for number in range(count)]
+    return Array(f"ablate-{phase}-{secrets.token_hex(3)}", engine, phase, count, seen=queued)
+
+
+def as_seen(array: Array, found: Mapping[str, Sequence[Seen]]) -> Array:
+    """The array with its helpers as its engine sees them; one that it no longer knows has ended."""
+    numbers = {helper.number: helper for helper in found.get(array.name, ())}
+    ended = [dataclasses.replace(helper, state=State.ENDED) for helper in array.seen]
+    return dataclasses.replace(array, seen=[numbers.get(helper.number, helper) for helper in ended])
+
+
+def _versions(study: Path) -> Versions:
+    return Versions(study / "jobs.json", study / "jobs" / ".versions")
+
+
+def _arrays(study: Path, plain: Content | None) -> list[Array]:
+    try:
+        return [] if plain is None else [_array(each) for each in plain["arrays"]]
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        raise garbled(study / "jobs.json", str(error)) from error
+
+
+def _array(plain: Mapping[str, Any]) -> Array:
+    seen = [Seen(**{**each, "state": State(each["state"])}) for each in plain["seen"]]
+    return Array(**{**plain, "seen": seen})

@@ -1,0 +1,50 @@
+"""What starts helpers on other machines, says whether they live, and ends them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One helper, as its engine sees it. number: its place in the array, from 0. node: the machine that it
+    runs or ran on; empty if unknown. reason: why it waits, or how it ended, in the engine's own words; empty
+    if the engine has none."""
+
+    number: int
+    state: State
+    node: str
+    reason: str
+
+
+class Engine(ABC):
+    """A way to start helpers. A helper is a process that runs a command; an array is what was started at
+    once."""
+
+    @abstractmethod
+    def require(self) -> None:
+        """Raises ConfigError if it can't be used from here."""
+
+    @abstractmethod
+    def start(self, array: str, count: int, command: Sequence[str], directory: Path, log: str) -> str:
+        """Start `count` equal helpers, which run `command` in `directory`, each with its number as the last
+        word. array: a name that no other array has, by which any process can ask for it later. log: path of
+        the log of a helper; {number} in it stands for its number. Returns what the engine itself calls the
+        array. Raises ConfigError, in the engine's own words, if it refuses."""
+
+    @abstractmethod
+    def look(self, arrays: Sequence[str]) -> dict[str, list[Seen]]:
+        """The helpers of each array. One that the engine no longer knows is missing. Raises ConfigError if
+        the engine does not answer at the moment."""
+
+    @abstractmethod
+    def cancel(self, arrays: Sequence[str]) -> None:
+        """End all helpers of these arrays, queued or running: with SIGTERM first."""

@@ -1,0 +1,88 @@
+"""What a person sees of a study that helpers on other machines train: their jobs, and the store's runs."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from ablate.launch.arrays import Array
+from ablate.launch.engines.base import State
+from ablate.launch.pool import Job
+from ablate.live.progress import ending
+from ablate.live.watch import look
+from ablate.store.columns import Row
+from ablate.store.status import Status
+from ablate.store.store import Store
+
+
+@contextlib.contextmanager
+def shared_board(study: str, total: int) -> Iterator["Lines"]:
+    """A board in a terminal, lines elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield Lines(console, total)
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield Board(live, study, total)
+
+
+class Lines:
+    """Prints a line for each run that ends, and for each change of the jobs."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self.console = console
+        self.total = total
+        self.count = 0
+        self.said = ""
+
+    def show(self, arrays: Sequence[Array], trouble: str) -> None:
+        if (line := "; ".join([*job_lines(arrays), *([trouble] if trouble else [])])) != self.said:
+            self.said = line
+            self.say(line)
+
+    def made(self, job: Job, row: Row) -> None:
+        self.count += 1
+        if self.tells(row):
+            self.say(f"[{self.count}/{self.total}] {ending(job.name, row)}")
+
+    def tells(self, row: Row) -> bool:
+        return True
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
+
+class Board(Lines):
+    """The jobs and the runs under way, kept up to date; lines above it for runs that failed."""
+
+    def __init__(self, live: Live, study: str, total: int) -> None:
+        super().__init__(live.console, total)
+        self.live = live
+        self.study = study
+
+    def show(self, arrays: Sequence[Array], trouble: str) -> None:
+        lines = [*job_lines(arrays), *([trouble] if trouble else [])]
+        runs = look(Store(), self.study)
+        self.live.update(Group(*map(Text, lines), runs.table), refresh=True)
+
+    def tells(self, row: Row) -> bool:
+        return row["status"] != Status.DONE
+
+
+def job_lines(arrays: Sequence[Array]) -> list[str]:
+    """A line for each array with helpers that are queued or running, as in
+    `job 12: 2 running (n1, n2), 1 queued (Resources)`."""
+    return [f"job {array.job or array.name}: {_helpers(array)}" for array in arrays if array.live]
+
+
+def _helpers(array: Array) -> str:
+    parts = []
+    for state in (State.RUNNING, State.QUEUED, State.ENDED):
+        alike = [helper for helper in array.seen if helper.state == state]
+        about = dict.fromkeys(helper.node if state == State.RUNNING else helper.reason for helper in alike)
+        why = ", ".join(filter(None, about))
+        if alike:
+            parts.append(f"{len(alike)} {state}{f' ({why})' if why else ''}")
+    return ", ".join(parts)

@@ -1,0 +1,122 @@
+"""A directory that the machines of a test cluster see, and the commands that are given there."""
+
+import contextlib
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ablate.store.columns import MEASURED_COLUMNS
+
+SOON = {"ABLATE_CLAIM_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
+QUICK = ("corpus=grammar", "corpus.characters=20000", "model.context=32", "train.batch=4", "train.steps=40")
+QUICK += ("train.eval_every=20", "hydra.launcher.threads=1")
+LONG = (*QUICK, "train.steps=4000", "train.eval_every=100", "train.checkpoint_every=20")  # minutes
+REQUIRED = "ABLATE_REQUIRE_CLUSTERS" in os.environ  # then a skip is a failure
+
+
+class Cluster(Protocol):
+    environment: Mapping[str, str]
+
+    def command(self, words: Sequence[str], /) -> list[str]:
+        """The same command, to be run where it reaches the cluster."""
+        ...
+
+
+class Site:
+    """A directory that all machines see, and the commands that are given there."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self.begun: list[subprocess.Popen[str]] = []
+
+    def begin(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            self.cluster.command([sys.executable, "-m", "ablate", *arguments]),
+            cwd=self.directory,
+            env={**os.environ, **self.cluster.environment, **SOON, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.begun.append(process)
+        return process
+
+    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        process = self.begin(*arguments, **env)
+        out, err = process.communicate(timeout=150)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def hosts(self) -> set[str]:
+        """The machines of all helpers."""
+        answers = self.directory.glob("runs/studies/*/jobs/*/*.json")
+        return {json.loads(path.read_text())["host"] for path in answers}
+
+    def arrays(self) -> list[dict]:
+        found = []
+        for path in self.directory.glob("runs/studies/*/jobs.json"):
+            found += json.loads(path.read_text())["arrays"]
+        return found
+
+    def under_way(self) -> dict[str, str]:
+        """The node of each run under way, by name."""
+        claims = self.directory.glob("runs/store/.*.part/*/*/claim.json")
+        found = {}
+        for path in claims:
+            with contextlib.suppress(OSError, ValueError):
+                found[path.parents[2].name] = json.loads(path.read_text())["host"]
+        return found
+
+    def finished(self) -> set[str]:
+        return {path.parent.name for path in self.directory.glob("runs/store/[!.]*/result.json")}
+
+    def checkpoints(self) -> list[Path]:
+        return [*self.directory.glob("runs/store/.*.part/*/*/checkpoint-*")]
+
+    def result(self, name: str) -> Path:
+        return self.directory / "runs/store" / name / "result.json"
+
+    def until(self, what: Callable[[], object], within_s: float = 60) -> None:
+        end = time.monotonic() + within_s
+        while not what():
+            if time.monotonic() > end:
+                for process in self.begun:
+                    process.kill()
+                raise AssertionError([process.communicate() for process in self.begun])
+            time.sleep(0.2)
+
+    def tables(self) -> dict[str, list[list[str]]]:
+        """Every metrics.csv and results.csv, without the measured columns."""
+        runs = self.directory / "runs"
+        return {
+            str(path.relative_to(runs)): _unmeasured(path)
+            for path in (*runs.glob("store/[!.]*/metrics.csv"), *runs.glob("**/results.csv"))
+        }
+
+    def close(self) -> None:
+        for process in self.begun:
+            with process:  # closes its pipes
+                process.kill()
+
+
+def _unmeasured(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file)
+    kept = [i for i, name in enumerate(names) if name not in (*MEASURED_COLUMNS, "seconds")]
+    return [[row[i] for i in kept] for row in (names, *rows)]
+
+
+def hear(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return
+    raise AssertionError(f"it ended without saying {words!r}")

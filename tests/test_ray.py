@@ -1,0 +1,104 @@
+"""Studies on a small Ray cluster: two real nodes with host names and processes of their own."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from ablate.compose.clusters import Ray
+from ablate.config.rules import ConfigError
+from ablate.launch.engines import ray_cluster
+from ablate.launch.engines.ray_cluster import RayEngine
+from tests import ray_nodes
+from tests.ray_nodes import RayNodes
+from tests.sites import LONG, QUICK, REQUIRED, Site, hear
+
+WHY_NOT = ray_nodes.missing()
+needs_ray = pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"Ray: {WHY_NOT}")
+RAY = ("hydra/launcher=ray_cluster", f"hydra.launcher.address={RayNodes.address}")
+TWO_JOBS = (*RAY, "hydra.launcher.jobs=2")
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory) -> Iterator[RayNodes]:
+    with RayNodes(tmp_path_factory.mktemp("ray")) as running:
+        yield running
+
+
+@pytest.fixture
+def site(nodes, tmp_path) -> Iterator[Site]:
+    here = Site(nodes, tmp_path)
+    yield here
+    here.close()
+
+
+@pytest.mark.slow
+@needs_ray
+def test_it_can_run_here():
+    assert WHY_NOT is None
+
+
+@pytest.mark.slow
+@needs_ray
+def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
+    grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK)
+    done = site.run("run", *grid, *TWO_JOBS)
+    assert done.returncode == 0, done.stderr
+    assert "2 jobs submitted" in done.stderr and "6 runs in runs/studies/grid/results.csv" in done.stdout
+    assert site.hosts() == {"n1", "n2"}
+    pool = Site(site.cluster, tmp_path_factory.mktemp("pool"))
+    assert pool.run("run", *grid).returncode == 0
+    assert pool.tables() == site.tables()
+
+
+@pytest.mark.slow
+@needs_ray
+def test_a_dead_node_loses_no_run(site):
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=600", *TWO_JOBS)
+    site.until(lambda: len(site.finished()) >= 2)
+    before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
+    site.until(lambda: "n2" in site.under_way().values())
+    site.cluster.kill_node("n2")
+    try:
+        out, err = sweep.communicate(timeout=120)
+        assert sweep.returncode == 0, err
+        assert "6 runs in" in out
+        assert {name: site.result(name).stat().st_mtime_ns for name in before} == before
+    finally:
+        site.cluster.start_node("n2")
+
+
+@pytest.mark.slow
+@needs_ray
+def test_jobs_outlive_a_lost_command_the_next_one_attaches_and_ctrl_c_of_the_first_ends_them(site):
+    grid = ("run", "-m", "seed=0,1", *LONG, *TWO_JOBS)
+    lost = site.begin(*grid)
+    site.until(lambda: len(site.under_way()) == 2)
+    os.killpg(lost.pid, signal.SIGKILL)
+    second = site.begin(*grid)
+    hear(second, "2 running (n")
+    os.killpg(second.pid, signal.SIGINT)
+    _, err = second.communicate(timeout=30)
+    assert second.returncode == 130 and "started by another command, and left at work" in err
+    assert len(site.arrays()) == 1 and len(site.under_way()) == 2
+    short = site.run("run", "-m", "seed=0,1", *LONG, *TWO_JOBS, "hydra.launcher.wait=false")
+    assert short.returncode == 0 and "no new job submitted, 2 at work or waiting" in short.stderr
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:1", "host:port"])
+def test_an_address_where_nothing_is(address, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "find_spec", lambda name: name)
+    with pytest.raises(ConfigError, match=rf"^hydra\.launcher\.address={address}: [^\n]+$"):
+        _engine(address).require()
+
+
+def test_without_ray(monkeypatch):
+    monkeypatch.setattr(ray_cluster, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"^hydra/launcher=ray_cluster: needs Ray; pip install"):
+        _engine("auto").require()
+
+
+def _engine(address: str) -> RayEngine:
+    asked = {"cpus_per_task": None, "workers": "auto", "threads": "auto", "gpus_per_task": None}
+    return RayEngine(Ray(address=address, jobs=1, wait=True, **asked))

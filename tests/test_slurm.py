@@ -1,0 +1,232 @@
+"""Studies on a small SLURM of real daemons: two nodes with host names and processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests import slurm_cluster
+from tests.sites import LONG, QUICK, REQUIRED, Site, hear
+from tests.slurm_cluster import SlurmCluster
+
+WHY_NOT = slurm_cluster.missing()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"SLURM: {WHY_NOT}"),
+]
+
+SLURM = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=2", "hydra.launcher.timeout_min=5")
+TWO_JOBS = (*SLURM, "hydra.launcher.jobs=2")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[SlurmCluster]:
+    with SlurmCluster(tmp_path_factory.mktemp("slurm"), cpus=4, MaxArraySize=20) as running:
+        yield running
+
+
+class SlurmSite(Site):
+    cluster: SlurmCluster
+
+    def jobs(self) -> list[list[str]]:
+        """The helpers of this directory's studies, queued or running: number, name, state, node, reason."""
+        names = [array["name"] for array in self.arrays()]
+        over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+        return [job for job in self.cluster.squeue() if job[1] in names and job[2] not in over]
+
+    def call(self, *argv: str) -> None:
+        """A command of SLURM's."""
+        subprocess.run(self.cluster.command(argv), env={**os.environ, **self.cluster.environment}, check=True)
+
+
+@pytest.fixture
+def site(cluster, tmp_path) -> Iterator[SlurmSite]:
+    here = SlurmSite(cluster, tmp_path)
+    yield here
+    here.close()
+    for name in sorted({array["name"] for array in here.arrays()}):
+        here.call("scancel", f"--name={name}")
+
+
+def test_it_can_run_here():
+    assert WHY_NOT is None
+
+
+def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
+    grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK)
+    done = site.run("run", *grid, *SLURM, "hydra.launcher.jobs=2")
+    assert done.returncode == 0, done.stderr
+    assert "2 jobs submitted" in done.stderr and "[6/6] " in done.stderr
+    assert "6 runs in runs/studies/grid/results.csv" in done.stdout
+    assert site.hosts() == {"n1", "n2"}
+    pool = Site(site.cluster, tmp_path_factory.mktemp("pool"))
+    assert pool.run("run", *grid).returncode == 0
+    assert pool.tables() == site.tables()
+    assert not site.jobs()
+    again = site.run("run", *grid, *SLURM)
+    assert again.returncode == 0 and "submitted" not in again.stderr and "6 runs had finished" in again.stderr
+
+
+def test_a_dead_node_loses_no_run(site):
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=600", *TWO_JOBS)
+    site.until(lambda: len(site.finished()) >= 2)
+    before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
+    site.until(lambda: "n2" in site.under_way().values())
+    site.cluster.kill_node("n2")
+    try:
+        out, err = sweep.communicate(timeout=120)
+        assert sweep.returncode == 0, err
+        assert "6 runs in" in out
+        assert {name: site.result(name).stat().st_mtime_ns for name in before} == before
+    finally:
+        time.sleep(3)  # what SLURM still has to tell the node would end its next job
+        site.cluster.start_node("n2")
+        site.cluster.wait_until_idle()
+
+
+def test_what_slurm_starts_again_goes_on_from_its_checkpoint(site):
+    sweep = site.begin("run", "-m", "seed=0", *LONG, "train.steps=700", *SLURM, "hydra.launcher.jobs=1")
+    site.until(site.checkpoints)
+    job = f"{site.arrays()[0]['job']}_0"
+    site.cluster.scontrol("requeue", job)
+    site.until(lambda: [state for _, _, state, _, why in site.jobs() if why == "BeginTime"] == ["PENDING"])
+    assert not site.under_way()  # it gave its run back
+    site.cluster.free(job)
+    _, err = sweep.communicate(timeout=60)
+    assert sweep.returncode == 0, err
+    assert len(site.arrays()) == 1
+    assert "going on after step" in next(site.directory.glob("runs/store/[!.]*/log.txt")).read_text()
+
+
+def test_one_cancelled_job_leaves_its_runs_to_others_and_when_all_are_new_ones_are_started(site):
+    sweep = site.begin("run", "-m", "seed=range(0,4)", *LONG, "train.steps=600", *TWO_JOBS)
+    site.until(lambda: {"n1", "n2"} <= {*site.under_way().values()})
+    job = site.arrays()[0]["job"]
+    site.call("scancel", f"{job}_1")
+    site.until(lambda: len({*site.under_way().values()}) == 1, within_s=5)
+    site.call("scancel", job)
+    _, err = sweep.communicate(timeout=60)
+    assert sweep.returncode == 0, err
+    assert len(site.arrays()) >= 2 and "CANCELLED" in str(site.arrays()[0]["seen"])
+
+
+def test_a_run_that_fails_is_tried_once(site):
+    (site.directory / "broken.py").write_text(BROKEN)
+    done = site.run("run", "--plugin", "broken.py", "-m", "fusion=concat,broken", *QUICK, *SLURM)
+    assert done.returncode == 1, done.stderr
+    assert "RuntimeError: it breaks" in done.stderr
+    assert "2 runs in" in done.stdout and len(site.arrays()) == 1
+
+
+def test_ctrl_c_cancels_what_the_command_submitted_and_nothing_else(site):
+    grid = ("run", "-m", "seed=0,1", *LONG, *TWO_JOBS)
+    first = site.begin(*grid)
+    site.until(site.under_way)
+    second = site.begin(*grid)
+    hear(second, "job ")
+    os.killpg(second.pid, signal.SIGINT)
+    _, err = second.communicate(timeout=30)
+    assert second.returncode == 130 and "started by another command, and left at work" in err
+    assert len(site.arrays()) == 1 and site.jobs()
+    os.killpg(first.pid, signal.SIGINT)
+    _, err = first.communicate(timeout=30)
+    assert first.returncode == 130 and "cancelled" in err
+    site.until(lambda: not site.jobs() and not site.under_way(), within_s=10)
+
+
+def test_jobs_outlive_a_lost_command_and_the_next_one_attaches(site):
+    grid = ("run", "-m", "seed=0,1", *LONG, "train.steps=800", *TWO_JOBS)
+    for ending in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
+        sweep = site.begin(*grid)
+        hear(sweep, "job ")
+        os.killpg(sweep.pid, ending)
+        sweep.communicate(timeout=30)
+        assert site.jobs()
+    done = site.run(*grid)
+    assert done.returncode == 0, done.stderr
+    assert len(site.arrays()) == 1 and "submitted" not in done.stderr
+
+
+def test_two_commands_at_once_submit_once(site):
+    grid = ("run", "-m", "seed=range(0,4)", *QUICK, "train.steps=300", *TWO_JOBS)
+    both = [site.begin(*grid) for _ in range(2)]
+    (one, _), (other, _) = (process.communicate(timeout=120) for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum(array["count"] for array in site.arrays()) == 2
+    assert one == other
+
+
+def test_without_waiting_and_the_same_command_again(site):
+    grid = ("run", "-m", "seed=0,1", *QUICK, *SLURM, "hydra.launcher.jobs=1")
+    done = site.run(*grid, "hydra.launcher.wait=false")
+    assert done.returncode == 0 and "1 job submitted" in done.stderr, done.stderr
+    site.until(lambda: len(site.finished()) == 2)
+    done = site.run(*grid, "hydra.launcher.wait=false")
+    assert done.returncode == 0 and "2 runs in" in done.stdout
+
+
+def test_the_machine_that_trains_decides(site):
+    done = site.run("run", "-m", "seed=0,1", *QUICK[:-1], *SLURM, "name=own")
+    assert done.returncode == 0, done.stderr
+    settings = json.loads((site.directory / "runs/studies/own/study.json").read_text())["machine"]
+    assert settings["threads"] == 1 and settings["linear"] in ("mkl", "onednn")
+
+
+BROKEN = """
+from ablate.model.fusion import register
+from ablate.model.fusion.concat import Concat
+
+@register("broken")
+class Broken(Concat):
+    def forward(self, z, x):
+        if len(z) == 4:  # rows of a batch
+            raise RuntimeError("it breaks")
+        return super().forward(z, x)
+"""
+
+REFUSED = [
+    ("hydra.launcher.jobs=0", "hydra.launcher.jobs=0: a whole number from 1 to 1,000"),
+    ("hydra.launcher.jobs=-1", "hydra.launcher.jobs=-1: a whole number from 1 to 1,000"),
+    ("hydra.launcher.jobs=many", "hydra.launcher.jobs=many: a whole number from 1 to 1,000"),
+    ("hydra.launcher.jobs=30", "at most 20 here, SLURM's MaxArraySize"),
+    ("hydra.launcher.partition=nope", "hydra.launcher.partition=nope: sbatch: "),
+    (
+        "hydra.launcher.cpus_per_task=64",
+        "the largest node of SLURM has 4 cores",
+    ),
+    ("corpus.path=-", "corpus.path=-: other machines can't read it"),
+]
+
+
+@pytest.mark.parametrize(("override", "line"), REFUSED)
+def test_what_can_not_be_is_one_line_and_nothing_is_submitted(site, override, line):
+    corpus = ("corpus=file",) if override.startswith("corpus.") else ()
+    done = site.run("run", "-m", "seed=range(0,40)", *QUICK[2:], *(corpus or QUICK[:2]), *SLURM, override)
+    assert done.returncode == 2 and line in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert not site.arrays()
+    assert "ablate-" not in str([job for job in site.cluster.squeue() if job[2] in ("PENDING", "RUNNING")])
+
+
+def test_a_node_that_does_not_see_the_directory_is_named(site):
+    site.cluster.kill_node("n2")
+    time.sleep(3)
+    site.cluster.start_node("n2", hidden=site.directory)
+    site.cluster.wait_until_idle()
+    only = "+hydra.launcher.additional_parameters.nodelist=n2"
+    done = site.run("run", "-m", "seed=0,1", *QUICK, *SLURM, only)
+    assert done.returncode == 1 and "3 starts without progress; the last job: n2 " in done.stderr
+    assert f"no answer from it in {site.directory}" in done.stderr
+
+
+def test_a_node_with_another_torch_trains_nothing(site):
+    fake = site.directory / "elsewhere" / "torch-1.0.dist-info"
+    fake.mkdir(parents=True)
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
+    setup = f"hydra.launcher.setup=['export PYTHONPATH={fake.parent}']"
+    done = site.run("run", "-m", "seed=0", *QUICK, *SLURM, setup)
+    assert done.returncode == 1 and "it has torch 1.0, and the command 2." in done.stderr
+    assert not site.finished()

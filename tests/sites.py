@@ -21,7 +21,8 @@ REQUIRED = "ABLATE_REQUIRE_CLUSTERS" in os.environ  # then a skip is a failure
 
 
 class Cluster(Protocol):
-    environment: Mapping[str, str]
+    @property
+    def environment(self) -> Mapping[str, str]: ...
 
     def command(self, words: Sequence[str], /) -> list[str]:
         """The same command, to be run where it reaches the cluster."""
@@ -36,11 +37,13 @@ class Site:
         self.directory = directory
         self.begun: list[subprocess.Popen[str]] = []
 
-    def begin(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    def begin(self, *arguments: str, without: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """`ablate …`. without: those of SOON to leave out."""
+        soon = {name: value for name, value in SOON.items() if name not in without}
         process = subprocess.Popen(
             self.cluster.command([sys.executable, "-m", "ablate", *arguments]),
             cwd=self.directory,
-            env={**os.environ, **self.cluster.environment, **SOON, **env},
+            env={**os.environ, **self.cluster.environment, **soon},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -50,9 +53,9 @@ class Site:
         self.begun.append(process)
         return process
 
-    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        process = self.begin(*arguments, **env)
-        out, err = process.communicate(timeout=150)
+    def run(self, *arguments: str, timeout_s: float = 150) -> subprocess.CompletedProcess[str]:
+        process = self.begin(*arguments)
+        out, err = process.communicate(timeout=timeout_s)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def hosts(self) -> set[str]:
@@ -116,7 +119,9 @@ def _unmeasured(path: Path) -> list[list[str]]:
 
 def hear(process: subprocess.Popen[str], words: str) -> None:
     assert process.stderr is not None
+    said = []
     for line in process.stderr:
         if words in line:
             return
-    raise AssertionError(f"it ended without saying {words!r}")
+        said.append(line)
+    raise AssertionError(f"it ended without saying {words!r}: {said}")

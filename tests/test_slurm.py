@@ -71,34 +71,16 @@ def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
     assert again.returncode == 0 and "submitted" not in again.stderr and "6 runs had finished" in again.stderr
 
 
-def test_a_dead_node_loses_no_run(site):
-    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=600", *TWO_JOBS)
-    site.until(lambda: len(site.finished()) >= 2)
-    before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
-    site.until(lambda: "n2" in site.under_way().values())
-    site.cluster.kill_node("n2")
-    try:
-        out, err = sweep.communicate(timeout=120)
-        assert sweep.returncode == 0, err
-        assert "6 runs in" in out
-        assert {name: site.result(name).stat().st_mtime_ns for name in before} == before
-    finally:
-        time.sleep(3)  # what SLURM still has to tell the node would end its next job
-        site.cluster.start_node("n2")
-        site.cluster.wait_until_idle()
-
-
 def test_what_slurm_starts_again_goes_on_from_its_checkpoint(site):
-    sweep = site.begin("run", "-m", "seed=0", *LONG, "train.steps=700", *SLURM, "hydra.launcher.jobs=1")
+    own = ("train.steps=700", "hydra.launcher.jobs=1", "hydra.launcher.wait=false")
+    assert site.run("run", "-m", "seed=0", *LONG, *SLURM, *own).returncode == 0
     site.until(site.checkpoints)
-    job = f"{site.arrays()[0]['job']}_0"
-    site.cluster.scontrol("requeue", job)
+    (array,) = site.arrays()
+    site.cluster.scontrol("requeue", f"{array['job']}_0")
     site.until(lambda: [state for _, _, state, _, why in site.jobs() if why == "BeginTime"] == ["PENDING"])
     assert not site.under_way()  # it gave its run back
-    site.cluster.free(job)
-    _, err = sweep.communicate(timeout=60)
-    assert sweep.returncode == 0, err
-    assert len(site.arrays()) == 1
+    site.cluster.free(f"{array['job']}_0")
+    site.until(site.finished)
     assert "going on after step" in next(site.directory.glob("runs/store/[!.]*/log.txt")).read_text()
 
 
@@ -211,6 +193,34 @@ def test_what_can_not_be_is_one_line_and_nothing_is_submitted(site, override, li
     assert "ablate-" not in str([job for job in site.cluster.squeue() if job[2] in ("PENDING", "RUNNING")])
 
 
+def test_a_node_with_another_torch_trains_nothing(site):
+    fake = site.directory / "elsewhere" / "torch-1.0.dist-info"
+    fake.mkdir(parents=True)
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
+    setup = f"hydra.launcher.setup=['export PYTHONPATH={fake.parent}']"
+    done = site.run("run", "-m", "seed=0", *QUICK, *SLURM, setup)
+    assert done.returncode == 1 and "it has torch 1.0, and the command 2." in done.stderr
+    assert not site.finished()
+
+
+# The last ones: what SLURM still has to tell a node that was dead may end its next job.
+def test_a_dead_node_loses_no_run(site):
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=600", *TWO_JOBS)
+    site.until(lambda: len(site.finished()) >= 2)
+    before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
+    site.until(lambda: "n2" in site.under_way().values())
+    site.cluster.kill_node("n2")
+    try:
+        out, err = sweep.communicate(timeout=120)
+        assert sweep.returncode == 0, err
+        assert "6 runs in" in out
+        assert {name: site.result(name).stat().st_mtime_ns for name in before} == before
+    finally:
+        time.sleep(3)  # what SLURM still has to tell the node would end its next job
+        site.cluster.start_node("n2")
+        site.cluster.wait_until_idle()
+
+
 def test_a_node_that_does_not_see_the_directory_is_named(site):
     site.cluster.kill_node("n2")
     time.sleep(3)
@@ -220,13 +230,3 @@ def test_a_node_that_does_not_see_the_directory_is_named(site):
     done = site.run("run", "-m", "seed=0,1", *QUICK, *SLURM, only)
     assert done.returncode == 1 and "3 starts without progress; the last job: n2 " in done.stderr
     assert f"no answer from it in {site.directory}" in done.stderr
-
-
-def test_a_node_with_another_torch_trains_nothing(site):
-    fake = site.directory / "elsewhere" / "torch-1.0.dist-info"
-    fake.mkdir(parents=True)
-    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
-    setup = f"hydra.launcher.setup=['export PYTHONPATH={fake.parent}']"
-    done = site.run("run", "-m", "seed=0", *QUICK, *SLURM, setup)
-    assert done.returncode == 1 and "it has torch 1.0, and the command 2." in done.stderr
-    assert not site.finished()

@@ -29,9 +29,17 @@ class Array:
     seen: list[Seen] = field(default_factory=list)
 
     @property
-    def live(self) -> int:
-        """How many of its helpers are queued or running, as far as is known."""
-        return sum(helper.state != State.ENDED for helper in self.seen)
+    def has_ended(self) -> bool:
+        return all(helper.state == State.ENDED for helper in self.seen)
+
+    @property
+    def at_work(self) -> int:
+        """How many of its helpers run, or will as soon as there is room. One that has been on a node and is
+        in the queue again may be held there for minutes, as SLURM does."""
+        return sum(
+            helper.state == State.RUNNING or (helper.state == State.QUEUED and not helper.node)
+            for helper in self.seen
+        )
 
 
 def read_arrays(study: Path) -> list[Array]:
@@ -59,10 +67,14 @@ def new_array(engine: str, phase: str, count: int) -> Array:
 
 
 def as_seen(array: Array, found: Mapping[str, Sequence[Seen]]) -> Array:
-    """The array with its helpers as its engine sees them; one that it no longer knows has ended."""
-    numbers = {helper.number: helper for helper in found.get(array.name, ())}
-    ended = [dataclasses.replace(helper, state=State.ENDED) for helper in array.seen]
-    return dataclasses.replace(array, seen=[numbers.get(helper.number, helper) for helper in ended])
+    """The array with its helpers as its engine sees them, and the node that they were last on; one that it no
+    longer knows has ended."""
+    now = {helper.number: helper for helper in found.get(array.name, ())}
+    seen = []
+    for before in array.seen:
+        helper = now.get(before.number) or dataclasses.replace(before, state=State.ENDED)
+        seen.append(dataclasses.replace(helper, node=helper.node or before.node))
+    return dataclasses.replace(array, seen=seen)
 
 
 def _versions(study: Path) -> Versions:

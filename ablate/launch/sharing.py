@@ -101,7 +101,7 @@ class Sharing:
     def look(self) -> None:
         """Ask the engine for the helpers, and note in jobs.json what it says."""
         self._looked = time.monotonic()
-        known = [array for array in self._ours(read_arrays(self.study)) if array.live]
+        known = [array for array in self._ours(read_arrays(self.study)) if not array.has_ended]
         for array in known:
             self._first_seen.setdefault(array.name, self._looked)
         try:
@@ -130,8 +130,8 @@ class Sharing:
         new: list[Array] = []
 
         def with_new(arrays: list[Array]) -> list[Array]:
-            live = sum(array.live for array in self._ours(arrays))
-            missing = min(self.phase.asked.helpers, free) - live
+            at_work = sum(array.at_work for array in self._ours(arrays))
+            missing = min(self.phase.asked.helpers, free) - at_work
             new[:] = [new_array(self.engine_name, self.phase.name, missing)] if missing > 0 else []
             return [*arrays, *new]
 
@@ -146,7 +146,7 @@ class Sharing:
 
     def interrupt(self) -> None:
         """End the helpers that this command started."""
-        live = [array for array in self.arrays if array.live]
+        live = [array for array in self.arrays if not array.has_ended]
         if own := [array.name for array in live if array.name in self.own]:
             self.engine.cancel(own)
             self.watcher.say(f"cancelled {', '.join(self._named(own))}")

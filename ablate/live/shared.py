@@ -74,7 +74,7 @@ class Board(Lines):
 def job_lines(arrays: Sequence[Array]) -> list[str]:
     """A line for each array with helpers that are queued or running, as in
     `job 12: 2 running (n1, n2), 1 queued (Resources)`."""
-    return [f"job {array.job or array.name}: {_helpers(array)}" for array in arrays if array.live]
+    return [f"job {array.job or array.name}: {_helpers(array)}" for array in arrays if not array.has_ended]
 
 
 def _helpers(array: Array) -> str:

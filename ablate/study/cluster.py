@@ -49,7 +49,7 @@ def share(cluster: Cluster, record: StudyRecord, phase: str, jobs: Sequence[Job]
         sharing = Sharing(work, engine, cluster.name, Store(), watcher)
         started = sharing.begin()
         if not cluster.wait:
-            live = sum(array.live for array in sharing.arrays)
+            live = sum(array.at_work for array in sharing.arrays)
             new = counted(started, "job") if started else "no new job"
             told = f"{new} submitted, {live} at work or waiting; the same command waits for them"
             return Ended(left_at_work=told)

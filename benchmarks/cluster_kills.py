@@ -1,7 +1,7 @@
 """Kill helpers, nodes and commands of a sweep on a SLURM of real daemons; compare its bytes with a pool's.
 
     python benchmarks/cluster_kills.py --kills 30
-    python benchmarks/cluster_kills.py --takeover   seconds from a node's death until its run goes on elsewhere
+    python benchmarks/cluster_kills.py --takeover    seconds from a node's death until its run is resumed
 
 As root, with Debian's slurmctld, slurmd, slurm-client and munge. A claim expires after 5 s in the first case,
 after two minutes, as everywhere else, in the second. Every metrics.csv and results.csv are compared byte by
@@ -59,7 +59,9 @@ def kills(cluster: SlurmCluster, root: Path, count: int, chance: random.Random) 
 
 def takeover(cluster: SlurmCluster, root: Path) -> None:
     site = SlurmSite(cluster, root)
-    command = site.begin("run", "-m", "seed=0,1", *LONG, "train.steps=30000", *TWO_JOBS, without=[*SOON])
+    command = site.begin(
+        "run", "-m", "seed=range(0,4)", *LONG, "train.steps=30000", *TWO_JOBS, without=[*SOON]
+    )
     site.until(lambda: {*site.under_way().values()} == {"n1", "n2"})
     run = next(name for name, node in site.under_way().items() if node == "n2")
     time.sleep(5)

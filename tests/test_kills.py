@@ -8,13 +8,15 @@ import pytest
 
 from tests.helpers import ROOT
 
-SWEEP = ("fusion=concat,weighted_sum", "seed=0,1", "corpus=grammar", "corpus.characters=20000")
-SWEEP += ("train.steps=120", "train.batch=8", "train.checkpoint_every=10", "train.eval_every=30")
+SWEEP = ("seed=0,1", "train.steps=120", "train.batch=8", "train.checkpoint_every=10", "train.eval_every=30")
+ONE_TEXT = ("fusion=concat,weighted_sum", "corpus=grammar", "corpus.characters=20000")
+TWO_TEXTS = ("model=pair", "corpus=numbers", "corpus.held_out=50", "at=cross,decoder", "fusion=sum")
 
 
 @pytest.mark.slow
-def test_a_sweep_of_two_commands_of_which_one_is_killed_comes_to_the_same_bytes():
+@pytest.mark.parametrize("of", [ONE_TEXT, TWO_TEXTS], ids=["one text", "two texts"])
+def test_a_sweep_of_two_commands_of_which_one_is_killed_comes_to_the_same_bytes(of):
     script = (ROOT / "benchmarks" / "kills.py", "--kills", "3", "--longest", "1", "--commands", "2")
-    done = subprocess.run([sys.executable, *script, *SWEEP], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *script, *SWEEP, *of], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"3 kills, [1-3] of them in training, .*; tables equal: True", done.stdout)

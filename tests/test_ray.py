@@ -42,7 +42,8 @@ def test_it_can_run_here():
 @pytest.mark.slow
 @needs_ray
 def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
-    grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK)
+    pairs = ("model=pair", "corpus=numbers", "corpus.held_out=30", "model.context=80")
+    grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK[3:], *pairs)
     done = site.run("run", *grid, *TWO_JOBS)
     assert done.returncode == 0, done.stderr
     assert "2 jobs submitted" in done.stderr and "6 runs in runs/studies/grid/results.csv" in done.stdout

@@ -52,7 +52,18 @@ def site(cluster, tmp_path) -> Iterator[SlurmSite]:
         here.call("scancel", f"--name={name}")
 
 
-def test_it_can_run_here():
+@pytest.fixture(scope="module")
+def cut_off(cluster, tmp_path_factory) -> Iterator[SlurmSite]:
+    """A run that takes longer than a minute, the shortest time limit; it goes on beside the other tests."""
+    here = SlurmSite(cluster, tmp_path_factory.mktemp("limit"))
+    only = "+hydra.launcher.additional_parameters.nodelist=n1"  # of which no test makes an end
+    sizes = ("hydra.launcher.jobs=1", "hydra.launcher.cpus_per_task=1", "hydra.launcher.timeout_min=1")
+    here.begin("run", "-m", "seed=0", *LONG, "train.steps=16000", *SLURM, *sizes, only)
+    yield here
+    here.close()
+
+
+def test_it_can_run_here(cut_off):
     assert WHY_NOT is None
 
 
@@ -230,3 +241,11 @@ def test_a_node_that_does_not_see_the_directory_is_named(site):
     done = site.run("run", "-m", "seed=0,1", *QUICK, *SLURM, only)
     assert done.returncode == 1 and "3 starts without progress; the last job: n2 " in done.stderr
     assert f"no answer from it in {site.directory}" in done.stderr
+
+
+def test_what_a_time_limit_ends_goes_on_in_another_job(cut_off):
+    (sweep,) = cut_off.begun
+    _, err = sweep.communicate(timeout=150)
+    assert sweep.returncode == 0, err
+    assert len(cut_off.arrays()) == 2 and "TIMEOUT" in str(cut_off.arrays()[0])
+    assert "going on after step" in next(cut_off.directory.glob("runs/store/[!.]*/log.txt")).read_text()

@@ -1,0 +1,158 @@
+"""Studies by helpers, with an engine that starts them as processes of this machine."""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+from ablate.compute import device
+from ablate.config.rules import ConfigError
+from ablate.launch import phase, sharing
+from ablate.launch.arrays import Array, as_seen, change_arrays, new_array, read_arrays
+from ablate.launch.engines.base import Engine, Seen, State
+from ablate.store.store import Store
+from ablate.study import cluster
+from tests.helpers import call_cli
+
+QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "model.context=16")
+JOBS = ("hydra/launcher=slurm", "hydra.launcher.jobs=2", "hydra.launcher.threads=1")
+
+
+class Here(Engine):
+    """Helpers as processes of this machine."""
+
+    def __init__(self, command: Sequence[str] = ()) -> None:
+        self.command = command  # in place of the one given
+        self.started: dict[str, list[subprocess.Popen[bytes]]] = {}
+
+    def require(self) -> None:
+        pass
+
+    def start(self, array: str, count: int, command: Sequence[str], directory: Path, log: str) -> str:
+        words = [*(self.command or command)]
+        for number in range(count):
+            with Path(log.replace("{number}", str(number))).open("wb") as file:
+                process = subprocess.Popen([*words, str(number)], cwd=directory, stdout=file, stderr=file)
+            self.started.setdefault(array, []).append(process)
+        return "here"
+
+    def look(self, arrays: Sequence[str]) -> dict[str, list[Seen]]:
+        return {array: [_seen(*each) for each in enumerate(self.started[array])] for array in arrays}
+
+    def cancel(self, arrays: Sequence[str]) -> None:
+        for array in arrays:
+            for process in self.started.get(array, []):
+                process.terminate()
+
+
+def _seen(number: int, process: subprocess.Popen[bytes]) -> Seen:
+    return Seen(number, State.RUNNING if process.poll() is None else State.ENDED, "here", "")
+
+
+@pytest.fixture
+def here(monkeypatch) -> Iterator[Here]:
+    engine = Here()
+    monkeypatch.setattr(cluster, "engine_of", lambda asked: engine)
+    monkeypatch.setattr(sharing, "LOOK_EVERY_S", 0.5)
+    yield engine
+    for process in (process for array in engine.started.values() for process in array):
+        process.wait()
+
+
+@pytest.mark.slow
+def test_helpers_come_to_what_a_pool_comes_to_and_two_stores_are_merged_by_copying(here, tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    for directory in (a, b):
+        directory.mkdir()
+    done = call_cli("run", "-m", "seed=0,1", "name=grid", *QUICK, *JOBS, cwd=a)
+    assert done.returncode == 0 and "[2/2] " in done.stderr, done.stderr
+    assert call_cli("run", "-m", "seed=1,2", "name=grid", *QUICK, cwd=b).returncode == 0
+    shutil.copytree(b / "runs/store", a / "runs/store", dirs_exist_ok=True)
+    done = call_cli("run", "-m", "seed=0,1,2", "name=grid", *QUICK, cwd=a)
+    assert done.returncode == 0 and "3 runs had finished before" in done.stderr
+    rows = {row["seed"]: row["val_loss"] for row in Store(a / "runs").rows()}
+    assert rows.items() >= {row["seed"]: row["val_loss"] for row in Store(b / "runs").rows()}.items()
+
+
+def test_jobs_that_train_nothing_are_given_up_after_three_starts(here, tmp_path):
+    here.command = ["sh", "-c", "echo no module ablate; exit 1"]
+    done = call_cli("run", "-m", "seed=0,1", "name=grid", *QUICK, *JOBS, cwd=tmp_path)
+    assert done.returncode == 1 and len(here.started) == 3
+    assert "3 starts without progress; the last job: here ended; no answer from it in " in done.stderr
+    assert "no module ablate" in done.stderr
+
+
+def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "total", lambda kinds, threads: cluster.Times(steps=600.0 * len(kinds)))
+    study = ("-m", "seed=range(0,8)", *QUICK, *JOBS, "hydra.launcher.timeout_min=5", "--dry-run")
+    done = call_cli("run", *study, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "8 runs; 2 jobs of 4 cores, 8 at a time, 1 thread each" in done.stdout
+    assert "as timed here; the queue is not counted" in done.stdout
+    assert "hydra.launcher.timeout_min=5: the longest run takes about 10 min here" in done.stderr
+    done = call_cli("run", *study, "device=cuda", cwd=tmp_path)
+    assert done.returncode == 0 and "how long is not known: device=cuda" in done.stdout
+
+
+def test_a_launcher_here_asks_for_the_gpu_before_anything_is_trained(tmp_path):
+    done = call_cli("run", "-m", "seed=0,1", *QUICK, "device=cuda", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("ablate: device=cuda: this machine has no CUDA")
+
+
+def test_a_single_run_is_refused(tmp_path):
+    done = call_cli("run", *QUICK, "hydra/launcher=slurm", cwd=tmp_path)
+    assert done.returncode == 2 and "a single run is trained here; add -m" in done.stderr
+
+
+def test_without_slurm_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = call_cli("run", "-m", "seed=0,1", *QUICK, *JOBS, cwd=tmp_path)
+    assert done.returncode == 2 and "hydra/launcher=slurm: no sbatch here" in done.stderr
+
+
+def test_of_two_commands_one_lists_the_jobs(tmp_path):
+    first = new_array("slurm", "p", 3)
+    change_arrays(tmp_path, lambda arrays: [*arrays, first])
+    change_arrays(tmp_path, lambda arrays: arrays if sum(a.at_work for a in arrays) == 3 else [])
+    assert read_arrays(tmp_path) == [first]
+
+
+def test_a_helper_that_is_back_in_the_queue_is_not_counted():
+    array = Array("a", "slurm", "p", 2, seen=[Seen(n, State.QUEUED, "", "") for n in range(2)])
+    assert array.at_work == 2
+    waits, held = Seen(1, State.QUEUED, "", "Resources"), Seen(0, State.QUEUED, "", "BeginTime")
+    running = as_seen(array, {"a": [Seen(0, State.RUNNING, "n1", ""), waits]})
+    assert running.at_work == 2
+    again = as_seen(running, {"a": [held, Seen(1, State.RUNNING, "n2", "")]})
+    assert again.at_work == 1 and not again.has_ended
+    assert as_seen(again, {}).has_ended
+
+
+def test_a_list_of_another_program_is_refused(tmp_path):
+    asked = phase.Asked(helpers=1, cores=None, workers=None, threads=None)
+    work = phase.Phase("study", "p", asked, [], [])
+    work.write(tmp_path / "p.json")
+    assert phase.open_phase(tmp_path / "p.json") == dataclasses.replace(work, plugins=[], jobs=[])
+    said = {"Python": "it has Python 3", "torch": "it has torch 2", "code": "its ablate is not"}
+    for what, words in said.items():
+        other = phase.program() | {what: "other"}
+        with mock.patch.object(phase, "program", lambda other=other: other):
+            work.write(tmp_path / "p.json")
+        with pytest.raises(ConfigError, match=words):
+            phase.open_phase(tmp_path / "p.json")
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "each"), [("", 1, []), ("", 3, ["0", "1", "2"]), ("5,7", 2, ["5", "7"])]
+)
+def test_workers_share_several_gpus_one_each(monkeypatch, visible, count, each):
+    monkeypatch.setitem(os.environ, "CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert device.each([torch.device("cuda")]) == each
+    assert device.each([torch.device("cuda:1")]) == device.each([torch.device("cpu")]) == []

@@ -16,6 +16,7 @@ from ablate.config.rules import ConfigError
 from ablate.launch import phase, sharing
 from ablate.launch.arrays import Array, as_seen, change_arrays, new_array, read_arrays
 from ablate.launch.engines.base import Engine, Seen, State
+from ablate.live.watch import job_lines
 from ablate.store.store import Store
 from ablate.study import cluster
 from tests.helpers import call_cli
@@ -27,18 +28,19 @@ JOBS = ("hydra/launcher=slurm", "hydra.launcher.jobs=2", "hydra.launcher.threads
 class Here(Engine):
     """Helpers as processes of this machine."""
 
-    def __init__(self, command: Sequence[str] = ()) -> None:
-        self.command = command  # in place of the one given
+    def __init__(self) -> None:
+        self.before: list[str] = []  # words before the command
         self.started: dict[str, list[subprocess.Popen[bytes]]] = {}
 
     def require(self) -> None:
         pass
 
     def start(self, array: str, count: int, command: Sequence[str], directory: Path, log: str) -> str:
-        words = [*(self.command or command)]
         for number in range(count):
             with Path(log.replace("{number}", str(number))).open("wb") as file:
-                process = subprocess.Popen([*words, str(number)], cwd=directory, stdout=file, stderr=file)
+                process = subprocess.Popen(
+                    [*self.before, *command, str(number)], cwd=directory, stdout=file, stderr=file
+                )
             self.started.setdefault(array, []).append(process)
         return "here"
 
@@ -81,11 +83,33 @@ def test_helpers_come_to_what_a_pool_comes_to_and_two_stores_are_merged_by_copyi
 
 
 def test_jobs_that_train_nothing_are_given_up_after_three_starts(here, tmp_path):
-    here.command = ["sh", "-c", "echo no module ablate; exit 1"]
+    here.before = ["sh", "-c", "echo no module ablate; exit 1"]
     done = call_cli("run", "-m", "seed=0,1", "name=grid", *QUICK, *JOBS, cwd=tmp_path)
     assert done.returncode == 1 and len(here.started) == 3
     assert "3 starts without progress; the last job: here ended; no answer from it in " in done.stderr
     assert "no module ablate" in done.stderr
+    assert len(read_arrays(tmp_path / "runs/studies/grid")) == 3
+
+
+@pytest.mark.slow
+def test_a_run_that_no_helper_can_begin_is_told(here, tmp_path):
+    (tmp_path / "mine.txt").write_text("a b c d e f g h. " * 200)
+    here.before = ["sh", "-c", 'rm -f mine.txt; exec "$@"', "sh"]
+    text = ("corpus=file", "corpus.path=mine.txt", "train.steps=3", "train.batch=2", "model.context=16")
+    done = call_cli("run", "-m", "seed=0", *text, *JOBS, cwd=tmp_path)
+    assert done.returncode == 1 and len(here.started) == 1
+    assert "corpus.path=mine.txt: no such file" in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_a_machine_with_another_torch_trains_nothing(here, tmp_path):
+    fake = tmp_path / "elsewhere" / "torch-1.0.dist-info"
+    fake.mkdir(parents=True)
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
+    here.before = ["env", f"PYTHONPATH={fake.parent}"]
+    done = call_cli("run", "-m", "seed=0", *QUICK, *JOBS, cwd=tmp_path)
+    assert done.returncode == 1 and "it has torch 1.0, and the command 2." in done.stderr
+    assert not [*tmp_path.glob("runs/store/*/result.json")]
 
 
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
@@ -132,6 +156,13 @@ def test_a_helper_that_is_back_in_the_queue_is_not_counted():
     again = as_seen(running, {"a": [held, Seen(1, State.RUNNING, "n2", "")]})
     assert again.at_work == 1 and not again.has_ended
     assert as_seen(again, {}).has_ended
+
+
+def test_a_line_says_how_the_jobs_are():
+    states = ((State.RUNNING, "n1", ""), (State.QUEUED, "", "Resources"), (State.ENDED, "", ""))
+    array = Array("a", "slurm", "p", 3, "12", [Seen(n, *each) for n, each in enumerate(states)])
+    assert job_lines([array]) == ["job 12: 1 running (n1), 1 queued (Resources), 1 ended"]
+    assert job_lines([as_seen(array, {})]) == []
 
 
 def test_a_list_of_another_program_is_refused(tmp_path):

@@ -101,7 +101,7 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
     for target, words in (
         ("bare", "kept no weights"),
         ("short", "tokens are too few to predict from 16 dimensions: it takes 160"),
-        ("lost", "no finished run has it"),
+        ("lost", "lost: diverged, so there is nothing to probe"),
         ("nothing", "no finished run begins so"),
     ):
         done = run_cli("probe", target, cwd=tmp_path)

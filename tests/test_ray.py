@@ -43,10 +43,10 @@ def test_it_can_run_here():
 @needs_ray
 def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
     pairs = ("model=pair", "corpus=numbers", "corpus.held_out=30", "model.context=80")
-    grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK[3:], *pairs)
+    grid = ("-m", "fusion=concat,sum", "seed=0,1", "name=grid", *QUICK[3:], *pairs)
     done = site.run("run", *grid, *TWO_JOBS)
     assert done.returncode == 0, done.stderr
-    assert "2 jobs submitted" in done.stderr and "6 runs in runs/studies/grid/results.csv" in done.stdout
+    assert "2 jobs submitted" in done.stderr and "4 runs in runs/studies/grid/results.csv" in done.stdout
     assert site.hosts() == {"n1", "n2"}
     pool = Site(site.cluster, tmp_path_factory.mktemp("pool"))
     assert pool.run("run", *grid).returncode == 0
@@ -56,8 +56,8 @@ def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
 @pytest.mark.slow
 @needs_ray
 def test_a_dead_node_loses_no_run(site):
-    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=600", *TWO_JOBS)
-    site.until(lambda: len(site.finished()) >= 2)
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=400", *TWO_JOBS)
+    site.until(site.finished)
     before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
     site.until(lambda: "n2" in site.under_way().values())
     site.cluster.kill_node("n2")

@@ -78,22 +78,20 @@ class Sharing:
     def wait(self) -> None:
         """Wait until each run has a result or was refused. Raises Lost, ConfigError."""
         left = {job.name: job for job in self.phase.jobs}
-        try:
-            while left:
-                now = {job.name for job in self.phase.left(self.store)}
-                for name in [*left]:
-                    if name not in now and (row := self.store.run(name).read()):
-                        self.watcher.made(left.pop(name), row)
-                self.hear()
+        while left:
+            now = {job.name for job in self.phase.left(self.store)}
+            for name in [*left]:
+                if name not in now and (row := self.store.run(name).read()):
+                    self.watcher.made(left.pop(name), row)
+            if due := time.monotonic() - self._looked >= LOOK_EVERY_S:
+                self.look()
+            self.hear()
+            if not any(array.at_work for array in self.arrays):  # else another machine may train them
                 left = {name: job for name, job in left.items() if name not in self.refused}
-                if left and time.monotonic() - self._looked >= LOOK_EVERY_S:
-                    self.look()
-                    self.start([*left.values()])
-                self.watcher.show(self.arrays, self.trouble)
-                time.sleep(EVERY_S if left else 0)
-        except KeyboardInterrupt:
-            self.interrupt()
-            raise
+            if left and due:
+                self.start([*left.values()])
+            self.watcher.show(self.arrays, self.trouble)
+            time.sleep(EVERY_S if left else 0)
         self.look()
         if waiting := [a.name for a in self.arrays if any(h.state == State.QUEUED for h in a.seen)]:
             self.engine.cancel(waiting)  # there is nothing left for them to do
@@ -135,13 +133,10 @@ class Sharing:
             new[:] = [new_array(self.engine_name, self.phase.name, missing)] if missing > 0 else []
             return [*arrays, *new]
 
-        if free:
-            change_arrays(
-                self.study, with_new
-            )  # before they are started, so that no other command starts them
+        if free:  # listed before they are started, so that no other command starts them
+            change_arrays(self.study, with_new)
         for array in new:
-            self._require_progress(left)
-            self._submit(array)
+            self._submit(array, left)
         return sum(array.count for array in new)
 
     def interrupt(self) -> None:
@@ -167,15 +162,15 @@ class Sharing:
                     self.watcher.say(f"{answer['host']}: {answer['unfit']}; it trains nothing")
                     self._heard.add(path)
 
-    def _submit(self, array: Array) -> None:
+    def _submit(self, array: Array, left: Sequence[Job]) -> None:
         folder = self.study / "jobs" / array.name
         command = [*_environment(), sys.executable, "-P", "-m", "ablate.study.helper"]
         command += [str(self.file), array.name]
         try:
+            self._require_progress(left)
             folder.mkdir(parents=True, exist_ok=True)
-            job = self.engine.start(
-                array.name, array.count, command, Path.cwd(), str(folder.absolute() / "{number}.log")
-            )
+            log = str(folder.absolute() / "{number}.log")
+            job = self.engine.start(array.name, array.count, command, Path.cwd(), log)
         except BaseException:
             with contextlib.suppress(ConfigError):  # an engine that answers too late may have started it
                 self.engine.cancel([array.name])
@@ -213,9 +208,7 @@ class Sharing:
             said.append(f"no answer from it in {folder.absolute()}, which it has to see")
         for log in sorted(folder.glob("*.log")):
             with contextlib.suppress(OSError):
-                if lines := log.read_text(encoding="utf-8", errors="replace").split("\n")[
-                    -LAST_LINES - 1 : -1
-                ]:
+                if lines := log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]:
                     said.append(f"{log}: {' | '.join(line.strip() for line in lines)}")
                     break
         return "; ".join(said)

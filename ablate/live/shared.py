@@ -8,10 +8,9 @@ from rich.live import Live
 from rich.text import Text
 
 from ablate.launch.arrays import Array
-from ablate.launch.engines.base import State
 from ablate.launch.pool import Job
 from ablate.live.progress import ending
-from ablate.live.watch import look
+from ablate.live.watch import job_lines, look
 from ablate.store.columns import Row
 from ablate.store.status import Status
 from ablate.store.store import Store
@@ -63,26 +62,8 @@ class Board(Lines):
         self.study = study
 
     def show(self, arrays: Sequence[Array], trouble: str) -> None:
-        lines = [*job_lines(arrays), *([trouble] if trouble else [])]
         runs = look(Store(), self.study)
-        self.live.update(Group(*map(Text, lines), runs.table), refresh=True)
+        self.live.update(Group(runs.table, Text(trouble)), refresh=True)
 
     def tells(self, row: Row) -> bool:
         return row["status"] != Status.DONE
-
-
-def job_lines(arrays: Sequence[Array]) -> list[str]:
-    """A line for each array with helpers that are queued or running, as in
-    `job 12: 2 running (n1, n2), 1 queued (Resources)`."""
-    return [f"job {array.job or array.name}: {_helpers(array)}" for array in arrays if not array.has_ended]
-
-
-def _helpers(array: Array) -> str:
-    parts = []
-    for state in (State.RUNNING, State.QUEUED, State.ENDED):
-        alike = [helper for helper in array.seen if helper.state == state]
-        about = dict.fromkeys(helper.node if state == State.RUNNING else helper.reason for helper in alike)
-        why = ", ".join(filter(None, about))
-        if alike:
-            parts.append(f"{len(alike)} {state}{f' ({why})' if why else ''}")
-    return ", ".join(parts)

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, Group
@@ -12,6 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ablate.launch.arrays import Array, read_arrays
+from ablate.launch.engines.base import State
 from ablate.phrases import counted, duration
 from ablate.store.columns import Row
 from ablate.store.status import RESULTS, Status
@@ -60,7 +62,9 @@ def look(store: Store, target: str | None) -> Look:
     changed = store.changed()
     under_way = [_pace(store, row, changed) for row in rows if row["status"] == Status.RUNNING]
     line = summary(rows, to_begin)
-    table = _board(rows, under_way, changed, f"{line}{time_left(rows, under_way, to_begin)}")
+    title = f"{line}{time_left(rows, under_way, to_begin)}"
+    jobs = job_lines(read_arrays(store.study_directory(target))) if target else []
+    table = _board(rows, under_way, changed, "\n".join([title, *jobs]), store.hosts())
     return Look(line, table, not (to_begin or under_way))
 
 
@@ -104,10 +108,36 @@ def time_left(rows: list[Row], under_way: list[Pace], to_begin: int) -> str:
     return f"; about {duration(left)} left"
 
 
-def _board(rows: list[Row], under_way: list[Pace], changed: Mapping[str, float], title: str) -> Group:
+def job_lines(arrays: Sequence[Array]) -> list[str]:
+    """A line for each array with helpers that are queued or running, as in
+    `job 12: 2 running (n1, n2), 1 queued (Resources)`."""
+    return [f"job {array.job or array.name}: {_helpers(array)}" for array in arrays if not array.has_ended]
+
+
+def _helpers(array: Array) -> str:
+    parts = []
+    for state in (State.RUNNING, State.QUEUED, State.ENDED):
+        alike = [helper for helper in array.seen if helper.state == state]
+        about = dict.fromkeys(helper.node if state == State.RUNNING else helper.reason for helper in alike)
+        why = ", ".join(filter(None, about))
+        if alike:
+            parts.append(f"{len(alike)} {state}{f' ({why})' if why else ''}")
+    return ", ".join(parts)
+
+
+def _board(
+    rows: list[Row],
+    under_way: list[Pace],
+    changed: Mapping[str, float],
+    title: str,
+    hosts: Mapping[str, str],
+) -> Group:
+    """hosts: of the runs under way; shown if there are several."""
     table = Table(box=None, pad_edge=False)
-    for name in ("run", "", "step", "left", "train_loss", "val_loss"):
-        table.add_column(name, justify="left" if name in ("run", "") else "right", no_wrap=name != "run")
+    several = len({*hosts.values()}) > 1
+    for name in ("run", "", *(["on"] if several else []), "step", "left", "train_loss", "val_loss"):
+        words = name in ("run", "", "on")
+        table.add_column(name, justify="left" if words else "right", no_wrap=name != "run")
     for pace in under_way:
         steps = pace.row["steps"]
         losses = [
@@ -115,14 +145,16 @@ def _board(rows: list[Row], under_way: list[Pace], changed: Mapping[str, float],
         ]
         left = "" if pace.left_s is None else duration(pace.left_s)
         bar = ProgressBar(total=steps, completed=pace.step, width=12)
-        table.add_row(_name(pace.row), bar, f"{pace.step}/{steps}", left, *losses)
+        on = [hosts.get(pace.row["run_id"][:8], "")] if several else []
+        table.add_row(_name(pace.row), bar, *on, f"{pace.step}/{steps}", left, *losses)
     ended = [row for row in rows if row["status"] != Status.RUNNING]
     ended.sort(key=lambda row: changed.get(row["run_id"][:8], 0))
     for row in ended[-LATEST:]:
         losses = [
             f"{row[k]:.4f}" if isinstance(row.get(k), float) else "" for k in ("train_loss", "val_loss")
         ]
-        table.add_row(_name(row), row["status"], f"{row['steps']}", "", *losses)
+        on = [""] if several else []
+        table.add_row(_name(row), row["status"], *on, f"{row['steps']}", "", *losses)
     if len(ended) > LATEST:
         return Group(Text(title), table, Text(f"and {counted(len(ended) - LATEST, 'run')} that ended before"))
     return Group(Text(title), table)

@@ -43,6 +43,9 @@ def find(target: str, where: Sequence[str] = ()) -> Found:
         of_it = results.rows["run_id"] == read_started(directory)["run_id"]
         results, path = replace(results, rows=results.rows[of_it]), store.root / f"{directory.name}-{FILE}"
     rows = select(with_options(results.rows), where)
+    if len(rows) and not (rows["status"].isin(USABLE) & rows["val_loss"].notna()).any():
+        how = " and ".join(dict.fromkeys(rows["status"]))
+        raise ConfigError(f"{target}: {how}, so there is nothing to probe; take a run that is done")
     shown = collect(rows, "val_loss", mixed=True).shown
     rows = rows[rows["status"].isin(USABLE) & rows["val_loss"].notna()]
     variant = pd.Series(series.names(rows, shown).to_numpy(), index=rows["run_id"], dtype=object)

@@ -50,6 +50,13 @@ def is_live(directory: Path) -> bool:
         return False
 
 
+def host(directory: Path) -> str:
+    """The machine whose process claimed this attempt; empty if none did."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return json.loads((directory / "claim.json").read_bytes())["host"]
+    return ""
+
+
 def release(directory: Path) -> None:
     """Give up this process's claim on an attempt."""
     _mine.discard(directory.name)

@@ -124,6 +124,12 @@ class Store:
                     status = Status.RUNNING if claim.is_live(attempt) else Status.INTERRUPTED
                     yield {**read_started(attempt), "status": status}
 
+    def hosts(self) -> dict[str, str]:
+        """The machine that each run under way is on, by the first half of its run_id."""
+        attempts = {name: self.run(name).latest() for name in self.begun()}
+        found = {name.rpartition("-")[2]: claim.host(at) for name, at in attempts.items() if at}
+        return {short: host for short, host in found.items() if host}
+
     def last_metrics(self, run_id: str) -> Row | None:
         """The last row of metrics.csv of a run under way, with values as text; None before the first one."""
         for name in self.begun():

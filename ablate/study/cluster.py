@@ -47,17 +47,20 @@ def share(cluster: Cluster, record: StudyRecord, phase: str, jobs: Sequence[Job]
     work = Phase(record.name, phase, asked, plugins.used(), jobs)
     with shared_board(record.name, len(jobs)) as watcher:
         sharing = Sharing(work, engine, cluster.name, Store(), watcher)
-        started = sharing.begin()
-        if not cluster.wait:
-            live = sum(array.at_work for array in sharing.arrays)
-            new = counted(started, "job") if started else "no new job"
-            told = f"{new} submitted, {live} at work or waiting; the same command waits for them"
-            return Ended(left_at_work=told)
         try:
-            sharing.wait()
+            started = sharing.begin()
+            if cluster.wait:
+                sharing.wait()
+                return Ended(sharing.refused)
         except Lost as error:
             return Ended(sharing.refused, str(error))
-    return Ended(sharing.refused)
+        except KeyboardInterrupt:
+            sharing.interrupt()
+            raise
+    at_work = sum(array.at_work for array in sharing.arrays)
+    new = counted(started, "job") if started else "no new job"
+    told = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"
+    return Ended(left_at_work=told)
 
 
 def of_cluster(

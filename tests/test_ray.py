@@ -56,7 +56,7 @@ def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
 @pytest.mark.slow
 @needs_ray
 def test_a_dead_node_loses_no_run(site):
-    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=400", *TWO_JOBS)
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=300", *TWO_JOBS)
     site.until(site.finished)
     before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
     site.until(lambda: "n2" in site.under_way().values())

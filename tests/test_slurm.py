@@ -98,7 +98,7 @@ def test_what_slurm_starts_again_goes_on_from_its_checkpoint(site):
 
 
 def test_one_cancelled_job_leaves_its_runs_to_others_and_when_all_are_new_ones_are_started(site):
-    sweep = site.begin("run", "-m", "seed=range(0,4)", *LONG, "train.steps=600", *TWO_JOBS)
+    sweep = site.begin("run", "-m", "seed=range(0,4)", *LONG, "train.steps=300", *TWO_JOBS)
     site.until(lambda: {"n1", "n2"} <= {*site.under_way().values()})
     job = site.arrays()[0]["job"]
     site.call("scancel", f"{job}_1")
@@ -134,7 +134,7 @@ def test_ctrl_c_cancels_what_the_command_submitted_and_nothing_else(site):
 
 
 def test_jobs_outlive_a_lost_command_and_the_next_one_attaches(site):
-    grid = ("run", "-m", "seed=0,1", *LONG, "train.steps=800", *TWO_JOBS)
+    grid = ("run", "-m", "seed=0,1", *LONG, "train.steps=500", *TWO_JOBS)
     for ending in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
         sweep = site.begin(*grid)
         hear(sweep, "job ")
@@ -201,7 +201,7 @@ def test_what_can_not_be_is_one_line_and_nothing_is_submitted(site, override, li
 
 # The last ones: what SLURM still has to tell a node that was dead may end its next job.
 def test_a_dead_node_loses_no_run(site):
-    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=400", *TWO_JOBS)
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=300", *TWO_JOBS)
     site.until(site.finished)
     before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
     site.until(lambda: "n2" in site.under_way().values())

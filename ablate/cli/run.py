@@ -151,7 +151,7 @@ def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     if estimate.helpers and estimate.helpers.untimed:
         typer.echo(f"how long is not known: {estimate.helpers.untimed}")
     else:
-        where = "as timed here; the queue is not counted" if estimate.helpers else FROM_STEPS
+        where = "each, as timed here; the queue is not counted" if estimate.helpers else FROM_STEPS
         typer.echo(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
     if (helpers := estimate.helpers) and helpers.limit_s is not None and helpers.longest_s > helpers.limit_s:
         say(

@@ -90,7 +90,7 @@ class RayNodes:
         """The command that runs a command where it reaches the nodes. To Ray it runs on n1."""
         return ["nsenter", f"--net=/proc/{self._network.pid}/ns/net", *words]
 
-    def kill_node(self, name: str) -> None:
+    def kill_node(self, name: str, /) -> None:
         """SIGKILL all processes of a node at once, and wait until they are gone."""
         _end(self._shells.pop(name))
 

@@ -28,6 +28,8 @@ class Cluster(Protocol):
         """The same command, to be run where it reaches the cluster."""
         ...
 
+    def kill_node(self, name: str, /) -> None: ...
+
 
 class Site:
     """A directory that all machines see, and the commands that are given there."""
@@ -125,3 +127,16 @@ def hear(process: subprocess.Popen[str], words: str) -> None:
             return
         said.append(line)
     raise AssertionError(f"it ended without saying {words!r}: {said}")
+
+
+def lose_a_node(site: Site, *launcher: str) -> None:
+    """A sweep of six runs loses n2 in the middle, and no run."""
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=300", *launcher)
+    site.until(site.finished)
+    before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
+    site.until(lambda: "n2" in site.under_way().values())
+    site.cluster.kill_node("n2")
+    out, err = sweep.communicate(timeout=120)
+    assert sweep.returncode == 0, err
+    assert "6 runs in" in out
+    assert {name: site.result(name).stat().st_mtime_ns for name in before} == before

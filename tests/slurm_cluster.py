@@ -171,7 +171,7 @@ class SlurmCluster:
         hide = f"mount -t tmpfs none {hidden} && " if hidden else ""
         self._start(node, f"{hide}exec slurmd -D -N {node}")
 
-    def kill_node(self, node: str) -> None:
+    def kill_node(self, node: str, /) -> None:
         """slurmd and the processes of all jobs on this node die at once; SLURM finds out later."""
         self._kill(node)
 

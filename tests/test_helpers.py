@@ -28,6 +28,8 @@ JOBS = ("hydra/launcher=slurm", "hydra.launcher.jobs=2", "hydra.launcher.threads
 class Here(Engine):
     """Helpers as processes of this machine."""
 
+    name = "slurm"
+
     def __init__(self) -> None:
         self.before: list[str] = []  # words before the command
         self.started: dict[str, list[subprocess.Popen[bytes]]] = {}
@@ -113,7 +115,9 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path):
 
 
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "total", lambda kinds, threads: cluster.Times(steps=600.0 * len(kinds)))
+    monkeypatch.setattr(
+        cluster, "total", lambda kinds, threads: cluster.Times(steps=600.0 * len(kinds), longest=600.0)
+    )
     study = ("-m", "seed=range(0,8)", *QUICK, *JOBS, "hydra.launcher.timeout_min=5", "--dry-run")
     done = call_cli("run", *study, cwd=tmp_path)
     assert done.returncode == 0

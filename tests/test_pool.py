@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -320,3 +321,12 @@ def test_a_named_sweep_grows_by_levels_that_other_widths_follow(tmp_path):
     more = run_cli("run", "-m", "heads=8,1", *QUICK, "name=mine", cwd=tmp_path)
     assert more.returncode == 0, more.stderr
     assert sorted(results(tmp_path)["heads"]) == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize(("quota", "given", "there"), [(math.inf, "1", 1), (math.inf, "", 8), (3.0, "1", 3)])
+def test_slurm_says_how_many_cores_where_no_cgroup_does(monkeypatch, quota, given, there):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(cores, "quota", lambda: quota)
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
+    assert cores.available() == there

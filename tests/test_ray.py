@@ -12,7 +12,7 @@ from ablate.launch.engines import ray_cluster
 from ablate.launch.engines.ray_cluster import RayEngine
 from tests import ray_nodes
 from tests.ray_nodes import RayNodes
-from tests.sites import LONG, QUICK, REQUIRED, Site, hear
+from tests.sites import LONG, QUICK, REQUIRED, Site, hear, lose_a_node
 
 WHY_NOT = ray_nodes.missing()
 needs_ray = pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"Ray: {WHY_NOT}")
@@ -56,16 +56,8 @@ def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
 @pytest.mark.slow
 @needs_ray
 def test_a_dead_node_loses_no_run(site):
-    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=300", *TWO_JOBS)
-    site.until(site.finished)
-    before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
-    site.until(lambda: "n2" in site.under_way().values())
-    site.cluster.kill_node("n2")
     try:
-        out, err = sweep.communicate(timeout=120)
-        assert sweep.returncode == 0, err
-        assert "6 runs in" in out
-        assert {name: site.result(name).stat().st_mtime_ns for name in before} == before
+        lose_a_node(site, *TWO_JOBS)
     finally:
         site.cluster.start_node("n2")
 

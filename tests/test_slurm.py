@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import slurm_cluster
-from tests.sites import LONG, QUICK, REQUIRED, Site, hear
+from tests.sites import LONG, QUICK, REQUIRED, Site, hear, lose_a_node
 from tests.slurm_cluster import SlurmCluster
 
 WHY_NOT = slurm_cluster.missing()
@@ -201,16 +201,8 @@ def test_what_can_not_be_is_one_line_and_nothing_is_submitted(site, override, li
 
 # The last ones: what SLURM still has to tell a node that was dead may end its next job.
 def test_a_dead_node_loses_no_run(site):
-    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=300", *TWO_JOBS)
-    site.until(site.finished)
-    before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
-    site.until(lambda: "n2" in site.under_way().values())
-    site.cluster.kill_node("n2")
     try:
-        out, err = sweep.communicate(timeout=120)
-        assert sweep.returncode == 0, err
-        assert "6 runs in" in out
-        assert {name: site.result(name).stat().st_mtime_ns for name in before} == before
+        lose_a_node(site, *TWO_JOBS)
     finally:
         time.sleep(3)  # what SLURM still has to tell the node would end its next job
         site.cluster.start_node("n2")

@@ -27,7 +27,7 @@ from ablate.cli.run import _some
 from ablate.compose.asked import Sweep
 from ablate.compose.configs import configs_dir
 from ablate.compose.hydra_app import compose
-from ablate.compose.launchers import HydraLauncher
+from ablate.compose.launchers import HydraLauncher, Pool
 from ablate.compose.variants import Composer, to_run_config
 from ablate.compute import cores
 from ablate.config.rules import ConfigError
@@ -674,6 +674,7 @@ def test_what_a_launcher_makes_at_once():
     assert told(SimpleNamespace(joblib={"n_jobs": -1})) is None
     plugin = PoolLauncher(workers=2)
     plugin.setup(hydra_context=cast(HydraContext, None), task_function=print, config=OmegaConf.create())
+    assert isinstance(plugin.asked, Pool)
     assert (plugin.asked.at_once, plugin.asked.asked_threads) == (2, None)
 
 

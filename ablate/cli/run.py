@@ -153,10 +153,11 @@ def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     else:
         where = "each, as timed here; the queue is not counted" if estimate.helpers else FROM_STEPS
         typer.echo(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
-    if (helpers := estimate.helpers) and helpers.limit_s is not None and helpers.longest_s > helpers.limit_s:
+    limit_s = estimate.helpers and estimate.helpers.limit_s
+    if limit_s and estimate.times.longest > limit_s:
         say(
-            f"hydra.launcher.timeout_min={helpers.limit_s / 60:.0f}: the longest run takes about"
-            f" {duration(helpers.longest_s)} here, so it would be ended and go on in another job"
+            f"hydra.launcher.timeout_min={limit_s / 60:.0f}: the longest run takes about"
+            f" {duration(estimate.times.longest)} here, so it would be ended and go on in another job"
         )
     if estimate.in_bfloat16 is not None:
         typer.echo(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")

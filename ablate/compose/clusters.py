@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from ablate.config.read import read
 from ablate.config.rules import Above, AtLeast, AtMost, Meaning
 
 Jobs = Annotated[int, AtLeast(1), AtMost(1000), Meaning("a whole number from 1 to 1,000")]
@@ -24,11 +23,6 @@ class Cluster:
     threads: Auto
     wait: bool
     name: ClassVar[str]
-
-    @property
-    def words(self) -> str:
-        """As one chooses it."""
-        return f"hydra/launcher={self.name}"
 
     @property
     def asked_threads(self) -> int | None:
@@ -61,14 +55,4 @@ class Ray(Cluster):
     name = "ray_cluster"
 
 
-def slurm(given: Mapping[str, Any]) -> Slurm:
-    """Raises ConfigError."""
-    return read(Slurm, given, "hydra.launcher")
-
-
-def ray(given: Mapping[str, Any]) -> Ray:
-    """Raises ConfigError."""
-    return read(Ray, given, "hydra.launcher")
-
-
-CLUSTERS = (Slurm.name, Ray.name)
+CLUSTERS: dict[str, type[Cluster]] = {of.name: of for of in (Slurm, Ray)}

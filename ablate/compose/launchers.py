@@ -1,6 +1,6 @@
 """Where runs are trained, according to `hydra.launcher`: by ablate's own pool or by a launcher of Hydra's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +9,9 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
+from ablate.compose.clusters import CLUSTERS, Cluster
 from ablate.compose.variants import Overrides, to_run_config
+from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
@@ -34,6 +36,11 @@ class Pool:
 def pool(workers: Any = "auto", threads: Any = "auto", timeout: Any = None) -> Pool:
     """The Pool for the values of hydra.launcher.workers, .threads and .timeout. Raises ConfigError."""
     return Pool(_count("workers", workers), _count("threads", threads), _seconds(timeout))
+
+
+def own(name: str, given: Mapping[str, Any]) -> Pool | Cluster:
+    """One of ablate's own launchers, from the values of hydra.launcher. Raises ConfigError."""
+    return pool(**given) if name == "pool" else read(CLUSTERS[name], given, "hydra.launcher")
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,13 @@ FLOPS_A_THREAD = 2e9
 
 
 def available() -> int:
-    """The cores that the CPU affinity and the cgroup quota (containers, batch systems) allow; at least 1."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.floor(min(affinity, quota())))
+    """The cores that the CPU affinity and the cgroup quota (containers, batch systems) allow; at least 1.
+    Where neither confines this process, SLURM_CPUS_PER_TASK counts."""
+    every = os.cpu_count() or 1
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else every
+    allowed = max(1, math.floor(min(affinity, quota())))
+    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return max(1, min(allowed, int(given))) if allowed >= every and given.isdecimal() else allowed
 
 
 def threads_each(runs: int, step_flops: float, cores: int | None = None) -> int:

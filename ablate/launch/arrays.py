@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ablate.config.rules import ConfigError
 from ablate.launch.engines.base import Seen, State
-from ablate.store.run_files import garbled
 from ablate.store.versions import Content, Versions
 
 
@@ -44,21 +42,13 @@ class Array:
 
 def read_arrays(study: Path) -> list[Array]:
     """Raises StoreError."""
-    return _arrays(study, _versions(study).read())
+    return _versions(study).read()
 
 
 def change_arrays(study: Path, change: Callable[[list[Array]], list[Array]]) -> list[Array]:
     """Replace the arrays of a study by change(arrays), which is called again if another command was
     faster."""
-    after: list[list[Array]] = []
-
-    def changed(plain: Content | None) -> Content | None:
-        before = _arrays(study, plain)
-        after.append(change(before))
-        return None if after[-1] == before else {"arrays": [dataclasses.asdict(array) for array in after[-1]]}
-
-    _versions(study).change(changed)
-    return after[-1]
+    return _versions(study).change(change)
 
 
 def new_array(engine: str, phase: str, count: int) -> Array:
@@ -77,15 +67,16 @@ def as_seen(array: Array, found: Mapping[str, Sequence[Seen]]) -> Array:
     return dataclasses.replace(array, seen=seen)
 
 
-def _versions(study: Path) -> Versions:
-    return Versions(study / "jobs.json", study / "jobs" / ".versions")
+def _versions(study: Path) -> Versions[list[Array]]:
+    return Versions(study / "jobs.json", _arrays, _plain, study / "jobs" / ".versions")
 
 
-def _arrays(study: Path, plain: Content | None) -> list[Array]:
-    try:
-        return [] if plain is None else [_array(each) for each in plain["arrays"]]
-    except (ConfigError, KeyError, TypeError, ValueError) as error:
-        raise garbled(study / "jobs.json", str(error)) from error
+def _arrays(content: Content | None) -> list[Array]:
+    return [] if content is None else [_array(each) for each in content["arrays"]]
+
+
+def _plain(arrays: list[Array]) -> Content:
+    return {"arrays": [dataclasses.asdict(array) for array in arrays]}
 
 
 def _array(plain: Mapping[str, Any]) -> Array:

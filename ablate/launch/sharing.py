@@ -6,6 +6,7 @@ helpers in jobs.json.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -49,12 +50,9 @@ class Watcher(Protocol):
 class Sharing:
     """One command's part in it."""
 
-    def __init__(
-        self, phase: Phase, engine: Engine, engine_name: str, store: Store, watcher: Watcher
-    ) -> None:
+    def __init__(self, phase: Phase, engine: Engine, store: Store, watcher: Watcher) -> None:
         self.phase = phase
         self.engine = engine
-        self.engine_name = engine_name
         self.store = store
         self.watcher = watcher
         self.study = store.study_directory(phase.study)
@@ -130,7 +128,7 @@ class Sharing:
         def with_new(arrays: list[Array]) -> list[Array]:
             at_work = sum(array.at_work for array in self._ours(arrays))
             missing = min(self.phase.asked.helpers, free) - at_work
-            new[:] = [new_array(self.engine_name, self.phase.name, missing)] if missing > 0 else []
+            new[:] = [new_array(self.engine.name, self.phase.name, missing)] if missing > 0 else []
             return [*arrays, *new]
 
         if free:  # listed before they are started, so that no other command starts them
@@ -180,7 +178,7 @@ class Sharing:
         self._starts += 1
         arrays = change_arrays(
             self.study,
-            lambda arrays: [_called(a, job) if a.name == array.name else a for a in arrays],
+            lambda arrays: [dataclasses.replace(a, job=job) if a.name == array.name else a for a in arrays],
         )
         self.arrays = self._ours(arrays)
         self.watcher.say(f"{job}: {counted(array.count, 'job')} submitted")
@@ -215,7 +213,7 @@ class Sharing:
 
     def _ours(self, arrays: Sequence[Array]) -> list[Array]:
         """Those of this engine and this phase."""
-        return [a for a in arrays if (a.engine, a.phase) == (self.engine_name, self.phase.name)]
+        return [a for a in arrays if (a.engine, a.phase) == (self.engine.name, self.phase.name)]
 
     def _named(self, names: Sequence[str]) -> list[str]:
         return [array.job or array.name for array in self.arrays if array.name in names]
@@ -225,10 +223,6 @@ def _environment() -> list[str]:
     """`env` with what an engine may not hand on to other machines."""
     own = [name for name in os.environ if name == "PYTHONPATH" or name.startswith("ABLATE_")]
     return ["env", *(f"{name}={os.environ[name]}" for name in sorted(own))] if own else []
-
-
-def _called(array: Array, job: str) -> Array:
-    return Array(array.name, array.engine, array.phase, array.count, job, array.seen)
 
 
 def _answer(path: Path) -> dict[str, Any]:

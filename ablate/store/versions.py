@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ablate.files.atomic import explained, make_once, names, write_atomically
 from ablate.store.run_files import garbled, read_json
@@ -21,43 +21,57 @@ CHANGES_S = 10  # how long to wait for other processes that are changing it
 VERSION = "version"  # a key of the file, missing in old ones
 
 Content = dict[str, Any]
+T = TypeVar("T")
 
 
-class Versions:
-    """The versions of one file. within: the directory that keeps them, by default beside the file."""
+class Versions(Generic[T]):
+    """The versions of one file. parse: its value, from its content or, if there is no such file, None; plain:
+    the content of a value. within: the directory that keeps them, by default beside the file."""
 
-    def __init__(self, path: Path, within: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[Content | None], T],
+        plain: Callable[[T], Content],
+        within: Path | None = None,
+    ) -> None:
         self.path = path
+        self.parse = parse
+        self.plain = plain
         self.within = within or path.parent / ".versions"
 
-    def read(self) -> Content | None:
-        """The content of the last version; None if there is none. Raises StoreError if it can't be read."""
+    def read(self) -> T:
+        """The value of the last version. Raises StoreError if it can't be read."""
         return self._current()[1]
 
-    def change(self, change: Callable[[Content | None], Content | None]) -> None:
-        """Replace the content by change(content), or leave it where that is None; `change` is called again if
-        another process was faster. Raises StoreError, and whatever `change` raises to refuse."""
+    def change(self, change: Callable[[T], T]) -> T:
+        """Replace the value by change(value), which is called again if another process was faster. Raises
+        StoreError, and whatever `change` raises to refuse."""
         while True:
             version, before = self._current()
-            if (after := change(before)) is None:
-                return
+            after = change(before)
+            if after == before:
+                return after
             with explained(self.path.parent):
-                text = json.dumps({**after, VERSION: version + 1}, indent=2, sort_keys=True) + "\n"
+                content = {**self.plain(after), VERSION: version + 1}
+                text = json.dumps(content, indent=2, sort_keys=True) + "\n"
                 made = make_once(self.within / str(version + 1), {self.path.name: text.encode()})
                 # A number below the newest does not count: it was free again, and the change would be lost.
                 if self._publish() == version + 1 and made:
-                    return
+                    return after
 
-    def _current(self) -> tuple[int, Content | None]:
-        """The number of the last version, and its content."""
-        plain, newest = None, 0
+    def _current(self) -> tuple[int, T]:
+        """The number of the last version, and its value."""
+        content, newest = None, 0
         for newest in self._while_it_changes():
             with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
-                plain = self._read_copy(newest)
+                content = self._read_copy(newest)
                 break
-        if plain is None:
-            return newest, None
-        return max(newest, plain.pop(VERSION, 0)), plain
+        version = max(newest, content.pop(VERSION, 0)) if content else newest
+        try:
+            return version, self.parse(content)
+        except (KeyError, TypeError, ValueError) as error:
+            raise garbled(self.path, str(error)) from error
 
     def _read_copy(self, newest: int) -> Content | None:
         """The content of the file, or of the newest version if it is not copied yet; None if there is

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ablate.compose.clusters import Cluster, Slurm
-from ablate.compute.cores import available, threads_each
+from ablate.compute.cores import available
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
 from ablate.execution.prepare import placed
-from ablate.execution.run import Resolved, step_flops
+from ablate.execution.run import Resolved
 from ablate.launch.engines import engine_of
 from ablate.launch.phase import Asked, Phase
 from ablate.launch.pool import Job
@@ -17,6 +17,7 @@ from ablate.live.shared import shared_board
 from ablate.phrases import counted
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
+from ablate.study import machine
 from ablate.study.estimate import Estimate, Helpers, Times, total, unfinished
 from ablate.study.replicates import one_of_each
 
@@ -46,7 +47,7 @@ def share(cluster: Cluster, record: StudyRecord, phase: str, jobs: Sequence[Job]
     asked = Asked(cluster.jobs, cluster.cpus_per_task, workers, cluster.asked_threads)
     work = Phase(record.name, phase, asked, plugins.used(), jobs)
     with shared_board(record.name, len(jobs)) as watcher:
-        sharing = Sharing(work, engine, cluster.name, Store(), watcher)
+        sharing = Sharing(work, engine, Store(), watcher)
         try:
             started = sharing.begin()
             if cluster.wait:
@@ -70,16 +71,13 @@ def of_cluster(
     todo = unfinished(runs)
     kinds = one_of_each(todo)
     cores = cluster.cpus_per_task
-    each = -(-len(todo) // cluster.jobs)
-    flops = max((step_flops(run) for run, _ in kinds), default=1.0)
     threads = record.machine.threads if record.machine else cluster.asked_threads
-    threads = threads or threads_each(each, flops, cores)
+    threads = threads or (machine.threads_of_helpers(len(todo), todo, cluster.jobs, cores) if todo else 1)
     workers = cluster.workers if cluster.workers != "auto" else max(1, (cores or available()) // threads)
-    times, longest, untimed = Times(), 0.0, ""
+    times, untimed = Times(), ""
     try:
         here = [(placed(run), count) for run, count in kinds]
         times = total(here, threads) if here else times
-        longest = max((total([(run, 1)], threads).total for run, _ in here), default=0.0)
     except ConfigError as error:
         untimed = str(error)
     limit = cluster.timeout_min * 60.0 if isinstance(cluster, Slurm) else None
@@ -90,6 +88,6 @@ def of_cluster(
         min(cluster.jobs * workers, max(1, len(todo))),
         threads,
         times,
-        helpers=Helpers(cluster.jobs, cores, longest, limit, untimed),
+        helpers=Helpers(cluster.jobs, cores, limit, untimed),
         forecast=forecast,
     )

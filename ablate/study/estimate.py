@@ -33,11 +33,12 @@ WORTH_SAYING = 0.9  # mention bfloat16 if it takes less than this share of the t
 @dataclass(frozen=True)
 class Times:
     """Seconds of runs, if made one after the other: for training steps, for evaluations during training, and
-    for evaluating whole splits at the end."""
+    for evaluating whole splits at the end. longest: of the longest run, all in all."""
 
     steps: float = 0.0
     evaluations: float = 0.0
     ends: float = 0.0
+    longest: float = 0.0
 
     @property
     def total(self) -> float:
@@ -46,13 +47,11 @@ class Times:
 
 @dataclass(frozen=True)
 class Helpers:
-    """Jobs on other machines. cores: of each; None if unknown. longest_s: of one run. limit_s: of each job;
-    None
-    if it has none. untimed: why nothing could be timed here; empty if it could."""
+    """Jobs on other machines. cores: of each; None if unknown. limit_s: of each job; None if it has none.
+    untimed: why nothing could be timed here; empty if it could."""
 
     jobs: int
     cores: int | None
-    longest_s: float
     limit_s: float | None
     untimed: str
 
@@ -117,15 +116,17 @@ def total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
         timed = {f: _time(kinds[flops.index(f)][0]) for f in {cheapest, dearest}}
     finally:
         torch.set_num_threads(before)
-    steps_s = evaluations_s = ends_s = 0.0
+    steps_s = evaluations_s = ends_s = longest_s = 0.0
     for (run, count), f in zip(kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
         step_s, token_s = (a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True))
         meanwhile, at_end = _evaluated(run)
-        steps_s += count * run.config.train.steps * step_s
-        evaluations_s += count * meanwhile * token_s
-        ends_s += count * at_end * token_s
-    return Times(steps_s, evaluations_s, ends_s)
+        of_one = (run.config.train.steps * step_s, meanwhile * token_s, at_end * token_s)
+        steps_s += count * of_one[0]
+        evaluations_s += count * of_one[1]
+        ends_s += count * of_one[2]
+        longest_s = max(longest_s, sum(of_one))
+    return Times(steps_s, evaluations_s, ends_s, longest_s)
 
 
 def _evaluated(run: Run) -> tuple[int, int]:

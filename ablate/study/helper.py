@@ -16,11 +16,11 @@ from typing import Any
 from rich.console import Console
 
 from ablate.compute import device
-from ablate.compute.cores import available, threads_each
+from ablate.compute.cores import available
 from ablate.config.rules import ConfigError
 from ablate.config.schema import SeedsConfig
 from ablate.execution.prepare import prepare
-from ablate.execution.run import Run, step_flops
+from ablate.execution.run import Run
 from ablate.files.atomic import write_atomically
 from ablate.launch import server
 from ablate.launch.phase import Phase, open_phase
@@ -92,12 +92,11 @@ def _prepared(jobs: Sequence[Job]) -> tuple[list[Run], dict[str, str]]:
 
 def _settings(phase: Phase, runs: Sequence[Run], store: Store) -> Machine:
     """The settings of the study: as they are in study.json, or else chosen here and now, for all helpers."""
-    each = -(-len(phase.jobs) // phase.asked.helpers)  # runs of a helper
 
     def settled(record: StudyRecord | None) -> StudyRecord:
         assert record is not None, "the command wrote it"
         decided = machine.decided(record.machine, runs, phase.asked.threads)
-        threads = threads_each(each, max(map(step_flops, runs)), _cores(phase))
+        threads = machine.threads_of_helpers(len(phase.jobs), runs, phase.asked.helpers, _cores(phase))
         return replace(record, machine=machine.chosen(decided, runs, threads))
 
     record = store.change_study(phase.study, settled)

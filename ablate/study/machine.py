@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from ablate.compute.cores import threads_each
 from ablate.compute.products import PRODUCTS
 from ablate.config.overrides import as_value
 from ablate.config.schema import RunConfig
-from ablate.execution.run import Resolved, Run
+from ablate.execution.run import Resolved, Run, step_flops
 from ablate.store.record import Machine
 from ablate.store.store import StoreError
 
@@ -46,6 +47,12 @@ def chosen(decided: Mapping[str, Any], runs: Collection[Run], threads: int) -> M
         attention=decided["attention"] or min(halves, default="auto"),
         compile=bool(decided["compile"]),
     )
+
+
+def threads_of_helpers(count: int, runs: Collection[Resolved], helpers: int, cores: int | None) -> int:
+    """Threads for each of `count` runs that helpers with so many cores share. runs: one of each kind at
+    least."""
+    return threads_each(-(-count // helpers), max(map(step_flops, runs)), cores)
 
 
 def bound(config: RunConfig, machine: Machine) -> RunConfig:

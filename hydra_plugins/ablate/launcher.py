@@ -1,7 +1,7 @@
 """Hydra finds plugins only below hydra_plugins: these carry the values of `hydra.launcher`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
@@ -12,6 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 class OwnLauncher(Launcher):
     """It carries the values of hydra.launcher: `asked`, once it is set up."""
 
+    name: ClassVar[str]
+
     def __init__(self, **given: Any) -> None:
         self.given = given
 
@@ -20,10 +22,9 @@ class OwnLauncher(Launcher):
             key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
             for key, value in self.given.items()
         }
-        self.asked = self.read(given)
+        from ablate.compose.launchers import own  # Hydra imports every plugin, even for --help
 
-    def read(self, given: dict[str, Any]) -> Any:
-        raise NotImplementedError("each launcher reads its own")
+        self.asked = own(self.name, given)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Hydra asks for it and nobody calls it: no sweeper but ours is taken, which launches nothing."""
@@ -33,25 +34,16 @@ class OwnLauncher(Launcher):
 class PoolLauncher(OwnLauncher):
     """Long-lived worker processes on this machine."""
 
-    def read(self, given: dict[str, Any]) -> Any:
-        from ablate.compose.launchers import pool  # Hydra imports every plugin, even for --help
-
-        return pool(**given)
+    name = "pool"
 
 
 class SlurmLauncher(OwnLauncher):
     """Jobs on the machines of a SLURM cluster."""
 
-    def read(self, given: dict[str, Any]) -> Any:
-        from ablate.compose.clusters import slurm
-
-        return slurm(given)
+    name = "slurm"
 
 
 class RayLauncher(OwnLauncher):
     """Tasks on the nodes of a Ray cluster."""
 
-    def read(self, given: dict[str, Any]) -> Any:
-        from ablate.compose.clusters import ray
-
-        return ray(given)
+    name = "ray_cluster"

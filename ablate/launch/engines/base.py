@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 
 class State(StrEnum):
@@ -27,7 +28,9 @@ class Seen:
 
 class Engine(ABC):
     """A way to start helpers. A helper is a process that runs a command; an array is what was started at
-    once."""
+    once. name: of hydra/launcher=NAME."""
+
+    name: ClassVar[str]
 
     @abstractmethod
     def require(self) -> None:

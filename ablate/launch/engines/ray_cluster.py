@@ -38,6 +38,7 @@ class RayEngine(Engine):
     process that starts it, and which Ray starts again when its node dies. See: ray_calls.py."""
 
     settings: Ray
+    name = Ray.name
 
     def require(self) -> None:
         self._call("check")

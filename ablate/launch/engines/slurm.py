@@ -37,6 +37,7 @@ REFUSALS = {
 @dataclass(frozen=True)
 class SlurmEngine(Engine):
     settings: Slurm
+    name = Slurm.name
 
     def require(self) -> None:
         """Some SLURMs queue a job for good that no node can serve, so it compares with the largest node."""

@@ -16,7 +16,12 @@ from ablate.store.columns import MEASURED_COLUMNS
 SOON = {"ABLATE_CLAIM_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
 QUICK = ("corpus=grammar", "corpus.characters=20000", "model.context=32", "train.batch=4", "train.steps=40")
 QUICK += ("train.eval_every=20", "hydra.launcher.threads=1")
-LONG = (*QUICK, "train.steps=4000", "train.eval_every=100", "train.checkpoint_every=20")  # minutes
+LONG = (
+    *QUICK,
+    "train.steps=100000",
+    "train.eval_every=100",
+    "train.checkpoint_every=20",
+)  # until it is ended
 REQUIRED = "ABLATE_REQUIRE_CLUSTERS" in os.environ  # then a skip is a failure
 
 

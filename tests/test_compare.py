@@ -875,7 +875,7 @@ def test_what_is_of_one_class_is_tested_and_called_parametrization():
     found = result.table.set_index("fusion")
     assert found["same_class"].to_dict() == {"concat": False, "gated": True, "max": False}
     assert found.loc["gated", "verdict"] == "worse" and found["p"].notna().sum() == 2
-    said = "; the same functions can be learned, so this is parametrization."
+    said = "; both can learn the same functions, so all of it is parametrization."
     told = {
         fusion: sentences(compare(rows[rows["fusion"].isin(["concat", fusion])]))
         for fusion in ("gated", "max")

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import random
 import re
 import signal
@@ -30,6 +31,7 @@ from ablate.compose.hydra_app import compose
 from ablate.compose.launchers import HydraLauncher, Pool
 from ablate.compose.variants import Composer, to_run_config
 from ablate.compute import cores
+from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
@@ -333,15 +335,17 @@ def test_a_job_of_slurm_has_cores_of_its_own():
 def test_every_study_declares_what_it_will_be_judged_by(name):
     study = declared(name)
     assert study.question.endswith("?") and study.primary and study.margin > 0
-    sizes = [len(levels) for levels in study.levels.values()]
-    assert len(study.seeds) >= 8 and min(sizes) >= 1
+    sizes = {key: len(levels) for key, levels in study.levels.items()}
+    replicates = math.prod(size for key, size in sizes.items() if key.startswith("seed"))
+    assert replicates >= 8 and min(sizes.values()) >= 1
     assert set(study.demo) <= {"train.steps", "train.eval_every", "train.lr", "seed", *study.factors}
     for contrast in study.primary:
-        levels = study.factors[contrast["vary"]]
-        assert str(contrast["baseline"]).lower() in levels
-        assert all(
-            str(value).lower() in study.factors[key] for key, value in contrast.get("where", {}).items()
-        )
+        baseline = {contrast["vary"]: contrast["baseline"]} if "vary" in contrast else contrast["baseline"]
+        for key, value in {**baseline, **contrast.get("where", {})}.items():
+            in_arms = [arm[key] for arm in study.arms.values() if key in arm]
+            assert as_value(value) in [*study.factors.get(key, ()), *in_arms] or len(in_arms) < len(
+                study.arms
+            )
 
 
 def test_the_study_of_the_main_question_can_be_made_the_whole_grid(planned):
@@ -390,6 +394,11 @@ NULL = object()  # a key that is there and empty; None: one that is not
         ({"metric": "valloss"}, "study.metric=valloss: no column of results; did you mean val_loss"),
         ({"margin": "small"}, "study.margin=small: .*use a number above 0"),
         ({"margin": 0}, "study.margin=0: "),
+        ({"arms": {"a": "sum"}}, "study.arms.a=sum: write what the arm sets, as {fusion: sum}"),
+        ({"arms": {"a": {"haeds": 1}}}, r"study.arms.a.haeds: no key of a run; did you mean heads\?"),
+        ({"arms": {"a": {"heads": 1}}}, "study.arms.a.heads: the factors set it already"),
+        ({"arms": {"a": {"seed": 1}}}, "study.arms.a.seed: it makes no arm"),
+        ({"arms": {"a": {"scale": "both"}, "b": {"scale": "both"}}}, "a and b set the same"),
     ],
 )
 def test_a_study_that_is_not_whole_is_refused(change, message):

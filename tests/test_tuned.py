@@ -48,6 +48,48 @@ def study(**changes) -> tuned.Tuning:
     return design
 
 
+ARMS = {
+    "sum": {"fusion": "sum"},
+    "rotate": {"fusion": "sum", "fusion.order": "rotate"},
+    "concat": {"fusion": "concat"},
+    "low": {"fusion": "concat", "out_rank": 8},
+}
+OF_ARMS = {
+    "factors": {"heads": [2, 4], "train.lr": [0.001, 0.002, 0.004]},
+    "arms": ARMS,
+    "primary": [
+        {"baseline": {"fusion": "concat", "out_rank": None}},
+        {"vary": "fusion.order", "baseline": "none", "where": {"fusion": "sum"}},
+    ],
+}
+
+
+def test_every_named_arm_meets_every_combination_of_the_factors():
+    design = study(**OF_ARMS)
+    assert len(design.arms) == 8
+    assert {design.name(arm) for arm in design.arms} == {
+        f"{name} heads={heads}" for name in ARMS for heads in (2, 4)
+    }
+
+
+def test_named_arms_report_at_the_value_of_the_arm_that_sets_least_beyond_the_baseline():
+    design = study(**OF_ARMS)
+    rotate = ("fusion=sum", "fusion.order=rotate", "heads=4")
+    first, second = design.baselines
+    assert tuned.baseline_of(design, rotate, first) == ("fusion=concat", "heads=4")
+    assert tuned.baseline_of(design, rotate, second) == ("fusion=sum", "heads=4")
+    low = ("fusion=concat", "out_rank=8", "heads=2")
+    assert tuned.baseline_of(design, low, first) == ("fusion=concat", "heads=2")
+    assert tuned.baseline_of(design, low, second) is None  # it sums no heads
+
+
+def test_arms_report_only_where_the_study_says():
+    design = study(report_at=["tuned"])
+    rows = run(design, parabolas(concat=0.002, sum=0.004))
+    roles = {role for part in tuned.members(design, rows).values() for role in part.roles}
+    assert roles == {"tuned"}
+
+
 def at(one: Overrides) -> dict[str, str]:
     return dict(override.split("=") for override in one)
 

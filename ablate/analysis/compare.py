@@ -23,6 +23,7 @@ from ablate.analysis.contrasts import (
     same_classes,
     unknown_forms,
 )
+from ablate.analysis.controls import CONTROLLED, controlled, parametrization, worth
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
 from ablate.analysis.notes import (
@@ -54,7 +55,7 @@ CLAIMS_AGAINST = (stats.WORSE, stats.WORSE_WITHIN, stats.EQUIVALENT, stats.BETTE
 NUMBERS = (
     *("pairs", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal", "sd_diff", "p_tost"),
     *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
-    *("more_seeds", "level"),
+    *("more_seeds", "level", "share", *CONTROLLED),
 )
 
 
@@ -72,9 +73,11 @@ class Question(TypedDict, total=False):
 class Comparison:
     """The result of `compare`. table: one row per variant and family: variant, the `shown` columns, params,
     n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS),
-    verdict, why, differs, same_class (whether both can represent the same functions), metric, margin. runs:
-    for each variant the run_id of one of its runs. notes: remarks about the rows, one line each. interaction:
-    effects.projection_and_heads, if a study asks about the output projection; else empty.
+    verdict, why, differs, same_class (whether both can represent the same functions), metric, margin. share
+    is the difference as a share of what attention is worth to the baseline, CONTROLLED what remains of it
+    under the study's placebo (controls.py). placebo: its overrides. runs: for each variant the run_id of one
+    of its runs. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads, if a
+    study asks about the output projection; else empty.
     """
 
     table: pd.DataFrame
@@ -85,6 +88,7 @@ class Comparison:
     runs: Mapping[str, str]
     notes: list[str]
     interaction: pd.DataFrame
+    placebo: Mapping[str, str]
 
     def family(self, name: str) -> pd.DataFrame:
         return self.table[self.table["family"] == name]
@@ -132,10 +136,11 @@ def compare(
         {*range(len(variants.table))} - {c for those in pairs.values() for pair in those for c in pair}
     )
     families = []
+    placebo = {key: value for record in records for key, value in record.placebo.items()}
     for name, those in pairs.items():
         rest = alone if name == "exploratory" else []
         if those or rest:
-            families.append(_family(variants, those, rest, name, margin, alpha))
+            families.append(_family(variants, those, rest, name, margin, alpha, placebo))
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
     if not any(pairs.values()) and baseline is None:
         table["verdict"] = None
@@ -145,13 +150,13 @@ def compare(
         )
     lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
-    interaction = projection_and_heads(variants, alpha=alpha) if asks else pd.DataFrame()
+    interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()
     lines += never_reached(variants)
     lines += seeds_of_two_kinds(variants) if metric not in MEASURED_COLUMNS else []
     notes = [*why, *notes, *lines, *stale(rows), *weaknesses(table), *unusable(rows, metric)]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
-    notes += missing_seeds(rows)
-    return Comparison(table, variants.shown, metric, margin, alpha, runs, notes, interaction)
+    notes += [*missing_seeds(rows), *parametrization(table, placebo), *_worth(variants, pairs, metric)]
+    return Comparison(table, variants.shown, metric, margin, alpha, runs, notes, interaction, placebo)
 
 
 def effects_of(
@@ -234,7 +239,13 @@ def _margin(records: Sequence[StudyRecord], margin: float | None, metric: str) -
 
 
 def _family(
-    variants: Variants, pairs: Sequence[Pair], alone: Sequence[int], name: str, margin: float, alpha: float
+    variants: Variants,
+    pairs: Sequence[Pair],
+    alone: Sequence[int],
+    name: str,
+    margin: float,
+    alpha: float,
+    placebo: Mapping[str, str],
 ) -> pd.DataFrame:
     """The rows of one family, best first: baselines, compared variants, and variants without a baseline."""
     bases = sorted({base for _, base in pairs})
@@ -243,6 +254,10 @@ def _family(
     summary = variants.summary()
     table = summary.iloc[at].reset_index(drop=True)
     compared = _paired(variants, pairs, margin, alpha)
+    compared = compared.join(controlled(variants, pairs, placebo, compared["level"].to_numpy()))
+    unit = worth(variants, [base for _, base in pairs])
+    units = np.array([unit[base][0] if base in unit else np.nan for _, base in pairs])
+    compared["share"] = compared["diff"] / np.where(units > 0, units, np.nan)
     compared.index += len(bases) + len(rest)
     table = table.join(compared).assign(family=name)
     table["same_class"] = table["same_class"].eq(True)
@@ -257,6 +272,16 @@ def _family(
     table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
     front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs", "same_class"]
     return table[front]
+
+
+def _worth(variants: Variants, pairs: Mapping[str, Sequence[Pair]], metric: str) -> list[str]:
+    """A line for each baseline on what attention is worth to it, of which `share` is a part."""
+    bases = sorted({base for those in pairs.values() for _, base in those})
+    return [
+        f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its {metric} with"
+        " scores=uniform less its own (column share)"
+        for base, (unit, low, high) in worth(variants, bases).items()
+    ]
 
 
 def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: float) -> pd.DataFrame:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up, unknown_forms
+from ablate.analysis.controls import counterparts
 from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION
 
@@ -59,11 +60,15 @@ def effects(
     return _table(variants, found, alpha), lines
 
 
-def projection_and_heads(variants: Variants, *, alpha: float = 0.05) -> pd.DataFrame:
+def projection_and_heads(
+    variants: Variants, placebo: Mapping[str, Any], *, alpha: float = 0.05
+) -> pd.DataFrame:
     """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h.
 
     The fewest heads in the rows take the place of 1. Columns as in `effects`; these rows are a family of
-    their own.
+    their own. controlled, controlled_low, controlled_high: the same under the placebo. at_few, at_few_low,
+    at_few_high: off − on with the fewest heads, under the placebo where there is one. At one head that is
+    parametrization alone, and the interaction takes it to be as large with many heads.
     """
     there = {"heads", "out_proj"} <= {*_factors(variants)}
     found: dict[tuple[str, str], list[Block]] = {}
@@ -76,7 +81,31 @@ def projection_and_heads(variants: Variants, *, alpha: float = 0.05) -> pd.DataF
             row = variants.table.iloc[block[0][0]]
             if row["fusion"] == STANDARD_FUSION:
                 found.setdefault((f"heads={row['heads']} − heads={few}", "as they are"), []).append(block)
-    return _table(variants, found, alpha)
+    partner = counterparts(variants, placebo)
+    under: dict[tuple[str, str], list[Block]] = {}
+    for key, blocks in found.items():
+        if {off for block in blocks for off in _off(block)} <= partner.keys():
+            under[key] = [_under(block, partner) for block in blocks]
+    at_few = {
+        key: [((few_off,), (few_on,)) for (_, few_on), (few_off, _) in under.get(key, blocks)]
+        for key, blocks in found.items()
+    }
+    table = _table(variants, found, alpha)
+    for name, blocks in (("controlled", under), ("at_few", at_few)):
+        part = _table(variants, blocks, alpha).set_index("effect").reindex(table["effect"])
+        table[[name, f"{name}_low", f"{name}_high"]] = part[["diff", "low", "high"]].to_numpy()
+    return table
+
+
+def _off(block: Block) -> tuple[int, int]:
+    """The variants without the projection, of a block ((many off, few on), (few off, many on))."""
+    return block[0][0], block[1][0]
+
+
+def _under(block: Block, partner: Mapping[int, int]) -> Block:
+    """Such a block with the variants without the projection under a placebo."""
+    (many_off, few_on), (few_off, many_on) = block
+    return (partner[many_off], few_on), (partner[few_off], many_on)
 
 
 def per_seed(variants: Variants, blocks: Sequence[Block]) -> stats.Array:

@@ -17,7 +17,7 @@ from ablate.compute.cores import available
 from ablate.phrases import counted, duration, only_if
 from ablate.reporting.commands import whole_study, with_seeds
 from ablate.reporting.subject import NOTHING_ASKED
-from ablate.reporting.words import interactions, names, number, unit
+from ablate.reporting.words import interactions, names, number, parametrization, unit
 from ablate.store.columns import HIGHER_IS_BETTER
 from ablate.store.record import StudyRecord
 
@@ -130,6 +130,13 @@ def _tested(comparison: Comparison) -> pd.DataFrame:
 def _sentence(
     row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str], with_setting: bool
 ) -> str:
+    found = _finding(row, comparison, terms, with_setting)
+    return f"{found[:-1]}{parametrization(row, comparison)}."
+
+
+def _finding(
+    row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str], with_setting: bool
+) -> str:
     variant, baseline, setting = names(row["variant"], row["baseline"], terms)
     at = f" ({setting})" if with_setting and setting else ""
     metric, verdict = comparison.metric, row["verdict"]
@@ -152,7 +159,12 @@ def _sentence(
         told = f"{variant} {'saves' if saves else 'costs'} {size} against {baseline}{at}"
     if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN):
         return f"{told}, less than the {comparison.margin:g} that would matter."
-    return f"{told}{_perplexity(row['ratio'])}."
+    return f"{told}{_worth(row['share'])}{_perplexity(row['ratio'])}."
+
+
+def _worth(share: float) -> str:
+    """The words for a difference as a share of what attention is worth."""
+    return f", {100 * abs(share):.2g} % of what attention is worth" if math.isfinite(share) else ""
 
 
 def _perplexity(ratio: float) -> str:

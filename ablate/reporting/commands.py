@@ -52,6 +52,8 @@ def commands(subject: Subject) -> list[str]:
         held = {key: _nested(value) for key, value in record.declaration.items()}
         levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
         held |= {key: f"[{','.join(values)}]" for key, values in levels.items()}  # in override syntax
+        if record.arms:
+            held["arms"] = _in_braces({name: _in_braces(arm) for name, arm in record.arms.items()})
         start += [f"study.{key}={value}" for key, value in held.items()]
     else:
         start = ["-m", *start]
@@ -116,10 +118,15 @@ def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
 def _nested(value: Any) -> str:
     """A value in the syntax of overrides; it may be or contain a mapping."""
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{_nested(inner)}' for key, inner in value.items())}}}"
+        return _in_braces({key: _nested(inner) for key, inner in value.items()})
     if isinstance(value, list):
         return f"[{','.join(map(_nested, value))}]"
     return as_value(value)
+
+
+def _in_braces(texts: Mapping[str, str]) -> str:
+    """A mapping in the syntax of overrides. texts: its values in that syntax."""
+    return f"{{{','.join(f'{key}:{text}' for key, text in texts.items())}}}"
 
 
 def _command(start: list[str], keys: Mapping[str, Any]) -> str:

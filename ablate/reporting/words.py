@@ -96,18 +96,39 @@ def interactions(comparison: Comparison) -> list[str]:
 
 def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
+    few = row["effect"].rpartition(" − ")[2]
+    remains = _interval(row, "controlled")
+    under = " ".join(f"{key}={value}" for key, value in comparison.placebo.items())
+    assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {_interval(row, 'at_few')}"
+    if few == "heads=1":
+        assumed += ", which is parametrization, and is taken to be as large with more heads"
     return (
         f"{row['effect']}, without the projection less the same with it: {decided}{number(row['diff'])}"
         f"{unit(comparison.metric)} [{number(row['low'])}, {number(row['high'])}], n = {row['n']} paired"
-        f" seeds, Holm p {_is(row['p_holm'])}."
+        f" seeds, Holm p {_is(row['p_holm'])}{f'; with {under} {remains}' if remains else ''}{assumed}."
     )
+
+
+def _interval(row: Mapping[Any, Any], name: str) -> str:
+    """A difference with its interval; empty if there is none."""
+    diff, low, high = (row[column] for column in (name, f"{name}_low", f"{name}_high"))
+    return "" if diff != diff else f"{number(diff)} [{number(low)}, {number(high)}]"
+
+
+def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
+    """The end of a sentence on a difference: how much of it is parametrization, as far as that is known."""
+    remains, words = _interval(row, "controlled"), []
+    if row["same_class"]:
+        words.append("both can learn the same functions, so all of it is parametrization")
+    if remains:
+        under = " ".join(f"{key}={value}" for key, value in comparison.placebo.items())
+        words.append(f"with {under}, {remains} remains")
+    return "".join(f"; {part}" for part in words)
 
 
 def _sentence(row: Mapping[Any, Any], comparison: Comparison) -> str:
     found = _finding(row, comparison)
-    if not row["same_class"] or row["p"] != row["p"]:
-        return found
-    return f"{found[:-1]}; the same functions can be learned, so this is parametrization."
+    return found if row["p"] != row["p"] else f"{found[:-1]}{parametrization(row, comparison)}."
 
 
 def _finding(row: Mapping[Any, Any], comparison: Comparison) -> str:

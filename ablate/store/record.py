@@ -48,10 +48,11 @@ class StudyRecord:
     """The content of study.json. factors: override key -> levels, in the syntax of overrides. fixed: all
     other keys, with their value in all runs. runs: run ids.
 
-    For a study declared in advance, question to where are those of its YAML (study.declared), and `declared`
-    has the keys that only its kind has. answer: names of the levels for use in a sentence. typed: the
-    arguments of the last command that asked for the study, with -m. study: NAME of study=NAME. config_dir:
-    the value of -cd. left_out: by variant, why it can't be built. roles: by run id; chosen: by arm.
+    For a study declared in advance, question to where, arms and answer are those of its YAML
+    (study.declared), and `declared` has the keys that only its kind has. answer: names of the levels for use
+    in a sentence. typed: the arguments of the last command that asked for the study, with -m. study: NAME of
+    study=NAME. config_dir: the value of -cd. left_out: by variant, why it can't be built. roles: by run id;
+    chosen: by arm.
     """
 
     name: str
@@ -66,6 +67,8 @@ class StudyRecord:
     margin: float | None = None
     where: list[str] = field(default_factory=list)
     declared: Mapping[str, Any] = field(default_factory=dict)
+    arms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    placebo: Mapping[str, str] = field(default_factory=dict)
     answer: Mapping[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list, compare=False)
     study: str | None = None
@@ -92,7 +95,8 @@ class StudyRecord:
         if not self.is_declared:
             return {}
         said = {"primary": self.primary, "metric": self.metric, "margin": self.margin, "where": self.where}
-        return said | dict(self.declared)
+        later = {"arms": self.arms, "placebo": self.placebo}  # which older records lack
+        return said | {key: value for key, value in later.items() if value} | dict(self.declared)
 
     @property
     def tuned_key(self) -> str:

@@ -101,7 +101,7 @@ class Checks:
         for part in (*levels, self.declared.factors):
             every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
         found, all_built = [run for run, _ in one_of_each(runs.values())], True
-        for overrides in combinations({**every, "seed": every["seed"][:1]}):
+        for overrides in combinations({**every, "seed": every["seed"][:1]}, self.declared.named_arms):
             try:
                 found.append(self.run(overrides))
             except Unmet:

@@ -1,6 +1,7 @@
 """What the YAML of a study declares in advance: its question, its grid, and what it will be judged by."""
 
 import dataclasses
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, Meaning, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
 from ablate.store.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
-from ablate.study.design import Design
+from ablate.study.design import Design, Overrides
 
 # The columns that hold one number per run.
 METRICS = {*METRIC_COLUMNS, *DERIVED_COLUMNS, *MEASURED_COLUMNS} - {
@@ -55,6 +56,15 @@ class KeysOfARun(Rule):
                 raise ConfigError(f"{path}.{key}: no key of a run{did_you_mean(key, known)}")
 
 
+class AnArm(KeysOfARun):
+    """What one arm sets: keys of a run, each with one value; kept in the syntax of overrides."""
+
+    def read(self, value: Any, path: str) -> dict[str, str]:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path}={typed(value)}: write what the arm sets, as {{fusion: sum}}")
+        return {str(key): as_value(one) for key, one in value.items()}
+
+
 class OneNumberARun(Rule):
     """A column of results with one number per run, by which a study can be judged."""
 
@@ -64,6 +74,7 @@ class OneNumberARun(Rule):
 
 
 Levels = Annotated[list[str], InTurn()]
+Arm = Annotated[Mapping[str, str], AnArm()]
 Seeds = Annotated[list[str], InAList()]
 
 
@@ -71,9 +82,11 @@ Seeds = Annotated[list[str], InAList()]
 class Declared(ABC):
     """The keys that every kind of study declares. factors: override key -> levels.
 
-    where: conditions that every run has to fulfil. primary: the contrasts chosen in advance, each a mapping
-    with `vary`, `baseline` and, for factors that are held fixed, `where`. metric, margin: what they are
-    judged by. answer: names of the levels for use in a sentence. demo: the overrides of its demonstration.
+    arms: what is compared, if it is no product of levels: by name, what each sets; every arm meets every
+    combination of the factors. where: conditions that every run has to fulfil. primary: the contrasts chosen
+    in advance, each a mapping with `vary`, `baseline` and, for factors that are held fixed, `where`. metric,
+    margin: what they are judged by. answer: names of the levels for use in a sentence. demo: the overrides of
+    its demonstration.
     """
 
     kind: ClassVar[str]
@@ -84,8 +97,12 @@ class Declared(ABC):
         Mapping[str, Levels], KeysOfARun(), Meaning("write each key with its levels, as {heads: [1, 4]}")
     ]
     seeds: Seeds
+    arms: Mapping[str, Arm] = field(default_factory=dict)
     where: Annotated[list[str], Meaning("write a list, as [heads <= 4]; [] for none")] = field(
         default_factory=list
+    )
+    placebo: Annotated[Arm, Meaning("write overrides, as {value_scale: matched}")] = field(
+        default_factory=dict
     )
     primary: Annotated[list[Any], Meaning(f"write a list, as [{CONTRAST}]; [] for none")]
     metric: Annotated[str, OneNumberARun()]
@@ -108,7 +125,14 @@ class Declared(ABC):
             raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
         for key in {"name", "force", "study", "size"} & {*self.factors}:
             raise ConfigError(f"study.factors.{key}: it makes no variants; leave it out")
-        known = {*CONFIG_COLUMNS, *(factor.rpartition(".")[2] for factor in self.factors)}
+        in_arms = {key: name for name, arm in self.arms.items() for key in arm}
+        for key in in_arms.keys() & {*self.factors, "seed", "name", "force"}:
+            why = "the factors set it already" if key in self.factors else "it makes no arm"
+            raise ConfigError(f"study.arms.{in_arms[key]}.{key}: {why}; leave it out")
+        for one, other in itertools.combinations(self.arms, 2):
+            if self.arms[one] == self.arms[other]:
+                raise ConfigError(f"study.arms: {one} and {other} set the same; leave one of them out")
+        known = {*CONFIG_COLUMNS, *(key.rpartition(".")[2] for key in (*self.factors, *in_arms))}
         for entry in self.primary:
             _check_contrast(entry, known)
 
@@ -118,10 +142,24 @@ class Declared(ABC):
         return {**self.factors, "seed": self.seeds}
 
     @property
+    def named_arms(self) -> dict[Overrides, str]:
+        """The names of the arms, by what they set; one without a name if there is only the product."""
+        arms = {
+            tuple(f"{key}={value}" for key, value in arm.items()): name for name, arm in self.arms.items()
+        }
+        return arms or {(): ""}
+
+    @property
     def own(self) -> dict[str, Any]:
-        """The keys that only this kind of study declares."""
+        """The keys that only this kind of study declares, without values that equal their defaults."""
         of_all = {key.name for key in dataclasses.fields(Declared)}
-        return {key: value for key, value in vars(self).items() if key not in of_all}
+        own = {key.name: key for key in dataclasses.fields(self) if key.name not in of_all}
+        return {
+            name: value
+            for name, key in own.items()
+            if (value := getattr(self, name))
+            != (key.default_factory() if callable(key.default_factory) else key.default)
+        }
 
     @abstractmethod
     def design(self, levels: Mapping[str, Sequence[str]]) -> Design:

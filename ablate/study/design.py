@@ -1,7 +1,7 @@
 """Designs: what a study runs, as pure functions of the rows so far, so that it resumes from any state."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, auto
 from typing import Protocol
 
@@ -48,9 +48,10 @@ class Design(Protocol):
         ...
 
 
-def combinations(levels: Mapping[str, Sequence[str]]) -> list[Overrides]:
-    """Every combination of the levels, with the last key changing fastest."""
+def combinations(levels: Mapping[str, Sequence[str]], arms: Iterable[Overrides] = ((),)) -> list[Overrides]:
+    """Each arm with every combination of the levels, the last key changing fastest."""
     return [
-        tuple(f"{key}={value}" for key, value in zip(levels, values, strict=True))
+        (*arm, *(f"{key}={value}" for key, value in zip(levels, values, strict=True)))
+        for arm in arms
         for values in itertools.product(*levels.values())
     ]

@@ -41,7 +41,8 @@ def record_of_sweep(
     asked: study, demonstration, config_dir and typed of the record.
     """
     factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
-    free = [key for key in factors if key not in given]
+    arms = declared.arms if declared else {}
+    free = [key for key in factors if key not in given] + [key for arm in arms.values() for key in arm]
     fixed = {
         key: value
         for key, value in _plain(identity_keys(configs[0])).items()
@@ -66,6 +67,8 @@ def record_of_sweep(
         metric=declared.metric,
         margin=declared.margin,
         answer=declared.answer,
+        arms=declared.arms,
+        placebo=declared.placebo,
         where=declared.where,
         declared=declared.own,
     )

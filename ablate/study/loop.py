@@ -46,6 +46,12 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
     """
     declared = read_declared(asked.study) if asked.study else None
     given = _settings(asked, declared)
+    if declared and (
+        twice := next((key for arm in declared.arms.values() for key in arm if key in given), "")
+    ):
+        raise ConfigError(
+            f"{twice}: the arms of this study set it; leave it out, or write a study of your own"
+        )
     levels = {key: of.values for key, of in given.items()}
     design = declared.design(levels) if declared else EveryCombination(levels)
     factors = declared.levels if declared else ()  # also those with one level, since they may grow

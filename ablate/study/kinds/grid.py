@@ -17,7 +17,7 @@ class Grid(Declared):
     example: ClassVar[str] = "fusion"
 
     def design(self, levels: Mapping[str, Sequence[str]]) -> "EveryCombination":
-        return EveryCombination(levels)
+        return EveryCombination(levels, [*self.named_arms])
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,12 @@ class EveryCombination:
     """The design of a grid, and of any sweep."""
 
     levels: Mapping[str, Sequence[str]]
+    arms: Sequence[Overrides] = ((),)
     needs_test_split = False
 
     def propose(self, rows: Rows) -> list[Overrides]:
         """The combinations that have no row yet."""
-        return [overrides for overrides in combinations(self.levels) if overrides not in rows]
+        return [overrides for overrides in combinations(self.levels, self.arms) if overrides not in rows]
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         return {}, {}

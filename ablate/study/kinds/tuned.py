@@ -8,9 +8,9 @@ fitted to its mean loss in log2 of the key. The report is on fresh seeds and the
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,7 +31,8 @@ SETTLED = (*RESULTS, Absent.LEFT_OUT)
 @dataclass(frozen=True, kw_only=True)
 class Tuned(Declared):
     """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
-    how many octaves the grid may grow on either side."""
+    how many octaves the grid may grow on either side. report_at: the values at which arms report: their own
+    (tuned), that of their baseline, and an octave to either side of their own."""
 
     kind: ClassVar[str] = "tuned"
     example: ClassVar[str] = "tuned"
@@ -39,6 +40,10 @@ class Tuned(Declared):
     tune: str
     develop: Seeds
     extend: Annotated[int, AtLeast(0), Meaning("how many octaves the grid may grow by; use 0, 1, 2, …")]
+    report_at: Annotated[
+        list[Literal["tuned", "baseline_rate", "octaves"]],
+        Meaning("write [tuned], with baseline_rate and octaves if arms are to report there too"),
+    ] = field(default_factory=lambda: ["tuned", "baseline_rate", "octaves"])
 
     def design(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":
         key = self.tune
@@ -57,23 +62,39 @@ class Tuned(Declared):
                 f"seed={used[0]}: a development seed (study.develop) chose the values, so it can't report on"
                 " them; use fresh seeds"
             )
-        for baseline in (baselines := [_baseline(contrast) for contrast in self.primary]):
-            if lacking := [f"{k}={v}" for k, v in baseline.items() if k == key or v not in levels.get(k, ())]:
+        of_arms = {override.partition("=")[0] for arm in self.named_arms for override in arm}
+        for baseline in (baselines := [_baseline(contrast, of_arms) for contrast in self.primary]):
+            of_factors = {k: v for k, v in baseline.values.items() if k not in of_arms}
+            if lacking := [
+                f"{k}={v}" for k, v in of_factors.items() if k == key or v not in levels.get(k, ())
+            ]:
                 raise ConfigError(
                     f"study.primary: the baseline {lacking[0]} is no level of the study's factors"
                 )
         grid = _octaves(key, levels[key])
+        factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
         return Tuning(
             key=key,
             grid=grid,
             levels={**levels, key: grid},
-            arms=combinations({k: values for k, values in levels.items() if k not in (key, "seed")}),
+            arms=combinations(factors, self.named_arms),
+            named=self.named_arms,
             baselines=baselines,
             develop=self.develop,
             report=report,
+            report_at=self.report_at,
             extend=self.extend,
             metric=self.metric.replace("test_", "val_"),
         )
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The baseline of a primary contrast. values: the overrides that turn an arm into it. where: what named
+    arms must not contradict to be in the contrast."""
+
+    values: Mapping[str, str]
+    where: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,18 +121,20 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The design of a tuned study. arms: overrides without the key and the seed. grid: values of the key,
-    lowest first, in the syntax of overrides. baselines: the overrides that turn an arm into its baseline.
-    develop, report: seeds. extend: by how many octaves the grid may grow on either side. metric: of the
-    validation split, by which values are chosen."""
+    """The design of a tuned study. arms: overrides without the key and the seed, those of a named arm first.
+    named: the names, by these first overrides. grid: values of the key, lowest first, in the syntax of
+    overrides. baselines: of the primary contrasts. develop, report: seeds. report_at,
+    extend: as declared. metric: of the validation split, by which values are chosen."""
 
     key: str
     grid: list[str]
     levels: Mapping[str, Sequence[str]]
     arms: list[Overrides]
-    baselines: Sequence[Mapping[str, str]]
+    named: Mapping[Overrides, str]
+    baselines: Sequence[Baseline]
     develop: list[str]
     report: list[str]
+    report_at: Sequence[str]
     extend: int
     metric: str
     needs_test_split: ClassVar[bool] = True
@@ -156,9 +179,16 @@ class Tuning:
         ]
 
     def name(self, arm: Overrides) -> str:
-        """The overrides that distinguish the arm from the others."""
+        """The name of the arm, with the overrides that distinguish it from others of that name."""
+        own, others = self.parted(arm)
         shared = set(self.arms[0]).intersection(*self.arms)
-        return " ".join(override for override in arm if override not in shared) or " ".join(arm)
+        words = [*only_if(self.named[own], self.named[own]), *(o for o in others if o not in shared)]
+        return " ".join(words) or " ".join(arm)
+
+    def parted(self, arm: Overrides) -> tuple[Overrides, Overrides]:
+        """What the arm sets by its name, and its levels of the factors."""
+        own = max((named for named in self.named if arm[: len(named)] == named), key=len)
+        return own, arm[len(own) :]
 
 
 def members(study: Tuning, rows: Rows) -> dict[Overrides, Member]:
@@ -227,11 +257,12 @@ def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice
 # --- helpers ----------------------------------------------------------------------------------------
 
 
-def _baseline(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The baseline of a primary contrast, as overrides."""
+def _baseline(entry: Mapping[str, Any], of_arms: Set[str]) -> Baseline:
+    """The baseline of a primary contrast, in the syntax of overrides. of_arms: the keys that arms set."""
     given = entry.get("baseline")
     mapping = given if isinstance(given, Mapping) else {entry.get("vary", "fusion"): given}
-    return {str(key): as_value(value) for key, value in mapping.items()}
+    where = {key: as_value(value) for key, value in entry.get("where", {}).items() if key in of_arms}
+    return Baseline({str(key): as_value(value) for key, value in mapping.items()}, where)
 
 
 def _octaves(key: str, values: Sequence[str]) -> list[str]:
@@ -266,12 +297,14 @@ def _report(
     own = choices[arm].value
     assert own is not None
     yield "tuned", arm, own
-    for other in dict.fromkeys(_with(arm, baseline) for baseline in study.baselines):
-        reference = choices.get(other)
-        if reference and reference.value is not None:
-            yield "baseline_rate", other, reference.value
-    yield "octave_down", arm, _text(study, float(own) / 2)
-    yield "octave_up", arm, _text(study, float(own) * 2)
+    if "baseline_rate" in study.report_at:
+        for other in dict.fromkeys(baseline_of(study, arm, baseline) for baseline in study.baselines):
+            reference = choices.get(other) if other else None
+            if other and reference and reference.value is not None:
+                yield "baseline_rate", other, reference.value
+    if "octaves" in study.report_at:
+        yield "octave_down", arm, _text(study, float(own) / 2)
+        yield "octave_up", arm, _text(study, float(own) * 2)
 
 
 def _at(study: Tuning, arm: Overrides, value: str, seeds: Sequence[str]) -> list[Overrides]:
@@ -282,12 +315,30 @@ def _develop(study: Tuning, arm: Overrides, grid: Sequence[str]) -> list[Overrid
     return [overrides for value in grid for overrides in _at(study, arm, value, study.develop)]
 
 
-def _with(arm: Overrides, changes: Mapping[str, str]) -> Overrides:
-    keys = [override.partition("=")[0] for override in arm]
-    return tuple(
+def baseline_of(study: Tuning, arm: Overrides, baseline: Baseline) -> Overrides | None:
+    """The baseline of this arm, which may be the arm itself; None if it is in no contrast with it.
+
+    Of named arms it is the one that sets most of the baseline's values, and none to another value; of
+    several, the one that sets least else.
+    """
+    own, levels = study.parted(arm)
+    if not _agrees(own, baseline.where):
+        return None
+    changes = {**baseline.where, **baseline.values}
+    keys = [override.partition("=")[0] for override in levels]
+    changed = tuple(
         f"{key}={changes[key]}" if key in changes else override
-        for key, override in zip(keys, arm, strict=True)
+        for key, override in zip(keys, levels, strict=True)
     )
+    wanted = {f"{key}={value}" for key, value in changes.items()}
+    fitting = [named for named in study.named if _agrees(named, changes)]
+    nearest = min(fitting, key=lambda named: (-len(wanted & {*named}), len(named)), default=None)
+    return None if nearest is None else (*nearest, *changed)
+
+
+def _agrees(named: Overrides, values: Mapping[str, str]) -> bool:
+    """Whether an arm sets none of these keys to another value."""
+    return all(values.get(key, value) == value for key, _, value in (o.partition("=") for o in named))
 
 
 def _mean(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:

@@ -1,0 +1,85 @@
+"""What puts a difference in proportion: the worth of attention, and what remains at an equal start."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.contrasts import Pair, column_in, pair_up
+from ablate.analysis.variants import Variants, is_own_value
+from ablate.config.rules import ConfigError
+from ablate.phrases import only_if
+
+YARDSTICK = "uniform"  # scores=uniform: every position reads all earlier ones alike, and learns no pattern
+CONTROLLED = ("controlled", "controlled_low", "controlled_high")
+
+
+def worth(variants: Variants, bases: Sequence[int]) -> dict[int, tuple[float, float, float]]:
+    """What attention is worth to each of these variants, with its 95 % interval: the metric with
+    scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
+    if "scores" not in variants.columns or YARDSTICK not in {*variants.table["scores"]}:
+        return {}
+    partner = dict(_otherwise_equal(variants, {"scores": YARDSTICK}))
+    known = [base for base in dict.fromkeys(bases) if base in partner]
+    if not known:
+        return {}
+    found = stats.paired(
+        variants.values[[partner[base] for base in known]], variants.values[known], margin=np.inf
+    )
+    intervals = zip(found["diff"], found["low_marginal"], found["high_marginal"], strict=True)
+    return {base: (float(a), float(b), float(c)) for base, (a, b, c) in zip(known, intervals, strict=True)}
+
+
+def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
+    """The variant that equals each one but for the overrides of a placebo, for those that have one.
+
+    placebo: overrides that give a variant the start and the steps of its baseline, such as
+    {value_scale: matched}.
+    """
+    try:
+        wanted = {column_in(variants, key): value for key, value in placebo.items()}
+        return dict(_otherwise_equal(variants, wanted)) if wanted else {}
+    except ConfigError:  # these rows have no such variants
+        return {}
+
+
+def controlled(
+    variants: Variants, pairs: Sequence[Pair], placebo: Mapping[str, Any], level: np.ndarray
+) -> pd.DataFrame:
+    """(K, 3) CONTROLLED: the difference of each pair that remains under the placebo, with its interval at the
+    pair's own level; NaN without one."""
+    partner = counterparts(variants, placebo)
+    table = pd.DataFrame(np.nan, index=range(len(pairs)), columns=[*CONTROLLED])
+    for at, (variant, base) in enumerate(pairs):
+        if variant in partner:
+            values = variants.values[[partner[variant]]], variants.values[[base]]
+            alpha = 1 - level[at] if level[at] == level[at] else 0.05
+            one = stats.paired(*values, margin=np.inf, alpha=alpha)
+            table.loc[at] = [one["diff"][0], one["low"][0], one["high"][0]]
+    return table
+
+
+def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str]:
+    """Lines on primary contrasts whose start and steps were not made equal."""
+    tested = table[table["p"].notna() & (table["family"] == "primary")]
+    lacking = tested[tested["controlled"].isna() & ~tested["same_class"]]
+    named = " ".join(f"{key}={value}" for key, value in placebo.items())
+    line = (
+        f"{len(lacking)} of {len(tested)} primary comparisons have no run at an equal start and equal steps"
+        f" ({f'placebo: {named}' if named else 'the study names no placebo'}), so part of their difference"
+        " may be parametrization"
+    )
+    return only_if(len(lacking), line)
+
+
+def _otherwise_equal(variants: Variants, wanted: Mapping[str, Any]) -> list[Pair]:
+    """Each variant with the one that has these values and is otherwise equal; of a tuned study, both at their
+    own value."""
+    own = [at for at, role in enumerate(variants.table["role"]) if is_own_value(role)]
+    tuned = sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
+    try:
+        return pair_up(variants, wanted, own, free=tuned)
+    except ConfigError:  # none has them
+        return []

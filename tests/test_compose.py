@@ -66,7 +66,7 @@ def test_a_mistake_in_a_study_leaves_nothing_out(mistake, line):
 
 
 @pytest.mark.parametrize(
-    "mistake", [("haeds=1,2",), ("train.lr=${nope}",), ("-m", "corpus=1,2"), ("corpus/x=1,2",)]
+    "mistake", [("haeds=1,2",), ("train.clip=${nope}",), ("-m", "corpus=1,2"), ("corpus/x=1,2",)]
 )
 def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     """Hydra is asked once, not for each of 64 runs: it needs 50 ms."""

@@ -454,27 +454,30 @@ def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planne
 
 
 def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
-    part = planned("study=heads", "heads=2,16", "key_width=16", "name=mine")
-    assert part.estimate.runs == 20 and not part.remarks
-    assert planned("study=heads", "study.primary=[{vary: heads, baseline: 2, where: {layers: 2}}]").estimate
-    with pytest.raises(ConfigError, match=r"'baseline': 32"):
-        planned("study=heads", "study.primary=[{vary: heads, baseline: 32}]", "name=mine")
-    write_study(Store(), planned("study=heads", "heads=32", "name=mine").estimate.record)
-    assert planned("study=heads", "study.primary=[{vary: heads, baseline: 32}]", "name=mine").estimate
+    part = planned("study=width", "fusion=sum,mean", "value_width=narrow", "name=mine")
+    assert part.estimate.runs == 32 and not part.remarks
+    assert planned(
+        "study=width", "study.primary=[{vary: fusion, baseline: sum, where: {layers: 2}}]"
+    ).estimate
+    by_max = "study.primary=[{vary: fusion, baseline: max}]"
+    with pytest.raises(ConfigError, match=r"'baseline': 'max'"):
+        planned("study=width", by_max, "name=mine")
+    write_study(Store(), planned("study=width", "fusion=max", "name=mine").estimate.record)
+    assert planned("study=width", by_max, "name=mine").estimate
 
 
 def test_a_contrast_whose_runs_cannot_be_built_is_said(planned):
-    study = ("study=heads", "study.factors.heads=[1,2,3]", "study.primary=[{vary: heads, baseline: 3}]")
+    study = ("study=width", "study.factors.heads=[1,2,3]", "study.primary=[{vary: heads, baseline: 3}]")
     *_, line = planned(*study).remarks
     assert "'baseline': 3" in line and line.endswith("there is heads=1,2")
 
 
 def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
-    first = ("study=out_proj", "seed=0", "name=mine")
-    other = (*first, "study.primary=[{vary: heads, baseline: 1}]", "study.margin=0.02")
+    first = ("study=width", "seed=0", "name=mine")
+    other = (*first, "study.primary=[{vary: fusion, baseline: sum}]", "study.margin=0.02")
     write_study(Store(), planned(*first).estimate.record)
-    assert planned(*other).estimate.record.primary == [{"vary": "heads", "baseline": 1}]
-    execute(prepare(make_config("heads=8", "out_proj=false", *QUICK)), unheard)
+    assert planned(*other).estimate.record.primary == [{"vary": "fusion", "baseline": "sum"}]
+    execute(prepare(make_config("value_width=wide", *QUICK)), unheard)
     assert planned(*first).estimate.finished == 1
     with pytest.raises(StoreError, match=r"primary was .* and there are results since; give another name"):
         planned(*other)

@@ -105,7 +105,9 @@ def find_source(target: str) -> Source:
     if (path / "store").is_dir():
         return Source(path, Store(path))
     if (path / "study.json").is_file():
-        return Source(path, Store(real.parent.parent), real.name)
+        if (real.parent.parent / "store").is_dir():
+            return Source(path, Store(real.parent.parent), real.name)
+        return Source(real, None, real.name, _table_of(path))
     return _study(target)
 
 
@@ -124,6 +126,14 @@ def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["run_id", "step", "val_loss"])
 
 
+def _table_of(directory: Path) -> Path:
+    """The results.csv beside a study.json, for results that were copied from their store. Raises
+    ConfigError."""
+    if not (directory / "results.csv").is_file():
+        raise ConfigError(f"{directory}: study.json without results.csv; copy both from runs/studies/NAME")
+    return directory / "results.csv"
+
+
 def _study(name: str) -> Source:
     """A study of the store in the current directory."""
     store = Store()
@@ -132,9 +142,26 @@ def _study(name: str) -> Source:
 
 def _rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     if source.table:
-        return read_table(source.table)
+        rows, notes = read_table(source.table)
+        if source.record and not source.store:
+            _require_all(rows, source.record, source.directory)
+        return rows, notes
     assert source.store is not None, "only a table may be of no store"
     return frame(source.store.study_rows(source.study) if source.study else source.store.rows()), []
+
+
+def _require_all(rows: pd.DataFrame, record: StudyRecord, directory: Path) -> None:
+    """Raises ConfigError unless these are the rows of the runs that the record lists."""
+    there, listed = {*rows["run_id"].dropna()}, {*record.runs}
+    if there != listed:
+        missing, foreign = len(listed - there), len(there - listed)
+        told = [
+            *only_if(missing, f"lacks {missing} of the {len(listed)} runs that study.json lists"),
+            *only_if(foreign, f"has {foreign} that it does not list"),
+        ]
+        raise ConfigError(
+            f"{directory}: results.csv {' and '.join(told)}; copy both files of one study from its store"
+        )
 
 
 def _remembered(rows: pd.DataFrame) -> Source | None:

@@ -38,6 +38,10 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "epilog": "\b\nExamples:\n  ablate probe fusion\n  ablate probe concat-h4-d64x2-s0 --prune"
         "\n  ablate probe fusion --where seed=0,1 --only kept,previous"
     },
+    "claims": {
+        "epilog": "\b\nExamples:\n  ablate claims\n  ablate claims show 001\n"
+        "  ablate claims run 001 --dry-run"
+    },
     "sample": {"epilog": 'Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"'},
 }
 
@@ -56,7 +60,11 @@ def build(asked: str = "") -> typer.Typer:
     )
     for name in [asked] if asked in COMMANDS else COMMANDS:
         module = importlib.import_module(f"ablate.cli.{name}")
-        app.command(**COMMANDS[name])(getattr(module, name))
+        command = getattr(module, name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, **COMMANDS[name])
+        else:
+            app.command(**COMMANDS[name])(command)
     return app
 
 

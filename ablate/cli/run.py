@@ -72,7 +72,7 @@ def run(
             say(INTERRUPTED)
         raise
     if outcome.estimate is not None:
-        _show_estimate(outcome.estimate, outcome.remarks)
+        show_estimate(outcome.estimate, outcome.remarks)
     elif outcome.left_at_work:
         for line in (*outcome.remarks, outcome.left_at_work):
             say(line)
@@ -138,7 +138,7 @@ def _variants(rows: "pd.DataFrame", metric: str | None) -> "Variants":
     return collect(rows, "val_loss") if reports.empty else collect(reports, metric or "val_loss")
 
 
-def _show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
+def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     """Print what a dry run found."""
     for line in remarks:
         say(line)

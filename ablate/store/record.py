@@ -50,9 +50,9 @@ class StudyRecord:
 
     For a study declared in advance, question to where, arms and answer are those of its YAML
     (study.declared), and `declared` has the keys that only its kind has. answer: names of the levels for use
-    in a sentence. typed: the arguments of the last command that asked for the study, with -m. study: NAME of
-    study=NAME. config_dir: the value of -cd. left_out: by variant, why it can't be built. roles: by run id;
-    chosen: by arm.
+    in a sentence. typed: the arguments of the last command that asked for the study, with -m. claim: the
+    digest of the entry of the ledger that it tests. study: NAME of study=NAME. config_dir: the value of -cd.
+    left_out: by variant, why it can't be built. roles: by run id; chosen: by arm.
     """
 
     name: str
@@ -72,6 +72,7 @@ class StudyRecord:
     answer: Mapping[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list, compare=False)
     study: str | None = None
+    claim: str = ""
     demonstration: bool = False
     config_dir: str | None = None
     machine: Machine | None = None

@@ -1,6 +1,6 @@
 """The loop that drives every sweep: propose runs, check them, train them, read their rows, repeat."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,11 +67,27 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
             study=asked.chosen,
             demonstration=asked.is_demonstration,
             config_dir=asked.config_dir,
+            claim=asked.claim,
             typed=[*plugins.words(), *asked.typed],
         )
 
     drive = _Drive(asked, declared, design, record)
     return drive.dry_run() if dry_run else drive.run(begun)
+
+
+def proposed(asked: Sweep, rows: Mapping[str, Row]) -> Iterator[str]:
+    """The ids of all runs of a study whose runs ended in these rows. rows: by run id. Raises ConfigError."""
+    declared = read_declared(asked.study)
+    levels = {key: of.values for key, of in _settings(asked, declared).items()}
+    design = declared.design(levels)
+    checks = Checks(asked.configs, declared, needs_test_split=design.needs_test_split, elsewhere=True)
+    found: dict[Overrides, Row] = {}
+    while overrides := design.propose(found):
+        runs = checks.ready(overrides)
+        yield from (run.run_id for run in runs.values())
+        left_out: Row = {"status": Absent.LEFT_OUT}
+        missing: Row = {"status": Absent.MISSING}
+        found |= {o: rows.get(runs[o].run_id, missing) if o in runs else left_out for o in overrides}
 
 
 class _Drive:

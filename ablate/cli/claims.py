@@ -1,0 +1,142 @@
+"""`ablate claims`: the ledger of published claims."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, say
+from ablate.config.rules import ConfigError
+from ablate.phrases import counted
+
+if TYPE_CHECKING:
+    from ablate.study.outcome import Outcome
+
+NumberArgument = Annotated[str, typer.Argument(metavar="NNN", help="The number of an entry, as 001.")]
+
+claims = typer.Typer(
+    help="List, freeze, run and check published claims about heads (claims/NNN-name.yaml).",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@claims.callback()
+def listed(context: typer.Context, format: FormatOption = Format.table, wide: WideOption = False) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    import pandas as pd
+
+    from ablate.ledger.entry import read_entries
+    from ablate.ledger.frozen import read_frozen
+    from ablate.ledger.page import state
+    from ablate.ledger.results import RESULTS, judged_again
+
+    frozen, rows = read_frozen(), []
+    for filed in read_entries():
+        judged = judged_again(filed) if (RESULTS / filed.name).exists() else None
+        said, n = state(judged, filed.name in frozen), judged.found[0].n if judged else ""
+        rows.append([filed.name, said, n, filed.entry.digest[:12], filed.entry.sentence])
+    table = pd.DataFrame(rows, columns=["entry", "verdict", "n", "digest", "claim"])
+    print_table(table, format, wide=wide or format not in READ)
+
+
+@claims.command()
+def show(number: NumberArgument) -> None:
+    """Show an entry: its test, its digest, and the seeds that follow from it."""
+    from ablate.ledger.entry import find_entry
+    from ablate.ledger.page import expectation
+
+    filed = find_entry(number)
+    entry = filed.entry
+    typer.echo(f"{filed.name}: {entry.sentence}")
+    typer.echo(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
+    typer.echo(f"published: {entry.published}")
+    for one in entry.predictions:
+        typer.echo(f"- {expectation(one, entry.margin)}")
+    typer.echo(f"digest: {entry.digest}")
+    typer.echo(f"seeds: {', '.join(str(entry.seed(k)) for k in range(max(entry.seeds)))}")
+
+
+@claims.command()
+def freeze(number: NumberArgument) -> None:
+    """Write down the digest of an entry and today's date, before its first run."""
+    from ablate.ledger.entry import find_entry
+    from ablate.ledger.frozen import freeze
+
+    filed = find_entry(number)
+    new = freeze(filed)
+    typer.echo(f"{filed.name}: {'frozen' if new else 'was frozen already'}, digest {filed.entry.digest[:12]}")
+
+
+@claims.command(context_settings={"ignore_unknown_options": True})
+def run(
+    number: NumberArgument,
+    launcher: Annotated[
+        list[str] | None,
+        typer.Argument(help="Overrides of the launcher, as hydra/launcher=slurm; a claim takes no others."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many runs it takes, and how long; train nothing.")
+    ] = False,
+    trial: Annotated[
+        bool, typer.Option("--trial", help="A few short runs with other seeds: whether it runs at all.")
+    ] = False,
+) -> None:
+    """Train the runs of a frozen entry, keep their rows in docs/results, and judge."""
+    from ablate.cli.run import show_estimate
+    from ablate.ledger import testing
+    from ablate.ledger.entry import find_entry
+    from ablate.ledger.frozen import read_frozen, require_frozen
+    from ablate.study.run import run
+
+    filed = find_entry(number)
+    for override in launcher or ():
+        if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
+            raise ConfigError(f"{override}: a claim is run as it was frozen; only launchers may be chosen")
+    if dry_run or trial:
+        asked = testing.trial(filed) if trial else testing.asked(filed, filed.entry.seeds[0], launcher or ())
+        outcome = run(asked, dry_run=dry_run)
+        if outcome.estimate:
+            show_estimate(outcome.estimate, outcome.remarks)
+        else:
+            typer.echo(
+                f"{counted(len(outcome.run_ids), 'run')} of a trial, which shows nothing of the result"
+            )
+        return
+    require_frozen(filed, read_frozen())
+    judged = testing.test(filed, launcher or (), begun=lambda: None, said=_say)
+    for one in judged.found:
+        typer.echo(f"{one.contrast}: {one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}] nats, n = {one.n}")
+    typer.echo(f"{filed.name}: {judged.verdict}")
+
+
+@claims.command()
+def check(
+    runs: Annotated[
+        bool, typer.Option("--runs", help="Also compute the ids of all runs again, which takes a while.")
+    ] = False,
+) -> None:
+    """Check that entries are as frozen, and that rows, verdicts and docs/ledger.md fit."""
+    from ablate.ledger.check import faults, faults_of_runs
+
+    found = [*faults(), *(faults_of_runs() if runs else ())]
+    for line in found:
+        say(line)
+    if found:
+        raise typer.Exit(1)
+    typer.echo("the ledger fits")
+
+
+@claims.command()
+def page() -> None:
+    """Write docs/ledger.md from the entries and their results."""
+    from ablate.ledger.page import PAGE, page
+
+    PAGE.write_text(page(), encoding="utf-8")
+    typer.echo(str(PAGE))
+
+
+def _say(outcome: "Outcome") -> None:
+    for line in (*outcome.remarks, *outcome.refused):
+        say(line)

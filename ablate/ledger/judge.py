@@ -1,0 +1,159 @@
+"""The verdict on a claim, from the rows of its runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.config.rules import ConfigError
+from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of
+from ablate.phrases import some
+from ablate.store.record import StudyRecord
+from ablate.store.status import RESULTS
+
+
+class Verdict(StrEnum):
+    """What is said of a claim, always of this scale and these texts."""
+
+    REPLICATED = "replicated at this scale"
+    NOT = "not replicated at this scale"
+    UNDECIDED = "undecided at this scale"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was seen of one prediction. diff, low, high: of its contrast in nats, with its simultaneous
+    interval. n: paired seeds. share: diff by the worth of attention; NaN without a yardstick. bound: that it
+    was held against; of a bound in shares, at the mean worth. verdict: on this prediction."""
+
+    contrast: str
+    expect: str
+    diff: float
+    low: float
+    high: float
+    n: int
+    share: float
+    bound: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on an entry with what it rests on. level: of each interval. worth: of attention, in nats;
+    NaN without a yardstick. diverged: the arms of which a run diverged."""
+
+    verdict: Verdict
+    found: list[Found]
+    level: float
+    worth: float
+    diverged: list[str]
+
+
+def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
+    """Judge the claim by as many reporting seeds as the rows have.
+
+    A prediction holds if its whole interval is where the claim expects it and, of a published effect, its
+    middle is at least the share that has to be seen. It fails if the whole interval is on the other side, or,
+    of a claimed effect, within the margin. The claim is replicated if all predictions hold, and not if one
+    fails. The intervals hold together over all predictions and looks (Bonferroni). Raises ConfigError.
+    """
+    seeds = reporting_seeds(entry, record)
+    losses = {arm: _losses(arm, rows, record, seeds) for arm in entry.arms}
+    diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]
+    level = 1 - ALPHA / (len(entry.predictions) * len(entry.seeds))
+    worth_S = _contrast(weights_of(entry.yardstick), losses) if entry.yardstick else None
+    found = [_found(entry, one, losses, worth_S, level) for one in entry.predictions]
+    verdicts = {one.verdict for one in found}
+    verdict = next((v for v in (Verdict.NOT, Verdict.UNDECIDED) if v in verdicts), Verdict.REPLICATED)
+    if diverged:
+        verdict = Verdict.UNDECIDED
+    worth = float(np.mean(worth_S)) if worth_S is not None else np.nan
+    return Judged(verdict, found, level, worth, diverged)
+
+
+def reporting_seeds(entry: Entry, record: StudyRecord) -> list[int]:
+    """The reporting seeds of the record, in the entry's order. Raises ConfigError for any others."""
+    there = {*record.seeds} - {int(seed) for seed in entry.develop}
+    for look in entry.seeds:
+        if {entry.seed(k) for k in range(look)} == there:
+            return [entry.seed(k) for k in range(look)]
+    raise ConfigError(
+        f"its reporting seeds are not the first {some([*map(str, entry.seeds)])} of the entry's"
+    )
+
+
+def _losses(arm: str, rows: pd.DataFrame, record: StudyRecord, seeds: Sequence[int]) -> stats.Array:
+    """(S,) the losses of an arm at its own learning rate; NaN for a run that diverged."""
+    its = {run_id for run_id, role in record.roles.items() if arm in role.values.get("tuned", ())}
+    of_arm = rows[rows["run_id"].isin(its)].set_index("seed")
+    missing = [seed for seed in seeds if seed not in of_arm.index]
+    if missing or not of_arm["status"].isin([str(status) for status in RESULTS]).all():
+        raise ConfigError(f"{len(missing) or 'some'} runs of {arm} are missing or have no result")
+    return pd.to_numeric(of_arm.loc[list(seeds), METRIC], errors="coerce").to_numpy(float)
+
+
+def _contrast(weights: Mapping[str, int], losses: Mapping[str, stats.Array]) -> stats.Array:
+    return np.sum([weight * losses[arm] for arm, weight in weights.items()], axis=0)
+
+
+def _found(
+    entry: Entry,
+    prediction: Prediction,
+    losses: Mapping[str, stats.Array],
+    worth_S: stats.Array | None,
+    level: float,
+) -> Found:
+    difference_S = _contrast(prediction.weights, losses)
+    diff, low, high, n = _interval(difference_S, level)
+    worth = float(np.mean(worth_S)) if worth_S is not None else np.nan
+    bound, relative = prediction.bound or entry.margin, None
+    if prediction.of_attention is not None and worth_S is not None:
+        bound = prediction.of_attention * worth
+        # Both vary over seeds, so what is tested is the difference less its bound, seed by seed.
+        relative = [
+            _interval(difference_S + sign * prediction.of_attention * worth_S, level) for sign in (-1, 1)
+        ]
+    verdict = _verdict(prediction, entry.margin, bound, (diff, low, high), relative)
+    return Found(
+        prediction.contrast, prediction.expect, diff, low, high, n, diff / worth, float(bound), verdict
+    )
+
+
+def _verdict(
+    prediction: Prediction,
+    margin: float,
+    bound: float,
+    interval: tuple[float, float, float],
+    relative: list[tuple[float, float, float, int]] | None,
+) -> Verdict:
+    """The verdict on a prediction. relative: the intervals of the difference − bound and + bound, if the
+    bound is a share of what attention is worth."""
+    diff, low, high = interval
+    if np.isnan(low):
+        return Verdict.UNDECIDED
+    sign = {"below": -1, "above": 1}.get(prediction.expect)
+    if sign is not None:
+        low, high = sorted((sign * low, sign * high))
+        enough = sign * diff >= prediction.share * abs(prediction.published or 0)
+        if low > 0 and enough:
+            return Verdict.REPLICATED
+        return Verdict.NOT if high < 0 or (low > -margin and high < margin) else Verdict.UNDECIDED
+    (above_low, above_high), (below_low, below_high) = (
+        [one[1:3] for one in relative]
+        if relative
+        else ((low - bound, high - bound), (low + bound, high + bound))
+    )
+    holds = {"at_most": above_high < 0, "at_least": below_low > 0, "within": above_high < 0 < below_low}
+    fails = {"at_most": above_low > 0, "at_least": below_high < 0, "within": above_low > 0 or below_high < 0}
+    if holds[prediction.expect]:
+        return Verdict.REPLICATED
+    return Verdict.NOT if fails[prediction.expect] else Verdict.UNDECIDED
+
+
+def _interval(values_S: stats.Array, level: float) -> tuple[float, float, float, int]:
+    """Mean, t-interval and n."""
+    one = stats.paired(values_S[None], np.zeros_like(values_S)[None], margin=np.inf, alpha=1 - level)
+    return float(one["diff"][0]), float(one["low"][0]), float(one["high"][0]), int(one["n"][0])

@@ -1,0 +1,109 @@
+"""docs/ledger.md, made from the entries, their freeze and their results."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ablate.ledger.entry import CLAIMS, Filed, Prediction, read_entries
+from ablate.ledger.frozen import read_frozen
+from ablate.ledger.judge import Found, Judged, Verdict
+from ablate.ledger.results import RESULTS, judged_again
+from ablate.phrases import counted
+
+PAGE = Path("docs/ledger.md")
+INTRO = """# The ledger
+
+Sentences that have been published about attention heads, each with a test that was written down before it
+was run. Every entry is a file in `claims/` and was frozen: its digest was written down with the date, and
+the seeds that report follow from the digest, so nobody chose them. Every arm has its own learning rate,
+found on other seeds and on the validation split; what is judged is the loss on the test split.
+
+A verdict speaks of this scale and these texts, never of the sentence at large. **Replicated** means that
+every prediction holds: its whole interval is where the claim expects it. **Not replicated** means that one
+fails: its whole interval is on the other side or, of a claimed effect, within the margin. All else is
+**undecided**. The intervals of an entry hold together with 95 % confidence. Shares are of what attention is
+worth: how much worse the same model does if its heads average all earlier tokens instead.
+
+`ablate claims` lists the entries, `ablate claims check` compares this page with the files, and
+`ablate claims run 001` trains an entry's runs. CONTRIBUTING.md says how to add one.
+"""
+OUTCOMES = {Verdict.REPLICATED: "holds", Verdict.NOT: "fails", Verdict.UNDECIDED: "undecided"}
+
+
+def page(directory: Path = CLAIMS, results: Path = RESULTS) -> str:
+    """The text of the page. Raises ConfigError."""
+    frozen, lines, told = read_frozen(directory), [], []
+    for filed in read_entries(directory):
+        judged = judged_again(filed, results) if (results / filed.name).exists() else None
+        lines.append(_row(filed, judged, filed.name in frozen))
+        told += ["", *_section(filed, judged, frozen.get(filed.name, {}))]
+    head = ["| | claim | verdict | seeds |", "| --- | --- | --- | --- |"]
+    return "\n".join([INTRO, *head, *lines, *told]) + "\n"
+
+
+def state(judged: Judged | None, frozen: bool) -> str:
+    """The verdict in words, or why there is none."""
+    return str(judged.verdict) if judged else "frozen, not run yet" if frozen else "not frozen"
+
+
+def expectation(one: Prediction, margin: float) -> str:
+    """A prediction in words. margin: of its entry."""
+    bound = f"{one.bound or margin:g} nats"
+    if one.of_attention is not None:
+        bound = f"{100 * one.of_attention:g} % of what attention is worth"
+    words = {
+        "below": "is below 0",
+        "above": "is above 0",
+        "within": f"is within ± {bound}",
+        "at_most": f"is at most {bound}",
+        "at_least": f"is at least −{bound}",
+    }[one.expect]
+    if one.published is not None:
+        words += f", and at least {100 * one.share:g} % of the published {one.published:+.3f}"
+    return f"`{one.contrast}` {words}"
+
+
+def _row(filed: Filed, judged: Judged | None, frozen: bool) -> str:
+    seeds = str(judged.found[0].n) if judged else ""
+    return f"| [{filed.number}](#{filed.name}) | {filed.entry.sentence} | {state(judged, frozen)} | {seeds} |"
+
+
+def _section(filed: Filed, judged: Judged | None, frozen: Mapping[str, str]) -> list[str]:
+    entry, source = filed.entry, filed.entry.source
+    lines = [
+        *(f"## {filed.name}", "", f"> {entry.sentence}", ""),
+        f"Source: [{source.cite}]({source.url}); {source.read}. Published: {entry.published}.",
+        "",
+        *(f"- {expectation(one, entry.margin)}" for one in entry.predictions),
+        "",
+    ]
+    lines += [entry.note, ""] if entry.note else []
+    if judged:
+        lines += [
+            "| contrast | difference in nats | share of attention | prediction |",
+            "| --- | --- | --- | --- |",
+            *(_found(one) for one in judged.found),
+            *("", _closing(judged), ""),
+        ]
+    else:
+        lines += [f"{state(None, bool(frozen)).capitalize()}.", ""]
+    if frozen:
+        lines.append(
+            f"Frozen {frozen['date']}, digest `{frozen['digest'][:16]}`. `ablate claims run {filed.number}`"
+        )
+    return lines
+
+
+def _found(one: Found) -> str:
+    share = "" if one.share != one.share else f"{100 * one.share:.1f} %"
+    interval = f"{one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}]"
+    return f"| `{one.contrast}` | {interval} | {share} | {OUTCOMES[one.verdict]} |"
+
+
+def _closing(judged: Judged) -> str:
+    seeds = counted(judged.found[0].n, "paired seed")
+    words = f"**{str(judged.verdict).capitalize()}.** {seeds}, each interval at {100 * judged.level:.4g} %"
+    if judged.worth == judged.worth:
+        words += f"; attention is worth {judged.worth:.3f} nats"
+    if judged.diverged:
+        words += f"; runs of {', '.join(judged.diverged)} diverged, which leaves it undecided"
+    return f"{words}."

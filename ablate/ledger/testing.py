@@ -1,0 +1,65 @@
+"""Run the study that tests a claim."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from ablate.compose.asked import Sweep
+from ablate.compose.hydra_app import compose
+from ablate.config.overrides import as_value
+from ablate.ledger.entry import Filed
+from ablate.ledger.judge import Verdict
+from ablate.ledger.results import Judged, keep
+from ablate.store.store import Store
+from ablate.study.loop import proposed
+from ablate.study.run import run
+
+if TYPE_CHECKING:
+    from ablate.study.outcome import Outcome
+
+TRIAL = ("train.steps=40", "train.eval_every=20")
+TRIAL_SEEDS = (9001, 9002, 9003)  # others than any entry's, so that a trial shows nothing of its result
+
+
+def asked(filed: Filed, look: int, arguments: Sequence[str] = ()) -> Sweep:
+    """The sweep that tests the claim with this many reporting seeds. arguments: further overrides, such as
+    those of a launcher. Raises ConfigError."""
+    entry = filed.entry
+    settings = [f"{key}={as_value(value)}" for key, value in entry.settings.items()]
+    sweep = compose(["-m", f"name={filed.name}", *settings, *arguments])
+    assert isinstance(sweep, Sweep)
+    typed = ("claims", "run", filed.number)
+    return replace(sweep, study=entry.study(look), claim=entry.digest, typed=typed)
+
+
+def test(
+    filed: Filed, arguments: Sequence[str], *, begun: Callable[[], None], said: Callable[["Outcome"], None]
+) -> Judged:
+    """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
+    undecided. said: is told the outcome of each look. Raises ConfigError."""
+    judged = None
+    for look in filed.entry.seeds:
+        said(run(asked(filed, look, arguments), begun=begun))
+        judged = keep(filed, Store().study_directory(filed.name))
+        if judged.verdict is not Verdict.UNDECIDED:
+            break
+    assert judged is not None, "an entry has at least one look"
+    return judged
+
+
+def run_ids(filed: Filed, rows: pd.DataFrame) -> set[str]:
+    """The ids of all runs that the entry asks for, with the rows that it got so far. Raises ConfigError, as
+    where this Python has another pydoc."""
+    sweep = asked(filed, filed.entry.seeds[0])
+    there = {str(row["run_id"]): {str(c): v for c, v in row.items()} for row in rows.to_dict("records")}
+    look = next(look for look in reversed(filed.entry.seeds) if filed.entry.seed(look - 1) in {*rows["seed"]})
+    return {*proposed(replace(sweep, study=filed.entry.study(look)), there)}
+
+
+def trial(filed: Filed) -> Sweep:
+    """The study with few steps and with other seeds: whether it runs, and nothing about its result."""
+    sweep = asked(filed, 2, TRIAL)
+    block = {**filed.entry.study(2), "seeds": [*TRIAL_SEEDS], "extend": 0, "develop": [0, 1]}
+    return replace(sweep, study=block, name=f"trial-{filed.name}", claim="")

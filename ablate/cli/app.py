@@ -42,6 +42,10 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "epilog": "\b\nExamples:\n  ablate claims\n  ablate claims show 001\n"
         "  ablate claims run 001 --dry-run"
     },
+    "duel": {
+        "epilog": "\b\nExamples:\n  ablate duel sum concat\n"
+        "  ablate duel mine.py concat --text book.txt --budget 2h"
+    },
     "sample": {"epilog": 'Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"'},
 }
 

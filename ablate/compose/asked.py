@@ -25,8 +25,9 @@ class Sweep:
     arguments: the overrides, some with several values. configs: maps the overrides of a run to its RunConfig.
     study: the block that declares the study, as plain values; None for a plain grid. chosen: NAME of
     study=NAME. name: the value of `name`, from the command or a config. is_demonstration: size=demo was
-    given. config_dir: the value of -cd. claim: the digest of the ledger's entry that it tests; empty for any
-    other. typed: the arguments, as one would type them to repeat the command.
+    given. config_dir: the value of -cd. claim: the digest of the ledger's entry that it tests. command: what
+    one would type to repeat it, if it is not `ablate run`. typed: the arguments, as one would type them to
+    repeat the command.
     """
 
     arguments: tuple[str, ...]
@@ -39,3 +40,4 @@ class Sweep:
     config_dir: str | None
     typed: tuple[str, ...]
     claim: str = ""
+    command: str = ""

@@ -1,6 +1,6 @@
 """The verdict on a claim, from the rows of its runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.arms import of_arms
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of
 from ablate.phrases import some
 from ablate.store.record import StudyRecord
-from ablate.store.status import RESULTS
 
 
 class Verdict(StrEnum):
@@ -61,7 +61,7 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
     fails. The intervals hold together over all predictions and looks (Bonferroni). Raises ConfigError.
     """
     seeds = reporting_seeds(entry, record)
-    losses = {arm: _losses(arm, rows, record, seeds) for arm in entry.arms}
+    losses = of_arms(entry.arms, rows, record, METRIC, seeds)
     diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]
     level = 1 - ALPHA / (len(entry.predictions) * len(entry.seeds))
     worth_S = _contrast(weights_of(entry.yardstick), losses) if entry.yardstick else None
@@ -83,16 +83,6 @@ def reporting_seeds(entry: Entry, record: StudyRecord) -> list[int]:
     raise ConfigError(
         f"its reporting seeds are not the first {some([*map(str, entry.seeds)])} of the entry's"
     )
-
-
-def _losses(arm: str, rows: pd.DataFrame, record: StudyRecord, seeds: Sequence[int]) -> stats.Array:
-    """(S,) the losses of an arm at its own learning rate; NaN for a run that diverged."""
-    its = {run_id for run_id, role in record.roles.items() if arm in role.values.get("tuned", ())}
-    of_arm = rows[rows["run_id"].isin(its)].set_index("seed")
-    missing = [seed for seed in seeds if seed not in of_arm.index]
-    if missing or not of_arm["status"].isin([str(status) for status in RESULTS]).all():
-        raise ConfigError(f"{len(missing) or 'some'} runs of {arm} are missing or have no result")
-    return pd.to_numeric(of_arm.loc[list(seeds), METRIC], errors="coerce").to_numpy(float)
 
 
 def _contrast(weights: Mapping[str, int], losses: Mapping[str, stats.Array]) -> stats.Array:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ablate.compose.asked import Sweep
-from ablate.compose.hydra_app import compose
 from ablate.config.overrides import as_value
 from ablate.ledger.entry import Filed
 from ablate.ledger.judge import Verdict
 from ablate.ledger.results import Judged, keep
 from ablate.store.store import Store
 from ablate.study.loop import proposed
-from ablate.study.run import run
+from ablate.study.run import declared_here, run
 
 if TYPE_CHECKING:
     from ablate.study.outcome import Outcome
@@ -28,10 +27,12 @@ def asked(filed: Filed, look: int, arguments: Sequence[str] = ()) -> Sweep:
     those of a launcher. Raises ConfigError."""
     entry = filed.entry
     settings = [f"{key}={as_value(value)}" for key, value in entry.settings.items()]
-    sweep = compose(["-m", f"name={filed.name}", *settings, *arguments])
-    assert isinstance(sweep, Sweep)
-    typed = ("claims", "run", filed.number)
-    return replace(sweep, study=entry.study(look), claim=entry.digest, typed=typed)
+    return declared_here(
+        entry.study(look),
+        [f"name={filed.name}", *settings, *arguments],
+        command=f"ablate claims run {filed.number}",
+        claim=entry.digest,
+    )
 
 
 def test(

@@ -24,6 +24,8 @@ NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoi
 def commands(subject: Subject) -> list[str]:
     """One command for a study, or one per run for single runs; empty if the runs are not here."""
     record, found = subject.record, subject.directories
+    if record.command:
+        return [record.command]
     if not record.runs or not found:
         return []
     own = ["-cd", record.config_dir] if record.config_dir else []

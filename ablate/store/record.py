@@ -50,9 +50,10 @@ class StudyRecord:
 
     For a study declared in advance, question to where, arms and answer are those of its YAML
     (study.declared), and `declared` has the keys that only its kind has. answer: names of the levels for use
-    in a sentence. typed: the arguments of the last command that asked for the study, with -m. claim: the
-    digest of the entry of the ledger that it tests. study: NAME of study=NAME. config_dir: the value of -cd.
-    left_out: by variant, why it can't be built. roles: by run id; chosen: by arm.
+    in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m; command:
+    the command, if it was another. claim: the digest of the entry of the ledger that it tests. study: NAME of
+    study=NAME. config_dir: the value of -cd. left_out: by variant, why it can't be built. roles: by run id;
+    chosen: by arm.
     """
 
     name: str
@@ -73,6 +74,7 @@ class StudyRecord:
     typed: list[str] = field(default_factory=list, compare=False)
     study: str | None = None
     claim: str = ""
+    command: str = field(default="", compare=False)
     demonstration: bool = False
     config_dir: str | None = None
     machine: Machine | None = None

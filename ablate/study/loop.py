@@ -68,7 +68,8 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
             demonstration=asked.is_demonstration,
             config_dir=asked.config_dir,
             claim=asked.claim,
-            typed=[*plugins.words(), *asked.typed],
+            command=asked.command,
+            typed=[] if asked.command else [*plugins.words(), *asked.typed],
         )
 
     drive = _Drive(asked, declared, design, record)

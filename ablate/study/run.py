@@ -1,14 +1,26 @@
 """Carry out what was asked for: the entry point that the command line and the Python interface share."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ablate.compose.asked import Single, Sweep
+from ablate.compose.hydra_app import compose
 from ablate.compose.launchers import Pool
 from ablate.launch import server
 
 if TYPE_CHECKING:
     from ablate.study.outcome import Outcome
+
+
+def declared_here(
+    block: Mapping[str, Any], arguments: Sequence[str], *, command: str, claim: str = ""
+) -> Sweep:
+    """The sweep of a study that no file of configs declares. block: its keys. arguments: overrides of every
+    run, with name=NAME. Raises ConfigError."""
+    sweep = compose(["-m", *arguments])
+    assert isinstance(sweep, Sweep)
+    return replace(sweep, study=block, command=command, claim=claim)
 
 
 def run(

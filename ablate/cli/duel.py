@@ -1,0 +1,66 @@
+"""`ablate duel`: which of two methods is better on one text, within a budget of time."""
+
+import re
+import shlex
+from typing import Annotated
+
+import typer
+
+from ablate.cli.options import use_plugins
+from ablate.cli.output import say
+from ablate.config.overrides import as_value
+from ablate.config.rules import ConfigError
+from ablate.phrases import counted, duration
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def duel(
+    one: Annotated[str, typer.Argument(help="A method by name, or a Python file with one.")],
+    other: Annotated[str, typer.Argument(help="The method that it is compared with, likewise.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Overrides of every run, as heads=8 or train.precision=bfloat16."),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The text; by default pydoc.", show_default=False)
+    ] = None,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="How long it may take, as 45m or 2h.")] = "30m",
+) -> None:
+    """Say which of two methods is better on a text, at equal parameters.
+
+    Each has its own learning rate. The rates are found on development seeds and the validation split, the
+    verdict is on fresh seeds and the test split. The same command goes on where it was interrupted.
+    """
+    from ablate.duel import Duel, failed_check, side
+    from ablate.reporting.html import write_report
+
+    budget_s = _seconds(budget)
+    use_plugins([file for file in (one, other) if file.endswith(".py")])
+    sides = side(one), side(other)
+    settings = [*(overrides or ())]
+    if text is not None:
+        settings += ["corpus=file", f"corpus.path={as_value(text)}"]
+    words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
+    fight = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
+    for method in sides:
+        if broken := next(failed_check(method), ""):
+            raise ConfigError(f"{method.name} fails its check, so its losses mean nothing: {broken}")
+    plan = fight.plan(budget_s)
+    say(
+        f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they see"
+        f" {plan.sees:.3f} nats with 80 % power, if differences scatter as on pydoc (docs/noise.csv)"
+    )
+    outcome, result = fight.fight(plan)
+    for line in (*outcome.remarks, *outcome.refused):
+        say(line)
+    typer.echo(f"{result.line}, at {fight.time_ratio(result)} × the time")
+    typer.echo(write_report(result.study))
+
+
+def _seconds(budget: str) -> float:
+    """The seconds of a time such as 45m. Raises BadParameter."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    if not found:
+        raise typer.BadParameter(f"{budget}: write a time, as 45m or 2h", param_hint="--budget")
+    return float(found[1]) * UNITS[found[2]]

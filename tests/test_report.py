@@ -537,8 +537,9 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     assert "2 runs, 2 of them finished" in done.stdout, done.stdout + done.stderr
 
     study = (
-        "study=out_proj",
+        "study=width",
         "heads=2,3",
+        "fusion=concat,sum",
         "seed=0",
         "name=other",
         "corpus=grammar",
@@ -546,7 +547,7 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     )
     assert run_cli("run", *study, "train.steps=2", cwd=tmp_path).returncode == 0
     (command,) = gather(find("other")).commands
-    assert command.startswith("ablate run study=out_proj name=other")
+    assert command.startswith("ablate run study=width name=other")
     done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
     made = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
     assert made and made[1] == made[2], done.stdout + done.stderr

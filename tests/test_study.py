@@ -615,7 +615,7 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(tmp_path):
     """Hydra would run one default run where a file lacks its first line or its last."""
     own = tmp_path / "my" / "study"
     own.mkdir(parents=True)
-    text = (configs_dir() / "study" / "out_proj.yaml").read_text(encoding="utf-8")
+    text = (configs_dir() / "study" / "fusion.yaml").read_text(encoding="utf-8")
     (own / "unpackaged.yaml").write_text(text.replace("# @package _global_", ""), encoding="utf-8")
     (own / "empty.yaml").write_text("", encoding="utf-8")
     (own / "modeless.yaml").write_text(text.replace("hydra: { mode: MULTIRUN }", ""), encoding="utf-8")
@@ -632,12 +632,10 @@ def test_a_study_of_ones_own_is_a_study_or_an_error(tmp_path):
 
 @pytest.mark.slow
 def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_path):
-    part = ("run", "study=heads", "heads=1", "key_width=16", "seed=0", *QUICK)
+    study = ("run", "study=width", "seed=0", *QUICK)
+    part = (*study, "fusion=sum", "value_width=narrow")
     assert run_cli(*part, cwd=tmp_path).returncode == 0
-    assert (
-        run_cli("run", "study=heads", "heads=1,4", "seed=0", *QUICK, "--dry-run", cwd=tmp_path).returncode
-        == 0
-    )
+    assert run_cli(*study, "fusion=concat,sum", "--dry-run", cwd=tmp_path).returncode == 0
     for more in ((), ("--dry-run",)):
         refused = run_cli(*part, "train.batch=3", *more, cwd=tmp_path)
         assert refused.returncode == 2 and "train.batch is 3 here" in refused.stderr, refused.stderr
@@ -645,9 +643,9 @@ def test_a_study_may_be_run_in_parts_and_a_dry_run_refuses_what_a_run_would(tmp_
 
 @pytest.mark.slow
 def test_a_demonstration_is_marked_and_named_as_such(tmp_path):
-    done = run_cli("run", "study=out_proj", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
+    done = run_cli("run", "study=width", "size=demo", "seed=0", *QUICK, cwd=tmp_path)
     assert done.returncode == 0 and "a demonstration" in done.stderr
-    assert (made := Store(tmp_path / "runs").read_study("out_proj-demo")) and made.demonstration
+    assert (made := Store(tmp_path / "runs").read_study("width-demo")) and made.demonstration
     for command in (("size=demo",), ("-m", "size=demo", "seed=0,1")):
         alone = run_cli("run", *command, cwd=tmp_path)
         assert alone.returncode == 2 and "size=demo: only a study has a demonstration" in alone.stderr

@@ -24,8 +24,9 @@ Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, 
 def effects(
     variants: Variants, references: Mapping[str, Any] | None = None, *, alpha: float = 0.05
 ) -> tuple[pd.DataFrame, list[str]]:
-    """One row per effect: effect, widths, blocks, n (seeds), diff, low, high (simultaneous), low_marginal,
-    high_marginal, p, p_holm; and lines on unknown forms and on factors without variants of equal widths.
+    """One row per effect: effect, widths, blocks, n (seeds), diff, sd, low, high (simultaneous),
+    low_marginal, high_marginal, p, p_holm; and lines on unknown forms and on factors without variants of
+    equal widths.
 
     references: by factor, the level that effects are relative to; by default fusion=concat, out_proj=true,
     and the lowest level of other factors. heads × out_proj is also given without the condition of equal
@@ -120,7 +121,7 @@ def _table(variants: Variants, found: Mapping[tuple[str, str], list[Block]], alp
     values = np.array([per_seed(variants, blocks) for blocks in found.values()])
     values = values.reshape(len(found), variants.values.shape[1])
     result = stats.paired(values, np.zeros_like(values), margin=np.inf, alpha=alpha)
-    kept = ("n", "diff", "low", "high", "low_marginal", "high_marginal", "p", "p_holm")
+    kept = ("n", "diff", "sd", "low", "high", "low_marginal", "high_marginal", "p", "p_holm")
     table = pd.DataFrame({key: result[key] for key in kept})
     table.insert(0, "effect", [name for name, _ in found])
     table.insert(1, "widths", [widths for _, widths in found])

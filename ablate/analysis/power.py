@@ -34,7 +34,8 @@ def seeds_needed(
     """Seeds per variant with which `compare` detects a true difference (in the metric's unit) with this
     power.
 
-    One row for the noise as measured and one for each end of its interval: noise, sd, difference, seeds,
+    One row for the noise as measured, one for each end of its interval, and one for the interaction of heads
+    and projection, if the study asks about it: noise, sd, difference, seeds,
     runs, minutes (from the pilot's wall_s, on `cores` cores) and, with a budget, budget_seeds and sees, the
     smallest difference that these detect. contrasts: the size of the family, by default that of the primary
     contrasts in records, else of all; the power is that of each comparison at α/contrasts. question: as for
@@ -46,10 +47,18 @@ def seeds_needed(
     k = contrasts or max(len(family), 1)
     arms = k + 1 if contrasts or family.empty else len({*family["variant"], *family["baseline"]})
     low, high = sd_interval(sd, df)
-    table = pd.DataFrame(
-        {"noise": ["as measured", "if lower", "if higher"], "sd": [sd, low, high], "difference": difference}
+    noise = {"as measured": sd, "if lower": low, "if higher": high}
+    levels = [alpha / k] * len(noise)
+    if len(result.interaction):  # of heads and projection, a family of its own
+        noise["of the interaction"] = float(result.interaction["sd"].max())
+        levels.append(alpha / len(result.interaction))
+    table = pd.DataFrame({"noise": [*noise], "sd": [*noise.values()], "difference": difference})
+    seeds = np.array(
+        [
+            float(stats.seeds_to_claim(difference, one, level, power=power))
+            for one, level in zip(noise.values(), levels, strict=True)
+        ]
     )
-    seeds = stats.seeds_to_claim(difference, table["sd"].to_numpy(), alpha / k, power=power)
     if np.isinf(seeds).any():
         raise ConfigError(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
@@ -81,8 +90,8 @@ def seeds_needed(
         table["budget_seeds"] = math.floor(budget_min / seed_min)
         n = table["budget_seeds"].to_numpy()
         table["sees"] = [
-            float(stats.least_difference(one, noise, alpha / k, power=power))
-            for one, noise in zip(n, table["sd"], strict=True)
+            float(stats.least_difference(one, sd, level, power=power))
+            for one, sd, level in zip(n, table["sd"], levels, strict=True)
         ]
     return table, lines
 

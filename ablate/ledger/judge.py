@@ -128,9 +128,9 @@ def _verdict(
     if sign is not None:
         low, high = sorted((sign * low, sign * high))
         enough = sign * diff >= prediction.share * abs(prediction.published or 0)
-        if low > 0 and enough:
-            return Verdict.REPLICATED
-        return Verdict.NOT if high < 0 or (low > -margin and high < margin) else Verdict.UNDECIDED
+        if high < 0 or (low > -margin and high < margin):  # too small to matter, even if it is there
+            return Verdict.NOT
+        return Verdict.REPLICATED if low > 0 and enough else Verdict.UNDECIDED
     (above_low, above_high), (below_low, below_high) = (
         [one[1:3] for one in relative]
         if relative

@@ -1,0 +1,153 @@
+"""What puts a difference in proportion: the worth of attention, the placebo, and how often it misleads."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ablate.analysis import stats
+from ablate.analysis.compare import compare
+from ablate.analysis.power import seeds_needed
+from ablate.reporting import answers, words
+from ablate.store.record import StudyRecord
+from tests.helpers import make_record
+from tests.test_compare import table
+
+STUDY = {"metric": "val_loss", "margin": 0.01}
+
+
+def cells(*levels: tuple[dict, list[float]]) -> pd.DataFrame:
+    """The rows of variants with these losses at seeds 0, 1, …"""
+    rows = [
+        {"value_scale": "1", "scores": "softmax", **variant, "seed": seed, "val_loss": loss}
+        for variant, losses in levels
+        for seed, loss in enumerate(losses)
+    ]
+    return table(*rows)
+
+
+def of_projection(interaction: float, rng: np.random.Generator, n: int, sd: float = 0.01) -> pd.DataFrame:
+    """Heads 1 and 8, projection on and off, raw and matched; the interaction is planted in the matched one.
+    Raw, off costs 0.3 with one head and 0.1 with eight, for nothing."""
+    losses = {
+        (1, True, "1"): 2.0,
+        (1, False, "1"): 2.3,
+        (1, False, "matched"): 2.05,
+        (8, True, "1"): 1.8,
+        (8, False, "1"): 1.9,
+        (8, False, "matched"): 1.85 + interaction,
+    }
+    variants = [
+        {"heads": heads, "out_proj": on, "value_scale": scale, "function_class": "one" if heads == 1 else ""}
+        for heads, on, scale in losses
+    ]
+    each = [list(loss + sd * rng.standard_normal(n)) for loss in losses.values()]
+    return cells(*zip(variants, each, strict=True))
+
+
+def of_study(**given) -> StudyRecord:
+    primary = [
+        {"vary": "out_proj", "baseline": True, "where": {"heads": heads, "value_scale": 1}}
+        for heads in (1, 8)
+    ]
+    return make_record(**{**STUDY, "primary": primary, **given})
+
+
+# --- the yardstick ----------------------------------------------------------------------------------
+
+
+def test_a_difference_as_a_share_of_what_attention_is_worth():
+    """sum − concat is 0.1 at every seed but for 0.02, and uniform − concat 0.4: a quarter."""
+    rows = cells(
+        ({"fusion": "concat"}, [2.0, 2.2, 2.4]),
+        ({"fusion": "sum"}, [2.08, 2.3, 2.52]),
+        ({"fusion": "concat", "scores": "uniform", "key_width": 0}, [2.4, 2.6, 2.8]),
+    )
+    result = compare(rows, baseline={"fusion": "concat", "scores": "softmax"})
+    found = result.table.set_index(["fusion", "scores"])
+    assert found.loc[("sum", "softmax"), "share"] == pytest.approx(0.25)
+    assert found.loc[("concat", "uniform"), "share"] == pytest.approx(1)
+    (line,) = [line for line in result.notes if "attention is worth" in line]
+    assert "attention is worth 0.4 [" in line and "scores=uniform less its own" in line
+    told = " ".join(answers.findings(result))
+    assert "25 % of what attention is worth" in told
+
+
+def test_without_uniform_attention_there_is_no_share():
+    rows = cells(({"fusion": "concat"}, [2.0, 2.2, 2.4]), ({"fusion": "sum"}, [2.08, 2.3, 2.52]))
+    result = compare(rows)
+    assert result.table["share"].isna().all() and "worth" not in " ".join(result.notes)
+
+
+# --- the placebo ------------------------------------------------------------------------------------
+
+
+def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
+    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001)
+    result = compare(rows, records=[of_study(placebo={"value_scale": "matched"})])
+    found = result.family("primary").query("baseline == baseline").set_index("heads")
+    assert found.loc["1", ["diff", "controlled"]].tolist() == pytest.approx([0.3, 0.05], abs=0.003)
+    assert found.loc["8", ["diff", "controlled"]].tolist() == pytest.approx([0.1, 0.05], abs=0.003)
+    assert found["controlled_low"].lt(found["controlled"]).all()
+    one, eight, told = words.sentences(result)
+    if "heads=8" in one:
+        one, eight = eight, one
+    assert "both can learn the same functions, so all of it is parametrization" in one
+    assert "with value_scale=matched, 0.05" in one and "with value_scale=matched, 0.05" in eight
+    assert "parametrization;" not in eight
+    assert told.startswith("heads=8 − heads=1, without the projection less the same with it: −0.19")
+    assert re.search(r"; with value_scale=matched −?0\.00", told)
+    assert "; off − on with heads=1 and value_scale=matched is 0.05" in told
+    assert "is parametrization, and is taken to be as large with more heads" in told
+    assert " ".join(answers.findings(result)).count("all of it is parametrization") == 1
+
+
+def test_a_study_without_a_placebo_says_so():
+    rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
+    result = compare(rows, records=[of_study()])
+    (line,) = [line for line in result.notes if "may be parametrization" in line]
+    assert line.startswith(
+        "1 of 2 primary comparisons have no run at an equal start and equal steps (the study"
+    )
+    named = compare(rows, records=[of_study(placebo={"value_scale": "matched"})])
+    assert any("(placebo: value_scale=matched)" in line for line in named.notes)
+
+
+# --- how often it misleads --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [8, 24])
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_one_function_under_two_names_is_seldom_called_different(n, kinds):
+    """2,000 studies; with two kinds, every eighth run learns late, at 0.4 nats more."""
+    rng = np.random.default_rng(n + kinds)
+    shared = 0.005 * rng.standard_normal((2000, 1, n))
+    losses = 2 + shared + 0.0087 * rng.standard_normal((2000, 2, n))
+    if kinds == 2:
+        losses += 0.4 * (rng.random((2000, 2, n)) < 1 / 8)
+    found = stats.paired(losses[:, 0], losses[:, 1], margin=0.01)
+    alone = (found["low_marginal"] > 0) | (found["high_marginal"] < 0)  # each study has one comparison
+    assert alone.mean() <= 0.06
+    rows = cells(*(({"fusion": name}, list(losses[0, i])) for i, name in enumerate(("concat", "sum"))))
+    row = compare(rows).table.set_index("fusion").loc["sum"]
+    assert row["diff"] == pytest.approx(losses[0, 1].mean() - losses[0, 0].mean())
+
+
+def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
+    rng = np.random.default_rng(3)
+    record = of_study(placebo={"value_scale": "matched"})
+    pilot = of_projection(0.0, rng, 200)
+    planned, _ = seeds_needed(pilot, difference=0.02, records=[record], cores=2)
+    *_, row = planned.to_dict("records")
+    assert row["noise"] == "of the interaction"
+    assert row["sd"] == pytest.approx(0.02, rel=0.15)  # of four runs with sd 0.01
+    n = int(row["seeds"])
+    cells_SN = 0.01 * rng.standard_normal((2000, 4, n))
+    values = 0.02 + cells_SN[:, 0] - cells_SN[:, 1] - cells_SN[:, 2] + cells_SN[:, 3]
+    found = stats.paired(values, np.zeros_like(values), margin=np.inf)
+    alone = (found["low_marginal"] > 0) | (found["high_marginal"] < 0)
+    assert 0.76 <= alone.mean() <= 0.88
+    (seen,) = compare(of_projection(0.02, rng, n), records=[record]).interaction.to_dict("records")
+    assert seen["n"] == n and abs(seen["controlled"] - 0.02) < 0.02
+    assert seen["controlled_low"] < seen["controlled"] < seen["controlled_high"]

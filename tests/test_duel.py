@@ -1,0 +1,83 @@
+"""A duel: what is refused, what a budget can see, its line, and one fought to the end."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ablate.config.rules import ConfigError
+from ablate.duel import FEWEST, Duel, Plan, Side, failed_check, side
+from ablate.reporting.html import write_report
+from ablate.store.store import Store
+from tests.helpers import run_cli
+
+SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
+SMALL += ("train.steps=6", "train.eval_every=3")
+
+
+def test_sides_are_methods_of_either_kind_by_name():
+    assert side("sum") == Side("fusion", "sum") and side("talking") == Side("scores", "talking")
+    assert side("talking").arm == {"fusion": "concat", "scores": "talking", "match": "params"}
+    with pytest.raises(ConfigError, match=r"smu: no such method; did you mean sum\?"):
+        side("smu")
+
+
+def test_a_method_has_no_duel_with_itself():
+    with pytest.raises(ConfigError, match="sum: a method can't be in a duel with itself"):
+        Duel(side("sum"), side("sum"), [], "ablate duel sum sum")
+
+
+def test_other_texts_and_sizes_are_other_studies():
+    names = {
+        Duel(side("sum"), side("concat"), settings, "").study for settings in ([], ["heads=8"], ["heads=2"])
+    }
+    assert len(names) == 3 and "duel-sum-concat" in names
+
+
+@pytest.mark.parametrize("budget", ["soon", "30", "-3m", "1d", ""])
+def test_a_budget_is_a_time(budget, tmp_path):
+    refused = run_cli("duel", "sum", "concat", "--budget", budget, cwd=tmp_path)
+    assert refused.returncode == 2 and "write a time, as 45m or 2h" in refused.stderr
+
+
+def test_a_budget_that_can_not_see_anything_says_what_it_would_take(tmp_path):
+    refused = run_cli("duel", "sum", "concat", *SMALL, "--budget", "0s", cwd=tmp_path)
+    assert refused.returncode == 2, refused.stderr
+    assert re.search(r"--budget 0 s: too short to see anything; \d+ s sees 0\.\d+ nats; ", refused.stderr)
+    assert not Store(tmp_path / "runs").study_names()
+
+
+CHEAT = """
+from ablate.model.fusion import register
+from ablate.model.fusion.concat import Concat
+
+@register("peeking")
+class Peeking(Concat):
+    def forward(self, z, x):
+        return super().forward(z, x).roll(-1, dims=1)
+"""
+
+
+def test_a_method_that_fails_its_check_has_no_duel(tmp_path):
+    (tmp_path / "peeking.py").write_text(CHEAT)
+    refused = run_cli("duel", "peeking.py", "concat", *SMALL, cwd=tmp_path)
+    assert refused.returncode == 2 and "peeking fails its check, so its losses mean nothing" in refused.stderr
+    assert next(failed_check(side("concat")), "") == ""
+
+
+@pytest.mark.slow
+def test_a_duel_is_fought_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("book.txt").write_text("a rose is a rose is a rose\n" * 2000)
+    settings = ["heads=2", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
+    command = "ablate duel sum concat heads=2 --text book.txt --budget 30m"
+    fight = Duel(side("sum"), side("concat"), settings, command)
+    outcome, result = fight.fight(Plan(FEWEST, 0, 0))
+    assert re.match(r"sum (is (better|worse) than|and|against) concat ", result.line)
+    assert re.search(r"\[-?\d\.\d{3}, -?\d\.\d{3}\] nats.*, n = 4$", result.line)
+    assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", fight.time_ratio(result))
+    assert command in write_report(result.study).read_text(encoding="utf-8")
+    again, same = fight.fight(Plan(FEWEST, 0, 0))
+    assert again.finished_before == len(again.run_ids) == len(outcome.run_ids)
+    assert same.line == result.line
+    assert fight.plan(0).seeds == FEWEST  # what was begun goes on, whatever the budget

@@ -87,8 +87,8 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001)
     result = compare(rows, records=[of_study(placebo={"value_scale": "matched"})])
     found = result.family("primary").query("baseline == baseline").set_index("heads")
-    assert found.loc["1", ["diff", "controlled"]].tolist() == pytest.approx([0.3, 0.05], abs=0.003)
-    assert found.loc["8", ["diff", "controlled"]].tolist() == pytest.approx([0.1, 0.05], abs=0.003)
+    assert found["diff"].to_dict() == pytest.approx({"1": 0.3, "8": 0.1}, abs=0.003)
+    assert found["controlled"].to_dict() == pytest.approx({"1": 0.05, "8": 0.05}, abs=0.003)
     assert found["controlled_low"].lt(found["controlled"]).all()
     one, eight, told = words.sentences(result)
     if "heads=8" in one:
@@ -130,8 +130,8 @@ def test_one_function_under_two_names_is_seldom_called_different(n, kinds):
     alone = (found["low_marginal"] > 0) | (found["high_marginal"] < 0)  # each study has one comparison
     assert alone.mean() <= 0.06
     rows = cells(*(({"fusion": name}, list(losses[0, i])) for i, name in enumerate(("concat", "sum"))))
-    row = compare(rows).table.set_index("fusion").loc["sum"]
-    assert row["diff"] == pytest.approx(losses[0, 1].mean() - losses[0, 0].mean())
+    (diff,) = compare(rows).table.query("fusion == 'sum'")["diff"].tolist()
+    assert diff == pytest.approx(losses[0, 1].mean() - losses[0, 0].mean())
 
 
 def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
@@ -139,10 +139,9 @@ def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
     record = of_study(placebo={"value_scale": "matched"})
     pilot = of_projection(0.0, rng, 200)
     planned, _ = seeds_needed(pilot, difference=0.02, records=[record], cores=2)
-    *_, row = planned.to_dict("records")
-    assert row["noise"] == "of the interaction"
-    assert row["sd"] == pytest.approx(0.02, rel=0.15)  # of four runs with sd 0.01
-    n = int(row["seeds"])
+    noise, sd, seeds = planned[["noise", "sd", "seeds"]].to_numpy().tolist()[-1]
+    assert noise == "of the interaction" and sd == pytest.approx(0.02, rel=0.15)  # of four runs with sd 0.01
+    n = int(seeds)
     cells_SN = 0.01 * rng.standard_normal((2000, 4, n))
     values = 0.02 + cells_SN[:, 0] - cells_SN[:, 1] - cells_SN[:, 2] + cells_SN[:, 3]
     found = stats.paired(values, np.zeros_like(values), margin=np.inf)

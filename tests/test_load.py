@@ -14,7 +14,7 @@ from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.store.record import Role
-from tests.helpers import write_study
+from tests.helpers import run_cli, write_study
 from tests.synthetic import synthetic_study
 
 HEADER = "fusion,heads,out_proj,seed,val_loss"
@@ -169,3 +169,58 @@ def test_a_run_that_two_studies_share_is_one_row_and_a_result_like_any(store):
         assert rows["phase"].fillna("").to_dict() == {run: "" for run in record.runs} | {alone: "develop"}
         assert compare(rows.reset_index()).table["n"].sum() == len(record.runs) - 1
     assert load(["tuned"]).rows["phase"].tolist() == ["develop"] * 2
+
+
+# --- results without their store --------------------------------------------------------------------
+
+
+@pytest.fixture
+def travelled(tmp_path, monkeypatch) -> Path:
+    """A small finished study, of which only results.csv and study.json are left."""
+    monkeypatch.chdir(tmp_path)
+    small = ("corpus=grammar", "corpus.characters=5000", "model.context=16", "train.batch=2", "train.steps=2")
+    done = run_cli("run", "-m", "fusion=concat,sum", "seed=0,1,2", "name=away", *small, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    directory = tmp_path / "results" / "away"
+    directory.mkdir(parents=True)
+    for name in ("results.csv", "study.json"):
+        shutil.copy(tmp_path / "runs" / "studies" / "away" / name, directory)
+    shutil.rmtree(tmp_path / "runs")
+    return directory
+
+
+@pytest.mark.slow
+def test_results_without_their_store_are_compared_planned_and_reported(travelled):
+    for words in (("compare",), ("compare", "--effects"), ("plan", "--budget", "60"), ("report",)):
+        command, *options = words
+        done = run_cli(command, str(travelled), *options, cwd=travelled.parent)
+        assert done.returncode == 0, done.stderr
+    assert (travelled / "report.html").is_file()
+    (record,) = load([str(travelled)]).records
+    assert record.name == "away" and len(load([str(travelled)]).rows) == 6
+
+
+@pytest.mark.slow
+def test_results_that_do_not_fit_their_record_are_refused(travelled):
+    table, record = travelled / "results.csv", travelled / "study.json"
+    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+
+    def said(*rows: str) -> str:
+        table.write_text("".join(rows), encoding="utf-8")
+        with pytest.raises(ConfigError) as refused:
+            compare(load([str(travelled)]).rows)
+        return str(refused.value)
+
+    assert "results.csv lacks 2 of the 6 runs that study.json lists; copy both" in said(*lines[:-2])
+    foreign = lines[-1].replace(lines[-1][:16], "f" * 16)
+    assert "results.csv has 1 that it does not list" in said(*lines, foreign)
+    column = lines[0].rstrip().split(",").index("code")
+    code = lines[-1].rstrip().split(",")[column - len(lines[0].split(","))]
+    assert "code" in said(*lines[:-1], lines[-1].replace(code, "0" * 12))
+    table.unlink()
+    with pytest.raises(ConfigError, match=r"study\.json without results\.csv; copy both"):
+        load([str(travelled)])
+    table.write_text("".join(lines), encoding="utf-8")
+    record.write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError):
+        load([str(travelled)])

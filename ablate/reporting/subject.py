@@ -43,6 +43,8 @@ def find(target: str | Path | pd.DataFrame) -> Subject:
         name, record, store, page = "results", None, None, Path("report.html")
     else:
         (source,) = results.sources
-        name, record, store, table = source.name, source.record, source.store, source.table
-        page = table.with_name(f"{table.stem}-report.html") if table else source.directory / "report.html"
+        name, record, store = source.name, source.record, source.store
+        page, table = source.directory / "report.html", source.table
+        if table and not (is_whole and Path(str(target)).is_dir()):
+            page = table.with_name(f"{table.stem}-report.html")
     return Subject(name, results.rows, is_whole, record or NOTHING_ASKED, store, page, results.notes)

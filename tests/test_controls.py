@@ -70,6 +70,7 @@ def test_a_difference_as_a_share_of_what_attention_is_worth():
     assert found.loc[("concat", "uniform"), "share"] == pytest.approx(1)
     (line,) = [line for line in result.notes if "attention is worth" in line]
     assert "attention is worth 0.4 [" in line and "scores=uniform less its own" in line
+    assert "25%" in words.for_reading(result, result.families[0])["share"].tolist()
     told = " ".join(answers.findings(result))
     assert "25 % of what attention is worth" in told
 
@@ -89,6 +90,8 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     found = result.family("primary").query("baseline == baseline").set_index("heads")
     assert found["diff"].to_dict() == pytest.approx({"1": 0.3, "8": 0.1}, abs=0.003)
     assert found["controlled"].to_dict() == pytest.approx({"1": 0.05, "8": 0.05}, abs=0.003)
+    read = words.for_reading(result, "primary")
+    assert [text[:4] for text in read["with value_scale=matched"] if text] == ["0.05", "0.05"]
     assert found["controlled_low"].lt(found["controlled"]).all()
     one, eight, told = words.sentences(result)
     if "heads=8" in one:

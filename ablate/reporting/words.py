@@ -36,6 +36,12 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
         if marginal:
             level = f"{100 * (1 - comparison.alpha):g} %"
             read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
+        if table["controlled"].notna().any():
+            read[f"with {_under(comparison)}"] = [
+                _interval(row, "controlled") for row in table.to_dict("records")
+            ]
+        if table["share"].notna().any():
+            read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
         read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
     if "step_ms" in table:
@@ -98,7 +104,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
     few = row["effect"].rpartition(" − ")[2]
     remains = _interval(row, "controlled")
-    under = " ".join(f"{key}={value}" for key, value in comparison.placebo.items())
+    under = _under(comparison)
     assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {_interval(row, 'at_few')}"
     if few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
@@ -115,14 +121,18 @@ def _interval(row: Mapping[Any, Any], name: str) -> str:
     return "" if diff != diff else f"{number(diff)} [{number(low)}, {number(high)}]"
 
 
+def _under(comparison: Comparison) -> str:
+    """The placebo, as overrides."""
+    return " ".join(f"{key}={value}" for key, value in comparison.placebo.items())
+
+
 def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
     """The end of a sentence on a difference: how much of it is parametrization, as far as that is known."""
     remains, words = _interval(row, "controlled"), []
     if row["same_class"]:
         words.append("both can learn the same functions, so all of it is parametrization")
     if remains:
-        under = " ".join(f"{key}={value}" for key, value in comparison.placebo.items())
-        words.append(f"with {under}, {remains} remains")
+        words.append(f"with {_under(comparison)}, {remains} remains")
     return "".join(f"; {part}" for part in words)
 
 

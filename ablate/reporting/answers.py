@@ -164,15 +164,20 @@ def _finding(
 
 def _worth(share: float) -> str:
     """The words for a difference as a share of what attention is worth."""
-    return f", {100 * abs(share):.2g} % of what attention is worth" if math.isfinite(share) else ""
+    return f", {_percent(share)} of what attention is worth" if math.isfinite(share) else ""
 
 
 def _perplexity(ratio: float) -> str:
     """The words for a ratio of perplexities, which is exp of a difference in nats."""
     if not math.isfinite(ratio):
         return ""
-    percent = f"{100 * abs(ratio - 1):.2g}"
-    return f", about {percent} % {'more' if ratio > 1 else 'less'} perplexity"
+    return f", about {_percent(ratio - 1)} {'more' if ratio > 1 else 'less'} perplexity"
+
+
+def _percent(share: float) -> str:
+    """A share without its sign: 0.62 %, 3.2 %, 116 %."""
+    percent = 100 * abs(share)
+    return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def _tally(tested: pd.DataFrame, what: str) -> str:
@@ -203,7 +208,9 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
         lines.append(f"Each variant is at its own {tuned}, chosen on development seeds.")
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
-    if not len(comparison.family("primary")):
+    if record.claim:
+        lines.append("The runs of a claim, which docs/ledger.md judges by its own rule.")
+    elif not len(comparison.family("primary")):
         lines.append("No contrast was named beforehand: take this as a lead to test, not as a result.")
     elif len(others := comparison.table.query("family == 'exploratory' and p == p")):
         lines.append(f"{_tally(others, 'more comparison')}. They are leads to test, not results.")

@@ -64,7 +64,7 @@ def commands(subject: Subject) -> list[str]:
 
 def with_seeds(record: StudyRecord, count: int) -> str:
     """The command of a study as it was typed, with `count` seeds; empty if it did not come from a command."""
-    if not record.typed:
+    if not record.typed or record.claim:  # a claim's numbers of seeds are frozen
         return ""
     first = min(seed for seed in record.seeds if str(seed) not in record.development_seeds)
     words = [f"{key}={','.join(levels)}" for key, levels in record.factors.items()]

@@ -18,6 +18,9 @@ GLOSSARY = {
     " comparisons in the table.",
     "verdict": "better, worse or equivalent, if the whole interval says so; else undecided, with the number"
     " of seeds that would decide it.",
+    "parametrization": "Where training starts and how large its steps are. Variants that can learn the same"
+    " functions differ in nothing else.",
+    "worth": "How much worse the baseline does if its heads average all earlier tokens instead of choosing.",
     "baseline": "What a variant is compared with: the same in all but one thing.",
 }
 # Patterns of the terms as they appear in sentences and tables.
@@ -29,6 +32,8 @@ SPELLINGS = {
     "margin": "margin",
     "p_holm|Holm": "p_holm",
     "verdict|equivalent|undecided": "verdict",
+    "parametrization": "parametrization",
+    "what attention is worth": "worth",
     "baseline": "baseline",
 }
 _TERMS = re.compile("|".join(rf"\b(?P<t{i}>{words})\b" for i, words in enumerate(SPELLINGS)))

@@ -20,7 +20,7 @@ GLOSSARY = {
     " of seeds that would decide it.",
     "parametrization": "Where training starts and how large its steps are. Variants that can learn the same"
     " functions differ in nothing else.",
-    "worth": "How much worse the baseline does if its heads average all earlier tokens instead of choosing.",
+    "what attention is worth": "How much worse the baseline does if its heads average all earlier tokens instead of choosing.",
     "baseline": "What a variant is compared with: the same in all but one thing.",
 }
 # Patterns of the terms as they appear in sentences and tables.
@@ -33,7 +33,7 @@ SPELLINGS = {
     "p_holm|Holm": "p_holm",
     "verdict|equivalent|undecided": "verdict",
     "parametrization": "parametrization",
-    "what attention is worth": "worth",
+    "what attention is worth": "what attention is worth",
     "baseline": "baseline",
 }
 _TERMS = re.compile("|".join(rf"\b(?P<t{i}>{words})\b" for i, words in enumerate(SPELLINGS)))

@@ -20,7 +20,8 @@ GLOSSARY = {
     " of seeds that would decide it.",
     "parametrization": "Where training starts and how large its steps are. Variants that can learn the same"
     " functions differ in nothing else.",
-    "what attention is worth": "How much worse the baseline does if its heads average all earlier tokens instead of choosing.",
+    "what attention is worth": "How much worse the baseline does if its heads average all earlier tokens"
+    " instead of choosing.",
     "baseline": "What a variant is compared with: the same in all but one thing.",
 }
 # Patterns of the terms as they appear in sentences and tables.

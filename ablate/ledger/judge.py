@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -97,53 +98,55 @@ def _found(
     level: float,
 ) -> Found:
     difference_S = _contrast(prediction.weights, losses)
-    diff, low, high, n = _interval(difference_S, level)
-    worth = float(np.mean(worth_S)) if worth_S is not None else np.nan
-    bound, relative = prediction.bound or entry.margin, None
+    bound_S = np.full_like(difference_S, prediction.bound or entry.margin)
     if prediction.of_attention is not None and worth_S is not None:
-        bound = prediction.of_attention * worth
-        # Both vary over seeds, so what is tested is the difference less its bound, seed by seed.
-        relative = [
-            _interval(difference_S + sign * prediction.of_attention * worth_S, level) for sign in (-1, 1)
-        ]
-    verdict = _verdict(prediction, entry.margin, bound, (diff, low, high), relative)
-    return Found(
-        prediction.contrast, prediction.expect, diff, low, high, n, diff / worth, float(bound), verdict
+        bound_S = prediction.of_attention * worth_S  # it scatters over seeds too
+    effect, over, under = (
+        _interval(values_S, level)
+        for values_S in (difference_S, difference_S - bound_S, difference_S + bound_S)
     )
+    return Found(
+        contrast=prediction.contrast,
+        expect=prediction.expect,
+        diff=effect.middle,
+        low=effect.low,
+        high=effect.high,
+        n=int((~np.isnan(difference_S)).sum()),
+        share=effect.middle / float(np.mean(worth_S)) if worth_S is not None else np.nan,
+        bound=float(np.mean(bound_S)),
+        verdict=_verdict(prediction, entry.margin, effect, over, under),
+    )
+
+
+class _Interval(NamedTuple):
+    middle: float
+    low: float
+    high: float
 
 
 def _verdict(
-    prediction: Prediction,
-    margin: float,
-    bound: float,
-    interval: tuple[float, float, float],
-    relative: list[tuple[float, float, float, int]] | None,
+    prediction: Prediction, margin: float, effect: _Interval, over: _Interval, under: _Interval
 ) -> Verdict:
-    """The verdict on a prediction. relative: the intervals of the difference − bound and + bound, if the
-    bound is a share of what attention is worth."""
-    diff, low, high = interval
-    if np.isnan(low):
+    """The verdict on a prediction, from the intervals of the difference, of the difference − bound (over) and
+    of the difference + bound (under)."""
+    if np.isnan(effect.low):
         return Verdict.UNDECIDED
-    sign = {"below": -1, "above": 1}.get(prediction.expect)
-    if sign is not None:
-        low, high = sorted((sign * low, sign * high))
-        enough = sign * diff >= prediction.share * abs(prediction.published or 0)
+    if prediction.expect in ("below", "above"):
+        sign = 1 if prediction.expect == "above" else -1
+        low, high = sorted((sign * effect.low, sign * effect.high))
         if high < 0 or (low > -margin and high < margin):  # too small to matter, even if it is there
             return Verdict.NOT
-        return Verdict.REPLICATED if low > 0 and enough else Verdict.UNDECIDED
-    (above_low, above_high), (below_low, below_high) = (
-        [one[1:3] for one in relative]
-        if relative
-        else ((low - bound, high - bound), (low + bound, high + bound))
-    )
-    holds = {"at_most": above_high < 0, "at_least": below_low > 0, "within": above_high < 0 < below_low}
-    fails = {"at_most": above_low > 0, "at_least": below_high < 0, "within": above_low > 0 or below_high < 0}
-    if holds[prediction.expect]:
-        return Verdict.REPLICATED
-    return Verdict.NOT if fails[prediction.expect] else Verdict.UNDECIDED
+        seen = sign * effect.middle >= prediction.share * abs(prediction.published or 0)
+        return Verdict.REPLICATED if low > 0 and seen else Verdict.UNDECIDED
+    at_most = prediction.expect in ("within", "at_most")
+    at_least = prediction.expect in ("within", "at_least")
+    if (at_most and over.low > 0) or (at_least and under.high < 0):
+        return Verdict.NOT
+    holds = not (at_most and over.high >= 0) and not (at_least and under.low <= 0)
+    return Verdict.REPLICATED if holds else Verdict.UNDECIDED
 
 
-def _interval(values_S: stats.Array, level: float) -> tuple[float, float, float, int]:
-    """Mean, t-interval and n."""
+def _interval(values_S: stats.Array, level: float) -> _Interval:
+    """The mean with its t-interval; NaN as bounds where nothing scatters."""
     one = stats.paired(values_S[None], np.zeros_like(values_S)[None], margin=np.inf, alpha=1 - level)
-    return float(one["diff"][0]), float(one["low"][0]), float(one["high"][0]), int(one["n"][0])
+    return _Interval(*(float(one[name][0]) for name in ("diff", "low", "high")))

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,6 +39,8 @@ from ablate.execution.execute import execute
 from ablate.execution.prepare import Prepared, prepare
 from ablate.live import progress
 from ablate.live.watch import summary
+from ablate.reporting.page import gather
+from ablate.reporting.subject import find
 from ablate.store.record import Machine, as_plain, read_record
 from ablate.store.store import Store, StoreError
 from ablate.study import precision
@@ -707,3 +710,42 @@ def test_what_was_decided_beforehand_cannot_change():
         grown(first, replace(first, declared={"extend": 2}))
     with pytest.raises(StoreError, match=r"primary was .* when the study began"):
         grown(first, make_record())
+
+
+# --- named arms -------------------------------------------------------------------------------------
+
+OF_ARMS = """
+# @package _global_
+study:
+  kind: grid
+  question: Does the order of summed heads matter?
+  factors: {heads: [2]}
+  arms: {sum: {fusion: sum}, rotate: {fusion: sum, fusion.order: rotate}, low: {out_rank: 3}}
+  seeds: [0, 1]
+  primary: [{vary: fusion.order, baseline: none, where: {fusion: sum}}]
+  metric: val_loss
+hydra: { mode: MULTIRUN }
+"""
+
+
+@pytest.mark.slow
+def test_named_arms_are_run_kept_and_repeated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my" / "study").mkdir(parents=True)
+    (tmp_path / "my" / "study" / "order.yaml").write_text(OF_ARMS.lstrip(), encoding="utf-8")
+    command = ("run", "-cd", "my", "study=order", *QUICK)
+    done = run_cli(*command, cwd=tmp_path)
+    assert done.returncode == 0 and "6 runs in runs/studies/order/results.csv" in done.stdout, done.stderr
+    record = Store(tmp_path / "runs").read_study("order")
+    assert record is not None
+    assert record.arms["rotate"] == {"fusion": "sum", "fusion.order": "rotate"}
+    assert not {"fusion", "fusion.order", "out_rank"} & record.fixed.keys()
+    (again,) = gather(find("order")).commands
+    done = run_cli(*shlex.split(again)[1:], "--dry-run", cwd=tmp_path)
+    assert "6 runs, 6 of them finished" in done.stdout, done.stdout + done.stderr
+    refused = run_cli(*command, "fusion=mean", cwd=tmp_path)
+    assert refused.returncode == 2 and "fusion: the arms of this study set it" in refused.stderr
+    other = OF_ARMS.replace("out_rank: 3", "out_rank: 2")
+    (tmp_path / "my" / "study" / "order.yaml").write_text(other.lstrip(), encoding="utf-8")
+    refused = run_cli(*command, cwd=tmp_path)
+    assert refused.returncode == 2 and "arms was " in refused.stderr, refused.stderr

@@ -81,8 +81,9 @@ def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
 
 def weights(rows: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
     """The learned fusion weights: variant, layer, head (both from 1), mean, low, high, n."""
+    rows = with_options(rows)  # of all rows: those with weights may lack an option that others have
     rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]
-    rows = with_options(rows).sort_values(list(shown), ignore_index=True)
+    rows = rows.sort_values(list(shown), ignore_index=True)
     long = [
         (name, layer, head, weight)
         for name, text in zip(names(rows, shown), rows["fusion_weights"], strict=True)

@@ -35,13 +35,14 @@ def commands(subject: Subject) -> list[str]:
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
     factors, fixed = record.factors, record.fixed
+    free = {*factors, *(key for arm in record.arms.values() for key in arm)}
     # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
     # below a factor have the defaults of the level chosen, so they can't be given for all runs.
     kept = {
         key: fixed.get(key, value)
         for key, value in _kept(config).items()
-        if key not in factors
-        and (key in fixed or (key.partition(".")[0] not in factors and _same(key, value, subject.rows)))
+        if key not in free
+        and (key in fixed or (key.partition(".")[0] not in free and _same(key, value, subject.rows)))
     }
     swept = {key: ",".join(levels) for key, levels in factors.items()}
     # Leave out development seeds, which the study adds by itself.

@@ -1,8 +1,10 @@
 """A duel: two methods on one text, at equal parameters, each at its own learning rate, in limited time."""
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +16,12 @@ from ablate.analysis.arms import of_arms
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.load import load
 from ablate.compose.asked import Sweep
+from ablate.compute.cores import side_by_side
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.execution.prepare import Prepared
+from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
@@ -28,15 +33,18 @@ if TYPE_CHECKING:
 MARGIN, METRIC = 0.01, "test_loss"
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
-FIRST_SEED, FEWEST, MOST = 100, 4, 400  # reporting seeds
+FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
 # The scatter of paired differences on pydoc at the defaults (docs/noise.csv), until this text shows its own.
 USUAL_SD = 0.0122
-UNIFORM = "uniform"  # the arm whose heads average all earlier tokens, which says what attention is worth
+ONE, OTHER, YARDSTICK = ARMS = ("one", "other", "yardstick")
+UNIFORM = "uniform"  # the scores of the yardstick: its heads average all earlier tokens
+TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
+PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
 class Side:
-    """A method in the duel, with the override that chooses it."""
+    """A method in the duel, with the group that chooses it."""
 
     kind: str
     name: str
@@ -44,8 +52,7 @@ class Side:
     @property
     def arm(self) -> dict[str, str]:
         """What it sets, with the standard part of the other kind."""
-        standard = {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES}
-        return {**standard, self.kind: self.name, "match": "params"}
+        return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, self.kind: self.name}
 
 
 @dataclass(frozen=True)
@@ -68,65 +75,56 @@ class Result:
 
 
 class Duel:
-    """The duel of `one` against `other`, the baseline. settings: overrides of every run."""
+    """The duel of `one` against `other`, the baseline. settings: overrides of every run. command: what was
+    typed; another command, as with another budget, is another duel with fresh seeds."""
 
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
-        if one == other:
+        if one.arm == other.arm:
             raise ConfigError(f"{one.name}: a method can't be in a duel with itself; name another one")
+        for setting in settings:
+            key, _, value = setting.lstrip("+~").partition("=")
+            if key.partition(".")[0] in TAKEN or key in (one.kind, other.kind, "train.lr", "match"):
+                raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
+            if re.search(r"^(range|choice|glob)\(|,(?![^\[{(]*[\]})])", value):
+                raise ConfigError(f"{setting}: both sides of a duel have one value; give one")
         self.one, self.other, self.settings, self.command = one, other, [*settings], command
-        suffix = f"-{digest(sorted(settings))[:6]}" if settings else ""
-        self.study = f"duel-{one.name}-{other.name}{suffix}"
+        named = digest([one.arm, other.arm, sorted(settings), command])
+        self.study = f"duel-{one.name}-{other.name}-{named[:6]}"
+        self.first_seed = FIRST_SEED + int(named[:6], 16)
 
     def plan(self, budget_s: float) -> Plan:
-        """What a budget buys on this machine. Raises ConfigError if that is nothing."""
+        """What a budget buys on this machine, settled when the duel begins. Raises ConfigError if that is
+        nothing."""
+        kept = Store().study_directory(self.study) / PLAN
+        if kept.is_file():
+            return Plan(**json.loads(kept.read_text(encoding="utf-8")))
         estimate = run(self._asked(FEWEST), dry_run=True).estimate
         assert estimate is not None
-        development = len(self._arms) * len(DEVELOP) * (len(RATES) + EXTENSIONS)
-        left = estimate.runs - estimate.finished
-        each_s = estimate.seconds / left if left else self._seconds_of_runs() / estimate.workers
-        a_seed_s = len(self._arms) * each_s
-        seeds = min(math.floor((budget_s - development * each_s) / a_seed_s), MOST)
-        before = Store().read_study(self.study)
-        seeds = max(seeds, len(before.seeds) - len(DEVELOP) if before else 0)  # what was begun goes on
+        each_s = (
+            estimate.times.total / max(1, estimate.runs - estimate.finished) / side_by_side(estimate.threads)
+        )
+        develop_s = len(ARMS) * len(DEVELOP) * (len(RATES) + EXTENSIONS) * each_s
+        a_seed_s = len(ARMS) * each_s
+        seeds = min(math.floor((budget_s - develop_s) / a_seed_s), MOST) if a_seed_s else MOST
         if seeds < FEWEST:
-            rows = [(n, (development * each_s) + n * a_seed_s) for n in (FEWEST, 12, 24)]
-            takes = "; ".join(f"{duration(s)} sees {_sees(n):.3f} nats" for n, s in rows)
+            takes = "; ".join(
+                f"{duration(develop_s + n * a_seed_s)} sees {_sees(n):.3f} nats" for n in (FEWEST, 12, 24)
+            )
             raise ConfigError(f"--budget {duration(budget_s)}: too short to see anything; {takes}")
-        return Plan(seeds, development * each_s + seeds * a_seed_s, _sees(seeds))
+        plan = Plan(seeds, develop_s + seeds * a_seed_s, _sees(seeds))
+        write_atomically(kept, json.dumps(asdict(plan)) + "\n")
+        return plan
 
     def fight(self, plan: Plan) -> tuple["Outcome", Result]:
         """Train what is missing, and say which is better. Raises ConfigError."""
         outcome = run(self._asked(plan.seeds))
         results = load([self.study])
         (record,) = results.records
+        for side, arm in ((self.one, ONE), (self.other, OTHER)):
+            if (choice := record.chosen.get(arm)) and choice.value is None:
+                raise ConfigError(f"{side.name}: {choice.doubt}, so there is nothing to compare")
         result = compare(results.rows, records=[record])
         return outcome, Result(result, self._line(result, results.rows, record), self.study)
-
-    @property
-    def _arms(self) -> dict[str, Mapping[str, str]]:
-        of_other = {key: value for key, value in self.other.arm.items() if key != "match"}
-        return {
-            self.other.name: self.other.arm,
-            self.one.name: self.one.arm,
-            UNIFORM: {**of_other, "scores": UNIFORM},
-        }
-
-    def _asked(self, seeds: int) -> Sweep:
-        unmatched = [{k: v for k, v in side.arm.items() if k != "match"} for side in (self.one, self.other)]
-        block: dict[str, Any] = {
-            **{"kind": "tuned", "question": f"Is {self.one.name} better than {self.other.name}?"},
-            **{"tune": "train.lr", "factors": {"train.lr": RATES}, "arms": self._arms},
-            **{"develop": DEVELOP, "extend": 3, "report_at": ["tuned"]},
-            "seeds": [*range(FIRST_SEED, FIRST_SEED + seeds)],
-            "primary": [{"baseline": unmatched[1], "variants": [unmatched[0]]}],
-            **{"metric": METRIC, "margin": MARGIN},
-        }
-        return declared_here(block, [f"name={self.study}", *self.settings], command=self.command)
-
-    def _seconds_of_runs(self) -> float:
-        """The median time of the finished runs."""
-        times = [float(row["wall_s"]) for row in Store().study_rows(self.study) if row.get("wall_s")]
-        return float(np.median(times)) if times else 0.0
 
     def time_ratio(self, result: Result) -> str:
         """How long a training step of `one` takes relative to `other`, taking turns here, with its range."""
@@ -137,12 +135,33 @@ class Duel:
         (row,) = timed.query("baseline == baseline").to_dict("records")
         return f"{row['step_ratio']:.2f} [{row['step_ratio_low']:.2f}, {row['step_ratio_high']:.2f}]"
 
+    def _asked(self, seeds: int) -> Sweep:
+        asked = declared_here({}, [f"name={self.study}", *self.settings], command=self.command)
+        matched = {**self.other.arm, "match": "params"}
+        baseline = asked.configs(tuple(f"{key}={value}" for key, value in matched.items()))
+        # The yardstick has the MLP of the baseline; matched itself, it would get a wider one.
+        width = Prepared(baseline, elsewhere=True).with_seeds(baseline).spec.mlp_hidden
+        arms = {
+            OTHER: matched,
+            ONE: {**self.one.arm, "match": "params"},
+            YARDSTICK: {**self.other.arm, "scores": UNIFORM, "model.mlp_hidden": width},
+        }
+        block: dict[str, Any] = {
+            **{"kind": "tuned", "question": f"Is {self.one.name} better than {self.other.name}?"},
+            **{"tune": "train.lr", "factors": {"train.lr": RATES}, "arms": arms},
+            **{"develop": DEVELOP, "extend": 3, "report_at": ["tuned"]},
+            "seeds": [*range(self.first_seed, self.first_seed + seeds)],
+            "primary": [{"baseline": self.other.arm, "variants": [self.one.arm]}],
+            **{"metric": METRIC, "margin": MARGIN},
+        }
+        return replace(asked, study=block)
+
     def _line(self, result: Comparison, rows: pd.DataFrame, record: StudyRecord) -> str:
         """The result in a sentence, from the side of `one`."""
         (row,) = result.family("primary").query("baseline == baseline").to_dict("records")
-        losses = of_arms(self._arms, rows, record, METRIC, sorted({*record.seeds} - {*DEVELOP}))
-        worth = float(np.nanmean(losses[UNIFORM] - losses[self.other.name]))
         names, diff, low, high = (self.one.name, self.other.name), row["diff"], row["low"], row["high"]
+        if row["p"] != row["p"]:
+            return f"{names[0]} against {names[1]} is undecided: {row['why']}"
         if row["verdict"] == stats.UNDECIDED:
             told = f"{names[0]} against {names[1]} is undecided: {diff:+.3f}"
         elif row["verdict"] == stats.EQUIVALENT:
@@ -151,8 +170,14 @@ class Duel:
             side = "better" if diff < 0 else "worse"
             diff, low, high = (diff, low, high) if diff > 0 else (-diff, -high, -low)
             told = f"{names[0]} is {side} than {names[1]} by {diff:.3f}"
+        losses = of_arms((YARDSTICK, OTHER), rows, record, METRIC, sorted({*record.seeds} - {*DEVELOP}))
+        worth_S = losses[YARDSTICK] - losses[OTHER]
+        worth = float(worth_S[~np.isnan(worth_S)].mean()) if (~np.isnan(worth_S)).any() else 0.0
         share = f", {100 * abs(diff) / worth:.2g} % of what attention is worth" if worth > 0 else ""
-        return f"{told} [{low:.3f}, {high:.3f}] nats{share}, n = {row['pairs']}"
+        within = (
+            ", less than the margin" if row["verdict"] in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else ""
+        )
+        return f"{told} [{low:.3f}, {high:.3f}] nats{share}{within}, n = {row['pairs']}"
 
 
 def side(given: str) -> Side:

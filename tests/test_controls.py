@@ -58,11 +58,11 @@ def of_study(**given) -> StudyRecord:
 
 
 def test_a_difference_as_a_share_of_what_attention_is_worth():
-    """sum − concat is 0.1 at every seed but for 0.02, and uniform − concat 0.4: a quarter."""
+    """sum − concat is 0.1 on average, and uniform − concat 0.4: a quarter."""
     rows = cells(
         ({"fusion": "concat"}, [2.0, 2.2, 2.4]),
         ({"fusion": "sum"}, [2.08, 2.3, 2.52]),
-        ({"fusion": "concat", "scores": "uniform", "key_width": 0}, [2.4, 2.6, 2.8]),
+        ({"fusion": "concat", "scores": "uniform", "key_width": 0}, [2.4, 2.61, 2.79]),
     )
     result = compare(rows, baseline={"fusion": "concat", "scores": "softmax"})
     found = result.table.set_index(["fusion", "scores"])
@@ -110,11 +110,67 @@ def test_a_study_without_a_placebo_says_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
     result = compare(rows, records=[of_study()])
     (line,) = [line for line in result.notes if "may be parametrization" in line]
-    assert line.startswith(
-        "1 of 2 primary comparisons have no run at an equal start and equal steps (the study"
-    )
+    assert line.startswith("1 of 2 comparisons have no run at an equal start and equal steps (the study")
     named = compare(rows, records=[of_study(placebo={"value_scale": "matched"})])
     assert any("(placebo: value_scale=matched)" in line for line in named.notes)
+
+
+def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():
+    """Each cell has its own rate; runs at the rates of others, far off, play no part."""
+    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001).assign(
+        phase="report", role="tuned", tuned="train.lr"
+    )
+    cells_of = rows.groupby(["heads", "out_proj", "value_scale"], sort=False).ngroup()
+    rows["lr"] = 0.01 + 0.001 * cells_of
+    away = rows.assign(role="baseline_rate", lr=0.02, val_loss=rows["val_loss"] + 5 * cells_of)
+    both = pd.concat([rows, away.assign(run_id="f" + away["run_id"].str[1:])])
+    record = of_study(placebo={"value_scale": "matched"})
+    (found,) = compare(both, records=[record]).interaction.to_dict("records")
+    assert found["diff"] == pytest.approx(-0.2, abs=0.003)
+    assert found["controlled"] == pytest.approx(0, abs=0.003)
+    assert found["at_few"] == pytest.approx(0.05, abs=0.003)
+
+
+def test_a_placebo_is_given_to_both_sides_if_both_have_it():
+    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001).query("not out_proj")
+    primary = [{"vary": "heads", "baseline": 1, "where": {"value_scale": 1}}]
+    result = compare(rows, records=[of_study(placebo={"value_scale": "matched"}, primary=primary)])
+    (row,) = result.family("primary").query("baseline == baseline").to_dict("records")
+    assert row["diff"] == pytest.approx(-0.4, abs=0.003) and row["controlled"] == pytest.approx(
+        -0.2, abs=0.003
+    )
+
+
+def test_several_undecided_contrasts_say_each_what_is_parametrization():
+    noise = np.random.default_rng(0).standard_normal((3, 6))
+    variants = [{"scale": scale, "function_class": "one"} for scale in ("inside", "outside", "both")]
+    rows = cells(*((one, list(2 + values)) for one, values in zip(variants, noise, strict=True)))
+    told = " ".join(answers.findings(compare(rows, baseline={"scale": "inside"})))
+    assert "othing is decided yet" in told and told.count("all of it is parametrization") == 2
+
+
+# --- crossed seeds ----------------------------------------------------------------------------------
+
+
+def test_crossed_seeds_are_no_replicates_and_say_what_moves_the_loss():
+    """Loss = weights (0.1, −0.1) + batches (0.2, 0, −0.2) + nothing: sd 0.14 and 0.2 by hand."""
+    rows = table(
+        *(
+            {"fusion": fusion, "seed": 0, "seed_backbone": w, "seed_fusion": w, "seed_data": b,
+             "val_loss": 2 + of_weights + of_batches + 0.01 * (fusion == "sum")}
+            for fusion in ("concat", "sum")
+            for w, of_weights in enumerate((0.1, -0.1))
+            for b, of_batches in enumerate((0.2, 0.0, -0.2))
+        )
+    )  # fmt: skip
+    result = compare(rows)
+    assert result.table["p"].isna().all()
+    assert any(str(why).startswith("its seeds are crossed") for why in result.table["why"])
+    (line,) = [line for line in result.notes if line.startswith("fusion=concat") and "scatter" in line]
+    assert "by 0.14, the batches (seeds.data) by 0.2, both together by another" in line
+    assert line.endswith("from 2 × 3 runs)")
+    alone = compare(rows[rows["seed_data"] == 0])
+    assert not any("scatter" in line for line in alone.notes)
 
 
 # --- how often it misleads --------------------------------------------------------------------------

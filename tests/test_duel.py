@@ -17,21 +17,49 @@ SMALL += ("train.steps=6", "train.eval_every=3")
 
 def test_sides_are_methods_of_either_kind_by_name():
     assert side("sum") == Side("fusion", "sum") and side("talking") == Side("scores", "talking")
-    assert side("talking").arm == {"fusion": "concat", "scores": "talking", "match": "params"}
+    assert side("talking").arm == {"fusion": "concat", "scores": "talking"}
     with pytest.raises(ConfigError, match=r"smu: no such method; did you mean sum\?"):
         side("smu")
 
 
 def test_a_method_has_no_duel_with_itself():
-    with pytest.raises(ConfigError, match="sum: a method can't be in a duel with itself"):
-        Duel(side("sum"), side("sum"), [], "ablate duel sum sum")
+    for one, other in (("sum", "sum"), ("concat", "softmax")):
+        with pytest.raises(ConfigError, match=f"{one}: a method can't be in a duel with itself"):
+            Duel(side(one), side(other), [], "")
 
 
-def test_other_texts_and_sizes_are_other_studies():
-    names = {
-        Duel(side("sum"), side("concat"), settings, "").study for settings in ([], ["heads=8"], ["heads=2"])
-    }
-    assert len(names) == 3 and "duel-sum-concat" in names
+def test_other_settings_and_budgets_are_other_duels_with_other_seeds():
+    asked = [([], "30m"), (["heads=8"], "30m"), (["heads=2"], "30m"), ([], "1h")]
+    duels = [Duel(side("sum"), side("concat"), settings, budget) for settings, budget in asked]
+    assert len({duel.study for duel in duels}) == len({duel.first_seed for duel in duels}) == 4
+    assert Duel(side("sum"), side("concat"), [], "30m").study == duels[0].study
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("heads=2,4", "heads=2,4: both sides of a duel have one value"),
+        ("heads=range(1,3)", r"heads=range\(1,3\): both sides"),
+        ("name=x", "name=x: a duel sets name itself"),
+        ("seed=7", "seed=7: a duel sets seed itself"),
+        ("+study.margin=1", "a duel sets study.margin itself"),
+        ("fusion=mean", "a duel sets fusion itself"),
+        ("train.lr=0.1", "a duel sets train.lr itself"),
+    ],
+)
+def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
+    with pytest.raises(ConfigError, match=message):
+        Duel(side("sum"), side("concat"), [setting], "")
+    Duel(side("sum"), side("concat"), ["corpus.splits=[0.8,0.1,0.1]"], "")
+
+
+def test_the_yardstick_has_the_mlp_of_the_baseline(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    fight = Duel(side("concat"), side("sum"), [*SMALL], "")
+    study = fight._asked(4).study
+    assert study is not None
+    assert study["arms"]["yardstick"]["model.mlp_hidden"] > 256  # that of a sum matched to concat
+    assert study["arms"]["yardstick"]["fusion"] == "sum" and "match" not in study["arms"]["yardstick"]
 
 
 @pytest.mark.parametrize("budget", ["soon", "30", "-3m", "1d", ""])
@@ -75,9 +103,11 @@ def test_a_duel_is_fought_and_goes_on_where_it_was(tmp_path, monkeypatch):
     outcome, result = fight.fight(Plan(FEWEST, 0, 0))
     assert re.match(r"sum (is (better|worse) than|and|against) concat ", result.line)
     assert re.search(r"\[-?\d\.\d{3}, -?\d\.\d{3}\] nats.*, n = 4$", result.line)
+    assert "of what attention is worth" not in result.line or "share" in result.comparison.table
     assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", fight.time_ratio(result))
     assert command in write_report(result.study).read_text(encoding="utf-8")
     again, same = fight.fight(Plan(FEWEST, 0, 0))
     assert again.finished_before == len(again.run_ids) == len(outcome.run_ids)
     assert same.line == result.line
-    assert fight.plan(0).seeds == FEWEST  # what was begun goes on, whatever the budget
+    settled = fight.plan(3600)  # settled at the first call, and kept
+    assert fight.plan(0) == settled and settled.seeds > FEWEST

@@ -22,7 +22,8 @@ from ablate.ledger.judge import Verdict, judge
 from ablate.ledger.page import page
 from ablate.ledger.results import judged_again, keep
 from ablate.store.columns import csv_text
-from ablate.store.record import Role, StudyRecord, as_plain
+from ablate.store.record import Choice, Role, StudyRecord, as_plain
+from ablate.store.store import Store
 from tests.helpers import ROOT, make_record, run_cli
 from tests.test_compare import ROW
 
@@ -51,7 +52,10 @@ def made(entry: Entry, losses: dict[str, list[float]]) -> tuple[pd.DataFrame, St
         for k, loss in enumerate(values):
             run_id = hashlib.sha256(f"{arm}{k}".encode()).hexdigest()[:16]
             status = "done" if np.isfinite(loss) else "diverged"
-            rows.append({"run_id": run_id, "seed": entry.seed(k), "status": status, "test_loss": loss})
+            role = {"phase": "report", "role": "tuned", "tuned": "train.lr"}
+            rows.append(
+                {"run_id": run_id, "seed": entry.seed(k), "status": status, "test_loss": loss, **role}
+            )
             values = {"tuned": [arm]}
             roles[run_id] = Role(phase="report", role="tuned", tuned="train.lr", values=values)
     seeds = sorted({entry.seed(k) for values in losses.values() for k in range(len(values))})
@@ -320,6 +324,16 @@ def test_what_does_not_fit_is_named(tmp_path):
     table.write_text("\n".join(whole.splitlines()[:-1]) + "\n", encoding="utf-8")
     assert "lacks 1 of the 12 runs that study.json lists" in said()[0]
     table.write_text(whole, encoding="utf-8")
+    lines = whole.splitlines(keepends=True)
+    table.write_text("".join([*lines, lines[-1]]), encoding="utf-8")
+    assert "has a run twice, or in another phase or role" in said()[0]
+    table.write_text("".join([*lines[:-1], lines[-1].replace(",report,", ",develop,")]), encoding="utf-8")
+    assert "has a run twice, or in another phase or role" in said()[0]
+    table.write_text("".join([*lines[:-1], lines[-1].replace("c0de", "c1de")]), encoding="utf-8")
+    assert said() == [
+        "001-gates: its rows are of several versions of the code or of torch, or of an older one"
+    ]
+    table.write_text(whole, encoding="utf-8")
     assert said() == []
 
     filed(tmp_path, sentence="Gates help a lot.")
@@ -354,6 +368,12 @@ def test_an_unfrozen_entry_is_not_run_and_only_launchers_may_be_chosen(tmp_path)
     assert wrong.returncode == 1 and "ablate claims page writes it" in wrong.stderr
 
 
+def _last_run(path: Path, one: Filed) -> str:
+    """The run id of an arm at the last reporting seed."""
+    rows = pd.read_csv(path / "docs" / "results" / one.name / "results.csv", dtype={"run_id": str})
+    return str(rows[rows["seed"] == one.entry.seed(2)]["run_id"].iloc[0])
+
+
 SMALL = {"model.context": 16, "train.batch": 2, "train.steps": 6, "train.eval_every": 3, "corpus": "grammar"}
 
 
@@ -361,7 +381,7 @@ SMALL = {"model.context": 16, "train.batch": 2, "train.steps": 6, "train.eval_ev
 def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     """Two looks, since six steps decide nothing; then from its rows the same verdict, and the same runs."""
     settings = {**SMALL, "corpus.characters": 20_000, "heads": 4}
-    one = filed(tmp_path, settings=settings, seeds=[2, 3], develop=[0], extend=0)
+    one = filed(tmp_path, settings=settings, seeds=[2, 3], develop=[0], extend=0, margin=1e-6)
     assert run_cli("claims", "freeze", "001", cwd=tmp_path).returncode == 0
     done = run_cli("claims", "run", "001", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -372,8 +392,21 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     assert run_cli("claims", "check", "--runs", cwd=tmp_path).stdout == "the ledger fits\n"
     again = run_cli("claims", "run", "001", cwd=tmp_path)
     assert again.returncode == 0 and again.stdout == done.stdout
+    assert judged.found[0].n == 3, "six steps leave it undecided at first"
+    (lost,) = Store(tmp_path / "runs").directories([_last_run(tmp_path, one)]).values()
+    shutil.rmtree(lost)  # as if the second look had been interrupted
+    resumed = run_cli("claims", "run", "001", cwd=tmp_path)
+    assert resumed.returncode == 0 and resumed.stdout == done.stdout, resumed.stderr
     compared = run_cli("compare", "docs/results/001-gates", "--baseline", "fusion=concat", cwd=tmp_path)
     assert compared.returncode == 0 and "gated" in compared.stdout, compared.stderr
+
+
+def test_an_arm_that_diverges_at_every_rate_leaves_it_undecided(tmp_path):
+    entry = filed(tmp_path).entry
+    rows, record = made(entry, {"concat": [2.0] * 4, "uniform": [2.5] * 4})
+    record = replace(record, chosen={"gated": Choice(None, "no value: all diverged")})
+    found = judge(entry, rows, record)
+    assert (found.verdict, found.diverged) == (UNDECIDED, ["gated"])
 
 
 @pytest.mark.slow
@@ -386,3 +419,5 @@ def test_an_entry_of_ours_rerun_small_makes_the_runs_that_it_asks_for(number, tm
     arms = len(entry.arms)
     runs = arms * (len(entry.lr) * len(testing.TRIAL_DEVELOP) + len(testing.TRIAL_SEEDS))
     assert f"{runs} runs of a trial, which shows nothing of the result" in done.stdout
+    names = Store(tmp_path / "runs").study_names()
+    assert names == [f"trial-{find_entry(number, ROOT / 'claims').name}"]  # so the claim itself can be run

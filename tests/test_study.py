@@ -25,6 +25,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from ablate.analysis.contrasts import primary_pairs
 from ablate.cli.run import _some
 from ablate.compose.asked import Sweep
 from ablate.compose.configs import configs_dir
@@ -43,7 +44,8 @@ from ablate.reporting.page import gather
 from ablate.reporting.subject import find
 from ablate.store.record import Machine, as_plain, read_record
 from ablate.store.store import Store, StoreError
-from ablate.study import precision
+from ablate.study import precision, primary
+from ablate.study.checks import Checks
 from ablate.study.conditions import check, holds
 from ablate.study.design import combinations
 from ablate.study.estimate import Times, total
@@ -337,7 +339,8 @@ def test_a_job_of_slurm_has_cores_of_its_own():
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_declares_what_it_will_be_judged_by(name):
     study = declared(name)
-    assert study.question.endswith("?") and study.primary and study.margin > 0
+    assert study.question.endswith("?") and study.margin > 0
+    assert study.primary or "seeds.data" in study.factors  # crossed seeds allow no test
     sizes = {key: len(levels) for key, levels in study.levels.items()}
     replicates = math.prod(size for key, size in sizes.items() if key.startswith("seed"))
     assert replicates >= 8 and min(sizes.values()) >= 1
@@ -345,10 +348,10 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
     for contrast in study.primary:
         baseline = {contrast["vary"]: contrast["baseline"]} if "vary" in contrast else contrast["baseline"]
         for key, value in {**baseline, **contrast.get("where", {})}.items():
-            in_arms = [arm[key] for arm in study.arms.values() if key in arm]
-            assert as_value(value) in [*study.factors.get(key, ()), *in_arms] or len(in_arms) < len(
-                study.arms
-            )
+            of_arms = [arm[key] for arm in study.arms.values() if key in arm]
+            methods = [f"fusion={arm['fusion']}" for arm in study.arms.values() if "fusion" in arm]
+            defaults = [values_of(make_config(method)).get(key) for method in methods or ["fusion=concat"]]
+            assert as_value(value) in [*study.factors.get(key, ()), *of_arms, *map(as_value, defaults)]
 
 
 def test_the_study_of_the_main_question_can_be_made_the_whole_grid(planned):
@@ -425,6 +428,22 @@ def test_levels_come_back_as_they_were_declared():
 
 
 # --- the primary contrasts --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("study", [name for name in STUDIES if declared(name).arms])
+def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
+    of_study = declared(study)
+    design = of_study.design(of_study.levels)
+    checks = Checks(sweep(f"study={study}").configs, of_study, needs_test_split=True, elsewhere=True)
+    last = {overrides[:-2]: overrides for overrides in design.propose({})}  # one run of each arm
+    variants = primary._variants([checks.run(overrides) for overrides in last.values()])
+    pairs, lines = primary_pairs(variants, of_study.primary)
+    assert not lines
+    compared = {variants.names[at] for pair in pairs for at in pair}
+    yardsticks = {
+        name for name, of in zip(variants.names, variants.table["scores"], strict=True) if of == "uniform"
+    }
+    assert compared | yardsticks == {*variants.names} and not compared & yardsticks
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -14,10 +14,14 @@ from ablate.store.status import RESULTS
 def of_arms(
     names: Iterable[str], rows: pd.DataFrame, record: StudyRecord, metric: str, seeds: Iterable[int]
 ) -> dict[str, Array]:
-    """(S,) the metric of each arm at its own value, by name; NaN for a run that diverged. Raises ConfigError
-    if a run is missing or has no result."""
+    """(S,) the metric of each arm at its own value, by name; NaN for a run that diverged, all NaN for an arm
+    that did at every value. Raises ConfigError if a run is missing or has no result."""
     seeds, found = list(seeds), dict[str, Array]()
     for name in names:
+        choice = record.chosen.get(name)
+        if choice is not None and choice.value is None:  # it diverged at every value
+            found[name] = np.full(len(seeds), np.nan)
+            continue
         own = {run_id for run_id, role in record.roles.items() if name in role.values.get("tuned", ())}
         of_arm = rows[rows["run_id"].isin(own) & rows["status"].isin([str(status) for status in RESULTS])]
         of_arm = of_arm.drop_duplicates("seed").set_index("seed").reindex(seeds)

@@ -31,6 +31,7 @@ from ablate.analysis.notes import (
     doubts,
     foreign_columns,
     missing_seeds,
+    moved_by_seeds,
     never_reached,
     seeds_of_two_kinds,
     stale,
@@ -153,6 +154,7 @@ def compare(
     interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()
     lines += never_reached(variants)
     lines += seeds_of_two_kinds(variants) if metric not in MEASURED_COLUMNS else []
+    lines += moved_by_seeds(variants)
     notes = [*why, *notes, *lines, *stale(rows), *weaknesses(table), *unusable(rows, metric)]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     notes += [*missing_seeds(rows), *parametrization(table, placebo), *_worth(variants, pairs, metric)]
@@ -290,13 +292,14 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     variant, baseline = variants.values[index[:, 0]], variants.values[index[:, 1]]
     same = _same_as(variants, pairs)
     out_of = np.array([one is None for one in same], bool)
+    crossed = variants.crossed
     result = stats.paired(
         variant,
         baseline,
         margin=margin,
         alpha=alpha,
         higher_is_better=variants.metric in HIGHER_IS_BETTER,
-        in_family=out_of,
+        in_family=out_of & (not crossed),
     )
     k = max(int(result["family"].sum()), 1)
     table = pd.DataFrame(result).rename(columns={"n": "pairs", "sd": "sd_diff"}).drop(columns="family")
@@ -323,7 +326,7 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     never = np.isinf(table["more_seeds"])
     table["more_seeds"] = table["more_seeds"].mask(never)
     table["why"] = [
-        _why(row, more if lost else 0, lost_by(variants.metric), equal, alpha)
+        _why(row, more if lost else 0, lost_by(variants.metric), equal, alpha, crossed)
         for row, lost, equal, more in zip(table.to_dict("records"), lost, same, more, strict=True)
     ]
     table["why"] = table["why"].mask(never, "no number of seeds would decide it")
@@ -350,9 +353,12 @@ def _same_as(variants: Variants, pairs: Sequence[Pair]) -> list[str | None]:
     return same
 
 
-def _why(row: Mapping[Any, Any], more: int, lost: str, equal: str | None, alpha: float) -> str | None:
+def _why(
+    row: Mapping[Any, Any], more: int, lost: str, equal: str | None, alpha: float, crossed: bool
+) -> str | None:
     """Why there is no verdict, in a few words; None if there is one or nothing to add. more: on how many more
-    seeds than its baseline the variant was `lost`; negative the other way round, 0 if that played no part."""
+    seeds than its baseline the variant was `lost`; negative the other way round, 0 if that played no part.
+    crossed: as Variants.crossed."""
     if equal is not None:  # at one head a learned weight changes the training, but not the function
         return f"the same function as {equal}"
     if more:
@@ -362,6 +368,8 @@ def _why(row: Mapping[Any, Any], more: int, lost: str, equal: str | None, alpha:
         return None
     if row["pairs"] < 2:
         return "one paired seed" if row["pairs"] else "no paired seed"
+    if crossed:
+        return "its seeds are crossed, so they are not independent: no test"
     if np.isnan(row["p"]):
         told = "the same difference at every seed" if row["diff"] else "no difference at any seed"
         return f"{told}: no test"

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import Pair, column_in, pair_up
+from ablate.analysis.contrasts import MATCH, Pair, column_in, pair_up
 from ablate.analysis.variants import Variants, is_own_value
 from ablate.config.rules import ConfigError
 from ablate.phrases import only_if
@@ -19,9 +19,9 @@ CONTROLLED = ("controlled", "controlled_low", "controlled_high")
 def worth(variants: Variants, bases: Sequence[int]) -> dict[int, tuple[float, float, float]]:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
-    if "scores" not in variants.columns or YARDSTICK not in {*variants.table["scores"]}:
+    if not variants.metric.endswith("_loss") or "scores" not in variants.columns:
         return {}
-    partner = dict(_otherwise_equal(variants, {"scores": YARDSTICK}))
+    partner = dict(_otherwise_equal(variants, {"scores": YARDSTICK}, free=MATCH))
     known = [base for base in dict.fromkeys(bases) if base in partner]
     if not known:
         return {}
@@ -29,7 +29,8 @@ def worth(variants: Variants, bases: Sequence[int]) -> dict[int, tuple[float, fl
         variants.values[[partner[base] for base in known]], variants.values[known], margin=np.inf
     )
     intervals = zip(found["diff"], found["low_marginal"], found["high_marginal"], strict=True)
-    return {base: (float(a), float(b), float(c)) for base, (a, b, c) in zip(known, intervals, strict=True)}
+    worths = {base: tuple(map(float, interval)) for base, interval in zip(known, intervals, strict=True)}
+    return {base: (unit, low, high) for base, (unit, low, high) in worths.items() if np.isfinite(low)}
 
 
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
@@ -53,8 +54,8 @@ def controlled(
     partner = counterparts(variants, placebo)
     table = pd.DataFrame(np.nan, index=range(len(pairs)), columns=[*CONTROLLED])
     for at, (variant, base) in enumerate(pairs):
-        if variant in partner:
-            values = variants.values[[partner[variant]]], variants.values[[base]]
+        if variant in partner:  # the baseline too, if it has such a counterpart
+            values = variants.values[[partner[variant]]], variants.values[[partner.get(base, base)]]
             alpha = 1 - level[at] if level[at] == level[at] else 0.05
             one = stats.paired(*values, margin=np.inf, alpha=alpha)
             table.loc[at] = [one["diff"][0], one["low"][0], one["high"][0]]
@@ -62,24 +63,32 @@ def controlled(
 
 
 def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str]:
-    """Lines on primary contrasts whose start and steps were not made equal."""
-    tested = table[table["p"].notna() & (table["family"] == "primary")]
+    """Lines on contrasts (the primary ones, if there are any) whose start and steps were not made equal."""
+    tested = table[table["p"].notna()]
+    if (tested["family"] == "primary").any():
+        tested = tested[tested["family"] == "primary"]
     lacking = tested[tested["controlled"].isna() & ~tested["same_class"]]
     named = " ".join(f"{key}={value}" for key, value in placebo.items())
     line = (
-        f"{len(lacking)} of {len(tested)} primary comparisons have no run at an equal start and equal steps"
+        f"{len(lacking)} of {len(tested)} comparisons have no run at an equal start and equal steps"
         f" ({f'placebo: {named}' if named else 'the study names no placebo'}), so part of their difference"
         " may be parametrization"
     )
     return only_if(len(lacking), line)
 
 
-def _otherwise_equal(variants: Variants, wanted: Mapping[str, Any]) -> list[Pair]:
-    """Each variant with the one that has these values and is otherwise equal; of a tuned study, both at their
-    own value."""
+def own_values(variants: Variants) -> tuple[list[int], list[str]]:
+    """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
+    the tuned keys, which may differ between such variants."""
     own = [at for at, role in enumerate(variants.table["role"]) if is_own_value(role)]
-    tuned = sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
+    return own, sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
+
+
+def _otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:
+    """Each variant with the one that has these values and is otherwise equal; of a tuned study, both at their
+    own value. free: further columns that may differ."""
+    own, tuned = own_values(variants)
     try:
-        return pair_up(variants, wanted, own, free=tuned)
+        return pair_up(variants, wanted, own, free=[*tuned, *free])
     except ConfigError:  # none has them
         return []

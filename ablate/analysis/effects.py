@@ -14,7 +14,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up, unknown_forms
-from ablate.analysis.controls import counterparts
+from ablate.analysis.controls import counterparts, own_values
 from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION
 
@@ -71,12 +71,14 @@ def projection_and_heads(
     at_few_high: off − on with the fewest heads, under the placebo where there is one. At one head that is
     parametrization alone, and the interaction takes it to be as large with many heads.
     """
+    own, tuned = own_values(variants)
     there = {"heads", "out_proj"} <= {*_factors(variants)}
     found: dict[tuple[str, str], list[Block]] = {}
     if there and "true" in set(variants.table["out_proj"]):
         few = _reference(variants, "heads", {})
         partners = [
-            dict(pair_up(variants, {f: level})) for f, level in (("heads", few), ("out_proj", "true"))
+            dict(pair_up(variants, {f: level}, own, free=tuned))
+            for f, level in (("heads", few), ("out_proj", "true"))
         ]
         for block in _crossings(*partners):
             row = variants.table.iloc[block[0][0]]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.frames import as_results, frame, read_table
+from ablate.analysis.select import as_texts
 from ablate.config.rules import ConfigError
 from ablate.phrases import only_if, some
 from ablate.store.columns import MEASURED_COLUMNS, ROLE_COLUMNS
@@ -153,6 +154,14 @@ def _rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
 def _require_all(rows: pd.DataFrame, record: StudyRecord, directory: Path) -> None:
     """Raises ConfigError unless these are the rows of the runs that the record lists."""
     there, listed = {*rows["run_id"].dropna()}, {*record.runs}
+    roles = dict(zip(rows["run_id"], zip(*_roles(rows), strict=True), strict=True))
+    of_record = {run_id: (role.phase, role.role) for run_id, role in record.roles.items()}
+    changed = any(roles.get(run_id, role) != role for run_id, role in of_record.items())
+    if len(rows) > len(there) or changed:
+        raise ConfigError(
+            f"{directory}: results.csv has a run twice, or in another phase or role than study.json says;"
+            " copy both files of one study from its store"
+        )
     if there != listed:
         missing, foreign = len(listed - there), len(there - listed)
         told = [
@@ -162,6 +171,10 @@ def _require_all(rows: pd.DataFrame, record: StudyRecord, directory: Path) -> No
         raise ConfigError(
             f"{directory}: results.csv {' and '.join(told)}; copy both files of one study from its store"
         )
+
+
+def _roles(rows: pd.DataFrame) -> list[list[str]]:
+    return [as_texts(rows[column]).tolist() for column in ("phase", "role")]
 
 
 def _remembered(rows: pd.DataFrame) -> Source | None:

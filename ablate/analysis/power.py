@@ -49,8 +49,8 @@ def seeds_needed(
     low, high = sd_interval(sd, df)
     noise = {"as measured": sd, "if lower": low, "if higher": high}
     levels = [alpha / k] * len(noise)
-    if len(result.interaction):  # of heads and projection, a family of its own
-        noise["of the interaction"] = float(result.interaction["sd"].max())
+    if len(result.interaction) and (of_both := float(result.interaction["sd"].max())) > 0:
+        noise["of the interaction"] = of_both  # of heads and projection, a family of its own
         levels.append(alpha / len(result.interaction))
     table = pd.DataFrame({"noise": [*noise], "sd": [*noise.values()], "difference": difference})
     seeds = np.array(

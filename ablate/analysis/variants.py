@@ -54,7 +54,8 @@ class Variants:
     table: C rows of text with the `columns` that define a variant, of which `shown` suffice to tell the
     variants apart, and the CARRIED columns, each from the first run that has a value, finished runs first.
     options: the option columns of each kind of part. values: (C, S), the metric; NaN without a finished run.
-    diverged: (C, S), also true for infinite results. run_ids: (C, S), text.
+    diverged: (C, S), also true for infinite results. run_ids: (C, S), text. seeds: S rows, the seed of each
+    stream as text.
     """
 
     metric: str
@@ -65,6 +66,17 @@ class Variants:
     values: Array
     diverged: Array
     run_ids: Array
+    seeds: pd.DataFrame
+
+    @cached_property
+    def crossed(self) -> bool:
+        """Whether seeds of two streams are crossed, as seeds.backbone=0,1 seeds.data=0,1 are: four runs, but
+        two draws of each, so they are not independent."""
+        streams = [column for column in ("seed_backbone", "seed_data") if column in self.seeds]
+        if len(streams) < 2:
+            return False
+        partners = [self.seeds.groupby(a)[b].nunique().max() for a, b in (streams, streams[::-1])]
+        return min(partners) > 1
 
     @cached_property
     def names(self) -> list[str]:
@@ -162,7 +174,8 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
         _refuse_pooling(table, by, differing)
     shown = by or distinguishing(table, columns)
     options = {kind: option_names(rows, kind) for kind in PARTS}
-    return Variants(metric, columns, shown, options, table, values[kept], lost[kept], run_ids[kept])
+    of_seed = keyed[seeds].groupby([seed]).first()
+    return Variants(metric, columns, shown, options, table, values[kept], lost[kept], run_ids[kept], of_seed)
 
 
 def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import typer
 
 from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, say
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted
+from ablate.phrases import counted, only_if
 
 if TYPE_CHECKING:
     from ablate.study.outcome import Outcome
@@ -44,6 +44,7 @@ def listed(context: typer.Context, format: FormatOption = Format.table, wide: Wi
 @claims.command()
 def show(number: NumberArgument) -> None:
     """Show an entry: its test, its digest, and the seeds that follow from it."""
+    from ablate.config.overrides import as_value
     from ablate.ledger.entry import find_entry
     from ablate.ledger.page import expectation
 
@@ -52,8 +53,12 @@ def show(number: NumberArgument) -> None:
     typer.echo(f"{filed.name}: {entry.sentence}")
     typer.echo(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
     typer.echo(f"published: {entry.published}")
+    for name, arm in entry.arms.items():
+        typer.echo(f"arm {name}: {' '.join(f'{key}={value}' for key, value in arm.items())}")
+    typer.echo(f"all arms: {' '.join(f'{key}={as_value(value)}' for key, value in entry.settings.items())}")
     for one in entry.predictions:
         typer.echo(f"- {expectation(one, entry.margin)}")
+    typer.echo(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")
     typer.echo(f"digest: {entry.digest}")
     typer.echo(f"seeds: {', '.join(str(entry.seed(k)) for k in range(max(entry.seeds)))}")
 
@@ -106,6 +111,8 @@ def run(
         return
     require_frozen(filed, read_frozen())
     judged = testing.test(filed, launcher or (), begun=lambda: None, said=_say)
+    if judged is None:
+        raise typer.Exit(1)
     for one in judged.found:
         typer.echo(f"{one.contrast}: {one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}] nats, n = {one.n}")
     typer.echo(f"{filed.name}: {judged.verdict}")
@@ -120,7 +127,9 @@ def check(
     """Check that entries are as frozen, and that rows, verdicts and docs/ledger.md fit."""
     from ablate.ledger.check import faults, faults_of_runs
 
-    found = [*faults(), *(faults_of_runs() if runs else ())]
+    found = faults()
+    if runs and not found:
+        found = [*faults_of_runs()]
     for line in found:
         say(line)
     if found:
@@ -138,5 +147,5 @@ def page() -> None:
 
 
 def _say(outcome: "Outcome") -> None:
-    for line in (*outcome.remarks, *outcome.refused):
+    for line in (*outcome.remarks, *outcome.refused, *only_if(outcome.left_at_work, outcome.left_at_work)):
         say(line)

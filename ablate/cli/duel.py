@@ -30,7 +30,8 @@ def duel(
     """Say which of two methods is better on a text, at equal parameters.
 
     Each has its own learning rate. The rates are found on development seeds and the validation split, the
-    verdict is on fresh seeds and the test split. The same command goes on where it was interrupted.
+    verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
+    another budget it is another duel, with other seeds.
     """
     from ablate.duel import Duel, failed_check, side
     from ablate.reporting.html import write_report
@@ -54,7 +55,7 @@ def duel(
     outcome, result = fight.fight(plan)
     for line in (*outcome.remarks, *outcome.refused):
         say(line)
-    typer.echo(f"{result.line}, at {fight.time_ratio(result)} × the time")
+    typer.echo(f"{result.line}, at {fight.time_ratio(result)} × the time of a training step")
     typer.echo(write_report(result.study))
 
 

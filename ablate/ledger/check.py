@@ -22,7 +22,8 @@ def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAG
 
 
 def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> Iterator[str]:
-    """A line for each entry whose rows are not of the runs that it asks for, as composed anew."""
+    """A line for each entry whose rows are not of the runs that it asks for, as composed anew. The ledger has
+    to be without other faults."""
     from ablate.ledger.testing import run_ids  # it loads torch
 
     for filed in read_entries(directory):
@@ -46,4 +47,5 @@ def _of_entry(filed: Filed, frozen: Mapping[str, Mapping[str, str]], results: Pa
         if has_results:
             judged_again(filed, results)
     except ConfigError as error:
-        yield str(error)
+        line = str(error)
+        yield line if filed.name in line else f"{filed.name}: {line}"

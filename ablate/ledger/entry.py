@@ -200,7 +200,13 @@ def read_entry(path: Path) -> Entry:
 
 def _number(text: str) -> Any:
     """A value in the syntax of overrides as the plain value that it stands for."""
-    return yaml.safe_load(text)
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)  # YAML reads 1e-05 as text
+        except ValueError:
+            return yaml.safe_load(text)
 
 
 def _plain(one: Any) -> Any:

@@ -14,6 +14,7 @@ from ablate.config.rules import ConfigError
 from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of
 from ablate.phrases import some
 from ablate.store.record import StudyRecord
+from ablate.store.status import Status
 
 
 class Verdict(StrEnum):
@@ -61,6 +62,9 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
     of a claimed effect, within the margin. The claim is replicated if all predictions hold, and not if one
     fails. The intervals hold together over all predictions and looks (Bonferroni). Raises ConfigError.
     """
+    programs = rows.drop_duplicates(["code", "torch"]) if {"code", "torch"} <= {*rows} else rows[:1]
+    if len(programs) > 1 or (rows["status"] == Status.STALE).any():
+        raise ConfigError("its rows are of several versions of the code or of torch, or of an older one")
     seeds = reporting_seeds(entry, record)
     losses = of_arms(entry.arms, rows, record, METRIC, seeds)
     diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]

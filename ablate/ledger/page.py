@@ -18,10 +18,11 @@ the seeds that report follow from the digest, so nobody chose them. Every arm ha
 found on other seeds and on the validation split; what is judged is the loss on the test split.
 
 A verdict speaks of this scale and these texts, never of the sentence at large. **Replicated** means that
-every prediction holds: its whole interval is where the claim expects it. **Not replicated** means that one
-fails: its whole interval is on the other side or, of a claimed effect, within the margin. All else is
-**undecided**. The intervals of an entry hold together with 95 % confidence. Shares are of what attention is
-worth: how much worse the same model does if its heads average all earlier tokens instead.
+every prediction holds: its whole interval is where the claim expects it and, if an effect was published,
+its middle is at least the share of it that the entry asks for. **Not replicated** means that one fails: its
+whole interval is on the other side or, of a claimed effect, within the margin. All else is **undecided**.
+The intervals of an entry hold together with 95 % confidence. Shares are of what attention is worth: how
+much worse a model does whose heads average all earlier tokens.
 
 `ablate claims` lists the entries, `ablate claims check` compares this page with the files, and
 `ablate claims run 001` trains an entry's runs. CONTRIBUTING.md says how to add one.
@@ -51,14 +52,14 @@ def expectation(one: Prediction, margin: float) -> str:
     if one.of_attention is not None:
         bound = f"{100 * one.of_attention:g} % of what attention is worth"
     words = {
-        "below": "is below 0",
-        "above": "is above 0",
+        "below": f"is below 0, and not only by less than {margin:g} nats",
+        "above": f"is above 0, and not only by less than {margin:g} nats",
         "within": f"is within ± {bound}",
         "at_most": f"is at most {bound}",
         "at_least": f"is at least −{bound}",
     }[one.expect]
     if one.published is not None:
-        words += f", and at least {100 * one.share:g} % of the published {one.published:+.3f}"
+        words += f"; its middle is at least {100 * one.share:g} % of the published {one.published:+.3f}"
     return f"`{one.contrast}` {words}"
 
 

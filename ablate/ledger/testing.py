@@ -8,6 +8,7 @@ import pandas as pd
 
 from ablate.compose.asked import Sweep
 from ablate.config.overrides import as_value
+from ablate.config.rules import ConfigError
 from ablate.ledger.entry import Filed
 from ablate.ledger.judge import Verdict
 from ablate.ledger.results import Judged, keep
@@ -22,14 +23,14 @@ TRIAL = ("train.steps=20", "train.eval_every=10")
 TRIAL_DEVELOP, TRIAL_SEEDS = (0,), (1, 2)  # not those that report, so a trial shows nothing of the result
 
 
-def asked(filed: Filed, look: int, arguments: Sequence[str] = ()) -> Sweep:
+def asked(filed: Filed, look: int, arguments: Sequence[str] = (), name: str = "") -> Sweep:
     """The sweep that tests the claim with this many reporting seeds. arguments: further overrides, such as
-    those of a launcher. Raises ConfigError."""
+    those of a launcher. name: of the study, by default that of the entry. Raises ConfigError."""
     entry = filed.entry
     settings = [f"{key}={as_value(value)}" for key, value in entry.settings.items()]
     return declared_here(
         entry.study(look),
-        [f"name={filed.name}", *settings, *arguments],
+        [f"name={name or filed.name}", *settings, *arguments],
         command=f"ablate claims run {filed.number}",
         claim=entry.digest,
     )
@@ -37,30 +38,38 @@ def asked(filed: Filed, look: int, arguments: Sequence[str] = ()) -> Sweep:
 
 def test(
     filed: Filed, arguments: Sequence[str], *, begun: Callable[[], None], said: Callable[["Outcome"], None]
-) -> Judged:
+) -> Judged | None:
     """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
-    undecided. said: is told the outcome of each look. Raises ConfigError."""
-    judged = None
-    for look in filed.entry.seeds:
-        said(run(asked(filed, look, arguments), begun=begun))
+    undecided. None if runs are left at work or could not begin. said: is told the outcome of each look.
+    Raises ConfigError."""
+    entry, judged = filed.entry, None
+    record = Store().read_study(filed.name)
+    seeds = {*record.seeds} if record else set()
+    last = max((look for look in entry.seeds if entry.seed(look - 1) in seeds), default=entry.seeds[0])
+    for look in [look for look in entry.seeds if look >= last]:  # an interrupted look goes on
+        outcome = run(asked(filed, look, arguments), begun=begun)
+        said(outcome)
+        if outcome.left_at_work or outcome.refused:
+            return None
         judged = keep(filed, Store().study_directory(filed.name))
-        if judged.verdict is not Verdict.UNDECIDED:
+        if judged.verdict is not Verdict.UNDECIDED or judged.diverged:
             break
-    assert judged is not None, "an entry has at least one look"
     return judged
 
 
 def run_ids(filed: Filed, rows: pd.DataFrame) -> set[str]:
     """The ids of all runs that the entry asks for, with the rows that it got so far. Raises ConfigError, as
     where this Python has another pydoc."""
-    sweep = asked(filed, filed.entry.seeds[0])
+    entry = filed.entry
     there = {str(row["run_id"]): {str(c): v for c, v in row.items()} for row in rows.to_dict("records")}
-    look = next(look for look in reversed(filed.entry.seeds) if filed.entry.seed(look - 1) in {*rows["seed"]})
-    return {*proposed(replace(sweep, study=filed.entry.study(look)), there)}
+    look = max((look for look in entry.seeds if entry.seed(look - 1) in {*rows["seed"]}), default=0)
+    if not look:
+        raise ConfigError("its rows are of other seeds than the entry's")
+    return {*proposed(asked(filed, look), there)}
 
 
 def trial(filed: Filed) -> Sweep:
     """The study with few steps and with other seeds: whether it runs, and nothing about its result."""
-    sweep = asked(filed, 2, TRIAL)
-    block = {**filed.entry.study(2), "seeds": [*TRIAL_SEEDS], "extend": 0, "develop": [*TRIAL_DEVELOP]}
-    return replace(sweep, study=block, name=f"trial-{filed.name}", claim="")
+    sweep = asked(filed, filed.entry.seeds[0], TRIAL, name=f"trial-{filed.name}")
+    own = {"seeds": [*TRIAL_SEEDS], "extend": 0, "develop": [*TRIAL_DEVELOP]}
+    return replace(sweep, study={**(sweep.study or {}), **own}, claim="")

@@ -92,6 +92,9 @@ def findings(comparison: Comparison, terms: Mapping[str, str] | None = None, tun
         sizes = tested["diff"].abs().where(tested["verdict"] != stats.UNDECIDED, -1.0)
         largest = tested.to_dict("records")[int(sizes.argmax())]
         told_of = [f"Of {_tally(tested, 'comparison')}.", f"The largest: {told(largest)}"]
+        alike = int(tested["same_class"].sum())
+        line = f"In {alike} of them both can learn the same functions, so all of it is parametrization."
+        told_of += only_if(alike, line)
     else:
         open_ = tested[tested["verdict"] == stats.UNDECIDED]
         together = _undecided(open_, comparison, terms) if len(open_) > 1 and len(settings) == 1 else ""
@@ -112,7 +115,8 @@ def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, s
     for row in rows.to_dict("records"):
         variant, baseline, _ = names(row["variant"], row["baseline"], terms)
         low, high = sorted((sign * row["low"], sign * row["high"]))
-        each.append(f"{variant}, {number(sign * row['diff'])}{of} ({number(low)} to {number(high)})")
+        interval = f"{number(sign * row['diff'])}{of} ({number(low)} to {number(high)})"
+        each.append(f"{variant}, {interval}{parametrization(row, comparison).replace(';', ',')}")
         baselines.add(baseline)
     against = f" against {baselines.pop()}" if len(baselines) == 1 else ""
     return f"nothing is decided yet{against} about {'; '.join(each)}."

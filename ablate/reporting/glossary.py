@@ -18,8 +18,8 @@ GLOSSARY = {
     " comparisons in the table.",
     "verdict": "better, worse or equivalent, if the whole interval says so; else undecided, with the number"
     " of seeds that would decide it.",
-    "parametrization": "Where training starts and how large its steps are. Variants that can learn the same"
-    " functions differ in nothing else.",
+    "parametrization": "How the same functions are written as weights, which decides where training starts"
+    " and how it moves. Variants that can learn the same functions differ in nothing else.",
     "what attention is worth": "How much worse the baseline does if its heads average all earlier tokens"
     " instead of choosing.",
     "baseline": "What a variant is compared with: the same in all but one thing.",

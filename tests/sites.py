@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from ablate.store.columns import MEASURED_COLUMNS
 
 SOON = {"ABLATE_CLAIM_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
@@ -18,7 +20,7 @@ QUICK = ("corpus=grammar", "corpus.characters=20000", "model.context=32", "train
 QUICK += ("train.eval_every=20", "hydra.launcher.threads=1")
 LONG = (
     *QUICK,
-    "train.steps=100000",
+    "train.steps=30000",
     "train.eval_every=100",
     "train.checkpoint_every=20",
 )  # until it is ended
@@ -112,9 +114,14 @@ class Site:
         }
 
     def close(self) -> None:
+        """End the commands, and the helpers that they left at work."""
         for process in self.begun:
             with process:  # closes its pipes
                 process.kill()
+        for process in psutil.process_iter(["cwd"]):
+            if process.info["cwd"] == str(self.directory):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
 
 
 def _unmeasured(path: Path) -> list[list[str]]:

@@ -8,11 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
 from ablate.analysis import stats
-from ablate.analysis.arms import of_arms
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.load import load
 from ablate.compose.asked import Sweep
@@ -23,7 +19,7 @@ from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.prepare import Prepared
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
-from ablate.store.record import StudyRecord
+from ablate.reporting.words import share_of_attention
 from ablate.store.store import Store
 from ablate.study.run import declared_here, run
 
@@ -34,7 +30,7 @@ MARGIN, METRIC = 0.01, "test_loss"
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
-# The scatter of paired differences on pydoc at the defaults (docs/noise.csv), until this text shows its own.
+# The scatter of paired differences on pydoc at the defaults (docs/noise.csv), taken for every text.
 USUAL_SD = 0.0122
 ONE, OTHER, YARDSTICK = ARMS = ("one", "other", "yardstick")
 UNIFORM = "uniform"  # the scores of the yardstick: its heads average all earlier tokens
@@ -124,7 +120,7 @@ class Duel:
             if (choice := record.chosen.get(arm)) and choice.value is None:
                 raise ConfigError(f"{side.name}: {choice.doubt}, so there is nothing to compare")
         result = compare(results.rows, records=[record])
-        return outcome, Result(result, self._line(result, results.rows, record), self.study)
+        return outcome, Result(result, self._line(result), self.study)
 
     def time_ratio(self, result: Result) -> str:
         """How long a training step of `one` takes relative to `other`, taking turns here, with its range."""
@@ -156,7 +152,7 @@ class Duel:
         }
         return replace(asked, study=block)
 
-    def _line(self, result: Comparison, rows: pd.DataFrame, record: StudyRecord) -> str:
+    def _line(self, result: Comparison) -> str:
         """The result in a sentence, from the side of `one`."""
         (row,) = result.family("primary").query("baseline == baseline").to_dict("records")
         names, diff, low, high = (self.one.name, self.other.name), row["diff"], row["low"], row["high"]
@@ -170,14 +166,10 @@ class Duel:
             side = "better" if diff < 0 else "worse"
             diff, low, high = (diff, low, high) if diff > 0 else (-diff, -high, -low)
             told = f"{names[0]} is {side} than {names[1]} by {diff:.3f}"
-        losses = of_arms((YARDSTICK, OTHER), rows, record, METRIC, sorted({*record.seeds} - {*DEVELOP}))
-        worth_S = losses[YARDSTICK] - losses[OTHER]
-        worth = float(worth_S[~np.isnan(worth_S)].mean()) if (~np.isnan(worth_S)).any() else 0.0
-        share = f", {100 * abs(diff) / worth:.2g} % of what attention is worth" if worth > 0 else ""
-        within = (
-            ", less than the margin" if row["verdict"] in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else ""
-        )
-        return f"{told} [{low:.3f}, {high:.3f}] nats{share}{within}, n = {row['pairs']}"
+        interval = f"{told} [{low:.3f}, {high:.3f}] nats{share_of_attention(row['share'])}"
+        if row["verdict"] in (stats.BETTER_WITHIN, stats.WORSE_WITHIN):
+            interval += ", less than the margin"
+        return f"{interval}, n = {row['pairs']}"
 
 
 def side(given: str) -> Side:

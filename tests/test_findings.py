@@ -1,26 +1,32 @@
 """Every interval in docs/findings.md is looked up in the rows that it names.
 
-A figure reads `+0.062 [+0.050, +0.074]`, and a comment follows in its sentence: `<!-- 001-flexible: sum -
-concat -->`: the directory in docs/results, and a contrast of the claim or, of a study, `VARIANT | BASELINE`
-by the names that `ablate compare` prints.
+A figure reads `+0.062 [+0.050, +0.074]`, and a comment follows in its sentence, with the directory in
+docs/results: `<!-- 001-flexible: sum - concat -->` is a contrast of a claim. `<!-- rank: VARIANT against
+BASELINE -->` is one of a study, by the names that `ablate compare` prints, without what is empty and without
+the tuned learning rate. `<!-- 001-flexible/heads: kept, VARIANT, layer 1, median -->` is in a table of
+`ablate probe`. `<!-- book/trained: one_head where heads=8, layer=2 -->` is a mean over runs, in a table of
+benchmarks/trained.py.
 """
 
 import functools
 import json
 import re
 
+import pandas as pd
 import pytest
 
+from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
+from ablate.analysis.probes import SORTED
 from tests.helpers import ROOT
 
 PAGE = ROOT / "docs" / "findings.md"
 NUMBER = r"[+−]?\d+\.\d+"
-INTERVAL = rf"\[{NUMBER}, {NUMBER}\]"
+INTERVAL = rf"\[{NUMBER},\s{NUMBER}\]"
 FIGURE = re.compile(
-    rf"(?P<diff>{NUMBER}) \[(?P<low>{NUMBER}), (?P<high>{NUMBER})\](?P<words>[^\[<]*)"
-    r"<!-- (?P<results>[\w-]+): (?P<contrast>[^>]+?) -->"
+    rf"(?P<diff>{NUMBER})\s\[(?P<low>{NUMBER}),\s(?P<high>{NUMBER})\](?P<words>[^\[<]*)"
+    r"<!--\s(?P<results>[\w/-]+):\s(?P<contrast>[^>]+?)\s-->"
 )
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -40,21 +46,55 @@ def of_study(name: str) -> dict[str, dict]:
     results = load([str(ROOT / "docs" / "results" / name)])
     table = compare(results.rows, records=results.records).family("primary")
     rows = table[table["baseline"].notna()].to_dict("records")
-    return {f"{row['variant']} | {row['baseline']}": {**row, "n": row["pairs"]} for row in rows}
+    return {
+        f"{short(row['variant'])} against {short(row['baseline'])}": {**row, "n": row["pairs"]}
+        for row in rows
+    }
+
+
+def short(variant: str) -> str:
+    return re.sub(r" (\w+=(?=\s|$)|lr=\S+)", "", variant)
+
+
+@functools.cache
+def of_heads(name: str) -> dict[str, dict]:
+    table = pd.read_csv(ROOT / "docs" / "results" / f"{name}.csv")
+    return {
+        f"{row['probe']}, {row['variant']}, layer {row['layer']}, {head}": {
+            **{"diff": row[head], "low": row[f"{head}_low"], "high": row[f"{head}_high"], "n": row["n"]}
+        }
+        for row in table.to_dict("records")
+        for head in SORTED
+    }
+
+
+def of_runs(name: str, contrast: str) -> dict:
+    column, where = contrast.split(" where ")
+    runs = pd.read_csv(ROOT / "docs" / "results" / f"{name}.csv")
+    for key, value in (one.split("=") for one in where.split(", ")):
+        runs = runs[runs[key].astype(str) == value]
+    low, high = stats.t_interval(runs[column].to_numpy()[None])
+    return {"diff": runs[column].mean(), "low": low[0], "high": high[0], "n": runs["run_id"].nunique()}
+
+
+def found(results: str, contrast: str) -> dict:
+    if results.endswith("/trained"):
+        return of_runs(results, contrast)
+    of = of_heads if "/" in results else of_claim if results[:3].isdigit() else of_study
+    return of(results)[contrast]
 
 
 def test_every_interval_says_where_it_is_from():
     assert len(re.findall(INTERVAL, TEXT)) == len(FIGURE.findall(TEXT)) > 0
 
 
-@pytest.mark.parametrize("figure", [*FIGURE.finditer(TEXT)], ids=lambda found: found["contrast"])
+@pytest.mark.parametrize("figure", [*FIGURE.finditer(TEXT)], ids=lambda figure: figure["contrast"])
 def test_a_figure_is_in_its_rows(figure):
-    is_claim = figure["results"][:3].isdigit()
-    found = (of_claim if is_claim else of_study)(figure["results"])[figure["contrast"]]
+    there = found(figure["results"], " ".join(figure["contrast"].split()))
     decimals = len(figure["diff"].partition(".")[2])
     for name in ("diff", "low", "high"):
-        assert number(figure[name]) == pytest.approx(found[name], abs=0.51 * 10**-decimals), name
+        assert number(figure[name]) == pytest.approx(there[name], abs=0.51 * 10**-decimals), name
     if seeds := re.search(r"n = (\d+)", figure["words"]):
-        assert int(seeds[1]) == found["n"]
+        assert int(seeds[1]) == there["n"]
     if share := re.search(r"(\d+(?:\.\d+)?) % of what attention is worth", figure["words"]):
-        assert float(share[1]) == pytest.approx(100 * abs(found["share"]), rel=0.06)
+        assert float(share[1]) == pytest.approx(100 * abs(there["share"]), rel=0.06)

@@ -387,6 +387,7 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     assert done.returncode == 0, done.stderr
     (told,) = [line for line in done.stdout.splitlines() if line.startswith("001-gates: ")]
     judged = judged_again(one, tmp_path / "docs" / "results")
+    assert judged is not None
     assert told == f"001-gates: {judged.verdict}"
     assert run_cli("claims", "page", cwd=tmp_path).returncode == 0
     assert run_cli("claims", "check", "--runs", cwd=tmp_path).stdout == "the ledger fits\n"

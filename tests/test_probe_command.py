@@ -1,6 +1,7 @@
 """`ablate probe`: over a study's runs, its files, and the section of the report that is made of them."""
 
 import contextlib
+import io
 import json
 import shutil
 from pathlib import Path
@@ -77,6 +78,10 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     assert run_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
     again = run_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
     assert again.returncode == 0
+    printed = pd.read_csv(io.StringIO(again.stdout))
+    assert {*printed["probe"]} == {*table["probe"]} - {"pruned"}, (
+        "a program gets every probe, and only the table"
+    )
     after = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
     assert after["run_id"].nunique() == 4 and len(after) < len(table)  # no pruning of two of them this time
 

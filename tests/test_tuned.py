@@ -5,6 +5,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
+from ablate.analysis.load import load
 from ablate.analysis.roles import AT_BASELINE, OCTAVE_AWAY, without_values
 from ablate.compose.asked import Sweep
 from ablate.compose.hydra_app import compose
@@ -27,9 +29,10 @@ from ablate.store.record import Choice, StudyRecord
 from ablate.study.design import Overrides
 from ablate.study.growth import grown
 from ablate.study.kinds import read_declared, tuned
+from ablate.study.kinds.baselines import baseline_of
 from ablate.study.kinds.parabola import minimum
 from ablate.study.loop import run_sweep
-from tests.helpers import make_config, make_record, run_cli
+from tests.helpers import ROOT, make_config, make_record, run_cli
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -76,11 +79,11 @@ def test_named_arms_report_at_the_value_of_the_arm_that_sets_least_beyond_the_ba
     design = study(**OF_ARMS)
     rotate = ("fusion=sum", "fusion.order=rotate", "heads=4")
     first, second = design.baselines
-    assert tuned.baseline_of(design, rotate, first) == ("fusion=concat", "heads=4")
-    assert tuned.baseline_of(design, rotate, second) == ("fusion=sum", "heads=4")
+    assert baseline_of(design.named, rotate, first) == ("fusion=concat", "heads=4")
+    assert baseline_of(design.named, rotate, second) == ("fusion=sum", "heads=4")
     low = ("fusion=concat", "out_rank=8", "heads=2")
-    assert tuned.baseline_of(design, low, first) == ("fusion=concat", "heads=2")
-    assert tuned.baseline_of(design, low, second) is None  # it sums no heads
+    assert baseline_of(design.named, low, first) == ("fusion=concat", "heads=2")
+    assert baseline_of(design.named, low, second) is None  # it sums no heads
 
 
 def test_arms_report_only_where_the_study_says():
@@ -367,8 +370,24 @@ def test_what_was_not_run_at_the_baselines_value_is_missing():
     record = make_record(
         kind="tuned", primary=DECLARED["primary"], metric="test_loss", declared={"tune": "train.lr"}
     )
-    notes = compare(rows[rows["role"] != ""], records=[record]).notes
-    assert f"missing: the primary contrast with fusion=concat has no finished runs {AT_BASELINE}" in notes
+    line = f"missing: the primary contrast with fusion=concat has no finished runs {AT_BASELINE}"
+    assert line in compare(rows[rows["role"] != ""], records=[record]).notes
+    unasked = replace(record, declared={"tune": "train.lr", "report_at": ["tuned"]})
+    assert line not in compare(rows[rows["role"] != ""], records=[unasked]).notes
+
+
+def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
+    """In rank, out_rank=8 is the baseline of sums; it reports at concat's value and at its own, which is
+    nobody's baseline_rate."""
+    results = load([str(ROOT / "docs" / "results" / "rank")])
+    compared = compare(results.rows, records=results.records)
+
+    def pairs(family):
+        table = compared.family(family).query("baseline == baseline")
+        named = table[["variant", "baseline"]].replace(r" lr=\S+", "", regex=True)
+        return {*named.itertuples(index=False, name=None)}
+
+    assert pairs(AT_BASELINE) == pairs("primary") and len(pairs("primary")) == 12
 
 
 def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():

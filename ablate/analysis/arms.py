@@ -23,7 +23,7 @@ def of_arms(
             found[name] = np.full(len(seeds), np.nan)
             continue
         own = {run_id for run_id, role in record.roles.items() if name in role.values.get("tuned", ())}
-        of_arm = rows[rows["run_id"].isin(own) & rows["status"].isin([str(status) for status in RESULTS])]
+        of_arm = rows[rows["run_id"].isin(own) & rows["status"].isin(RESULTS)]
         of_arm = of_arm.drop_duplicates("seed").set_index("seed").reindex(seeds)
         if missing := int(of_arm["run_id"].isna().sum()):
             raise ConfigError(f"arm {name}: {missing} of its {len(seeds)} reporting runs have no result")

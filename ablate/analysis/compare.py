@@ -23,7 +23,7 @@ from ablate.analysis.contrasts import (
     same_classes,
     unknown_forms,
 )
-from ablate.analysis.controls import CONTROLLED, controlled, parametrization, worth
+from ablate.analysis.controls import CONTROLLED, Worth, controlled, on_worth, parametrization, shares, worth
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
 from ablate.analysis.notes import (
@@ -127,7 +127,11 @@ def compare(
         entries = [entry for entry in entries if has_baseline(entry, baseline)]
     if baseline is None and set(variants.table["fusion"]) > {STANDARD_FUSION}:
         baseline = {"fusion": STANDARD_FUSION}
-    pairs, lines = (tuned_pairs if having(variants, "tuned") else _pairs)(variants, entries, baseline)
+    if having(variants, "tuned"):
+        at_baseline = any(record.reports_at_baseline for record in records)
+        pairs, lines = tuned_pairs(variants, entries, baseline, at_baseline=at_baseline)
+    else:
+        pairs, lines = _pairs(variants, entries, baseline)
     if any(record.metric not in (None, metric) for record in records):  # not declared for this metric
         pairs["exploratory"] = [*pairs.pop("primary"), *pairs["exploratory"]]
     lines += [*budgets(variants), *unknown_forms(variants), *foreign_columns(rows, metric, by)]
@@ -138,10 +142,11 @@ def compare(
     )
     families = []
     placebo = {key: value for record in records for key, value in record.placebo.items()}
+    units = worth(variants, sorted({base for those in pairs.values() for _, base in those}))
     for name, those in pairs.items():
         rest = alone if name == "exploratory" else []
         if those or rest:
-            families.append(_family(variants, those, rest, name, margin, alpha, placebo))
+            families.append(_family(variants, those, rest, name, margin, alpha, placebo, units))
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
     if not any(pairs.values()) and baseline is None:
         table["verdict"] = None
@@ -157,7 +162,7 @@ def compare(
     lines += moved_by_seeds(variants)
     notes = [*why, *notes, *lines, *stale(rows), *weaknesses(table), *unusable(rows, metric)]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
-    notes += [*missing_seeds(rows), *parametrization(table, placebo), *_worth(variants, pairs, metric)]
+    notes += [*missing_seeds(rows), *parametrization(table, placebo), *on_worth(variants, units)]
     return Comparison(table, variants.shown, metric, margin, alpha, runs, notes, interaction, placebo)
 
 
@@ -248,6 +253,7 @@ def _family(
     margin: float,
     alpha: float,
     placebo: Mapping[str, str],
+    units: Worth,
 ) -> pd.DataFrame:
     """The rows of one family, best first: baselines, compared variants, and variants without a baseline."""
     bases = sorted({base for _, base in pairs})
@@ -257,9 +263,7 @@ def _family(
     table = summary.iloc[at].reset_index(drop=True)
     compared = _paired(variants, pairs, margin, alpha)
     compared = compared.join(controlled(variants, pairs, placebo, compared["level"].to_numpy()))
-    unit = worth(variants, [base for _, base in pairs])
-    units = np.array([unit[base][0] if base in unit else np.nan for _, base in pairs])
-    compared["share"] = compared["diff"] / np.where(units > 0, units, np.nan)
+    compared["share"] = shares(compared["diff"], pairs, units)
     compared.index += len(bases) + len(rest)
     table = table.join(compared).assign(family=name)
     table["same_class"] = table["same_class"].eq(True)
@@ -274,16 +278,6 @@ def _family(
     table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
     front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs", "same_class"]
     return table[front]
-
-
-def _worth(variants: Variants, pairs: Mapping[str, Sequence[Pair]], metric: str) -> list[str]:
-    """A line for each baseline on what attention is worth to it, of which `share` is a part."""
-    bases = sorted({base for those in pairs.values() for _, base in those})
-    return [
-        f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its {metric} with"
-        " scores=uniform less its own (column share)"
-        for base, (unit, low, high) in worth(variants, bases).items()
-    ]
 
 
 def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: float) -> pd.DataFrame:

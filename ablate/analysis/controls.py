@@ -1,6 +1,6 @@
 """What puts a difference in proportion: the worth of attention, and what remains at an equal start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import MATCH, Pair, column_in, pair_up
+from ablate.analysis.roles import tuned_columns
 from ablate.analysis.variants import Variants, is_own_value
 from ablate.config.rules import ConfigError
 from ablate.phrases import only_if
@@ -16,7 +17,10 @@ YARDSTICK = "uniform"  # scores=uniform: every position reads all earlier ones a
 CONTROLLED = ("controlled", "controlled_low", "controlled_high")
 
 
-def worth(variants: Variants, bases: Sequence[int]) -> dict[int, tuple[float, float, float]]:
+Worth = Mapping[int, tuple[float, float, float]]
+
+
+def worth(variants: Variants, bases: Iterable[int]) -> Worth:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
     if not variants.metric.endswith("_loss") or "scores" not in variants.columns:
@@ -28,9 +32,30 @@ def worth(variants: Variants, bases: Sequence[int]) -> dict[int, tuple[float, fl
     found = stats.paired(
         variants.values[[partner[base] for base in known]], variants.values[known], margin=np.inf
     )
-    intervals = zip(found["diff"], found["low_marginal"], found["high_marginal"], strict=True)
-    worths = {base: tuple(map(float, interval)) for base, interval in zip(known, intervals, strict=True)}
-    return {base: (unit, low, high) for base, (unit, low, high) in worths.items() if np.isfinite(low)}
+    intervals = np.column_stack([found[name] for name in ("diff", "low_marginal", "high_marginal")])
+    of_each = zip(known, intervals.tolist(), strict=True)
+    return {base: (unit, low, high) for base, (unit, low, high) in of_each if np.isfinite(low)}
+
+
+def shares(diff: pd.Series, pairs: Sequence[Pair], units: Worth) -> pd.Series:
+    """(K,) each difference as a share of what attention is worth to its baseline; NaN if that is not known or
+    not above 0."""
+    worths = np.array([units[base][0] if base in units else np.nan for _, base in pairs], float)
+    return diff / np.where(worths > 0, worths, np.nan)
+
+
+def on_worth(variants: Variants, units: Worth) -> list[str]:
+    """A line for each variant on what attention is worth to it."""
+    return [
+        f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
+        f" {variants.metric} with scores=uniform less its own (column share)"
+        for base, (unit, low, high) in units.items()
+    ]
+
+
+def spelled(placebo: Mapping[str, Any]) -> str:
+    """A placebo as overrides."""
+    return " ".join(f"{key}={value}" for key, value in placebo.items())
 
 
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
@@ -68,7 +93,7 @@ def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str
     if (tested["family"] == "primary").any():
         tested = tested[tested["family"] == "primary"]
     lacking = tested[tested["controlled"].isna() & ~tested["same_class"]]
-    named = " ".join(f"{key}={value}" for key, value in placebo.items())
+    named = spelled(placebo)
     line = (
         f"{len(lacking)} of {len(tested)} comparisons have no run at an equal start and equal steps"
         f" ({f'placebo: {named}' if named else 'the study names no placebo'}), so part of their difference"
@@ -81,7 +106,7 @@ def own_values(variants: Variants) -> tuple[list[int], list[str]]:
     """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
     the tuned keys, which may differ between such variants."""
     own = [at for at, role in enumerate(variants.table["role"]) if is_own_value(role)]
-    return own, sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
+    return own, tuned_columns(variants)
 
 
 def _otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:

@@ -154,7 +154,8 @@ def _rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
 def _require_all(rows: pd.DataFrame, record: StudyRecord, directory: Path) -> None:
     """Raises ConfigError unless these are the rows of the runs that the record lists."""
     there, listed = {*rows["run_id"].dropna()}, {*record.runs}
-    roles = dict(zip(rows["run_id"], zip(*_roles(rows), strict=True), strict=True))
+    told = zip(as_texts(rows["phase"]), as_texts(rows["role"]), strict=True)
+    roles = dict(zip(rows["run_id"], told, strict=True))
     of_record = {run_id: (role.phase, role.role) for run_id, role in record.roles.items()}
     changed = any(roles.get(run_id, role) != role for run_id, role in of_record.items())
     if len(rows) > len(there) or changed:
@@ -171,10 +172,6 @@ def _require_all(rows: pd.DataFrame, record: StudyRecord, directory: Path) -> No
         raise ConfigError(
             f"{directory}: results.csv {' and '.join(told)}; copy both files of one study from its store"
         )
-
-
-def _roles(rows: pd.DataFrame) -> list[list[str]]:
-    return [as_texts(rows[column]).tolist() for column in ("phase", "role")]
 
 
 def _remembered(rows: pd.DataFrame) -> Source | None:

@@ -19,29 +19,40 @@ def having(variants: Variants, *roles: str) -> list[int]:
     return [variant for variant, those in enumerate(found) if those]
 
 
+def tuned_columns(variants: Variants) -> list[str]:
+    """The columns of the tuned keys; empty if no variant is of a tuned study."""
+    return sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
+
+
 def tuned_pairs(
-    variants: Variants, entries: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None
+    variants: Variants,
+    entries: Sequence[Mapping[str, Any]],
+    baseline: Mapping[str, Any] | None,
+    *,
+    at_baseline: bool,
 ) -> tuple[dict[str, list[Pair]], list[str]]:
     """The pairs of each family of a tuned study, and a line for each primary entry without pairs.
+    at_baseline: whether arms were to report at their baselines' values.
 
     primary, and exploratory for contrasts that no entry names: each arm at its own value against its baseline
     at its own value. AT_BASELINE: both at the baseline's value. OCTAVE_AWAY: each arm at half and at twice
     its own value against itself at its own value. Raises ConfigError.
     """
     own = having(variants, "tuned")
-    free = sorted({column_in(variants, key) for key in variants.table["tuned"] if key})
+    free = tuned_columns(variants)
     primary, lines = primary_pairs(variants, entries, own, free=free)
     others = pair_up(variants, baseline, own, free=free) if baseline else []
     references = [*entries] or ([{"baseline": baseline}] if baseline else [])
-    at_baseline, missing = _at_baseline(variants, references, own)
-    lines += [f"{line} {AT_BASELINE}" for line in missing] if entries else []
+    there, missing = _at_baseline(variants, references, own)
+    if entries and at_baseline:
+        lines += [f"{line} {AT_BASELINE}" for line in missing]
     rest = [column for column in variants.columns if column not in free]
     arms = [tuple(row) for row in variants.table[rest].itertuples(index=False)]
     mine = {arms[variant]: variant for variant in own}
     return {
         "primary": primary,
         "exploratory": [pair for pair in others if pair not in primary],
-        AT_BASELINE: at_baseline,
+        AT_BASELINE: there,
         OCTAVE_AWAY: [
             (variant, mine[arms[variant]]) for variant in having(variants, *OCTAVES) if arms[variant] in mine
         ],
@@ -57,9 +68,10 @@ def _at_baseline(
     """
     pairs: list[Pair] = []
     lines = []
+    theirs = having(variants, "baseline_rate")
     for entry in entries:
-        found, missing = primary_pairs(variants, [entry], having(variants, "baseline_rate"))
-        pairs += [pair for pair in found if pair[1] in own and pair not in pairs]
+        found, missing = primary_pairs(variants, [entry], sorted({*own, *theirs}))
+        pairs += [pair for pair in found if pair[0] in theirs and pair[1] in own and pair not in pairs]
         lines += missing
     return pairs, lines
 

@@ -30,11 +30,11 @@ def listed(context: typer.Context, format: FormatOption = Format.table, wide: Wi
     from ablate.ledger.entry import read_entries
     from ablate.ledger.frozen import read_frozen
     from ablate.ledger.page import state
-    from ablate.ledger.results import RESULTS, judged_again
+    from ablate.ledger.results import judged_again
 
     frozen, rows = read_frozen(), []
     for filed in read_entries():
-        judged = judged_again(filed) if (RESULTS / filed.name).exists() else None
+        judged = judged_again(filed)
         said, n = state(judged, filed.name in frozen), judged.found[0].n if judged else ""
         rows.append([filed.name, said, n, filed.entry.digest[:12], filed.entry.sentence])
     table = pd.DataFrame(rows, columns=["entry", "verdict", "n", "digest", "claim"])
@@ -110,7 +110,7 @@ def run(
             )
         return
     require_frozen(filed, read_frozen())
-    judged = testing.test(filed, launcher or (), begun=lambda: None, said=_say)
+    judged = testing.test(filed, launcher or (), said=_say)
     if judged is None:
         raise typer.Exit(1)
     for one in judged.found:
@@ -124,7 +124,7 @@ def check(
         bool, typer.Option("--runs", help="Also compute the ids of all runs again, which takes a while.")
     ] = False,
 ) -> None:
-    """Check that entries are as frozen, and that rows, verdicts and docs/ledger.md fit."""
+    """Check that entries are as frozen, that verdicts follow from the rows, and docs/ledger.md from both."""
     from ablate.ledger.check import faults, faults_of_runs
 
     found = faults()

@@ -25,7 +25,12 @@ def duel(
     text: Annotated[
         str | None, typer.Option(metavar="FILE", help="The text; by default pydoc.", show_default=False)
     ] = None,
-    budget: Annotated[str, typer.Option(metavar="TIME", help="How long it may take, as 45m or 2h.")] = "30m",
+    budget: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
+        ),
+    ] = "30m",
 ) -> None:
     """Say which of two methods is better on a text, at equal parameters.
 

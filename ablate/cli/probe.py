@@ -60,7 +60,7 @@ def probe(
     if text:
         write({run: found.directories[run] for run in found.first_of_each()}, Path(text), maps)
     values = probe_runs(found.directories, path, prune=prune, told=say)
-    quiet = silent(values, found.variant)
+    quiet = silent(values, found.variant) if format in READ else {}
     values = at_the_end(values)
     shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
     table = over_seeds(shown, found.variant)
@@ -69,7 +69,7 @@ def probe(
         if name in chosen:
             say(f"{name}: as by chance, but for {beyond} of {runs} runs")
     for written in (path, *([maps] if text else [])):
-        typer.echo(written)
+        typer.echo(written) if format is Format.table else say(str(written))
 
 
 def _chosen(only: str | None) -> list[str]:

@@ -72,6 +72,15 @@ def hints(cls: type) -> dict[str, Any]:
     return {field.name: types[field.name] for field in _fields(cls)}
 
 
+def unlike_defaults(instance: Any) -> dict[str, Any]:
+    """The fields of a dataclass whose values are not their defaults."""
+    defaults = {
+        field.name: field.default_factory() if callable(field.default_factory) else field.default
+        for field in _fields(instance)
+    }
+    return {name: value for name in defaults if (value := getattr(instance, name)) != defaults[name]}
+
+
 @functools.cache
 def introduced(cls: type) -> Mapping[str, Any]:
     """The keys of `cls` that were introduced later, each with the value that stands for earlier behaviour."""

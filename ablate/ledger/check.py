@@ -40,12 +40,10 @@ def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> Iterato
 
 
 def _of_entry(filed: Filed, frozen: Mapping[str, Mapping[str, str]], results: Path) -> Iterator[str]:
-    has_results = (results / filed.name).exists()
     try:
-        if filed.name in frozen or has_results:
+        if filed.name in frozen or (results / filed.name).exists():
             require_frozen(filed, frozen)
-        if has_results:
-            judged_again(filed, results)
+        judged_again(filed, results)
     except ConfigError as error:
         line = str(error)
         yield line if filed.name in line else f"{filed.name}: {line}"

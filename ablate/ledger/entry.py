@@ -1,5 +1,4 @@
-"""An entry of the ledger, claims/NNN-name.yaml: what was published, how it is tested, and what would
-count."""
+"""An entry of the ledger, claims/NNN-name.yaml: what was published, how it is tested, what would count."""
 
 import dataclasses
 import hashlib
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 
 from ablate.config.identity import digest
-from ablate.config.read import read
+from ablate.config.read import read, unlike_defaults
 from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, Meaning, Rule, Spelled, typed
 from ablate.study.declared import AnArm, InAList, KeysOfARun
 
@@ -138,7 +137,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Filed:
-    """An entry with the name of its file, such as 001-write-rank."""
+    """An entry with the name of its file, such as 003-write-rank."""
 
     name: str
     entry: Entry
@@ -168,7 +167,7 @@ def read_entries(directory: Path = CLAIMS) -> list[Filed]:
     filed: dict[str, Filed] = {}
     for path in sorted(directory.glob("*.yaml")):
         if not (named := FILE.fullmatch(path.name)):
-            raise ConfigError(f"{path}: name it by a number and a word, as 001-write-rank.yaml")
+            raise ConfigError(f"{path}: name it by a number and a word, as 003-write-rank.yaml")
         if before := filed.get(named[1]):
             raise ConfigError(f"{path}: {before.name} has this number; take the next one")
         filed[named[1]] = Filed(path.stem, read_entry(path))
@@ -211,15 +210,7 @@ def _number(text: str) -> Any:
 
 def _plain(one: Any) -> Any:
     if dataclasses.is_dataclass(one):
-        return {
-            key.name: _plain(value)
-            for key in dataclasses.fields(one)
-            if (value := getattr(one, key.name)) != _default(key)
-        }
+        one = unlike_defaults(one)
     if isinstance(one, Mapping):
         return {str(key): _plain(value) for key, value in one.items()}
     return [_plain(value) for value in one] if isinstance(one, list | tuple) else one
-
-
-def _default(key: dataclasses.Field) -> Any:
-    return key.default_factory() if callable(key.default_factory) else key.default

@@ -28,8 +28,9 @@ class Verdict(StrEnum):
 @dataclass(frozen=True)
 class Found:
     """What was seen of one prediction. diff, low, high: of its contrast in nats, with its simultaneous
-    interval. n: paired seeds. share: diff by the worth of attention; NaN without a yardstick. bound: that it
-    was held against; of a bound in shares, at the mean worth. verdict: on this prediction."""
+    interval. n: paired seeds. share: diff by the worth of attention; NaN without a yardstick. bound: the one
+    in nats that it was compared with; of a bound in shares, at the mean worth. verdict: on this
+    prediction."""
 
     contrast: str
     expect: str
@@ -60,7 +61,8 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
     A prediction holds if its whole interval is where the claim expects it and, of a published effect, its
     middle is at least the share that has to be seen. It fails if the whole interval is on the other side, or,
     of a claimed effect, within the margin. The claim is replicated if all predictions hold, and not if one
-    fails. The intervals hold together over all predictions and looks (Bonferroni). Raises ConfigError.
+    fails; it is undecided if a reporting run diverged. The intervals hold together over all predictions and
+    looks (Bonferroni). Raises ConfigError.
     """
     programs = rows.drop_duplicates(["code", "torch"]) if {"code", "torch"} <= {*rows} else rows[:1]
     if len(programs) > 1 or (rows["status"] == Status.STALE).any():

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ablate.ledger.entry import CLAIMS, Filed, Prediction, read_entries
 from ablate.ledger.frozen import read_frozen
@@ -17,12 +18,20 @@ was run. Every entry is a file in `claims/` and was frozen: its digest was writt
 the seeds that report follow from the digest, so nobody chose them. Every arm has its own learning rate,
 found on other seeds and on the validation split; what is judged is the loss on the test split.
 
-A verdict speaks of this scale and these texts, never of the sentence at large. **Replicated** means that
-every prediction holds: its whole interval is where the claim expects it and, if an effect was published,
-its middle is at least the share of it that the entry asks for. **Not replicated** means that one fails: its
-whole interval is on the other side or, of a claimed effect, within the margin. All else is **undecided**.
-The intervals of an entry hold together with 95 % confidence. Shares are of what attention is worth: how
-much worse a model does whose heads average all earlier tokens.
+Runs are at ablate's defaults (2 layers, 64 channels, 1,000 steps, on `pydoc`, a text that comes with Python)
+but for what an entry sets. A verdict speaks of that scale and that text, never of the sentence at large.
+
+- **Replicated**: every prediction holds. Its whole interval is where the claim expects it and, if an effect
+  was published, its middle is at least the share of it that the entry asks for. A claim that something does
+  no harm ("at most") also holds where the loss falls.
+- **Not replicated**: one prediction fails. Its whole interval is on the other side or, of a claimed effect,
+  within the margin.
+- **Undecided**: all else, and any entry of which a reporting run diverged. An undecided entry is looked at
+  once more, with the larger number of seeds that it names.
+
+An interval has the level 1 − 0.05/(predictions × looks), so that all intervals of an entry hold together with
+95 % confidence, at both looks. Shares are of what attention is worth: how much worse concat does if its heads
+average all earlier tokens. An entry without such an arm has no shares.
 
 `ablate claims` lists the entries, `ablate claims check` compares this page with the files, and
 `ablate claims run 001` trains an entry's runs. CONTRIBUTING.md says how to add one.
@@ -34,7 +43,7 @@ def page(directory: Path = CLAIMS, results: Path = RESULTS) -> str:
     """The text of the page. Raises ConfigError."""
     frozen, lines, told = read_frozen(directory), [], []
     for filed in read_entries(directory):
-        judged = judged_again(filed, results) if (results / filed.name).exists() else None
+        judged = judged_again(filed, results)
         lines.append(_row(filed, judged, filed.name in frozen))
         told += ["", *_section(filed, judged, frozen.get(filed.name, {}))]
     head = ["| | claim | verdict | seeds |", "| --- | --- | --- | --- |"]
@@ -52,8 +61,8 @@ def expectation(one: Prediction, margin: float) -> str:
     if one.of_attention is not None:
         bound = f"{100 * one.of_attention:g} % of what attention is worth"
     words = {
-        "below": f"is below 0, and not only by less than {margin:g} nats",
-        "above": f"is above 0, and not only by less than {margin:g} nats",
+        "below": f"is below 0: its whole interval is, and not all of it above −{margin:g} nats",
+        "above": f"is above 0: its whole interval is, and not all of it below {margin:g} nats",
         "within": f"is within ± {bound}",
         "at_most": f"is at most {bound}",
         "at_least": f"is at least −{bound}",
@@ -70,11 +79,14 @@ def _row(filed: Filed, judged: Judged | None, frozen: bool) -> str:
 
 def _section(filed: Filed, judged: Judged | None, frozen: Mapping[str, str]) -> list[str]:
     entry, source = filed.entry, filed.entry.source
+    arms = ", ".join(f"{arm} ({_set(keys)})" for arm, keys in entry.arms.items())
     lines = [
         *(f"## {filed.name}", "", f"> {entry.sentence}", ""),
         f"Source: [{source.cite}]({source.url}); {source.read}. Published: {entry.published}.",
         "",
         *(f"- {expectation(one, entry.margin)}" for one in entry.predictions),
+        "",
+        f"Arms, at {_set(entry.settings)}: {arms}.",
         "",
     ]
     lines += [entry.note, ""] if entry.note else []
@@ -92,6 +104,10 @@ def _section(filed: Filed, judged: Judged | None, frozen: Mapping[str, str]) -> 
             f"Frozen {frozen['date']}, digest `{frozen['digest'][:16]}`. `ablate claims run {filed.number}`"
         )
     return lines
+
+
+def _set(keys: Mapping[str, Any]) -> str:
+    return f"`{' '.join(f'{key}={value}' for key, value in keys.items())}`"
 
 
 def _found(one: Found) -> str:

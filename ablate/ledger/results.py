@@ -41,10 +41,12 @@ def read(directory: Path) -> tuple[pd.DataFrame, StudyRecord]:
     return results.rows, results.records[0]
 
 
-def judged_again(filed: Filed, root: Path = RESULTS) -> Judged:
-    """The verdict that the kept rows give. Raises ConfigError if it is not the one kept beside them, or not
-    on this entry."""
+def judged_again(filed: Filed, root: Path = RESULTS) -> Judged | None:
+    """The verdict that the kept rows give; None if there are none yet. Raises ConfigError if it is not the
+    one kept beside them, or not on this entry."""
     directory = root / filed.name
+    if not directory.exists():
+        return None
     rows, record = read(directory)
     if record.claim != filed.entry.digest:
         raise ConfigError(

@@ -13,7 +13,7 @@ from ablate.ledger.entry import Filed
 from ablate.ledger.judge import Verdict
 from ablate.ledger.results import Judged, keep
 from ablate.store.store import Store
-from ablate.study.loop import proposed
+from ablate.study.designed import proposed
 from ablate.study.run import declared_here, run
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ def asked(filed: Filed, look: int, arguments: Sequence[str] = (), name: str = ""
     )
 
 
-def test(
-    filed: Filed, arguments: Sequence[str], *, begun: Callable[[], None], said: Callable[["Outcome"], None]
-) -> Judged | None:
+def test(filed: Filed, arguments: Sequence[str], *, said: Callable[["Outcome"], None]) -> Judged | None:
     """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
     undecided. None if runs are left at work or could not begin. said: is told the outcome of each look.
     Raises ConfigError."""
@@ -47,7 +45,7 @@ def test(
     seeds = {*record.seeds} if record else set()
     last = max((look for look in entry.seeds if entry.seed(look - 1) in seeds), default=entry.seeds[0])
     for look in [look for look in entry.seeds if look >= last]:  # an interrupted look goes on
-        outcome = run(asked(filed, look, arguments), begun=begun)
+        outcome = run(asked(filed, look, arguments))
         said(outcome)
         if outcome.left_at_work or outcome.refused:
             return None

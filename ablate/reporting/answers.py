@@ -17,7 +17,15 @@ from ablate.compute.cores import available
 from ablate.phrases import counted, duration, only_if
 from ablate.reporting.commands import whole_study, with_seeds
 from ablate.reporting.subject import NOTHING_ASKED
-from ablate.reporting.words import interactions, names, number, parametrization, unit
+from ablate.reporting.words import (
+    interactions,
+    names,
+    number,
+    parametrization,
+    percent,
+    share_of_attention,
+    unit,
+)
 from ablate.store.columns import HIGHER_IS_BETTER
 from ablate.store.record import StudyRecord
 
@@ -163,25 +171,14 @@ def _finding(
         told = f"{variant} {'saves' if saves else 'costs'} {size} against {baseline}{at}"
     if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN):
         return f"{told}, less than the {comparison.margin:g} that would matter."
-    return f"{told}{_worth(row['share'])}{_perplexity(row['ratio'])}."
-
-
-def _worth(share: float) -> str:
-    """The words for a difference as a share of what attention is worth."""
-    return f", {_percent(share)} of what attention is worth" if math.isfinite(share) else ""
+    return f"{told}{share_of_attention(row['share'])}{_perplexity(row['ratio'])}."
 
 
 def _perplexity(ratio: float) -> str:
     """The words for a ratio of perplexities, which is exp of a difference in nats."""
     if not math.isfinite(ratio):
         return ""
-    return f", about {_percent(ratio - 1)} {'more' if ratio > 1 else 'less'} perplexity"
-
-
-def _percent(share: float) -> str:
-    """A share without its sign: 0.62 %, 3.2 %, 116 %."""
-    percent = 100 * abs(share)
-    return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
+    return f", about {percent(ratio - 1)} {'more' if ratio > 1 else 'less'} perplexity"
 
 
 def _tally(tested: pd.DataFrame, what: str) -> str:

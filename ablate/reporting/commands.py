@@ -35,7 +35,7 @@ def commands(subject: Subject) -> list[str]:
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
     config = _config(next(iter(found.values())))
     factors, fixed = record.factors, record.fixed
-    free = {*factors, *(key for arm in record.arms.values() for key in arm)}
+    free = {*factors, *record.set_by_arms}
     # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
     # below a factor have the defaults of the level chosen, so they can't be given for all runs.
     kept = {

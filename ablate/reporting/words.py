@@ -1,5 +1,6 @@
 """A comparison for readers: captions, tables with few columns, closing sentences. Prints nothing."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.controls import spelled
 from ablate.analysis.variants import STEPS_TO, lost_by
 from ablate.phrases import counted
 
@@ -37,7 +39,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
             level = f"{100 * (1 - comparison.alpha):g} %"
             read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
         if table["controlled"].notna().any():
-            read[f"with {_under(comparison)}"] = [
+            read[f"with {spelled(comparison.placebo)}"] = [
                 _interval(row, "controlled") for row in table.to_dict("records")
             ]
         if table["share"].notna().any():
@@ -104,7 +106,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
     few = row["effect"].rpartition(" − ")[2]
     remains = _interval(row, "controlled")
-    under = _under(comparison)
+    under = spelled(comparison.placebo)
     assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {_interval(row, 'at_few')}"
     if few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
@@ -121,9 +123,15 @@ def _interval(row: Mapping[Any, Any], name: str) -> str:
     return "" if diff != diff else f"{number(diff)} [{number(low)}, {number(high)}]"
 
 
-def _under(comparison: Comparison) -> str:
-    """The placebo, as overrides."""
-    return " ".join(f"{key}={value}" for key, value in comparison.placebo.items())
+def share_of_attention(share: float) -> str:
+    """The words for a difference as a share of what attention is worth; empty if that is not known."""
+    return f", {percent(share)} of what attention is worth" if math.isfinite(share) else ""
+
+
+def percent(share: float) -> str:
+    """A share without its sign: 0.62 %, 3.2 %, 116 %."""
+    percent = 100 * abs(share)
+    return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
@@ -132,7 +140,7 @@ def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
     if row["same_class"]:
         words.append("both can learn the same functions, so all of it is parametrization")
     if remains:
-        words.append(f"with {_under(comparison)}, {remains} remains")
+        words.append(f"with {spelled(comparison.placebo)}, {remains} remains")
     return "".join(f"; {part}" for part in words)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate.config.read import read
+from ablate.config.read import read, unlike_defaults
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
 OF_KINDS = ("tune", "develop", "extend")  # top-level keys of the oldest study.json; `parts` were its roles
@@ -102,9 +102,19 @@ class StudyRecord:
         return said | {key: value for key, value in later.items() if value} | dict(self.declared)
 
     @property
+    def set_by_arms(self) -> set[str]:
+        """The keys that named arms set."""
+        return {key for arm in self.arms.values() for key in arm}
+
+    @property
     def tuned_key(self) -> str:
         """The key for which each arm has its own value; empty if none is tuned."""
         return str(self.declared.get("tune", ""))
+
+    @property
+    def reports_at_baseline(self) -> bool:
+        """Whether the arms of a tuned study report at their baselines' values too."""
+        return "baseline_rate" in self.declared.get("report_at", ["baseline_rate"])
 
     @property
     def development_seeds(self) -> list[str]:
@@ -123,7 +133,5 @@ def read_record(plain: Mapping[str, Any]) -> StudyRecord:
 
 def as_plain(record: StudyRecord) -> dict[str, Any]:
     """The record as the content of study.json, without values that equal their defaults."""
-    blank = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
-    always = {f.name for f in dataclasses.fields(record) if f.default is f.default_factory}
-    plain, defaults = dataclasses.asdict(record), dataclasses.asdict(blank)
-    return {key: value for key, value in plain.items() if key in always or value != defaults[key]}
+    plain = dataclasses.asdict(record)
+    return {key: plain[key] for key in unlike_defaults(record)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from ablate.config.overrides import as_value
-from ablate.config.read import hints
+from ablate.config.read import hints, unlike_defaults
 from ablate.config.rules import Above, ConfigError, Meaning, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
 from ablate.store.columns import CONFIG_COLUMNS, DERIVED_COLUMNS, MEASURED_COLUMNS, METRIC_COLUMNS
@@ -83,10 +83,11 @@ class Declared(ABC):
     """The keys that every kind of study declares. factors: override key -> levels.
 
     arms: what is compared, if it is no product of levels: by name, what each sets; every arm meets every
-    combination of the factors. where: conditions that every run has to fulfil. primary: the contrasts chosen
-    in advance, each a mapping with `vary`, `baseline` and, for factors that are held fixed, `where`. metric,
-    margin: what they are judged by. answer: names of the levels for use in a sentence. demo: the overrides of
-    its demonstration.
+    combination of the factors. where: conditions that every run has to fulfil. placebo: overrides that
+    give a variant the start and the steps of its baseline. primary: the contrasts chosen in advance, each
+    a mapping with `vary`, `baseline` and, for factors that are held fixed, `where`. metric, margin: what
+    they are judged by. answer: names of the levels for use in a sentence. demo: the overrides of its
+    demonstration.
     """
 
     kind: ClassVar[str]
@@ -150,16 +151,15 @@ class Declared(ABC):
         return arms or {(): ""}
 
     @property
+    def set_by_arms(self) -> set[str]:
+        """The keys that named arms set."""
+        return {key for arm in self.arms.values() for key in arm}
+
+    @property
     def own(self) -> dict[str, Any]:
         """The keys that only this kind of study declares, without values that equal their defaults."""
         of_all = {key.name for key in dataclasses.fields(Declared)}
-        own = {key.name: key for key in dataclasses.fields(self) if key.name not in of_all}
-        return {
-            name: value
-            for name, key in own.items()
-            if (value := getattr(self, name))
-            != (key.default_factory() if callable(key.default_factory) else key.default)
-        }
+        return {key: value for key, value in unlike_defaults(self).items() if key not in of_all}
 
     @abstractmethod
     def design(self, levels: Mapping[str, Sequence[str]]) -> Design:

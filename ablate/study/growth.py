@@ -41,8 +41,7 @@ def record_of_sweep(
     asked: study, demonstration, config_dir and typed of the record.
     """
     factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
-    arms = declared.arms if declared else {}
-    free = [key for key in factors if key not in given] + [key for arm in arms.values() for key in arm]
+    free = {key for key in factors if key not in given} | (declared.set_by_arms if declared else set())
     fixed = {
         key: value
         for key, value in _plain(identity_keys(configs[0])).items()

@@ -1,18 +1,15 @@
 """The loop that drives every sweep: propose runs, check them, train them, read their rows, repeat."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from ablate.compose.asked import Sweep
 from ablate.compose.clusters import Cluster
 from ablate.compose.launchers import HydraLauncher, Lost, Pool
-from ablate.compose.variants import Setting
 from ablate.compute import device
 from ablate.compute.cores import side_by_side, threads_each
 from ablate.config.identity import digest
-from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 from ablate.execution import plugins
@@ -29,11 +26,10 @@ from ablate.study.checks import Checks
 from ablate.study.cluster import of_cluster, share
 from ablate.study.declared import Declared
 from ablate.study.design import Absent, Design, Overrides
+from ablate.study.designed import designed
 from ablate.study.estimate import estimate
 from ablate.study.growth import grown, record_of_sweep
 from ablate.study.job import job
-from ablate.study.kinds import read_declared
-from ablate.study.kinds.grid import EveryCombination
 from ablate.study.outcome import Outcome, keeping_results
 from ablate.study.replicates import one_of_each
 
@@ -44,16 +40,7 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
     A sweep is refused as a whole if one of its runs is impossible. A study leaves such runs out, and
     Outcome.remarks says why.
     """
-    declared = read_declared(asked.study) if asked.study else None
-    given = _settings(asked, declared)
-    if declared and (
-        twice := next((key for arm in declared.arms.values() for key in arm if key in given), "")
-    ):
-        raise ConfigError(
-            f"{twice}: the arms of this study set it; leave it out, or write a study of your own"
-        )
-    levels = {key: of.values for key, of in given.items()}
-    design = declared.design(levels) if declared else EveryCombination(levels)
+    declared, given, design = designed(asked)
     factors = declared.levels if declared else ()  # also those with one level, since they may grow
     swept = [key for key, of in given.items() if of.swept or key in factors]
 
@@ -74,21 +61,6 @@ def run_sweep(asked: Sweep, *, dry_run: bool, begun: Callable[[], None]) -> Outc
 
     drive = _Drive(asked, declared, design, record)
     return drive.dry_run() if dry_run else drive.run(begun)
-
-
-def proposed(asked: Sweep, rows: Mapping[str, Row]) -> Iterator[str]:
-    """The ids of all runs of a study whose runs ended in these rows. rows: by run id. Raises ConfigError."""
-    declared = read_declared(asked.study)
-    levels = {key: of.values for key, of in _settings(asked, declared).items()}
-    design = declared.design(levels)
-    checks = Checks(asked.configs, declared, needs_test_split=design.needs_test_split, elsewhere=True)
-    found: dict[Overrides, Row] = {}
-    while overrides := design.propose(found):
-        runs = checks.ready(overrides)
-        yield from (run.run_id for run in runs.values())
-        left_out: Row = {"status": Absent.LEFT_OUT}
-        missing: Row = {"status": Absent.MISSING}
-        found |= {o: rows.get(runs[o].run_id, missing) if o in runs else left_out for o in overrides}
 
 
 class _Drive:
@@ -280,26 +252,6 @@ class _Drive:
         except Lost as error:
             self.refused.append(str(error))
             return {}
-
-
-def _settings(asked: Sweep, declared: Declared | None) -> dict[str, Setting]:
-    """The settings by key: those of the study, overridden by its demonstration, then by the command line."""
-    texts: list[str] = []
-    if declared:
-        texts += [f"{key}={','.join(levels)}" for key, levels in declared.levels.items()]
-        name = asked.name or Path(asked.chosen or "").name  # by default the name of its file
-        if asked.is_demonstration:
-            assert asked.study is not None
-            if "demo" not in asked.study:
-                raise ConfigError(
-                    "size=demo: this study declares no demo, as demo: {train.steps: 60}; leave size out"
-                )
-            texts += [f"{key}={','.join(levels)}" for key, levels in declared.demo.items()]
-            name = f"{name}-demo" if name else ""
-        texts += [f"name={as_value(name)}"] if name and name != asked.name else []
-    elif asked.is_demonstration:
-        raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
-    return asked.configs.settings([*texts, *asked.arguments])
 
 
 def _unique(runs: Mapping[Overrides, Resolved]) -> dict[Overrides, Resolved]:

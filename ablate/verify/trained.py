@@ -24,9 +24,9 @@ WINDOWS = 8  # windows of the validation split to evaluate
 
 @dataclass(frozen=True)
 class OfLayer:
-    """one_head: the relative change of the output if the same weights are used as a single head; None if they
-    can't be. outside: the share of the numbers in the heads' outputs that lie outside the range of the values
-    that the head reads."""
+    """layer: from 1. one_head: the relative change of the output if the same weights are used as a single
+    head; None if they can't be. outside: the share of the numbers in the heads' outputs that lie outside the
+    range of the values that the head reads."""
 
     layer: int
     when: str
@@ -53,7 +53,7 @@ def _layers(model: Model, tokens_BT: Tensor, when: str) -> list[OfLayer]:
     inputs = inputs_of_attention(model, tokens_BT)
     return [
         OfLayer(number, when, _from_one_head(block.attention, x_BTC), _outside(block.attention, x_BTC))
-        for number, (block, (x_BTC, _, _)) in enumerate(zip(model.blocks, inputs, strict=True))
+        for number, (block, (x_BTC, _, _)) in enumerate(zip(model.blocks, inputs, strict=True), 1)
     ]
 
 

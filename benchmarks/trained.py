@@ -8,7 +8,6 @@ after, a row for each layer, with the run's settings.
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pandas as pd
 
@@ -23,7 +22,7 @@ def main(study: str, path: str) -> None:
     rows = at_own_value(ablate.load(study))
     told = rows.loc[rows["phase"].ne("develop"), SETTINGS].to_dict("records")
     found = [settings | asdict(layer) for settings in told for layer in of_run(settings["run_id"])]
-    pd.DataFrame(found).to_csv(Path(path), index=False, float_format="%.6g", lineterminator="\n")
+    pd.DataFrame(found).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
 
 if __name__ == "__main__":

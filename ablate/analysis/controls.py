@@ -10,6 +10,7 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import MATCH, Pair, column_in, pair_up
 from ablate.analysis.roles import tuned_columns
 from ablate.analysis.variants import Variants, is_own_value
+from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
 from ablate.phrases import only_if
 
@@ -51,11 +52,6 @@ def on_worth(variants: Variants, units: Worth) -> list[str]:
         f" {variants.metric} with scores=uniform less its own (column share)"
         for base, (unit, low, high) in units.items()
     ]
-
-
-def spelled(placebo: Mapping[str, Any]) -> str:
-    """A placebo as overrides."""
-    return " ".join(f"{key}={value}" for key, value in placebo.items())
 
 
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:

@@ -44,7 +44,7 @@ def listed(context: typer.Context, format: FormatOption = Format.table, wide: Wi
 @claims.command()
 def show(number: NumberArgument) -> None:
     """Show an entry: its test, its digest, and the seeds that follow from it."""
-    from ablate.config.overrides import as_value
+    from ablate.config.overrides import spelled
     from ablate.ledger.entry import find_entry
     from ablate.ledger.page import expectation
 
@@ -54,8 +54,8 @@ def show(number: NumberArgument) -> None:
     typer.echo(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
     typer.echo(f"published: {entry.published}")
     for name, arm in entry.arms.items():
-        typer.echo(f"arm {name}: {' '.join(f'{key}={value}' for key, value in arm.items())}")
-    typer.echo(f"all arms: {' '.join(f'{key}={as_value(value)}' for key, value in entry.settings.items())}")
+        typer.echo(f"arm {name}: {spelled(arm)}")
+    typer.echo(f"all arms: {spelled(entry.settings)}")
     for one in entry.predictions:
         typer.echo(f"- {expectation(one, entry.margin)}")
     typer.echo(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from ablate.config.overrides import spelled
 from ablate.ledger.entry import CLAIMS, Filed, Prediction, read_entries
 from ablate.ledger.frozen import read_frozen
 from ablate.ledger.judge import Found, Judged, Verdict
@@ -79,14 +79,14 @@ def _row(filed: Filed, judged: Judged | None, frozen: bool) -> str:
 
 def _section(filed: Filed, judged: Judged | None, frozen: Mapping[str, str]) -> list[str]:
     entry, source = filed.entry, filed.entry.source
-    arms = ", ".join(f"{arm} ({_set(keys)})" for arm, keys in entry.arms.items())
+    arms = ", ".join(f"{arm} (`{spelled(keys)}`)" for arm, keys in entry.arms.items())
     lines = [
         *(f"## {filed.name}", "", f"> {entry.sentence}", ""),
         f"Source: [{source.cite}]({source.url}); {source.read}. Published: {entry.published}.",
         "",
         *(f"- {expectation(one, entry.margin)}" for one in entry.predictions),
         "",
-        f"Arms, at {_set(entry.settings)}: {arms}.",
+        f"Arms, at `{spelled(entry.settings)}`: {arms}.",
         "",
     ]
     lines += [entry.note, ""] if entry.note else []
@@ -104,10 +104,6 @@ def _section(filed: Filed, judged: Judged | None, frozen: Mapping[str, str]) -> 
             f"Frozen {frozen['date']}, digest `{frozen['digest'][:16]}`. `ablate claims run {filed.number}`"
         )
     return lines
-
-
-def _set(keys: Mapping[str, Any]) -> str:
-    return f"`{' '.join(f'{key}={value}' for key, value in keys.items())}`"
 
 
 def _found(one: Found) -> str:

@@ -9,8 +9,8 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.controls import spelled
 from ablate.analysis.variants import STEPS_TO, lost_by
+from ablate.config.overrides import spelled
 from ablate.phrases import counted
 
 UNITS = {"val_bpb": "bits per byte"}

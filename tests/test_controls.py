@@ -91,17 +91,18 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     assert found["diff"].to_dict() == pytest.approx({"1": 0.3, "8": 0.1}, abs=0.003)
     assert found["controlled"].to_dict() == pytest.approx({"1": 0.05, "8": 0.05}, abs=0.003)
     read = words.for_reading(result, "primary")
-    assert [text[:4] for text in read["with value_scale=matched"] if text] == ["0.05", "0.05"]
+    assert [text[:5] for text in read["with value_scale=matched"] if text] == ["+0.05", "+0.05"]
     assert found["controlled_low"].lt(found["controlled"]).all()
     one, eight, told = words.sentences(result)
     if "heads=8" in one:
         one, eight = eight, one
     assert "both can learn the same functions, so all of it is parametrization" in one
-    assert "with value_scale=matched, 0.05" in one and "with value_scale=matched, 0.05" in eight
+    assert re.search(r"with value_scale=matched, \+0\.05\d \[0\.\d+, 0\.\d+\] remains of \+0\.(30|29)", one)
+    assert re.search(r"with value_scale=matched, \+0\.05\d \[0\.\d+, 0\.\d+\] remains of \+0\.(10|09)", eight)
     assert "parametrization;" not in eight
     assert told.startswith("heads=8 − heads=1, without the projection less the same with it: −0.19")
-    assert re.search(r"; with value_scale=matched −?0\.00", told)
-    assert "; off − on with heads=1 and value_scale=matched is 0.05" in told
+    assert re.search(r"; with value_scale=matched [+−]?0\.00", told)
+    assert "; off − on with heads=1 and value_scale=matched is +0.05" in told
     assert "is parametrization, and is taken to be as large with more heads" in told
     assert " ".join(answers.findings(result)).count("all of it is parametrization") == 1
 

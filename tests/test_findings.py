@@ -3,7 +3,10 @@
 A figure reads `+0.062 [+0.050, +0.074]`, and a comment follows in its sentence, with the directory in
 docs/results: `<!-- 001-flexible: sum - concat -->` is a contrast of a claim. `<!-- rank: VARIANT against
 BASELINE -->` is one of a study, by the names that `ablate compare` prints, without what is empty and without
-the tuned learning rate. `<!-- 001-flexible/heads: kept, VARIANT, layer 1, median -->` is in a table of
+the tuned learning rate. `, controlled` after it asks for what remains under the placebo of the study, `, at
+one rate` for both at the baseline's rate.
+`<!-- out_proj: interaction -->` is that of heads and projection, `interaction, at_few` its value at one head.
+`<!-- 001-flexible/heads: kept, VARIANT, layer 1, median -->` is in a table of
 `ablate probe`. `<!-- book/trained: one_head where heads=8, layer=2 -->` is a mean over runs, in a table of
 benchmarks/trained.py.
 """
@@ -22,6 +25,7 @@ from ablate.analysis.probes import SORTED
 from tests.helpers import ROOT
 
 PAGE = ROOT / "docs" / "findings.md"
+FAMILIES = {"primary": "", "at the baseline's value": ", at one rate"}
 NUMBER = r"[+−]?\d+\.\d+"
 INTERVAL = rf"\[{NUMBER},\s{NUMBER}\]"
 FIGURE = re.compile(
@@ -44,11 +48,21 @@ def of_claim(name: str) -> dict[str, dict]:
 @functools.cache
 def of_study(name: str) -> dict[str, dict]:
     results = load([str(ROOT / "docs" / "results" / name)])
-    table = compare(results.rows, records=results.records).family("primary")
-    rows = table[table["baseline"].notna()].to_dict("records")
-    return {
-        f"{short(row['variant'])} against {short(row['baseline'])}": {**row, "n": row["pairs"]}
-        for row in rows
+    compared = compare(results.rows, records=results.records)
+    table = compared.table[compared.table["baseline"].notna()]
+    found = {
+        f"{short(row['variant'])} against {short(row['baseline'])}{FAMILIES[row['family']]}": row
+        | {"n": row["pairs"]}
+        for row in table[table["family"].isin(FAMILIES)].to_dict("records")
+    }
+    for row in compared.interaction.to_dict("records"):
+        found["interaction"] = row
+    of = {"low": "{}_low", "high": "{}_high", "diff": "{}", "n": "n"}
+    return found | {
+        f"{name}, {part}": {key: row[column.format(part)] for key, column in of.items()}
+        for name, row in found.items()
+        for part in ("controlled", "at_few")
+        if part in row
     }
 
 

@@ -16,6 +16,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.roles import AT_BASELINE, OCTAVE_AWAY, without_values
+from ablate.analysis.variants import distinguishing
 from ablate.compose.asked import Sweep
 from ablate.compose.hydra_app import compose
 from ablate.config.rules import ConfigError
@@ -567,3 +568,20 @@ def test_steps_are_timed_in_turn():
     runs = [prepare(make_config(*small, f"model.d_model={d}", "model.mlp_hidden=8")) for d in (16, 256)]
     ours, theirs = step_seconds(runs, rounds=3)
     assert len(ours) == len(theirs) == 3 and sum(ours) < sum(theirs)
+
+
+def test_arms_are_told_apart_by_what_they_set_and_not_by_the_rates_that_they_chose():
+    table = pd.DataFrame(
+        {
+            "fusion": "concat",
+            "heads": "8",
+            "out_proj": ["true", "false", "false", "false"],
+            "value_scale": ["1", "1", "matched", "1"],
+            "lr": ["0.011", "0.012", "0.013", "0.014"],
+            "tuned": "train.lr",
+        }
+    )
+    columns = [*table.columns[:-1]]
+    assert distinguishing(table, columns) == columns
+    assert distinguishing(table[:3], columns) == columns[:-1]
+    assert distinguishing(table.assign(tuned=""), columns) == [*columns[:3], "lr"]

@@ -207,13 +207,19 @@ def variant_columns(rows: pd.DataFrame) -> list[str]:
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     """The columns needed to tell the variants apart: always FACTORS, and no column that follows from the
-    others, such as key_width from heads. Widths are dropped first, since they usually follow."""
+    others, such as key_width from heads. Widths are dropped first, since they usually follow. A tuned value
+    differs from arm to arm, so it tells no arms apart, only variants of one arm."""
     kept = [column for column in columns if column in FACTORS or table[column].nunique(dropna=False) > 1]
-    for column in sorted(reversed(kept), key=lambda column: column not in WIDTHS):
-        rest = [other for other in kept if other != column]
-        if column not in FACTORS and not table.duplicated(rest).any():
-            kept = rest
-    return kept
+    keys = {*table["tuned"]} if "tuned" in table else set()
+    tuned = [column for column in kept if column in {str(key).rpartition(".")[2] for key in keys}]
+    settings = [column for column in kept if column not in tuned]
+    arms = table.drop_duplicates(settings)
+    for column in sorted(reversed(settings), key=lambda column: column not in WIDTHS):
+        rest = [other for other in settings if other != column]
+        if column not in FACTORS and not arms.duplicated(rest).any():
+            settings = rest
+    needed = {*settings, *(tuned if table.duplicated(settings).any() else [])}
+    return [column for column in kept if column in needed]
 
 
 def known(rows: pd.DataFrame) -> pd.DataFrame:

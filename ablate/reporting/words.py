@@ -111,7 +111,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     if few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
     return (
-        f"{row['effect']}, without the projection less the same with it: {decided}{number(row['diff'])}"
+        f"{row['effect']}, without the projection less the same with it: {decided}{signed(row['diff'])}"
         f"{unit(comparison.metric)} [{number(row['low'])}, {number(row['high'])}], n = {row['n']} paired"
         f" seeds, Holm p {_is(row['p_holm'])}{f'; with {under} {remains}' if remains else ''}{assumed}."
     )
@@ -120,7 +120,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
 def _interval(row: Mapping[Any, Any], name: str) -> str:
     """A difference with its interval; empty if there is none."""
     diff, low, high = (row[column] for column in (name, f"{name}_low", f"{name}_high"))
-    return "" if diff != diff else f"{number(diff)} [{number(low)}, {number(high)}]"
+    return "" if diff != diff else f"{signed(diff)} [{number(low)}, {number(high)}]"
 
 
 def share_of_attention(share: float) -> str:
@@ -140,7 +140,7 @@ def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
     if row["same_class"]:
         words.append("both can learn the same functions, so all of it is parametrization")
     if remains:
-        words.append(f"with {spelled(comparison.placebo)}, {remains} remains")
+        words.append(f"with {spelled(comparison.placebo)}, {remains} remains of {signed(row['diff'])}")
     return "".join(f"; {part}" for part in words)
 
 
@@ -226,6 +226,11 @@ def number(value: float) -> str:
     """The number with three digits after the point, or four if it is small, and a true minus sign."""
     text = f"{value:.{3 if abs(value) >= 0.0095 else 4}f}"
     return "0.000" if float(text) == 0 else text.replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """The number with its sign, for a difference that no word tells the direction of."""
+    return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def _p(value: float) -> str:

@@ -713,7 +713,8 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
     t = 0.5 / (0.1 / math.sqrt(3))
     assert row["diff"] == pytest.approx(0.5) and row["p"] == pytest.approx(2 * student.sf(t, 2))
     assert (
-        "heads=8 − heads=1, without the projection less the same with it: 0.500 nats" in sentences(result)[-1]
+        "heads=8 − heads=1, without the projection less the same with it: +0.500 nats"
+        in sentences(result)[-1]
     )
     assert not any("no verdicts" in note for note in result.notes)
     assert compare(rows).interaction.empty

@@ -120,7 +120,8 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
 def _interval(row: Mapping[Any, Any], name: str) -> str:
     """A difference with its interval; empty if there is none."""
     diff, low, high = (row[column] for column in (name, f"{name}_low", f"{name}_high"))
-    return "" if diff != diff else f"{signed(diff)} [{number(low)}, {number(high)}]"
+    interval = f" [{number(low)}, {number(high)}]" if low == low else ""
+    return "" if diff != diff else f"{signed(diff)}{interval}"
 
 
 def share_of_attention(share: float) -> str:

@@ -4,11 +4,10 @@ A figure reads `+0.062 [+0.050, +0.074]`, and a comment follows in its sentence,
 docs/results: `<!-- 001-flexible: sum - concat -->` is a contrast of a claim. `<!-- rank: VARIANT against
 BASELINE -->` is one of a study, by the names that `ablate compare` prints, without what is empty and without
 the tuned learning rate. `, controlled` after it asks for what remains under the placebo of the study, `, at
-one rate` for both at the baseline's rate.
-`<!-- out_proj: interaction -->` is that of heads and projection, `interaction, at_few` its value at one head.
-`<!-- 001-flexible/heads: kept, VARIANT, layer 1, median -->` is in a table of
-`ablate probe`. `<!-- book/trained: one_head where heads=8, layer=2 -->` is a mean over runs, in a table of
-benchmarks/trained.py.
+one rate` for both at the baseline's rate. `<!-- out_proj: interaction -->` is that of heads and projection,
+`interaction, at_few` its value at one head. `<!-- 001-flexible/heads: kept, VARIANT, layer 1, median -->` is
+in a table of `ablate probe`. `<!-- book/trained: one_head where heads=8, layer=2 -->` is a mean over runs, in
+a table of benchmarks/trained.py.
 """
 
 import functools

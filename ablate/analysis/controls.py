@@ -17,7 +17,6 @@ from ablate.phrases import only_if
 YARDSTICK = "uniform"  # scores=uniform: every position reads all earlier ones alike, and learns no pattern
 CONTROLLED = ("controlled", "controlled_low", "controlled_high")
 
-
 Worth = Mapping[int, tuple[float, float, float]]
 
 

@@ -8,11 +8,15 @@ one rate` for both at the baseline's rate. `<!-- out_proj: interaction -->` is t
 `interaction, at_few` its value at one head. `<!-- 001-flexible/heads: kept, VARIANT, layer 1, median -->` is
 in a table of `ablate probe`. `<!-- book/trained: one_head where heads=8, layer=2 -->` is a mean over runs, in
 a table of benchmarks/trained.py.
+
+All other decimals and percentages are in `OTHERS`, with what they must be.
 """
 
 import functools
 import json
+import math
 import re
+from typing import Literal
 
 import pandas as pd
 import pytest
@@ -21,9 +25,11 @@ from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.probes import SORTED
+from ablate.ledger.entry import Entry, find_entry
 from tests.helpers import ROOT
 
 PAGE = ROOT / "docs" / "findings.md"
+RESULTS = ROOT / "docs" / "results"
 FAMILIES = {"primary": "", "at the baseline's value": ", at one rate"}
 NUMBER = r"[+−]?\d+\.\d+"
 INTERVAL = rf"\[{NUMBER},\s{NUMBER}\]"
@@ -32,6 +38,7 @@ FIGURE = re.compile(
     r"<!--\s(?P<results>[\w/-]+):\s(?P<contrast>[^>]+?)\s-->"
 )
 TEXT = PAGE.read_text(encoding="utf-8")
+SETTLED = r"Python 3\.11|95 %|0\.01 nats"
 
 
 def number(text: str) -> float:
@@ -40,13 +47,13 @@ def number(text: str) -> float:
 
 @functools.cache
 def of_claim(name: str) -> dict[str, dict]:
-    verdict = json.loads((ROOT / "docs" / "results" / name / "verdict.json").read_text(encoding="utf-8"))
+    verdict = json.loads((RESULTS / name / "verdict.json").read_text(encoding="utf-8"))
     return {found["contrast"]: found for found in verdict["found"]}
 
 
 @functools.cache
 def of_study(name: str) -> dict[str, dict]:
-    results = load([str(ROOT / "docs" / "results" / name)])
+    results = load([str(RESULTS / name)])
     compared = compare(results.rows, records=results.records)
     table = compared.table[compared.table["baseline"].notna()]
     found = {
@@ -71,7 +78,7 @@ def short(variant: str) -> str:
 
 @functools.cache
 def of_heads(name: str) -> dict[str, dict]:
-    table = pd.read_csv(ROOT / "docs" / "results" / f"{name}.csv")
+    table = pd.read_csv(RESULTS / f"{name}.csv")
     return {
         f"{row['probe']}, {row['variant']}, layer {row['layer']}, {head}": {
             **{"diff": row[head], "low": row[f"{head}_low"], "high": row[f"{head}_high"], "n": row["n"]}
@@ -83,7 +90,7 @@ def of_heads(name: str) -> dict[str, dict]:
 
 def of_runs(name: str, contrast: str) -> dict:
     column, where = contrast.split(" where ")
-    runs = pd.read_csv(ROOT / "docs" / "results" / f"{name}.csv")
+    runs = pd.read_csv(RESULTS / f"{name}.csv")
     for key, value in (one.split("=") for one in where.split(", ")):
         runs = runs[runs[key].astype(str) == value]
     low, high = stats.t_interval(runs[column].to_numpy()[None])
@@ -111,3 +118,105 @@ def test_a_figure_is_in_its_rows(figure):
         assert int(seeds[1]) == there["n"]
     if share := re.search(r"(\d+(?:\.\d+)?) % of what attention is worth", figure["words"]):
         assert float(share[1]) == pytest.approx(100 * abs(there["share"]), rel=0.06)
+
+
+def claim(number: str) -> Entry:
+    return find_entry(number).entry
+
+
+def predicted(number: str, column: Literal["published", "of_attention"]) -> float:
+    value = getattr(claim(number).predictions[0], column)
+    assert value is not None
+    return value
+
+
+def quoted(number: str) -> list[float]:
+    """The numbers in a claim's words on what was published."""
+    return [float(one) for one in re.findall(r"\d+\.\d+", claim(number).published)]
+
+
+def rows(name: str) -> pd.DataFrame:
+    return pd.read_csv(RESULTS / f"{name}.csv", low_memory=False)
+
+
+def of_readme() -> float:
+    losses = pd.read_csv(ROOT / "docs" / "noise.csv").groupby("fusion")["val_loss"].mean()
+    return losses["sum"] - losses["concat"]
+
+
+def two_groups() -> list[float]:
+    """The ends of six losses, and the larger one of two."""
+    runs = rows("symmetric/results").query("phase == 'report' and role == 'tuned' and tie_qk")
+    losses = sorted(runs["test_loss"])
+    return [losses[2], losses[7], losses[1]]
+
+
+def share_of_params() -> float:
+    params = (
+        rows("014-shared-keys/results").query("scores == 'softmax'").groupby("key_heads")["params"].first()
+    )
+    return 1 - params["1"] / params["auto"]
+
+
+def outside() -> float:
+    return rows("011-symmetric/trained").query("scale == 'both' and when == 'after'")["outside"].mean()
+
+
+def hours() -> list[float]:
+    """Runs, and hours of one core and of two."""
+    read = pd.concat(rows(f"{path.parent.name}/results") for path in RESULTS.glob("*/results.csv"))
+    wall = read.drop_duplicates("run_id")["wall_s"] / 3600
+    return [len(wall), wall.sum(), wall.sum() / 2]
+
+
+def times_as_long() -> list[float]:
+    steps = rows("symmetric/cost").query("scale == 'both'")["step_ratio"]
+    return [steps.min(), steps.max()]
+
+
+def never_there() -> list[int]:
+    runs = rows("weights/steps").set_index("variant")[["diverged", "n"]]
+    return [
+        number
+        for method in ("fusion=gated input=x per=head ", "fusion=head_scale ")
+        for never, reached in [runs[runs.index.str.startswith(method)].iloc[0]]
+        for number in (never, never + reached)
+    ]
+
+
+OTHERS = {
+    "1719 runs took 23.5 hours of one core, so 11.7 on two": hours,
+    "README has 0.032": lambda: [of_readme()],
+    "whole price, within 0.02 nats": lambda: [claim("003").margin],
+    "gain of 0.040 nats": lambda: [-predicted("006", "published")],
+    "same paper has −0.022 nats": lambda: [predicted("007", "published")],
+    "by the paper's perplexities it is −0.021": lambda: [math.log(quoted("007")[2] / quoted("007")[1])],
+    "differential attention saw 3.086 instead of 3.087": lambda: quoted("008")[:0:-1],
+    "6 of 8 runs with a gate on each head and 3 of 8 with weights": never_there,
+    "six at 1.44 to 1.45 and two at 1.42": two_groups,
+    "introduced them has +0.073 nats": lambda: [predicted("010", "published")],
+    "same paper has +0.048 nats": lambda: [predicted("013", "published")],
+    "the bound was 2 %": lambda: [100 * predicted("014", "of_attention")],
+    "13 % fewer parameters": lambda: [100 * share_of_params()],
+    "a step took 0.98 to 1.05 times as long": times_as_long,
+    "3 % of it does": lambda: [100 * outside()],
+}
+
+
+def unlooked(text: str) -> list[str]:
+    """Decimals and percentages that are neither code nor in a figure nor settled by convention."""
+    text = re.sub(rf"<!--.*?-->|`[^`]*`|{SETTLED}", "", FIGURE.sub("", text), flags=re.DOTALL)
+    return re.findall(r"\d+\.\d+|\d+ %", text)
+
+
+def test_every_other_number_is_looked_up():
+    text = " ".join(TEXT.split())
+    assert all(text.count(phrase) == 1 for phrase in OTHERS)
+    assert unlooked(TEXT) == unlooked(" ".join(OTHERS))
+
+
+@pytest.mark.parametrize("phrase", OTHERS)
+def test_another_number_is_in_its_rows(phrase):
+    for text, value in zip(re.findall(r"[+−]?\d+(?:\.\d+)?", phrase), OTHERS[phrase](), strict=True):
+        decimals = len(text.partition(".")[2])
+        assert number(text) == pytest.approx(value, abs=0.51 * 10**-decimals)

@@ -17,6 +17,9 @@ from tests.helpers import forgetting_plugins
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
 
+# A shell that tests in the background ignores Ctrl-C, and commands that tests start would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _a_cache_of_its_own(tmp_path_factory):

@@ -9,6 +9,7 @@ from ablate.analysis.compare import compare
 from ablate.reporting.answers import answer, findings
 from ablate.reporting.commands import with_seeds
 from ablate.reporting.glossary import GLOSSARY, SPELLINGS, explained
+from ablate.reporting.words import names
 from tests.helpers import make_record
 from tests.test_compare import hand_worked, table
 
@@ -43,6 +44,11 @@ def test_a_finding_by_hand():
 def test_of_accuracy_more_is_saved():
     result = compare(rows().assign(val_acc=lambda r: r["val_loss"]), metric="val_acc", where=["fusion!=mean"])
     assert findings(result) == ["Sum saves 0.250 of val_acc (0.158 to 0.342) against concat."]
+
+
+def test_a_value_with_spaces_is_named_whole():
+    local, mixed = (f"scores=windows windows={each}" for each in ("[8, 8]", "[8, 64]"))
+    assert names(mixed, local) == ("windows=[8, 64]", "windows=[8, 8]", "scores=windows")
 
 
 def test_of_many_contrasts_their_verdicts_and_the_largest():

@@ -3,6 +3,7 @@
 It reads no files, prints nothing, and loads no torch.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,6 +116,11 @@ def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
     """A name such as fusion=sum heads=4 for each row of text."""
     rows = table[list(shown)].itertuples(index=False, name=None)
     return [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in rows]
+
+
+def name_parts(name: str) -> list[str]:
+    """The parts of such a name. A value may hold spaces: fusion=concat windows=[8, 8] has two parts."""
+    return re.split(r" (?=\w+=)", name)
 
 
 def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Variants:

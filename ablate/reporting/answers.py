@@ -12,7 +12,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, report_rows
 from ablate.analysis.power import seconds_a_run
 from ablate.analysis.select import select, with_options
-from ablate.analysis.variants import STEPS_TO, USABLE
+from ablate.analysis.variants import STEPS_TO, USABLE, name_parts
 from ablate.compute.cores import available
 from ablate.phrases import counted, duration, only_if
 from ablate.reporting.commands import whole_study, with_seeds
@@ -113,7 +113,7 @@ def findings(comparison: Comparison, terms: Mapping[str, str] | None = None, tun
 
 def _without(column: str) -> Callable[[str], str]:
     """Takes a column out of the name of a variant."""
-    return lambda name: " ".join(part for part in name.split(" ") if part.partition("=")[0] != column)
+    return lambda name: " ".join(part for part in name_parts(name) if part.partition("=")[0] != column)
 
 
 def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, str]) -> str:

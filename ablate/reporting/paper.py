@@ -13,6 +13,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.select import column_of
 from ablate.analysis.series import mean_interval
+from ablate.analysis.variants import name_parts
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, some
 from ablate.reporting.answers import place
@@ -175,8 +176,8 @@ def _caption(comparison: Comparison, rows: pd.DataFrame, table: pd.DataFrame) ->
 
 def _shared(names: Sequence[str]) -> str:
     """What all of these variants have in common; the first one's name if nothing."""
-    rest = [{*name.split(" ")} for name in names[1:]]
-    common = [part for part in names[0].split(" ") if all(part in other for other in rest)]
+    rest = [{*name_parts(name)} for name in names[1:]]
+    common = [part for part in name_parts(names[0]) if all(part in other for other in rest)]
     return " ".join(common) or some(names, 1)
 
 

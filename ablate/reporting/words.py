@@ -9,7 +9,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.variants import STEPS_TO, lost_by
+from ablate.analysis.variants import STEPS_TO, lost_by, name_parts
 from ablate.config.overrides import spelled
 from ablate.phrases import counted
 
@@ -207,7 +207,7 @@ def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
 def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -> tuple[str, str, str]:
     """The differing part of each of two names, and what they share. terms: names of the levels, if the study
     gives any; a fusion is named by itself."""
-    ours, theirs = (dict(_split(part) for part in name.split(" ")) for name in (variant, baseline))
+    ours, theirs = (dict(_split(part) for part in name_parts(name)) for name in (variant, baseline))
     differing = [key for key in ours if ours[key] != theirs.get(key)]
     shared = ", ".join(f"{key}={value}" for key, value in ours.items() if key not in differing)
     return _called(ours, differing, terms or {}), _called(theirs, differing, terms or {}), shared

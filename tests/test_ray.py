@@ -11,6 +11,7 @@ from ablate.config.rules import ConfigError
 from ablate.launch.engines import ray_cluster
 from ablate.launch.engines.ray_cluster import RayEngine
 from tests import ray_nodes
+from tests.helpers import run_cli
 from tests.ray_nodes import RayNodes
 from tests.sites import LONG, QUICK, REQUIRED, Site, hear, lose_a_node
 
@@ -49,7 +50,7 @@ def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
     assert "2 jobs submitted" in done.stderr and "4 runs in runs/studies/grid/results.csv" in done.stdout
     assert site.hosts() == {"n1", "n2"}
     pool = Site(site.cluster, tmp_path_factory.mktemp("pool"))
-    assert pool.run("run", *grid).returncode == 0
+    assert run_cli("run", *grid, cwd=pool.directory).returncode == 0
     assert pool.tables() == site.tables()
 
 

@@ -111,10 +111,10 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
 
 def holm(p: Array) -> Array:
     """p-values corrected by Holm (1979) over those that are not NaN; NaN stays NaN."""
-    from statsmodels.stats.multitest import multipletests
+    corrected, there = p.copy(), ~np.isnan(p)
+    if there.sum() > 1:  # one p stays as it is, and statsmodels collects garbage at each call
+        from statsmodels.stats.multitest import multipletests
 
-    corrected, there = np.full(p.shape, np.nan), ~np.isnan(p)
-    if there.any():
         corrected[there] = multipletests(p[there], method="holm")[1]
     return corrected
 

@@ -25,9 +25,8 @@ AHEAD = 0.95  # another way has to take less than this share of the first one's 
 @functools.cache
 def fastest_product() -> str:
     """The faster product of float32 matrices on one thread: `mkl` or `onednn`."""
-    return fastest(
-        "product", {name: partial(_seconds, product) for name, product in PRODUCTS.items() if works(product)}
-    )
+    times = {name: partial(_seconds, product) for name, product in PRODUCTS.items()}
+    return fastest("product", times, lambda name: works(PRODUCTS[name]))
 
 
 @functools.cache
@@ -39,11 +38,14 @@ def halves_are_faster() -> bool:
     return fastest("precision", {"float32": partial(_seconds, plain), "bfloat16": half}) == "bfloat16"
 
 
-def fastest(question: str, contestants: Mapping[str, Callable[[], float]]) -> str:
+def fastest(
+    question: str, contestants: Mapping[str, Callable[[], float]], works: Callable[[str], bool] | None = None
+) -> str:
     """The contestant that takes the least time on one thread; the first, unless another is clearly faster.
 
     The answer is kept in the cache under `question`, for this processor and this PyTorch. contestants: each
-    does its work once and returns the seconds that it took.
+    does its work once and returns the seconds that it took. works: which of them may be chosen, all by
+    default. It is asked once, too: to check gradients PyTorch loads sympy, which takes most of a second.
     """
     path = cache.directory() / "fastest.json"
     key = f"{question}, {processor()} torch {torch.__version__}"
@@ -52,7 +54,7 @@ def fastest(question: str, contestants: Mapping[str, Callable[[], float]]) -> st
         known = dict(json.loads(path.read_text(encoding="utf-8")))
         if known.get(key) in contestants:
             return known[key]
-    choice = _race(contestants)
+    choice = _race({name: one for name, one in contestants.items() if works is None or works(name)})
     with contextlib.suppress(StoreError):  # without a cache the next process times it again
         write_atomically(path, json.dumps(known | {key: choice}) + "\n")
     return choice

@@ -19,7 +19,7 @@ from ablate.study.run import declared_here, run
 if TYPE_CHECKING:
     from ablate.study.outcome import Outcome
 
-TRIAL = ("train.steps=10", "train.eval_every=5", "train.batch=8", "corpus.splits=[0.98,0.01,0.01]")
+TRIAL = ("train.steps=4", "train.eval_every=4", "train.batch=4", "corpus.splits=[0.996,0.002,0.002]")
 TRIAL_DEVELOP, TRIAL_SEEDS = (0,), (1, 2)  # not those that report, so a trial shows nothing of the result
 
 

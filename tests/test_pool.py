@@ -173,7 +173,8 @@ def test_ctrl_c_while_pytorch_loads(tmp_path, start):
 
 
 def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):
-    process = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
+    command = ("run", "-m", "seed=0,1,2", *LONG, "hydra.launcher.workers=2")
+    process = start(*command, cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 2)
     workers = group_of(process)
     os.killpg(process.pid, signal.SIGINT)
@@ -183,7 +184,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):
     assert not claims(tmp_path)
     rows = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
-    again = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
+    again = start(*command, cwd=tmp_path)
     wait_for(lambda: sum("going on after" in log.read_text() for log in logs(tmp_path)) == 2)
     os.killpg(again.pid, signal.SIGKILL)
     again.communicate()

@@ -59,7 +59,9 @@ def cut_off(cluster, tmp_path_factory) -> Iterator[SlurmSite]:
     here = SlurmSite(cluster, tmp_path_factory.mktemp("limit"))
     only = "+hydra.launcher.additional_parameters.nodelist=n1"  # of which no test makes an end
     sizes = ("hydra.launcher.jobs=1", "hydra.launcher.cpus_per_task=1", "hydra.launcher.timeout_min=1")
-    here.begin("run", "-m", "seed=0", *LONG, "train.steps=16000", *SLURM, *sizes, only)
+    (here.directory / "slow.py").write_text(SLOW)
+    slow = ("--plugin", "slow.py", "-m", "fusion=slow", *LONG, "train.steps=2200", "train.eval_every=2200")
+    here.begin("run", *slow, *SLURM, *sizes, only)
     yield here
     here.close()
 
@@ -163,6 +165,19 @@ def test_without_waiting_and_the_same_command_again(site):
     assert done.returncode == 0 and "2 runs in" in done.stdout
     assert "submitted" not in done.stderr and "2 runs had finished" in done.stderr
 
+
+# Its training takes long and needs little of the processor.
+SLOW = """
+import time
+from ablate.model.fusion import register
+from ablate.model.fusion.concat import Concat
+
+@register("slow")
+class Slow(Concat):
+    def forward(self, z, x):
+        time.sleep(0.02)
+        return super().forward(z, x)
+"""
 
 BROKEN = """
 from ablate.model.fusion import register

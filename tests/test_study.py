@@ -450,7 +450,7 @@ def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
 def test_every_study_can_show_what_it_decided_on(planned, study):
     two_texts = ("corpus=numbers", "corpus.characters=null") if study.startswith("cross") else ()
     asked = (f"study={study}", *two_texts)
-    assert planned(*asked).remarks == planned(*asked, "study.primary=[]").remarks
+    assert not [line for line in planned(*asked).remarks if line.startswith("study.primary")]
 
 
 @pytest.mark.parametrize(

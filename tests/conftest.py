@@ -17,8 +17,9 @@ from tests.helpers import forgetting_plugins
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
 
-# A shell that tests in the background ignores Ctrl-C, and commands that tests start would too.
+# In the background of a shell tests ignore Ctrl-C, and under nohup SIGHUP; commands they start would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")

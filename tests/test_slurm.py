@@ -148,7 +148,7 @@ def test_jobs_outlive_lost_commands_and_the_next_one_attaches(site):
 
 
 def test_two_commands_at_once_submit_once(site):
-    grid = ("run", "-m", "seed=range(0,4)", *QUICK, "train.steps=300", *TWO_JOBS)
+    grid = ("run", "-m", "seed=range(0,4)", *QUICK, *TWO_JOBS)
     both = [site.begin(*grid) for _ in range(2)]
     (one, _), (other, _) = (process.communicate(timeout=120) for process in both)
     assert [process.returncode for process in both] == [0, 0]

@@ -171,6 +171,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, tmp_path, mon
     assert all(part.lower() in err.lower() for part in parts), err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("run", "fusion=cat"), ("run", "heads=5"), ("runs",), ("plan", "nothing")]
 )

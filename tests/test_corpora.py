@@ -579,6 +579,7 @@ def start(*arguments: object) -> subprocess.Popen:
     )
 
 
+@pytest.mark.slow
 def test_several_processes_open_it_first(texts: Path, root: Path):
     text = "0123456789" * 100_003
     processes = [start(put(texts / "book.txt", text)) for _ in range(4)]

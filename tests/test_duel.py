@@ -68,6 +68,7 @@ def test_a_budget_is_a_time(budget, tmp_path):
     assert refused.returncode == 2 and "write a time, as 45m or 2h" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_budget_that_can_not_see_anything_says_what_it_would_take(tmp_path):
     refused = run_cli("duel", "sum", "concat", *SMALL, "--budget", "0s", cwd=tmp_path)
     assert refused.returncode == 2, refused.stderr

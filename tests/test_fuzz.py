@@ -29,6 +29,7 @@ def is_quick(case: Case) -> bool:
     return "--dry-run" in case.argv or case.argv[:1] not in (("run",), ("report",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [*some(odd_command, 100), *some(odd_file, 50)], ids=lambda case: "")
 def test_what_is_odd_ends_in_a_result_or_in_one_line(sandbox, case):
     assert not sandbox.trial(case).faults, case.argv

@@ -60,6 +60,7 @@ def test_a_probe_that_shows_nothing_is_a_line():
     assert silent(*probed({"a": [0.2, 0.3], "b": [0.6, 0.6, 0.1]})) == {}
 
 
+@pytest.mark.slow
 def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     common = ("-m", *QUICK, *GRAMMAR, "name=two", "seed=0,1")
     run_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
@@ -115,6 +116,7 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
     assert "--only kep: no such probe; did you mean kept?" in done.stderr
 
 
+@pytest.mark.slow
 def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
     run_cli("run", *QUICK, *GRAMMAR, "name=one", cwd=tmp_path)
     (tmp_path / "mine.txt").write_text("the dog sees the cats of the house.")
@@ -158,6 +160,7 @@ def test_weights_on_the_way_outlive_an_interruption(tmp_path: Path):
     assert Store(tmp_path / "cut").run(run.name).put_aside_if_damaged(cut)
 
 
+@pytest.mark.slow
 def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
     kept = ("train.probe_every=10", *QUICK, *GRAMMAR, "train.lr=0.05", "name=one")
     run_cli("run", *kept, cwd=tmp_path)
@@ -224,6 +227,7 @@ def test_without_probes_it_has_none(tmp_path: Path, study: Path):
         gather(find(other / "studies/synthetic"))
 
 
+@pytest.mark.slow
 def test_its_charts_are_files_too(tmp_path: Path, study: Path):
     ablate.report(study, charts=tmp_path / "figures")
     stems = {path.stem for path in (tmp_path / "figures").iterdir()}

@@ -37,6 +37,7 @@ def test_onednn_is_linear_in_value_and_gradients(shape, bias):
         torch.testing.assert_close(mine, exact.float(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_onednn
 def test_training_by_either_product_gives_the_same_losses_to_four_digits():
     overrides = ("model=nano", "train=nanogpt", "train.steps=50", "train.eval_every=50")

@@ -212,6 +212,7 @@ def test_a_value_that_follows_from_another_follows_it_through_a_sweep(sweep, tmp
     assert [replicates.config(replicates.of((*QUICK, f"seed={s}"))).corpus.seed for s in (1, 2)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_many_seeds_cost_one_preparation_and_a_line_says_how_far(planned, monkeypatch, capsys):
     prepared, original = [], Prepared.__init__
     monkeypatch.setattr(
@@ -291,6 +292,7 @@ def test_a_study_keeps_to_the_arithmetic_that_it_was_begun_with(planned, monkeyp
         machine(*both)
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_bfloat16_would_gain_and_where_it_is_slower(planned, monkeypatch):
     monkeypatch.setattr(precision, "halves_are_faster", lambda: True)
     for in_halves, said in ((0.5, 0.5), (0.95, None)):

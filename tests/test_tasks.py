@@ -221,6 +221,7 @@ def test_what_does_not_go_together(overrides, message):
         prepare(make_config(*overrides))
 
 
+@pytest.mark.slow
 def test_a_task_is_learned_and_sampled(tmp_path: Path):
     """In bfloat16 too; bits per byte stay empty; sample takes a row of the test split."""
     common = ["corpus=copy", "corpus.vocabulary=8", "model.context=8", "corpus.held_out=40", "name=copies"]

@@ -218,6 +218,7 @@ def test_weights_in_bfloat16_follow_those_in_float32():
     assert torch.nn.functional.cosine_similarity(*norms, dim=0) > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
 @pytest.mark.parametrize("more", [(), ("scores=talking",), ("scores=windows",), ("fusion=weighted_sum",)])
 def test_a_compiled_step_computes_what_a_plain_one_does(more, monkeypatch):

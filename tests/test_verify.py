@@ -96,6 +96,7 @@ ALGEBRA_ALONE = {
 }
 
 
+@pytest.mark.slow
 def test_every_equation_fails_where_the_code_under_it_is_broken(monkeypatch):
     """Save those that are of plain matrices, as no module of ours leaves softmax out."""
     failed = set()

@@ -77,6 +77,7 @@ def test_entities_and_other_files_are_no_drawings(tmp_path):
         assert inline(path) == ""
 
 
+@pytest.mark.slow
 def test_a_report_shows_it_before_the_name_of_a_fusion_and_leads_nowhere_else(tmp_path):
     (tmp_path / "aside.svg").write_text(DRAWING.format("", CIRCLE))
     away = "../" * (len(PACKAGE.parts) + 2) + str(tmp_path / "aside").lstrip("/")

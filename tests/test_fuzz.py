@@ -66,6 +66,7 @@ def lose_a_run(work: Path) -> None:
     next(work.glob("runs/store/[!.]*/result.json")).unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "argv, act, fault",
     [

@@ -84,6 +84,7 @@ def test_helpers_come_to_what_a_pool_comes_to_and_two_stores_are_merged_by_copyi
     assert rows.items() >= {row["seed"]: row["val_loss"] for row in Store(b / "runs").rows()}.items()
 
 
+@pytest.mark.slow
 def test_jobs_that_train_nothing_are_given_up_after_three_starts(here, tmp_path):
     here.before = ["sh", "-c", "echo no module ablate; exit 1"]
     done = call_cli("run", "-m", "seed=0,1", "name=grid", *QUICK, *JOBS, cwd=tmp_path)

@@ -172,6 +172,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", fusion.methods())
 def test_every_cell_is_matched_within_a_percent_or_refused_by_name(name):
     starts = {rule: quick_config(f"fusion={name}", f"scores={rule}") for rule in scores.methods()}

@@ -210,6 +210,7 @@ def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
     assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "done", "sum": "done"}
 
 
+@pytest.mark.slow
 def test_sample_and_cost_need_the_file(tmp_path):
     write(tmp_path)
     assert (

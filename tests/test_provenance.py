@@ -80,6 +80,7 @@ def test_a_new_method_leaves_every_finished_run_as_it_is(program):
     assert program.stale() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file, old, new, stale",
     [

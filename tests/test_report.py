@@ -169,6 +169,7 @@ def test_one_small_file(page):
     assert "http://" not in head and "https://" not in head
 
 
+@pytest.mark.slow
 def test_the_same_charts_as_files(tmp_path):
     store = synthetic_study(
         tmp_path / "runs", heads=(4,), out_proj=(True,), fusions=("concat", "sum"), seeds=2

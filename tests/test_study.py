@@ -58,7 +58,9 @@ from hydra_plugins.ablate.launcher import PoolLauncher
 from tests.helpers import ROOT, make_config, make_record, run_cli, write_study
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
-STUDIES = sorted(path.stem for path in (configs_dir() / "study").glob("*.yaml"))
+FILES = sorted((configs_dir() / "study").glob("*.yaml"))
+STUDIES = [path.stem for path in FILES]
+WITH_ARMS = [path.stem for path in FILES if "\n  arms:" in path.read_text(encoding="utf-8")]
 
 
 OWN = """# @package _global_
@@ -111,6 +113,7 @@ def test_combinations_and_proposals_by_hand():
     assert design.propose({run: {} for run in runs}) == []
 
 
+@pytest.mark.slow
 def test_runs_composed_fast_are_as_hydra_composes_them():
     Plugins.instance()
     loader = ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
@@ -249,6 +252,7 @@ def test_many_values_are_shown_by_the_first_and_the_last():
     assert _some([str(n) for n in range(5000)]).endswith("16, 17, …, 4999 (5,000 values)")
 
 
+@pytest.mark.slow
 def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(planned, monkeypatch):
     def threads(*overrides: str) -> int:
         return planned("seed=0,1,2,3", "name=mine", *overrides).estimate.threads
@@ -432,7 +436,8 @@ def test_levels_come_back_as_they_were_declared():
 # --- the primary contrasts --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("study", [name for name in STUDIES if declared(name).arms])
+@pytest.mark.slow
+@pytest.mark.parametrize("study", WITH_ARMS)
 def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
     of_study = declared(study)
     design = of_study.design(of_study.levels)
@@ -448,6 +453,7 @@ def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
     assert compared | yardsticks == {*variants.names} and not compared & yardsticks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_study_can_show_what_it_decided_on(planned, study):
     two_texts = ("corpus=numbers", "corpus.characters=null") if study.startswith("cross") else ()

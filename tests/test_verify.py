@@ -48,6 +48,7 @@ def test_at_its_own_sizes_nothing_is_left_out():
 METHODS = [(kind, name) for kind in (fusion, scores) for name in kind.methods()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, name", METHODS, ids=[name for _, name in METHODS])
 @pytest.mark.parametrize("factor", [1.01, 0.99])
 def test_a_method_that_is_off_by_a_hundredth_fails(monkeypatch, kind, name, factor):

@@ -1,18 +1,20 @@
 """Reading, checking and identifying a configuration."""
 
+import csv
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 
-from ablate.config.identity import Identity, run_name
+from ablate.config.identity import Identity, id_of_row, run_name
 from ablate.config.read import read_run
 from ablate.config.rules import ConfigError, IntroducedAt
 from ablate.config.schema import RunConfig
 from ablate.execution.recorder import describe
 from ablate.execution.run import Run
 from ablate.model.resolve import resolve_spec, resolved
-from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS
+from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS, csv_text
 from tests.helpers import make_config
 
 
@@ -159,6 +161,31 @@ def test_what_matters_is_in_the_identity_and_in_a_column(corpus_stub):
     assert len(set(keys)) == len(keys)
 
 
+LATER = [
+    *("fusion=sum fusion.order=rotate", "fusion=grouped fusion.groups=2", "fusion=gated", "scores=uniform"),
+    *("scores=talking scores.mix=pre", "scores=windows", "query_heads=4", "key_heads=1 value_heads=2"),
+    *(
+        "tie_qk=true",
+        "scale=both",
+        "value_proj=false",
+        "value_scale=matched out_proj=false",
+        "out_rank=3",
+        "out_rank=64",
+    ),
+    *("match=flops match_by=value_width", "train.eval_tokens=512", "train.average=0.5", "train.lr=1e-05"),
+    *("fusion=weighted_sum fusion.per=channel seeds.data=12345678901234567890", "fusion=head_norm"),
+    *("model.architecture=prefix", "model.architecture=encoder-decoder model.encoder_layers=3 at=cross"),
+]
+
+
+@pytest.mark.parametrize("overrides", [*MATTERS, *LATER])
+def test_a_row_tells_its_identity(corpus_stub, overrides):
+    given = overrides.split()
+    row = json.loads(json.dumps(describe(corpus_stub(make_config(*given))) | {"corpus_sha256": "text"}))
+    (cells,) = csv.DictReader(csv_text([row]).splitlines())
+    assert id_of_row(cells) == identity(*given) == cells["run_id"]
+
+
 @pytest.fixture
 def corpus_stub():
     import torch
@@ -168,7 +195,8 @@ def corpus_stub():
     def prepared(config: RunConfig) -> Run:
         corpus = open_corpus(dataclasses.replace(config.corpus, name="grammar", seed=0, characters=3000))
         spec = resolve_spec(config, 59)
-        run_id = Identity(resolved(config, spec), vocab=59, corpus_sha256="text").of(config)
+        config = resolved(config, spec)
+        run_id = Identity(config, vocab=59, corpus_sha256="text").of(config)
         return Run(config, spec, corpus, run_id, "name", torch.device("cpu"), "mkl", "fused")
 
     return prepared

@@ -9,8 +9,9 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from ablate.analysis import forms, select
+from ablate.analysis import forms
 from ablate.compose.configs import configs_dir
+from ablate.config.identity import LATER_OPTIONS
 from ablate.config.read import introduced
 from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS
@@ -122,7 +123,7 @@ def test_options_that_came_later_are_known_where_rows_are_read():
         }
         for kind in KINDS
     }
-    assert {kind: those for kind, those in later.items() if those} == select.LATER_OPTIONS
+    assert {kind: those for kind, those in later.items() if those} == LATER_OPTIONS
 
 
 # --- methods that break it ------------------------------------------------------------------

@@ -200,6 +200,21 @@ def test_results_without_their_store_are_compared_planned_and_reported(travelled
     assert record.name == "away" and len(load([str(travelled)]).rows) == 6
 
 
+@pytest.mark.parametrize(
+    ("column", "other"), [("fusion", "max"), ("lr", "0.5"), ("seed", "77"), ("bias", "1")]
+)
+def test_a_cell_that_is_not_what_the_run_id_stands_for(tmp_path, column, other):
+    shutil.copytree("docs/results/book", tmp_path / "book")
+    table = tmp_path / "book" / "results.csv"
+    pd.read_csv(table, dtype={"run_id": str}).assign(**{"kept as": "pandas"}).to_csv(table, index=False)
+    load([str(table.parent)])  # written by another program
+    cells = pd.read_csv(table, dtype=str, keep_default_na=False)
+    cells.loc[[3, 9], column] = other
+    cells.to_csv(table, index=False)
+    with pytest.raises(ConfigError, match=r"results\.csv: line 5 and 1 more: other settings or seeds"):
+        load([str(table.parent)])
+
+
 @pytest.mark.slow
 def test_results_that_do_not_fit_their_record_are_refused(travelled):
     table, record = travelled / "results.csv", travelled / "study.json"

@@ -55,6 +55,13 @@ def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
     return as_results(table, str(path)), only_if(text[-1] not in "\r\n", cut)
 
 
+def read_cells(path: Path) -> dict[int, dict[str, str]]:
+    """The cells of a CSV file as they are written, by column, and by the line in which a row begins. Raises
+    ConfigError."""
+    header, rows = _split(_decoded(path), path)
+    return {line: dict(zip(header, cells, strict=True)) for line, cells in rows.items()}
+
+
 def as_results(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """A foreign table, completed to the columns of results. name: its name in errors. Raises ConfigError."""
     _refuse_twice([*table.columns], name)

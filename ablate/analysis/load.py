@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from ablate.analysis.copied import require_fit
 from ablate.analysis.frames import as_results, frame, read_table
-from ablate.analysis.select import as_texts
 from ablate.config.rules import ConfigError
 from ablate.phrases import only_if, some
 from ablate.store.columns import MEASURED_COLUMNS, ROLE_COLUMNS
@@ -145,33 +145,10 @@ def _rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     if source.table:
         rows, notes = read_table(source.table)
         if source.record and not source.store:
-            _require_all(rows, source.record, source.directory)
+            require_fit(rows, source.table, source.record)
         return rows, notes
     assert source.store is not None, "only a table may be of no store"
     return frame(source.store.study_rows(source.study) if source.study else source.store.rows()), []
-
-
-def _require_all(rows: pd.DataFrame, record: StudyRecord, directory: Path) -> None:
-    """Raises ConfigError unless these are the rows of the runs that the record lists."""
-    there, listed = {*rows["run_id"].dropna()}, {*record.runs}
-    told = zip(as_texts(rows["phase"]), as_texts(rows["role"]), strict=True)
-    roles = dict(zip(rows["run_id"], told, strict=True))
-    of_record = {run_id: (role.phase, role.role) for run_id, role in record.roles.items()}
-    changed = any(roles.get(run_id, role) != role for run_id, role in of_record.items())
-    if len(rows) > len(there) or changed:
-        raise ConfigError(
-            f"{directory}: results.csv has a run twice, or in another phase or role than study.json says;"
-            " copy both files of one study from its store"
-        )
-    if there != listed:
-        missing, foreign = len(listed - there), len(there - listed)
-        told = [
-            *only_if(missing, f"lacks {missing} of the {len(listed)} runs that study.json lists"),
-            *only_if(foreign, f"has {foreign} that it does not list"),
-        ]
-        raise ConfigError(
-            f"{directory}: results.csv {' and '.join(told)}; copy both files of one study from its store"
-        )
 
 
 def _remembered(rows: pd.DataFrame) -> Source | None:

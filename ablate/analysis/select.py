@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ablate.config.identity import LATER_OPTIONS
 from ablate.config.read import introduced
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_SCORES, ModelConfig, PartConfig, RunConfig, TrainConfig
@@ -18,7 +19,7 @@ _CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTAL
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
 _LONGEST = 400  # digits; no float has more
 PARTS = ("fusion", "scores")  # the kinds of parts, each with a column for its options
-# The value, in older rows, of a key or of a method's option that was introduced later.
+# The value, in older rows, of a key that was introduced later.
 LATER = {key: value for key, value in introduced(RunConfig).items() if not isinstance(value, PartConfig)}
 LATER |= {
     key: value
@@ -27,7 +28,6 @@ LATER |= {
     if value is not None and key in CONFIG_COLUMNS
 }
 LATER |= {"scores": STANDARD_SCORES, "scores_options": "{}"}
-LATER_OPTIONS = {"fusion": {"sum": {"order": "none"}}}
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 

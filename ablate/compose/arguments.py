@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from ablate.compose.configs import configs_dir
-from ablate.config.read import check_value
+from ablate.config.read import read_value
 from ablate.config.rules import ConfigError
 
 
@@ -113,7 +113,7 @@ def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
     if key in groups:
         return _no_choice(argument, key)
     try:
-        check_value(key, value)  # quotes would not help a value that no run takes
+        read_value(key, value)  # quotes would not help a value that no run takes
     except ConfigError as error:
         return error
     return ConfigError(

@@ -4,12 +4,15 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, get_args
 
-from ablate.config.read import hints, introduced
+from ablate.config.read import bare, hints, introduced, read_value
 from ablate.config.rules import OutsideIdentity
-from ablate.config.schema import RunConfig
+from ablate.config.schema import PartConfig, RunConfig, SeedsConfig
 
+# The value, in older rows, of a method's option that was introduced later.
+LATER_OPTIONS = {"fusion": {"sum": {"order": "none"}}}
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -30,6 +33,19 @@ class Identity:
         seeds = {"seed": _write(config.seed), "seeds": _write(config.resolved_seeds())}
         written = ",".join([f'"{key}":{value}' for key, value in (self._written | seeds).items()])
         return _sha256(f"{{{written}}}")[:16]
+
+
+def id_of_row(row: Mapping[str, str]) -> str:
+    """The run_id of the settings and seeds that a row of results.csv tells.
+
+    row: its cells; other programs may have written them anew (8.0 for 8, True for true). Raises ConfigError
+    for a value that no run has, and KeyError for a missing column, unless its key was introduced later.
+    """
+    seed = _cell(row["seed"])
+    own = {stream: _cell(row[f"seed_{stream}"]) for stream in hints(SeedsConfig)}
+    seeds = {stream: seed if own[stream] is None else own[stream] for stream in own}
+    text = {"text": row["corpus_sha256"], "vocab": _cell(row["vocab"])}
+    return digest(_told(RunConfig, _resolved(row)) | {"seed": seed, "seeds": seeds} | text)[:16]
 
 
 def run_name(config: RunConfig, identity: str) -> str:
@@ -56,6 +72,54 @@ def identity_keys(config: Any) -> dict[str, Any]:
         if key not in came_later or value != came_later[key]:
             content[key] = identity_keys(value) if dataclasses.is_dataclass(value) else value
     return content
+
+
+def _told(cls: type, row: Mapping[str, str], path: str = "") -> dict[str, Any]:
+    """identity_keys but for the seeds, from a row."""
+    first = {
+        key: identity_keys(value) if dataclasses.is_dataclass(value) else value
+        for key, value in introduced(cls).items()
+    }
+    content = {}
+    for key in [key for key in _deciding(cls) if path + key not in ("seed", "seeds")]:
+        hint = bare(hints(cls)[key])
+        if hint is PartConfig and row.get(key):
+            content[key] = _told_part(key, row)
+        elif hint is PartConfig:
+            continue  # a part that came later
+        elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            content[key] = _told(hint, row, f"{key}.")
+        else:
+            value = _cell(row.get(key, "") if key in first else row[key])
+            content[key] = first.get(key) if value is None else read_value(path + key, value)
+    return {key: value for key, value in content.items() if key not in first or value != first[key]}
+
+
+def _told_part(kind: str, row: Mapping[str, str]) -> dict[str, Any]:
+    options = json.loads(row[f"{kind}_options"])
+    if kind == "fusion" and row["normalize"]:
+        options["normalize"] = row["normalize"]
+    later = LATER_OPTIONS.get(kind, {}).get(row[kind], {})
+    kept = {key: value for key, value in options.items() if later.get(key) != value}
+    return {"name": row[kind], "options": kept}
+
+
+def _resolved(row: Mapping[str, str]) -> dict[str, str]:
+    """The row with settings that have no effect as ablate.model.resolve.resolved writes them."""
+    without_keys = {"key_width": "auto"} if _cell(row["key_width"]) == 0 else {}
+    unmatched = {"match_by": "mlp"} if row["match"] == "none" else {}
+    return {**row, **without_keys, **unmatched}
+
+
+def _cell(text: str) -> Any:
+    """A cell of results.csv as the value that it was written for."""
+    if text in ("", "True", "False", "TRUE", "FALSE"):
+        return text.lower() == "true" if text else None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @functools.cache

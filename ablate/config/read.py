@@ -27,14 +27,15 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
     return read(RunConfig, {**mapping, **parts})
 
 
-def check_value(key: str, value: Any) -> None:
-    """Raises ConfigError if no run accepts this plain value. key: dotted; an unknown key accepts anything."""
+def read_value(key: str, value: Any) -> Any:
+    """This plain value as a run has it. key: dotted; an unknown key accepts anything. Raises ConfigError if
+    no run accepts the value."""
     hint = dotted(RunConfig).get(key, Any)
-    if not dataclasses.is_dataclass(hint):
-        _convert(hint, value, key)
+    return value if dataclasses.is_dataclass(hint) else _convert(hint, value, key)
 
 
-def dotted(cls: Any, path: str = "") -> dict[str, Any]:
+@functools.cache
+def dotted(cls: Any, path: str = "") -> Mapping[str, Any]:
     """The type of each key of `cls` and of its nested dataclasses, by dotted name."""
     keys = {}
     for key, hint in hints(cls).items():

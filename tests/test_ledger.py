@@ -368,6 +368,13 @@ def test_an_unfrozen_entry_is_not_run_and_only_launchers_may_be_chosen(tmp_path)
     assert wrong.returncode == 1 and "ablate claims page writes it" in wrong.stderr
 
 
+def test_an_entry_that_can_not_be_run_is_not_frozen(tmp_path):
+    filed(tmp_path, settings={**SMALL, "corpus.characters": 20_000, "heads": 7})
+    refused = run_cli("claims", "freeze", "001", cwd=tmp_path)
+    assert refused.returncode == 2 and "heads=7: does not divide" in refused.stderr
+    assert not (tmp_path / "claims" / "frozen.json").exists()
+
+
 def _last_run(path: Path, one: Filed) -> str:
     """The run id of an arm at the last reporting seed."""
     rows = pd.read_csv(path / "docs" / "results" / one.name / "results.csv", dtype={"run_id": str})

@@ -65,11 +65,14 @@ def show(number: NumberArgument) -> None:
 
 @claims.command()
 def freeze(number: NumberArgument) -> None:
-    """Write down the digest of an entry and today's date, before its first run."""
+    """Write down the digest of an entry that can be run, and today's date, before its first run."""
     from ablate.ledger.entry import find_entry
-    from ablate.ledger.frozen import freeze
+    from ablate.ledger.frozen import freeze, read_frozen
+    from ablate.ledger.testing import require_possible
 
     filed = find_entry(number)
+    if filed.name not in read_frozen():
+        require_possible(filed)
     new = freeze(filed)
     typer.echo(f"{filed.name}: {'frozen' if new else 'was frozen already'}, digest {filed.entry.digest[:12]}")
 

@@ -36,6 +36,14 @@ def asked(filed: Filed, look: int, arguments: Sequence[str] = (), name: str = ""
     )
 
 
+def require_possible(filed: Filed) -> None:
+    """Raises ConfigError unless all arms of the entry can be built and trained here. Trains nothing."""
+    estimate = run(asked(filed, filed.entry.seeds[0]), dry_run=True).estimate
+    if estimate and (left_out := estimate.record.left_out):
+        arm, why = next(iter(left_out.items()))
+        raise ConfigError(f"{filed.name}: {arm}: {why}")
+
+
 def test(filed: Filed, arguments: Sequence[str], *, said: Callable[["Outcome"], None]) -> Judged | None:
     """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
     undecided. None if runs are left at work or could not begin. said: is told the outcome of each look.

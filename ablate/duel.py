@@ -1,15 +1,16 @@
 """A duel: two methods on one text, at equal parameters, each at its own learning rate, in limited time."""
 
 import json
-import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.contrasts import equal_forms
+from ablate.analysis.controls import YARDSTICK
 from ablate.analysis.load import load
 from ablate.compose.asked import Sweep
 from ablate.compute.cores import side_by_side
@@ -17,13 +18,16 @@ from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.prepare import Prepared
+from ablate.execution.run import Resolved
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
-from ablate.reporting.words import share_of_attention
+from ablate.reporting.words import parametrization, share_of_attention
 from ablate.store.store import Store
+from ablate.study.primary import as_variants
 from ablate.study.run import declared_here, run
 
 if TYPE_CHECKING:
+    from ablate.study.estimate import Estimate
     from ablate.study.outcome import Outcome
 
 MARGIN, METRIC = 0.01, "test_loss"
@@ -32,9 +36,13 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
 # The scatter of paired differences on pydoc at the defaults (docs/noise.csv), taken for every text.
 USUAL_SD = 0.0122
-ONE, OTHER, YARDSTICK = ARMS = ("one", "other", "yardstick")
-UNIFORM = "uniform"  # the scores of the yardstick: its heads average all earlier tokens
+ONE, OTHER, UNIFORM = ARMS = (
+    "one",
+    "other",
+    "uniform",
+)  # the last is the yardstick: heads average all tokens
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
+MATCHED = {"match": "params"}
 PLAN = "plan.json"
 
 
@@ -63,64 +71,83 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """comparison: of the two. line: its one sentence. study: its name in the store."""
+    """comparison: of the two. line: its one sentence. parametrization: its end, where both can learn the same
+    functions."""
 
     comparison: Comparison
     line: str
-    study: str
+    parametrization: str
 
 
 class Duel:
     """The duel of `one` against `other`, the baseline. settings: overrides of every run. command: what was
-    typed; another command, as with another budget, is another duel with fresh seeds."""
+    typed; another command, as with another budget, is another duel with fresh seeds. study: its name in the
+    store. Raises ConfigError."""
 
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
         if one.arm == other.arm:
             raise ConfigError(f"{one.name}: a method can't be in a duel with itself; name another one")
         for setting in settings:
-            key, _, value = setting.lstrip("+~").partition("=")
+            key = setting.lstrip("+~").partition("=")[0]
             if key.partition(".")[0] in TAKEN or key in (one.kind, other.kind, "train.lr", "match"):
                 raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
-            if re.search(r"^(range|choice|glob)\(|,(?![^\[{(]*[\]})])", value):
-                raise ConfigError(f"{setting}: both sides of a duel have one value; give one")
-        self.one, self.other, self.settings, self.command = one, other, [*settings], command
+        self.one, self.other = one, other
         named = digest([one.arm, other.arm, sorted(settings), command])
         self.study = f"duel-{one.name}-{other.name}-{named[:6]}"
         self.first_seed = FIRST_SEED + int(named[:6], 16)
+        self._sweep = declared_here({}, [f"name={self.study}", *settings], command=command)
+        for key, setting in self._sweep.configs.settings(settings).items():
+            if setting.swept:
+                raise ConfigError(
+                    f"{key}={','.join(setting.values)}: both sides of a duel have one value; give one"
+                )
 
     def plan(self, budget_s: float) -> Plan:
         """What a budget buys on this machine, settled when the duel begins. Raises ConfigError if that is
-        nothing."""
+        nothing, or if the two are one function."""
         kept = Store().study_directory(self.study) / PLAN
         if kept.is_file():
-            return Plan(**json.loads(kept.read_text(encoding="utf-8")))
-        estimate = run(self._asked(FEWEST), dry_run=True).estimate
-        assert estimate is not None
-        each_s = (
-            estimate.times.total / max(1, estimate.runs - estimate.finished) / side_by_side(estimate.threads)
-        )
-        develop_s = len(ARMS) * len(DEVELOP) * (len(RATES) + EXTENSIONS) * each_s
+            return _read(kept)
+        if len({*equal_forms(as_variants(self._sides))}) == 1:
+            raise ConfigError(
+                f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
+                " compare; name another method, or change a setting such as heads"
+            )
+        first = self._estimate(DEVELOP)
+        # Another duel may have trained them all: then the same runs with a seed that no run has.
+        timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
+        if timed.helpers and timed.helpers.untimed:
+            raise ConfigError(f"a budget needs a machine that can time a run: {timed.helpers.untimed}")
+        at_once = timed.workers if timed.helpers else side_by_side(timed.threads)
+        each_s = timed.times.total / (timed.runs - timed.finished) / at_once
+        develop = len(ARMS) * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
         a_seed_s = len(ARMS) * each_s
-        seeds = min(math.floor((budget_s - develop_s) / a_seed_s), MOST) if a_seed_s else MOST
+        seeds = int(min((budget_s - develop * each_s) / a_seed_s, MOST))
         if seeds < FEWEST:
             takes = "; ".join(
-                f"{duration(develop_s + n * a_seed_s)} sees {_sees(n):.3f} nats" for n in (FEWEST, 12, 24)
+                f"{duration(develop * each_s + n * a_seed_s)} sees {_sees(n):.3f} nats"
+                for n in (FEWEST, 12, 24)
             )
             raise ConfigError(f"--budget {duration(budget_s)}: too short to see anything; {takes}")
-        plan = Plan(seeds, develop_s + seeds * a_seed_s, _sees(seeds))
+        plan = Plan(seeds, develop * each_s + seeds * a_seed_s, _sees(seeds))
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
 
-    def fight(self, plan: Plan) -> tuple["Outcome", Result]:
-        """Train what is missing, and say which is better. Raises ConfigError."""
-        outcome = run(self._asked(plan.seeds))
+    def train(self, plan: Plan) -> "Outcome":
+        """Train what is missing. Raises ConfigError."""
+        return run(self._asked(plan.seeds, DEVELOP))
+
+    def result(self) -> Result:
+        """Which is better, once all runs are finished. Raises ConfigError."""
         results = load([self.study])
         (record,) = results.records
         for side, arm in ((self.one, ONE), (self.other, OTHER)):
             if (choice := record.chosen.get(arm)) and choice.value is None:
                 raise ConfigError(f"{side.name}: {choice.doubt}, so there is nothing to compare")
-        result = compare(results.rows, records=[record])
-        return outcome, Result(result, self._line(result), self.study)
+        comparison = compare(results.rows, records=[record])
+        (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
+        tested = row["p"] == row["p"]
+        return Result(comparison, self._line(row), parametrization(row, comparison) if tested else "")
 
     def time_ratio(self, result: Result) -> str:
         """How long a training step of `one` takes relative to `other`, taking turns here, with its range."""
@@ -131,35 +158,46 @@ class Duel:
         (row,) = timed.query("baseline == baseline").to_dict("records")
         return f"{row['step_ratio']:.2f} [{row['step_ratio_low']:.2f}, {row['step_ratio_high']:.2f}]"
 
-    def _asked(self, seeds: int) -> Sweep:
-        asked = declared_here({}, [f"name={self.study}", *self.settings], command=self.command)
-        matched = {**self.other.arm, "match": "params"}
-        baseline = asked.configs(tuple(f"{key}={value}" for key, value in matched.items()))
+    @cached_property
+    def _sides(self) -> tuple[Resolved, Resolved]:
+        """A run of `one` and one of `other`. Raises ConfigError if a side can't be built or matched."""
+        one, other = (
+            Prepared(self._sweep.configs((*self._sweep.arguments, *_matched(side))), elsewhere=True).run
+            for side in (self.one, self.other)
+        )
+        return one, other
+
+    def _asked(self, seeds: int, develop: Sequence[int]) -> Sweep:
         # The yardstick has the MLP of the baseline; matched itself, it would get a wider one.
-        width = Prepared(baseline, elsewhere=True).with_seeds(baseline).spec.mlp_hidden
+        width = self._sides[1].spec.mlp_hidden
         arms = {
-            OTHER: matched,
-            ONE: {**self.one.arm, "match": "params"},
-            YARDSTICK: {**self.other.arm, "scores": UNIFORM, "model.mlp_hidden": width},
+            OTHER: {**self.other.arm, **MATCHED},
+            ONE: {**self.one.arm, **MATCHED},
+            UNIFORM: {**self.other.arm, "scores": YARDSTICK, "model.mlp_hidden": width},
         }
         block: dict[str, Any] = {
             **{"kind": "tuned", "question": f"Is {self.one.name} better than {self.other.name}?"},
             **{"tune": "train.lr", "factors": {"train.lr": RATES}, "arms": arms},
-            **{"develop": DEVELOP, "extend": 3, "report_at": ["tuned"]},
+            **{"develop": [*develop], "extend": 3, "report_at": ["tuned"]},
             "seeds": [*range(self.first_seed, self.first_seed + seeds)],
             "primary": [{"baseline": self.other.arm, "variants": [self.one.arm]}],
             **{"metric": METRIC, "margin": MARGIN},
         }
-        return replace(asked, study=block)
+        return replace(self._sweep, study=block)
 
-    def _line(self, result: Comparison) -> str:
-        """The result in a sentence, from the side of `one`."""
-        (row,) = result.family("primary").query("baseline == baseline").to_dict("records")
+    def _estimate(self, develop: Sequence[int]) -> "Estimate":
+        estimate = run(self._asked(FEWEST, develop), dry_run=True).estimate
+        assert estimate is not None
+        return estimate
+
+    def _line(self, row: Mapping[Any, Any]) -> str:
+        """The result in a sentence, from the side of `one`. row: of the comparison."""
         names, diff, low, high = (self.one.name, self.other.name), row["diff"], row["low"], row["high"]
+        reason = f": {row['why']}" if row["why"] else ""
         if row["p"] != row["p"]:
-            return f"{names[0]} against {names[1]} is undecided: {row['why']}"
+            return f"{names[0]} against {names[1]} is undecided{reason}"
         if row["verdict"] == stats.UNDECIDED:
-            told = f"{names[0]} against {names[1]} is undecided: {diff:+.3f}"
+            told = f"{names[0]} against {names[1]} is undecided{reason}: {diff:+.3f}"
         elif row["verdict"] == stats.EQUIVALENT:
             told = f"{names[0]} and {names[1]} are equivalent within {MARGIN:g}: {diff:+.3f}"
         else:
@@ -197,6 +235,18 @@ def failed_check(side: Side) -> Iterator[str]:
     for finding in findings(side.kind, side.name):
         if finding.broken:
             yield f"{finding.variant}: {finding.check}: {finding.broken}"
+
+
+def _matched(side: Side) -> list[str]:
+    return [f"{key}={value}" for key, value in {**side.arm, **MATCHED}.items()]
+
+
+def _read(kept: Path) -> Plan:
+    """Raises ConfigError."""
+    try:
+        return Plan(**json.loads(kept.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
 
 
 def _sees(seeds: int) -> float:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ablate.analysis import stats
 from ablate.config.rules import ConfigError
-from ablate.duel import FEWEST, Duel, Plan, Side, failed_check, side
+from ablate.duel import DEVELOP, FEWEST, PLAN, Duel, Plan, Side, failed_check, side
 from ablate.reporting.html import write_report
 from ablate.store.store import Store
 from tests.helpers import run_cli
@@ -39,7 +40,7 @@ def test_other_settings_and_budgets_are_other_duels_with_other_seeds():
     ("setting", "message"),
     [
         ("heads=2,4", "heads=2,4: both sides of a duel have one value"),
-        ("heads=range(1,3)", r"heads=range\(1,3\): both sides"),
+        ("heads=range(1,3)", "heads=1,2: both sides"),
         ("name=x", "name=x: a duel sets name itself"),
         ("seed=7", "seed=7: a duel sets seed itself"),
         ("+study.margin=1", "a duel sets study.margin itself"),
@@ -50,16 +51,32 @@ def test_other_settings_and_budgets_are_other_duels_with_other_seeds():
 def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
     with pytest.raises(ConfigError, match=message):
         Duel(side("sum"), side("concat"), [setting], "")
-    Duel(side("sum"), side("concat"), ["corpus.splits=[0.8,0.1,0.1]"], "")
+    Duel(side("sum"), side("concat"), ["corpus.splits=[0.8,0.1,0.1]", 'corpus.path="War, and Peace.txt"'], "")
 
 
 def test_the_yardstick_has_the_mlp_of_the_baseline(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    fight = Duel(side("concat"), side("sum"), [*SMALL], "")
-    study = fight._asked(4).study
+    fight = Duel(side("concat"), side("sum"), [*SMALL, "model.d_model=128"], "")
+    study = fight._asked(4, DEVELOP).study
     assert study is not None
-    assert study["arms"]["yardstick"]["model.mlp_hidden"] > 256  # that of a sum matched to concat
-    assert study["arms"]["yardstick"]["fusion"] == "sum" and "match" not in study["arms"]["yardstick"]
+    assert study["arms"]["uniform"]["model.mlp_hidden"] > 512  # that of a sum matched to concat
+    assert study["arms"]["uniform"]["fusion"] == "sum" and "match" not in study["arms"]["uniform"]
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "message"),
+    [
+        (("sum", "concat"), ["heads=1"], "sum and concat are the same function here"),
+        (("mean", "sum"), ["fusion.normalize=variance"], "mean and sum are the same function here"),
+        (("concat", "gated"), ["fusion.per=channel"], "fusion.per"),  # concat has no such option
+        (("sum", "concat"), ["out_proj=false", "heads=16"], "match"),
+    ],
+)
+def test_what_can_not_be_compared_is_refused_with_its_reason(names, settings, message, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        Duel(*map(side, names), [*SMALL, *settings], "").plan(3600)
+    assert not Store().study_names()
 
 
 @pytest.mark.parametrize("budget", ["soon", "30", "-3m", "1d", ""])
@@ -101,14 +118,31 @@ def test_a_duel_is_fought_and_goes_on_where_it_was(tmp_path, monkeypatch):
     settings = ["heads=2", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
     command = "ablate duel sum concat heads=2 --text book.txt --budget 30m"
     fight = Duel(side("sum"), side("concat"), settings, command)
-    outcome, result = fight.fight(Plan(FEWEST, 0, 0))
+    plan = Plan(FEWEST, 0, 0)
+    outcome = fight.train(plan)
+    result = fight.result()
     assert re.match(r"sum (is (better|worse) than|and|against) concat ", result.line)
     assert re.search(r"\[-?\d\.\d{3}, -?\d\.\d{3}\] nats.*, n = 4$", result.line)
-    assert "of what attention is worth" not in result.line or "share" in result.comparison.table
+    assert any(note.startswith("attention is worth ") for note in result.comparison.notes)
     assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", fight.time_ratio(result))
-    assert command in write_report(result.study).read_text(encoding="utf-8")
-    again, same = fight.fight(Plan(FEWEST, 0, 0))
+    assert command in write_report(fight.study).read_text(encoding="utf-8")
+    again = fight.train(plan)
     assert again.finished_before == len(again.run_ids) == len(outcome.run_ids)
-    assert same.line == result.line
-    settled = fight.plan(3600)  # settled at the first call, and kept
-    assert fight.plan(0) == settled and settled.seeds > FEWEST
+    assert fight.result().line == result.line
+    other = Duel(side("sum"), side("concat"), settings, f"{command} again")  # its development runs are there
+    settled = other.plan(60)
+    assert settled.seeds > FEWEST and 0 < settled.seconds <= 60
+    assert other.plan(0) == settled  # at the first call, and kept
+    (Store().study_directory(other.study) / PLAN).write_text("[]")
+    with pytest.raises(ConfigError, match=r"plan\.json: can't be read .*; remove it"):
+        other.plan(60)
+
+
+def test_a_line_says_why_nothing_is_decided():
+    row = {"diff": 0.5, "low": 0.4, "high": 0.6, "p": 0.001, "share": float("nan"), "pairs": 7}
+    row |= {"verdict": stats.UNDECIDED, "why": "1 more of its seeds diverged than of its baseline's"}
+    duel = Duel(side("mean"), side("sum"), [], "")
+    assert duel._line(row) == (
+        "mean against sum is undecided: 1 more of its seeds diverged than of its baseline's: +0.500"
+        " [0.400, 0.600] nats, n = 7"
+    )

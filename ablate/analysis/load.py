@@ -109,6 +109,11 @@ def find_source(target: str) -> Source:
         if (real.parent.parent / "store").is_dir():
             return Source(path, Store(real.parent.parent), real.name)
         return Source(real, None, real.name, _table_of(path))
+    if (path / "results.csv").is_file():
+        raise ConfigError(
+            f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
+            f" {path / 'results.csv'}"
+        )
     return _study(target)
 
 

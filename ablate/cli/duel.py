@@ -10,7 +10,7 @@ from ablate.cli.options import use_plugins
 from ablate.cli.output import say
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, duration
+from ablate.phrases import counted, duration, only_if
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -38,8 +38,10 @@ def duel(
     verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
     another budget it is another duel, with other seeds.
     """
+    from ablate.analysis.notes import unusable
     from ablate.duel import Duel, failed_check, side
     from ablate.reporting.html import write_report
+    from ablate.store.status import RESULTS
 
     budget_s = _seconds(budget)
     use_plugins([file for file in (one, other) if file.endswith(".py")])
@@ -57,11 +59,23 @@ def duel(
         f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they see"
         f" {plan.sees:.3f} nats with 80 % power, if differences scatter as on pydoc (docs/noise.csv)"
     )
-    outcome, result = fight.fight(plan)
-    for line in (*outcome.remarks, *outcome.refused):
+    outcome = fight.train(plan)
+    for line in (*outcome.remarks, *outcome.refused, *only_if(outcome.left_at_work, outcome.left_at_work)):
         say(line)
-    typer.echo(f"{result.line}, at {fight.time_ratio(result)} × the time of a training step")
-    typer.echo(write_report(result.study))
+    if outcome.left_at_work:
+        return
+    rows = outcome.rows()
+    if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
+        for line in unusable(rows):
+            say(line)
+        say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
+        raise typer.Exit(1)
+    result = fight.result()
+    for line in result.comparison.notes:
+        say(line)
+    time = f"at {fight.time_ratio(result)} × the time of a training step"
+    typer.echo(f"{result.line}, {time}{result.parametrization}")
+    typer.echo(write_report(fight.study))
 
 
 def _seconds(budget: str) -> float:

@@ -27,7 +27,7 @@ def unshown(
 
     runs: one of each variant. all_built: whether no variant is missing. levels: by override key.
     """
-    variants = _variants(runs)
+    variants = as_variants(runs)
     lines = []
     for entry in primary:
         try:
@@ -46,7 +46,7 @@ def unshown(
     return lines
 
 
-def _variants(runs: Collection[Resolved]) -> Variants:
+def as_variants(runs: Collection[Resolved]) -> Variants:
     """The variants of these runs, as if each run were done."""
     unique = {run.run_id: run for run in runs}.values()
     rows = [{**before_training(run), "status": Status.DONE, "val_loss": 0.0} for run in unique]

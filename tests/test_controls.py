@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis import stats
-from ablate.analysis.compare import compare
+from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.power import seeds_needed
 from ablate.reporting import answers, words
 from ablate.store.record import StudyRecord
@@ -111,9 +111,38 @@ def test_a_study_without_a_placebo_says_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
     result = compare(rows, records=[of_study()])
     (line,) = [line for line in result.notes if "may be parametrization" in line]
-    assert line.startswith("1 of 2 comparisons have no run at an equal start and equal steps (the study")
+    assert line.startswith("1 of 2 comparisons have no results at an equal start and equal steps (the study")
     named = compare(rows, records=[of_study(placebo={"value_scale": "matched"})])
     assert any("(placebo: value_scale=matched)" in line for line in named.notes)
+
+
+def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():
+    rows, study = (
+        of_projection(0.5, np.random.default_rng(0), 8),
+        of_study(placebo={"value_scale": "matched"}),
+    )
+
+    def without(scale: str) -> Comparison:
+        """One of the runs of eight heads without the projection diverged."""
+        (lost,) = rows.query(f"heads == 8 and not out_proj and seed == 3 and value_scale == '{scale}'").index
+        diverged = rows.copy()
+        diverged.loc[lost, "status"] = "diverged"
+        return compare(diverged, records=[study])
+
+    matched = without("matched")
+    of_heads = matched.family("primary").set_index("heads")
+    assert of_heads["controlled"].notna().groupby(level=0).any().to_dict() == {"1": True, "8": False}
+    assert "without the projection less the same with it: −" in words.interactions(matched)[0]
+    assert "with value_scale=matched" not in words.interactions(matched)[0]
+    assert "undecided, since one variant diverged on 1 more seed" in words.interactions(without("1"))[0]
+
+
+def test_placebos_that_differ_say_so():
+    rows = of_projection(0.0, np.random.default_rng(0), 8)
+    both = [of_study(placebo={"value_scale": "matched"}), of_study(placebo={"normalize": "variance"})]
+    found = compare(rows, records=both)
+    assert any(line.startswith("the placebos of these studies differ") for line in found.notes)
+    assert found.table["controlled"].isna().all() and not found.placebo
 
 
 def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():

@@ -75,7 +75,7 @@ def test_the_yardstick_has_the_mlp_of_the_baseline(monkeypatch, tmp_path):
 def test_what_can_not_be_compared_is_refused_with_its_reason(names, settings, message, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=message):
-        Duel(*map(side, names), [*SMALL, *settings], "").plan(3600)
+        Duel(side(names[0]), side(names[1]), [*SMALL, *settings], "").plan(3600)
     assert not Store().study_names()
 
 

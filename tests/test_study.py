@@ -443,7 +443,7 @@ def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
     design = of_study.design(of_study.levels)
     checks = Checks(sweep(f"study={study}").configs, of_study, needs_test_split=True, elsewhere=True)
     last = {overrides[:-2]: overrides for overrides in design.propose({})}  # one run of each arm
-    variants = primary._variants([checks.run(overrides) for overrides in last.values()])
+    variants = primary.as_variants([checks.run(overrides) for overrides in last.values()])
     pairs, lines = primary_pairs(variants, of_study.primary)
     assert not lines
     compared = {variants.names[at] for pair in pairs for at in pair}

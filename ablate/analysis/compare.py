@@ -141,7 +141,12 @@ def compare(
         {*range(len(variants.table))} - {c for those in pairs.values() for pair in those for c in pair}
     )
     families = []
-    placebo = {key: value for record in records for key, value in record.placebo.items()}
+    placebos = [record.placebo for record in records if record.placebo]
+    alike = all(one == placebos[0] for one in placebos)
+    placebo = placebos[0] if placebos and alike else {}
+    lines += only_if(
+        not alike, "the placebos of these studies differ: compare them apart to see what remains"
+    )
     units = worth(variants, sorted({base for those in pairs.values() for _, base in those}))
     for name, those in pairs.items():
         rest = alone if name == "exploratory" else []

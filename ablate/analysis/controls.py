@@ -70,16 +70,22 @@ def controlled(
     variants: Variants, pairs: Sequence[Pair], placebo: Mapping[str, Any], level: np.ndarray
 ) -> pd.DataFrame:
     """(K, 3) CONTROLLED: the difference of each pair that remains under the placebo, with its interval at the
-    pair's own level; NaN without one."""
+    pair's own level; NaN without one, and if one of the two diverged on more seeds."""
     partner = counterparts(variants, placebo)
     table = pd.DataFrame(np.nan, index=range(len(pairs)), columns=[*CONTROLLED])
     for at, (variant, base) in enumerate(pairs):
-        if variant in partner:  # the baseline too, if it has such a counterpart
-            values = variants.values[[partner[variant]]], variants.values[[partner.get(base, base)]]
+        both = [partner.get(variant), partner.get(base, base)]  # the baseline too, if it has a counterpart
+        if both[0] is not None and not more_diverged(variants, both):
             alpha = 1 - level[at] if level[at] == level[at] else 0.05
-            one = stats.paired(*values, margin=np.inf, alpha=alpha)
+            one = stats.paired(*variants.values[both][:, None], margin=np.inf, alpha=alpha)
             table.loc[at] = [one["diff"][0], one["low"][0], one["high"][0]]
     return table
+
+
+def more_diverged(variants: Variants, those: Sequence[int]) -> int:
+    """On how many more seeds one of these variants diverged than another: what the rest of their seeds say is
+    not the whole truth then."""
+    return int(np.ptp(variants.diverged[[*those]].sum(1)))
 
 
 def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str]:
@@ -90,7 +96,7 @@ def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str
     lacking = tested[tested["controlled"].isna() & ~tested["same_class"]]
     named = spelled(placebo)
     line = (
-        f"{len(lacking)} of {len(tested)} comparisons have no run at an equal start and equal steps"
+        f"{len(lacking)} of {len(tested)} comparisons have no results at an equal start and equal steps"
         f" ({f'placebo: {named}' if named else 'the study names no placebo'}), so part of their difference"
         " may be parametrization"
     )

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up, unknown_forms
-from ablate.analysis.controls import counterparts, own_values
+from ablate.analysis.controls import counterparts, more_diverged, own_values
 from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION
 
@@ -69,7 +69,9 @@ def projection_and_heads(
     The fewest heads in the rows take the place of 1. Columns as in `effects`; these rows are a family of
     their own. controlled, controlled_low, controlled_high: the same under the placebo. at_few, at_few_low,
     at_few_high: off − on with the fewest heads, under the placebo where there is one. At one head that is
-    parametrization alone, and the interaction takes it to be as large with many heads.
+    parametrization alone, and the interaction takes it to be as large with many heads. more_diverged: on how
+    many more seeds one of the four variants diverged than another, which leaves the interaction undecided;
+    the other two are NaN then.
     """
     own, tuned = own_values(variants)
     there = {"heads", "out_proj"} <= {*_factors(variants)}
@@ -94,10 +96,16 @@ def projection_and_heads(
         for key, blocks in found.items()
     }
     table = _table(variants, found, alpha)
+    table["more_diverged"] = [_more_diverged(variants, blocks) for blocks in found.values()]
     for name, blocks in (("controlled", under), ("at_few", at_few)):
-        part = _table(variants, blocks, alpha).set_index("effect").reindex(table["effect"])
+        sound = {key: those for key, those in blocks.items() if not _more_diverged(variants, those)}
+        part = _table(variants, sound, alpha).set_index("effect").reindex(table["effect"])
         table[[name, f"{name}_low", f"{name}_high"]] = part[["diff", "low", "high"]].to_numpy()
     return table
+
+
+def _more_diverged(variants: Variants, blocks: Sequence[Block]) -> int:
+    return more_diverged(variants, [variant for block in blocks for side in block for variant in side])
 
 
 def _off(block: Block) -> tuple[int, int]:

@@ -34,8 +34,13 @@ def listed(context: typer.Context, format: FormatOption = Format.table, wide: Wi
 
     frozen, rows = read_frozen(), []
     for filed in read_entries():
-        judged = judged_again(filed)
-        said, n = state(judged, filed.name in frozen), judged.found[0].n if judged else ""
+        judged, said = None, ""
+        try:
+            judged = judged_again(filed)
+        except ConfigError as error:
+            said = "does not fit its rows"
+            say(str(error))
+        said, n = said or state(filed, judged, frozen), judged.found[0].n if judged else ""
         rows.append([filed.name, said, n, filed.entry.digest[:12], filed.entry.sentence])
     table = pd.DataFrame(rows, columns=["entry", "verdict", "n", "digest", "claim"])
     print_table(table, format, wide=wide or format not in READ)
@@ -82,7 +87,7 @@ def run(
     number: NumberArgument,
     launcher: Annotated[
         list[str] | None,
-        typer.Argument(help="Overrides of the launcher, as hydra/launcher=slurm; a claim takes no others."),
+        typer.Argument(help="Overrides of the launcher, as hydra/launcher=slurm, or force=stale; no others."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many runs it takes, and how long; train nothing.")
@@ -92,25 +97,33 @@ def run(
     ] = False,
 ) -> None:
     """Train the runs of a frozen entry, keep their rows in docs/results, and judge."""
+    from ablate.analysis.notes import unusable
     from ablate.cli.run import show_estimate
     from ablate.ledger import testing
     from ablate.ledger.entry import find_entry
     from ablate.ledger.frozen import read_frozen, require_frozen
+    from ablate.store.status import RESULTS
     from ablate.study.run import run
 
     filed = find_entry(number)
     for override in launcher or ():
-        if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
+        if not override.startswith(("hydra/launcher=", "hydra.launcher.", "force=stale")):
             raise ConfigError(f"{override}: a claim is run as it was frozen; only launchers may be chosen")
     if dry_run or trial:
-        asked = testing.trial(filed) if trial else testing.asked(filed, filed.entry.seeds[0], launcher or ())
+        chosen = launcher or ()
+        asked = testing.trial(filed, chosen) if trial else testing.asked(filed, filed.entry.seeds[0], chosen)
         outcome = run(asked, dry_run=dry_run)
         if outcome.estimate:
             show_estimate(outcome.estimate, outcome.remarks)
-        else:
-            typer.echo(
-                f"{counted(len(outcome.run_ids), 'run')} of a trial, which shows nothing of the result"
-            )
+            return
+        _say(outcome)
+        rows = outcome.rows()
+        for line in unusable(rows):
+            say(line)
+        done = int(rows["status"].isin(RESULTS).sum())
+        typer.echo(f"{counted(done, 'run')} of a trial, which shows nothing of the result")
+        if done < len(outcome.run_ids) and not outcome.left_at_work:
+            raise typer.Exit(1)
         return
     require_frozen(filed, read_frozen())
     judged = testing.test(filed, launcher or (), said=_say)

@@ -1,11 +1,11 @@
 """Check the ledger: entries as frozen, rows as recorded, verdicts as they follow from the rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import CLAIMS, Filed, read_entries
-from ablate.ledger.frozen import read_frozen, require_frozen
+from ablate.ledger.frozen import Frozen, read_frozen, require_frozen
 from ablate.ledger.page import PAGE, page
 from ablate.ledger.results import RESULTS, judged_again, read
 
@@ -39,7 +39,7 @@ def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> Iterato
             yield f"{filed.name}: {len(other)} of its runs are not those that it asks for"
 
 
-def _of_entry(filed: Filed, frozen: Mapping[str, Mapping[str, str]], results: Path) -> Iterator[str]:
+def _of_entry(filed: Filed, frozen: Frozen, results: Path) -> Iterator[str]:
     try:
         if filed.name in frozen or (results / filed.name).exists():
             require_frozen(filed, frozen)

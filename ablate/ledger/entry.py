@@ -92,7 +92,9 @@ class Entry:
     margin: Annotated[float, Above(0)]
     seeds: Annotated[list[int], Looks()]
     yardstick: str = ""
-    develop: Annotated[list[str], InAList()] = field(default_factory=lambda: ["0", "1", "2", "3", "4"])
+    develop: Annotated[list[int], Meaning("write whole numbers, as [0, 1, 2]")] = field(
+        default_factory=lambda: [0, 1, 2, 3, 4]
+    )
     extend: Annotated[int, AtLeast(0)] = 3
     note: str = ""
 
@@ -129,7 +131,7 @@ class Entry:
             "arms": {
                 name: {key: _number(one) for key, one in arm.items()} for name, arm in self.arms.items()
             },
-            **{"develop": [int(one) for one in self.develop], "extend": self.extend, "report_at": ["tuned"]},
+            **{"develop": self.develop, "extend": self.extend, "report_at": ["tuned"]},
             "seeds": [self.seed(k) for k in range(look)],
             **{"primary": [], "margin": self.margin},
         }
@@ -213,4 +215,6 @@ def _plain(one: Any) -> Any:
         one = unlike_defaults(one)
     if isinstance(one, Mapping):
         return {str(key): _plain(value) for key, value in one.items()}
-    return [_plain(value) for value in one] if isinstance(one, list | tuple) else one
+    if isinstance(one, list | tuple):
+        return [_plain(value) for value in one]
+    return one if isinstance(one, str | int | float | None) else str(one)  # YAML makes a date of 2024-01-01

@@ -10,14 +10,16 @@ from ablate.files.atomic import write_atomically
 from ablate.ledger.entry import CLAIMS, Filed
 
 FILE = "frozen.json"
+Frozen = Mapping[str, Mapping[str, str]]
 
 
-def read_frozen(directory: Path = CLAIMS) -> dict[str, dict[str, str]]:
+def read_frozen(directory: Path = CLAIMS) -> dict[str, Mapping[str, str]]:
     """By name of the entry, its digest and date. Raises ConfigError."""
     path = directory / FILE
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
+        frozen = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return {str(name): {"digest": of["digest"], "date": of["date"]} for name, of in frozen.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ConfigError(f"{path}: not readable ({error}); restore it from the repository") from error
 
 
@@ -34,7 +36,7 @@ def freeze(filed: Filed, directory: Path = CLAIMS) -> bool:
     return True
 
 
-def require_frozen(filed: Filed, frozen: Mapping[str, Mapping[str, str]]) -> None:
+def require_frozen(filed: Filed, frozen: Frozen) -> None:
     """Raises ConfigError unless the entry is frozen as it is now."""
     name, now = filed.name, filed.entry.digest
     if name not in frozen:

@@ -29,8 +29,8 @@ class Verdict(StrEnum):
 class Found:
     """What was seen of one prediction. diff, low, high: of its contrast in nats, with its simultaneous
     interval. n: paired seeds. share: diff by the worth of attention; NaN without a yardstick. bound: the one
-    in nats that it was compared with; of a bound in shares, at the mean worth. verdict: on this
-    prediction."""
+    in nats that it was compared with; of a bound in shares, at the mean worth. verdict: on this prediction.
+    share and such a bound are NaN where attention is worth nothing."""
 
     contrast: str
     expect: str
@@ -64,9 +64,7 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
     fails; it is undecided if a reporting run diverged. The intervals hold together over all predictions and
     looks (Bonferroni). Raises ConfigError.
     """
-    programs = rows.drop_duplicates(["code", "torch"]) if {"code", "torch"} <= {*rows} else rows[:1]
-    if len(programs) > 1 or (rows["status"] == Status.STALE).any():
-        raise ConfigError("its rows are of several versions of the code or of torch, or of an older one")
+    _require_one_program(rows)
     seeds = reporting_seeds(entry, record)
     losses = of_arms(entry.arms, rows, record, METRIC, seeds)
     diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]
@@ -77,19 +75,31 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
     verdict = next((v for v in (Verdict.NOT, Verdict.UNDECIDED) if v in verdicts), Verdict.REPLICATED)
     if diverged:
         verdict = Verdict.UNDECIDED
-    worth = float(np.mean(worth_S)) if worth_S is not None else np.nan
+    worth = np.nan if worth_S is None else float(np.mean(worth_S))
     return Judged(verdict, found, level, worth, diverged)
 
 
 def reporting_seeds(entry: Entry, record: StudyRecord) -> list[int]:
     """The reporting seeds of the record, in the entry's order. Raises ConfigError for any others."""
-    there = {*record.seeds} - {int(seed) for seed in entry.develop}
+    there = {*record.seeds} - {*entry.develop}
     for look in entry.seeds:
         if {entry.seed(k) for k in range(look)} == there:
             return [entry.seed(k) for k in range(look)]
     raise ConfigError(
         f"its reporting seeds are not the first {some([*map(str, entry.seeds)])} of the entry's"
     )
+
+
+def _require_one_program(rows: pd.DataFrame) -> None:
+    """Raises ConfigError unless one version of the code made all rows, and one of each method its rows."""
+    several = any(rows[column].nunique() > 1 for column in ("code", "torch") if column in rows)
+    if "parts" in rows:
+        several |= (rows.groupby(["fusion", "scores"])["parts"].nunique() > 1).any()
+    if several or (rows["status"] == Status.STALE).any():
+        raise ConfigError(
+            "its rows are of several versions of the code or of torch, or of an older one;"
+            " ablate claims run with force=stale trains those anew"
+        )
 
 
 def _contrast(weights: Mapping[str, int], losses: Mapping[str, stats.Array]) -> stats.Array:
@@ -104,9 +114,10 @@ def _found(
     level: float,
 ) -> Found:
     difference_S = _contrast(prediction.weights, losses)
+    worth = np.nan if worth_S is None or not np.mean(worth_S) > 0 else float(np.mean(worth_S))
     bound_S = np.full_like(difference_S, prediction.bound or entry.margin)
     if prediction.of_attention is not None and worth_S is not None:
-        bound_S = prediction.of_attention * worth_S  # it scatters over seeds too
+        bound_S = prediction.of_attention * (worth_S if worth > 0 else np.nan)  # it scatters over seeds too
     effect, over, under = (
         _interval(values_S, level)
         for values_S in (difference_S, difference_S - bound_S, difference_S + bound_S)
@@ -118,7 +129,7 @@ def _found(
         low=effect.low,
         high=effect.high,
         n=int((~np.isnan(difference_S)).sum()),
-        share=effect.middle / float(np.mean(worth_S)) if worth_S is not None else np.nan,
+        share=effect.middle / worth,
         bound=float(np.mean(bound_S)),
         verdict=_verdict(prediction, entry.margin, effect, over, under),
     )
@@ -135,7 +146,7 @@ def _verdict(
 ) -> Verdict:
     """The verdict on a prediction, from the intervals of the difference, of the difference − bound (over) and
     of the difference + bound (under)."""
-    if np.isnan(effect.low):
+    if np.isnan([effect.low, over.low, under.low]).any():
         return Verdict.UNDECIDED
     if prediction.expect in ("below", "above"):
         sign = 1 if prediction.expect == "above" else -1

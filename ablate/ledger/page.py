@@ -1,11 +1,10 @@
 """docs/ledger.md, made from the entries, their freeze and their results."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from ablate.config.overrides import spelled
 from ablate.ledger.entry import CLAIMS, Filed, Prediction, read_entries
-from ablate.ledger.frozen import read_frozen
+from ablate.ledger.frozen import Frozen, read_frozen
 from ablate.ledger.judge import Found, Judged, Verdict
 from ablate.ledger.results import RESULTS, judged_again
 from ablate.phrases import counted
@@ -26,12 +25,13 @@ but for what an entry sets. A verdict speaks of that scale and that text, never 
   no harm ("at most") also holds where the loss falls.
 - **Not replicated**: one prediction fails. Its whole interval is on the other side or, of a claimed effect,
   within the margin.
-- **Undecided**: all else, and any entry of which a reporting run diverged. An undecided entry is looked at
-  once more, with the larger number of seeds that it names.
+- **Undecided**: all else, and any entry of which a reporting run diverged. Where no run did, the entry is
+  looked at once more, with the larger number of seeds that it names.
 
 An interval has the level 1 − 0.05/(predictions × looks), so that all intervals of an entry hold together with
-95 % confidence, at both looks. Shares are of what attention is worth: how much worse concat does if its heads
-average all earlier tokens. An entry without such an arm has no shares.
+95 % confidence, at both looks. Shares are of what attention is worth: how much worse a model does if its
+heads average all earlier tokens. Each entry names the contrast that measures it (in 002 the uniform heads are
+concatenated, not summed); an entry without one has no shares.
 
 `ablate claims` lists the entries, `ablate claims check` compares this page with the files, and
 `ablate claims run 001` trains an entry's runs. CONTRIBUTING.md says how to add one.
@@ -44,15 +44,19 @@ def page(directory: Path = CLAIMS, results: Path = RESULTS) -> str:
     frozen, lines, told = read_frozen(directory), [], []
     for filed in read_entries(directory):
         judged = judged_again(filed, results)
-        lines.append(_row(filed, judged, filed.name in frozen))
-        told += ["", *_section(filed, judged, frozen.get(filed.name, {}))]
+        lines.append(_row(filed, judged, frozen))
+        told += ["", *_section(filed, judged, frozen)]
     head = ["| | claim | verdict | seeds |", "| --- | --- | --- | --- |"]
     return "\n".join([INTRO, *head, *lines, *told]) + "\n"
 
 
-def state(judged: Judged | None, frozen: bool) -> str:
-    """The verdict in words, or why there is none."""
-    return str(judged.verdict) if judged else "frozen, not run yet" if frozen else "not frozen"
+def state(filed: Filed, judged: Judged | None, frozen: Frozen) -> str:
+    """The verdict in words, or why there is none. frozen: all of frozen.json."""
+    if filed.name not in frozen:
+        return "not frozen"
+    if frozen[filed.name]["digest"] != filed.entry.digest:
+        return "edited after it was frozen"
+    return str(judged.verdict) if judged else "frozen, not run yet"
 
 
 def expectation(one: Prediction, margin: float) -> str:
@@ -72,12 +76,12 @@ def expectation(one: Prediction, margin: float) -> str:
     return f"`{one.contrast}` {words}"
 
 
-def _row(filed: Filed, judged: Judged | None, frozen: bool) -> str:
-    seeds = str(judged.found[0].n) if judged else ""
-    return f"| [{filed.number}](#{filed.name}) | {filed.entry.sentence} | {state(judged, frozen)} | {seeds} |"
+def _row(filed: Filed, judged: Judged | None, frozen: Frozen) -> str:
+    seeds, said = str(judged.found[0].n) if judged else "", state(filed, judged, frozen)
+    return f"| [{filed.number}](#{filed.name}) | {filed.entry.sentence} | {said} | {seeds} |"
 
 
-def _section(filed: Filed, judged: Judged | None, frozen: Mapping[str, str]) -> list[str]:
+def _section(filed: Filed, judged: Judged | None, frozen: Frozen) -> list[str]:
     entry, source = filed.entry, filed.entry.source
     arms = ", ".join(f"{arm} (`{spelled(keys)}`)" for arm, keys in entry.arms.items())
     lines = [
@@ -95,14 +99,12 @@ def _section(filed: Filed, judged: Judged | None, frozen: Mapping[str, str]) -> 
             "| contrast | difference in nats | share of attention | prediction |",
             "| --- | --- | --- | --- |",
             *(_found(one) for one in judged.found),
-            *("", _closing(judged), ""),
+            *("", _closing(judged, entry.yardstick), ""),
         ]
     else:
-        lines += [f"{state(None, bool(frozen)).capitalize()}.", ""]
-    if frozen:
-        lines.append(
-            f"Frozen {frozen['date']}, digest `{frozen['digest'][:16]}`. `ablate claims run {filed.number}`"
-        )
+        lines += [f"{state(filed, None, frozen).capitalize()}.", ""]
+    if of := frozen.get(filed.name):
+        lines.append(f"Frozen {of['date']}, digest `{of['digest'][:16]}`. `ablate claims run {filed.number}`")
     return lines
 
 
@@ -112,11 +114,11 @@ def _found(one: Found) -> str:
     return f"| `{one.contrast}` | {interval} | {share} | {OUTCOMES[one.verdict]} |"
 
 
-def _closing(judged: Judged) -> str:
+def _closing(judged: Judged, yardstick: str) -> str:
     seeds = counted(judged.found[0].n, "paired seed")
     words = f"**{str(judged.verdict).capitalize()}.** {seeds}, each interval at {100 * judged.level:.4g} %"
     if judged.worth == judged.worth:
-        words += f"; attention is worth {judged.worth:.3f} nats"
+        words += f"; attention is worth {judged.worth:.3f} nats (`{yardstick}`)"
     if judged.diverged:
         words += f"; runs of {', '.join(judged.diverged)} diverged, which leaves it undecided"
     return f"{words}."

@@ -54,8 +54,8 @@ def judged_again(filed: Filed, root: Path = RESULTS) -> Judged | None:
         )
     judged = judge(filed.entry, rows, record)
     try:
-        kept = json.loads((directory / VERDICT).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        kept = {**json.loads((directory / VERDICT).read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError) as error:
         raise ConfigError(
             f"{directory / VERDICT}: not readable ({error}); ablate claims run writes it"
         ) from error

@@ -74,8 +74,9 @@ def run_ids(filed: Filed, rows: pd.DataFrame) -> set[str]:
     return {*proposed(asked(filed, look), there)}
 
 
-def trial(filed: Filed) -> Sweep:
-    """The study with few steps and with other seeds: whether it runs, and nothing about its result."""
-    sweep = asked(filed, filed.entry.seeds[0], TRIAL, name=f"trial-{filed.name}")
+def trial(filed: Filed, arguments: Sequence[str] = ()) -> Sweep:
+    """The study with few steps and with other seeds: whether it runs, and nothing about its result.
+    arguments: as of `asked`."""
+    sweep = asked(filed, filed.entry.seeds[0], [*TRIAL, *arguments], name=f"trial-{filed.name}")
     own = {"seeds": [*TRIAL_SEEDS], "extend": 0, "develop": [*TRIAL_DEVELOP]}
     return replace(sweep, study={**(sweep.study or {}), **own}, claim="")

@@ -104,11 +104,14 @@ def interactions(comparison: Comparison) -> list[str]:
 
 def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
+    if lost := row["more_diverged"]:
+        decided = f"undecided, since one variant diverged on {counted(lost, 'more seed')} than another, "
     few = row["effect"].rpartition(" − ")[2]
     remains = _interval(row, "controlled")
     under = spelled(comparison.placebo)
-    assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {_interval(row, 'at_few')}"
-    if few == "heads=1":
+    at_few = _interval(row, "at_few")
+    assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {at_few}" if at_few else ""
+    if at_few and few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
     return (
         f"{row['effect']}, without the projection less the same with it: {decided}{signed(row['diff'])}"

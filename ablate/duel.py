@@ -36,11 +36,8 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
 # The scatter of paired differences on pydoc at the defaults (docs/noise.csv), taken for every text.
 USUAL_SD = 0.0122
-ONE, OTHER, UNIFORM = ARMS = (
-    "one",
-    "other",
-    "uniform",
-)  # the last is the yardstick: heads average all tokens
+ARMS = 3  # the two sides, and the yardstick
+UNIFORM = "uniform attention"  # the name of its arm, which no method has
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
 MATCHED = {"match": "params"}
 PLAN = "plan.json"
@@ -120,8 +117,8 @@ class Duel:
             raise ConfigError(f"a budget needs a machine that can time a run: {timed.helpers.untimed}")
         at_once = timed.workers if timed.helpers else side_by_side(timed.threads)
         each_s = timed.times.total / (timed.runs - timed.finished) / at_once
-        develop = len(ARMS) * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
-        a_seed_s = len(ARMS) * each_s
+        develop = ARMS * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
+        a_seed_s = ARMS * each_s
         seeds = int(min((budget_s - develop * each_s) / a_seed_s, MOST))
         if seeds < FEWEST:
             takes = "; ".join(
@@ -141,8 +138,8 @@ class Duel:
         """Which is better, once all runs are finished. Raises ConfigError."""
         results = load([self.study])
         (record,) = results.records
-        for side, arm in ((self.one, ONE), (self.other, OTHER)):
-            if (choice := record.chosen.get(arm)) and choice.value is None:
+        for side in (self.one, self.other):
+            if (choice := record.chosen.get(side.name)) and choice.value is None:
                 raise ConfigError(f"{side.name}: {choice.doubt}, so there is nothing to compare")
         comparison = compare(results.rows, records=[record])
         (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
@@ -171,8 +168,8 @@ class Duel:
         # The yardstick has the MLP of the baseline; matched itself, it would get a wider one.
         width = self._sides[1].spec.mlp_hidden
         arms = {
-            OTHER: {**self.other.arm, **MATCHED},
-            ONE: {**self.one.arm, **MATCHED},
+            self.other.name: {**self.other.arm, **MATCHED},
+            self.one.name: {**self.one.arm, **MATCHED},
             UNIFORM: {**self.other.arm, "scores": YARDSTICK, "model.mlp_hidden": width},
         }
         block: dict[str, Any] = {

@@ -75,6 +75,17 @@ def test_a_difference_as_a_share_of_what_attention_is_worth():
     assert "25 % of what attention is worth" in told
 
 
+def test_what_may_be_worth_nothing_is_no_unit():
+    rows = cells(
+        ({"fusion": "concat"}, [2.0, 2.2, 2.4]),
+        ({"fusion": "sum"}, [2.08, 2.3, 2.52]),
+        ({"fusion": "concat", "scores": "uniform", "key_width": 0}, [2.1, 2.1, 2.5]),
+    )
+    result = compare(rows, baseline={"fusion": "concat", "scores": "softmax"})
+    assert result.table["share"].isna().all()
+    assert any(line.endswith("(so nothing is a share of it)") for line in result.notes)
+
+
 def test_without_uniform_attention_there_is_no_share():
     rows = cells(({"fusion": "concat"}, [2.0, 2.2, 2.4]), ({"fusion": "sum"}, [2.08, 2.3, 2.52]))
     result = compare(rows)

@@ -7,7 +7,7 @@ import pytest
 
 from ablate.analysis import stats
 from ablate.config.rules import ConfigError
-from ablate.duel import DEVELOP, FEWEST, PLAN, Duel, Plan, Side, failed_check, side
+from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, failed_check, side
 from ablate.reporting.html import write_report
 from ablate.store.store import Store
 from tests.helpers import run_cli
@@ -59,8 +59,9 @@ def test_the_yardstick_has_the_mlp_of_the_baseline(monkeypatch, tmp_path):
     fight = Duel(side("concat"), side("sum"), [*SMALL, "model.d_model=128"], "")
     study = fight._asked(4, DEVELOP).study
     assert study is not None
-    assert study["arms"]["uniform"]["model.mlp_hidden"] > 512  # that of a sum matched to concat
-    assert study["arms"]["uniform"]["fusion"] == "sum" and "match" not in study["arms"]["uniform"]
+    assert study["arms"].keys() == {"sum", "concat", UNIFORM}
+    assert study["arms"][UNIFORM]["model.mlp_hidden"] > 512  # that of a sum matched to concat
+    assert study["arms"][UNIFORM]["fusion"] == "sum" and "match" not in study["arms"][UNIFORM]
 
 
 @pytest.mark.parametrize(

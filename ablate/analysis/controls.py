@@ -38,17 +38,18 @@ def worth(variants: Variants, bases: Iterable[int]) -> Worth:
 
 
 def shares(diff: pd.Series, pairs: Sequence[Pair], units: Worth) -> pd.Series:
-    """(K,) each difference as a share of what attention is worth to its baseline; NaN if that is not known or
-    not above 0."""
-    worths = np.array([units[base][0] if base in units else np.nan for _, base in pairs], float)
-    return diff / np.where(worths > 0, worths, np.nan)
+    """(K,) each difference as a share of what attention is worth to its baseline; NaN unless that is above 0
+    with its whole interval."""
+    known = {base: unit for base, (unit, low, _) in units.items() if low > 0}
+    return diff / np.array([known.get(base, np.nan) for _, base in pairs], float)
 
 
 def on_worth(variants: Variants, units: Worth) -> list[str]:
     """A line for each variant on what attention is worth to it."""
     return [
         f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
-        f" {variants.metric} with scores=uniform less its own (column share)"
+        f" {variants.metric} with scores=uniform less its own"
+        f" ({'column share' if low > 0 else 'so nothing is a share of it'})"
         for base, (unit, low, high) in units.items()
     ]
 

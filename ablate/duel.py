@@ -167,9 +167,10 @@ class Duel:
     def _asked(self, seeds: int, develop: Sequence[int]) -> Sweep:
         # The yardstick has the MLP of the baseline; matched itself, it would get a wider one.
         width = self._sides[1].spec.mlp_hidden
+        one, other = ({**side.arm, **MATCHED} for side in (self.one, self.other))
         arms = {
-            self.other.name: {**self.other.arm, **MATCHED},
-            self.one.name: {**self.one.arm, **MATCHED},
+            self.other.name: other,
+            self.one.name: one,
             UNIFORM: {**self.other.arm, "scores": YARDSTICK, "model.mlp_hidden": width},
         }
         block: dict[str, Any] = {
@@ -177,7 +178,7 @@ class Duel:
             **{"tune": "train.lr", "factors": {"train.lr": RATES}, "arms": arms},
             **{"develop": [*develop], "extend": 3, "report_at": ["tuned"]},
             "seeds": [*range(self.first_seed, self.first_seed + seeds)],
-            "primary": [{"baseline": self.other.arm, "variants": [self.one.arm]}],
+            "primary": [{"baseline": other, "variants": [one]}],
             **{"metric": METRIC, "margin": MARGIN},
         }
         return replace(self._sweep, study=block)

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from ablate.analysis import stats
+from ablate.analysis.contrasts import primary_pairs
 from ablate.config.rules import ConfigError
 from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, failed_check, side
+from ablate.execution.prepare import Prepared
 from ablate.reporting.html import write_report
 from ablate.store.store import Store
+from ablate.study.primary import as_variants
 from tests.helpers import run_cli
 
 SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
@@ -62,6 +65,17 @@ def test_the_yardstick_has_the_mlp_of_the_baseline(monkeypatch, tmp_path):
     assert study["arms"].keys() == {"sum", "concat", UNIFORM}
     assert study["arms"][UNIFORM]["model.mlp_hidden"] > 512  # that of a sum matched to concat
     assert study["arms"][UNIFORM]["fusion"] == "sum" and "match" not in study["arms"][UNIFORM]
+
+
+@pytest.mark.parametrize("names", [("sum", "concat"), ("uniform", "concat"), ("concat", "uniform")])
+def test_the_yardstick_is_no_side(names, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    asked = Duel(side(names[0]), side(names[1]), [*SMALL], "")._asked(FEWEST, DEVELOP)
+    assert asked.study is not None
+    arms = [tuple(f"{key}={value}" for key, value in arm.items()) for arm in asked.study["arms"].values()]
+    runs = [Prepared(asked.configs((*asked.arguments, *arm)), elsewhere=True).run for arm in arms]
+    pairs, lines = primary_pairs(as_variants(runs), asked.study["primary"])
+    assert len(pairs) == 1 and not lines
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from ablate.execution.prepare import Prepared
 from ablate.reporting.html import write_report
 from ablate.store.store import Store
 from ablate.study.primary import as_variants
-from tests.helpers import run_cli
 
 SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
 SMALL += ("train.steps=6", "train.eval_every=3")
@@ -95,17 +94,17 @@ def test_what_can_not_be_compared_is_refused_with_its_reason(names, settings, me
 
 
 @pytest.mark.parametrize("budget", ["soon", "30", "-3m", "1d", ""])
-def test_a_budget_is_a_time(budget, tmp_path):
-    refused = run_cli("duel", "sum", "concat", "--budget", budget, cwd=tmp_path)
-    assert refused.returncode == 2 and "write a time, as 45m or 2h" in refused.stderr
+def test_a_budget_is_a_time(budget, command):
+    code, _, said = command("duel", "sum", "concat", "--budget", budget)
+    assert code == 2 and "write a time, as 45m or 2h" in said
 
 
-@pytest.mark.slow
-def test_a_budget_that_can_not_see_anything_says_what_it_would_take(tmp_path):
-    refused = run_cli("duel", "sum", "concat", *SMALL, "--budget", "0s", cwd=tmp_path)
-    assert refused.returncode == 2, refused.stderr
-    assert re.search(r"--budget 0 s: too short to see anything; \d+ s sees 0\.\d+ nats; ", refused.stderr)
-    assert not Store(tmp_path / "runs").study_names()
+def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, monkeypatch):
+    monkeypatch.setattr("ablate.duel.failed_check", lambda side: iter(()))  # it has tests of its own
+    code, _, said = command("duel", "sum", "concat", *SMALL, "--budget", "0s")
+    assert code == 2, said
+    assert re.search(r"--budget 0 s: too short to see anything; \d+ s sees 0\.\d+ nats; ", said)
+    assert not Store().study_names()
 
 
 CHEAT = """
@@ -119,10 +118,10 @@ class Peeking(Concat):
 """
 
 
-def test_a_method_that_fails_its_check_has_no_duel(tmp_path):
-    (tmp_path / "peeking.py").write_text(CHEAT)
-    refused = run_cli("duel", "peeking.py", "concat", *SMALL, cwd=tmp_path)
-    assert refused.returncode == 2 and "peeking fails its check, so its losses mean nothing" in refused.stderr
+def test_a_method_that_fails_its_check_has_no_duel(command):
+    Path("peeking.py").write_text(CHEAT)
+    code, _, said = command("duel", "peeking.py", "concat", *SMALL)
+    assert code == 2 and "peeking fails its check, so its losses mean nothing" in said
     assert next(failed_check(side("concat")), "") == ""
 
 

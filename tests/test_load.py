@@ -239,3 +239,6 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
     record.write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError):
         load([str(travelled)])
+    record.unlink()
+    with pytest.raises(ConfigError, match=r"results\.csv without study\.json; copy both"):
+        load([str(travelled)])

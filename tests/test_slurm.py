@@ -39,6 +39,10 @@ class SlurmSite(Site):
         over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         return [job for job in self.cluster.squeue() if job[1] in names and job[2] not in over]
 
+    def held(self) -> list[str]:
+        """Those that were requeued, and wait for SLURM to let them begin."""
+        return [job for job, _, state, _, why in self.jobs() if (state, why) == ("PENDING", "BeginTime")]
+
     def call(self, *argv: str) -> None:
         """A command of SLURM's."""
         subprocess.run(self.cluster.command(argv), env={**os.environ, **self.cluster.environment}, check=True)
@@ -91,10 +95,15 @@ def test_what_slurm_starts_again_goes_on_from_its_checkpoint(site):
     site.until(site.checkpoints)
     (array,) = site.arrays()
     site.cluster.scontrol("requeue", f"{array['job']}_0")
-    site.until(lambda: [state for _, _, state, _, why in site.jobs() if why == "BeginTime"] == ["PENDING"])
+    site.until(site.held)
     assert not site.under_way()  # it gave its run back
-    site.cluster.free(f"{array['job']}_0")
-    site.until(site.finished)
+
+    def freed_and_finished() -> set[str]:
+        for job in site.held():  # again, if SLURM holds it anew as it notes that the job has ended
+            site.cluster.free(job)
+        return site.finished()
+
+    site.until(freed_and_finished)
     assert "going on after step" in next(site.directory.glob("runs/store/[!.]*/log.txt")).read_text()
 
 

@@ -109,7 +109,7 @@ def find_source(target: str) -> Source:
         if (real.parent.parent / "store").is_dir():
             return Source(path, Store(real.parent.parent), real.name)
         return Source(real, None, real.name, _table_of(path))
-    if (path / "results.csv").is_file():
+    if (path / "results.csv").is_file() and target not in Store().study_names():
         raise ConfigError(
             f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
             f" {path / 'results.csv'}"

@@ -107,7 +107,7 @@ def run(
 
     filed = find_entry(number)
     for override in launcher or ():
-        if not override.startswith(("hydra/launcher=", "hydra.launcher.", "force=stale")):
+        if override != "force=stale" and not override.startswith(("hydra/launcher=", "hydra.launcher.")):
             raise ConfigError(f"{override}: a claim is run as it was frozen; only launchers may be chosen")
     if dry_run or trial:
         chosen = launcher or ()

@@ -99,6 +99,7 @@ def test_a_budget_is_a_time(budget, command):
     assert code == 2 and "write a time, as 45m or 2h" in said
 
 
+@pytest.mark.slow
 def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, monkeypatch):
     monkeypatch.setattr("ablate.duel.failed_check", lambda side: iter(()))  # it has tests of its own
     code, _, said = command("duel", "sum", "concat", *SMALL, "--budget", "0s")

@@ -100,6 +100,7 @@ def test_a_model_is_looked_at_in_float64_whatever_its_product_takes():
     assert in_float64(run)(tokens).dtype == torch.float64
 
 
+@pytest.mark.slow
 def test_what_can_not_be_probed_says_why(tmp_path: Path):
     run_cli("run", *QUICK, *GRAMMAR, "train.save=none", "name=bare", cwd=tmp_path)
     run_cli("run", *QUICK, *GRAMMAR, "train.lr=1e30", "train.clip=null", "name=lost", cwd=tmp_path)

@@ -268,6 +268,7 @@ def test_threads_are_the_share_of_the_runs_that_stand_side_by_side(planned, monk
         threads("hydra.launcher.threads=2")
 
 
+@pytest.mark.slow
 def test_a_study_keeps_to_the_arithmetic_that_it_was_begun_with(planned, monkeypatch):
     def machine(*overrides: str) -> Machine:
         return planned("seed=0,1", "name=mine", *overrides).estimate.record.machine

@@ -92,6 +92,7 @@ def test_files_are_judged_by_what_was_there_and_what_was_asked_for(sandbox, monk
     assert faults == [] if fault is None else len(faults) == 1 and fault in faults[0]
 
 
+@pytest.mark.slow  # the sandbox trains runs
 def test_a_command_that_hangs_is_ended(sandbox, monkeypatch):
     monkeypatch.setattr("tests.odd.trial.LONGEST_S", 0.2)
     monkeypatch.setattr("tests.helpers.main", lambda: [None for _ in iter(int, 1)])

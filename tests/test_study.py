@@ -191,6 +191,7 @@ def sweep(tmp_path, monkeypatch):
 def planned(sweep, monkeypatch):
     """The outcome of a dry run that times nothing."""
     monkeypatch.setattr("ablate.study.estimate.total", lambda *_: Times(steps=1.0))
+    monkeypatch.setattr("ablate.study.estimate.gains", lambda _: False)
     return lambda *overrides: run(sweep(*overrides), dry_run=True)
 
 
@@ -366,11 +367,11 @@ def test_the_study_of_the_main_question_can_be_made_the_whole_grid(planned):
         **{"fusion": 4, "heads": 1, "out_proj": 1},
         "seed": 24,
     }
-    record = planned("study=fusion").estimate.record
+    record = planned("study=fusion", "seed=0,1").estimate.record
     assert record.factors["out_proj"] == ["true"]
     write_study(Store(), record)
-    whole = planned("study=fusion", "heads=1,2,4,8", "out_proj=true,false", "seed=range(0,8)").estimate
-    assert whole.runs == 256 and whole.record.factors["out_proj"] == ["true", "false"]
+    whole = planned("study=fusion", "heads=1,2,4,8", "out_proj=true,false", "seed=0,1").estimate
+    assert whole.runs == 64 and whole.record.factors["out_proj"] == ["true", "false"]
 
 
 NULL = object()  # a key that is there and empty; None: one that is not
@@ -485,16 +486,16 @@ def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planne
 
 
 def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
-    part = planned("study=width", "fusion=sum,mean", "value_width=narrow", "name=mine")
-    assert part.estimate.runs == 32 and not part.remarks
+    part = planned("study=width", "fusion=sum,mean", "value_width=narrow", "seed=0,1", "name=mine")
+    assert part.estimate.runs == 4 and not part.remarks
     assert planned(
         "study=width", "study.primary=[{vary: fusion, baseline: sum, where: {layers: 2}}]"
     ).estimate
     by_max = "study.primary=[{vary: fusion, baseline: max}]"
     with pytest.raises(ConfigError, match=r"'baseline': 'max'"):
         planned("study=width", by_max, "name=mine")
-    write_study(Store(), planned("study=width", "fusion=max", "name=mine").estimate.record)
-    assert planned("study=width", by_max, "name=mine").estimate
+    write_study(Store(), planned("study=width", "fusion=max", "seed=0,1", "name=mine").estimate.record)
+    assert planned("study=width", by_max, "seed=0,1", "name=mine").estimate
 
 
 def test_a_contrast_whose_runs_cannot_be_built_is_said(planned):

@@ -312,6 +312,37 @@ def test_the_other_baselines_change_one_key_or_several():
         parse_baseline("heads")
 
 
+def unpaired(*rows, **asked) -> str:
+    (line,) = [note for note in compare(table(*rows), **asked).notes if note.startswith("no verdicts")]
+    return line
+
+
+def test_where_nothing_is_paired_a_baseline_is_named_that_pairs():
+    own = {"key_heads": "auto", "value_heads": "auto"}
+    shared = {"key_heads": "1", "value_heads": "1"}
+    trained = [
+        *variant((2.0, 2.1), **own, scores="softmax"),
+        *variant((2.3, 2.3), **shared, scores="softmax"),
+    ]
+    yardstick = variant((3.0, 3.1), **own, scores="uniform")
+    for rows in (trained, trained + yardstick):
+        line = unpaired(*rows)
+        assert line == (
+            "no verdicts: there is no fusion to compare with concat;"
+            " --baseline key_heads=auto,value_heads=auto names another"
+        )
+        result = compare(table(*rows), baseline=own)
+        assert result.table["diff"].dropna().tolist() == pytest.approx([0.25])
+        assert not any("no verdicts" in note for note in result.notes)
+        assert unpaired(*rows, baseline={"value_heads": "1"}) == (
+            "no verdicts: no variant differs from one with value_heads=1 in that alone;"
+            " --baseline key_heads=1,value_heads=1 names another"
+        )
+    assert unpaired(*variant((2.0, 2.1))) == "no verdicts: there is no fusion to compare with concat"
+    by_width = [*variant((2.0, 2.1), key_width=8), *variant((2.3, 2.3), key_width=2)]
+    assert "--baseline key_width=8 names another" in unpaired(*by_width)
+
+
 def test_of_several_baselines_the_nearest_is_taken_and_a_tie_takes_none():
     wide = [
         *variant((1.0, 1.1), **CONCAT, value_width=16),

@@ -40,9 +40,10 @@ from ablate.analysis.notes import (
 )
 from ablate.analysis.roles import having, tuned_pairs, without_values
 from ablate.analysis.select import as_texts, select, with_options
+from ablate.analysis.unpaired import no_verdicts
 from ablate.analysis.variants import STEPS_TO, Variants, collect, lost_by
 from ablate.config.rules import ConfigError
-from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import counted, only_if
 from ablate.store.columns import HIGHER_IS_BETTER, MEASURED_COLUMNS
 from ablate.store.record import StudyRecord
@@ -125,6 +126,7 @@ def compare(
     entries = [entry for record in records for entry in record.primary]
     if baseline is not None:  # an argument takes precedence over the study
         entries = [entry for entry in entries if has_baseline(entry, baseline)]
+    asked = baseline
     if baseline is None and set(variants.table["fusion"]) > {STANDARD_FUSION}:
         baseline = {"fusion": STANDARD_FUSION}
     if having(variants, "tuned"):
@@ -153,12 +155,9 @@ def compare(
         if those or rest:
             families.append(_family(variants, those, rest, name, margin, alpha, placebo, units))
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
-    if not any(pairs.values()) and baseline is None:
+    if not any(pairs.values()):
         table["verdict"] = None
-        lines.append(
-            f"no verdicts: there is no fusion to compare with {STANDARD_FUSION}; --baseline"
-            f" {_example(variants)} names another"
-        )
+        lines.append(no_verdicts(variants, asked))
     lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
     interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()
@@ -230,12 +229,6 @@ def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | No
     if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
         return "test_loss", ["metric: test_loss, on which every row reports (phase); --metric takes another"]
     return "val_loss", []
-
-
-def _example(variants: Variants) -> str:
-    """An example of a baseline that these variants have."""
-    rules = {*variants.table["scores"]} if "scores" in variants.columns else {STANDARD_SCORES}
-    return f"scores={STANDARD_SCORES}" if rules > {STANDARD_SCORES} else "K=V"
 
 
 def _margin(records: Sequence[StudyRecord], margin: float | None, metric: str) -> float:

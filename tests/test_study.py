@@ -191,7 +191,7 @@ def sweep(tmp_path, monkeypatch):
 def planned(sweep, monkeypatch):
     """The outcome of a dry run that times nothing."""
     monkeypatch.setattr("ablate.study.estimate.total", lambda *_: Times(steps=1.0))
-    monkeypatch.setattr("ablate.study.estimate.gains", lambda _: False)
+    monkeypatch.setattr(precision, "halves_are_faster", lambda: False)
     return lambda *overrides: run(sweep(*overrides), dry_run=True)
 
 

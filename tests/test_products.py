@@ -1,6 +1,7 @@
 """Matrix products and attention: the fast way computes what the plain one does."""
 
 import json
+from collections import Counter
 
 import pytest
 import torch
@@ -104,6 +105,21 @@ def test_the_choice_is_made_once_and_remembered(cleared):
 @pytest.mark.parametrize(("other", "choice"), [(0.5, "other"), (0.99, "plain"), (1.5, "plain")])
 def test_another_way_is_taken_where_it_is_well_ahead(cleared, other, choice):
     assert fastest.fastest("which", {"plain": lambda: 1.0, "other": lambda: other}) == choice
+
+
+def test_what_is_hopeless_is_not_timed_again(cleared):
+    timed = []
+    seconds = {
+        "plain": [1.0] * 7,
+        "slow": [9.0] * 7,
+        "late": [9.0, *[0.5] * 6],
+    }  # what loads at its first call
+
+    def contestant(name: str):
+        return lambda: timed.append(name) or seconds[name].pop(0)
+
+    assert fastest.fastest("which", {name: contestant(name) for name in seconds}) == "late"
+    assert Counter(timed) == {"plain": 7, "late": 7, "slow": 2}
 
 
 def test_a_product_that_does_not_work_is_not_taken(cleared, monkeypatch):

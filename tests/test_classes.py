@@ -62,13 +62,13 @@ def grid() -> dict[str, list[AttentionSpec]]:
 def test_what_is_of_one_class_folds_into_each_other():
     x_BTC, pairs = torch.randn(2, 9, 12, dtype=torch.float64), 0
     for name, specs in grid().items():
-        for one, other in itertools.pairwise([*specs, specs[0]]):  # a ring: each to each by way of others
-            for source, target in ((one, other), (other, one)):
-                a, b = stirred(source), stirred(target)
-                fold(a, b)
-                assert relative_error(b(x_BTC, x_BTC), a(x_BTC, x_BTC)) < 1e-10, (name, source, target)
-                pairs += 1
-    assert pairs > 500
+        # Once round a ring: each into each by way of others.
+        for source, target in itertools.pairwise([*specs, specs[0]]):
+            a, b = stirred(source), stirred(target)
+            fold(a, b)
+            assert relative_error(b(x_BTC, x_BTC), a(x_BTC, x_BTC)) < 1e-10, (name, source, target)
+            pairs += 1
+    assert pairs > 250
 
 
 EQUAL = [

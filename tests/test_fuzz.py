@@ -1,4 +1,4 @@
-"""Odd command lines and odd files, 150 of those that benchmarks/fuzz.py draws, and the judge of both."""
+"""Odd command lines and odd files, 100 of those that benchmarks/fuzz.py draws, and the judge of both."""
 
 import random
 import subprocess
@@ -30,7 +30,7 @@ def is_quick(case: Case) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*some(odd_command, 100), *some(odd_file, 50)], ids=lambda case: "")
+@pytest.mark.parametrize("case", [*some(odd_command, 65), *some(odd_file, 35)], ids=lambda case: "")
 def test_what_is_odd_ends_in_a_result_or_in_one_line(sandbox, case):
     assert not sandbox.trial(case).faults, case.argv
 

@@ -45,7 +45,7 @@ def _peak(overrides: tuple[str, ...]) -> None:
     "sizes",
     [
         ("train.batch=100",),
-        ("train.batch=100", "train.precision=bfloat16"),
+        ("train.batch=300", "train.precision=bfloat16"),
         ("train.batch=40", "heads=16", "value_width=wide", "fusion=sum"),
         ("model.d_model=768", "train.batch=1"),
     ],

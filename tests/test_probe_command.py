@@ -75,6 +75,8 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     )
     of_max = table[table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["cka", "loss_added"])]
     assert not of_max["exact"].any() and table[table["probe"] == "previous"]["low"].notna().all()
+    one = ids(tmp_path, "sum")[0]
+    assert run_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
     again = run_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
     assert again.returncode == 0
     printed = pd.read_csv(io.StringIO(again.stdout))

@@ -109,11 +109,8 @@ def test_another_way_is_taken_where_it_is_well_ahead(cleared, other, choice):
 
 def test_what_is_hopeless_is_not_timed_again(cleared):
     timed = []
-    seconds = {
-        "plain": [1.0] * 7,
-        "slow": [9.0] * 7,
-        "late": [9.0, *[0.5] * 6],
-    }  # what loads at its first call
+    late = [9.0, *[0.5] * 6]  # its first call has to load something
+    seconds = {"plain": [1.0] * 7, "slow": [9.0] * 7, "late": late}
 
     def contestant(name: str):
         return lambda: timed.append(name) or seconds[name].pop(0)

@@ -126,7 +126,6 @@ def compare(
     entries = [entry for record in records for entry in record.primary]
     if baseline is not None:  # an argument takes precedence over the study
         entries = [entry for entry in entries if has_baseline(entry, baseline)]
-    asked = baseline
     if baseline is None and set(variants.table["fusion"]) > {STANDARD_FUSION}:
         baseline = {"fusion": STANDARD_FUSION}
     if having(variants, "tuned"):
@@ -156,8 +155,9 @@ def compare(
             families.append(_family(variants, those, rest, name, margin, alpha, placebo, units))
     table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
     if not any(pairs.values()):
-        table["verdict"] = None
-        lines.append(no_verdicts(variants, asked))
+        lines.append(no_verdicts(variants, baseline))
+        if baseline is None:
+            table["verdict"] = None
     lines += [line for record in records for line in doubts(record)]
     asks = any(entry.get("vary") == "out_proj" for entry in entries)
     interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()

@@ -1,6 +1,6 @@
 """Pair variants with their baselines, and find variants that are equal by construction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,10 +66,7 @@ def pair_up(
         is_baseline &= _has(table, column, value)
     if not is_baseline.any():
         raise ConfigError(f"--baseline {_words(wanted)}: no such variant; there is {_levels(table, wanted)}")
-    following = {*WIDTHS, *free, *(column for key in wanted for column in FOLLOWS.get(key, ()))}
-    following -= wanted.keys()
-    for kind in wanted.keys() & variants.options:
-        following |= {option for option in variants.options[kind] if option not in wanted}
+    following = (followers(variants, wanted) | {*free}) - wanted.keys()
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     fixed = [column for column in varying if column not in following]
     loose = [column for column in varying if column in following]
@@ -90,6 +87,14 @@ def pair_up(
             near = _nearest(records[variant], {b: records[b] for b in bases}, loose)
             pairs += [(variant, b) for b in near]
     return pairs
+
+
+def followers(variants: Variants, columns: Iterable[str]) -> set[str]:
+    """The columns that may change with these: widths, options of parts, and what FOLLOWS."""
+    following = {*WIDTHS}
+    for column in columns:
+        following |= {*FOLLOWS.get(column, ()), *variants.options.get(column, ())}
+    return following
 
 
 def primary_pairs(

@@ -5,20 +5,15 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.analysis.contrasts import MATCH, column_in, pair_up
+from ablate.analysis.contrasts import MATCH, column_in, followers, pair_up
 from ablate.analysis.controls import YARDSTICK
 from ablate.analysis.roles import having, tuned_columns
 from ablate.analysis.select import as_text
-from ablate.analysis.variants import WIDTHS, Variants
+from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 
-USUAL = {
-    STANDARD_FUSION,
-    STANDARD_SCORES,
-    "auto",
-    "none",
-    "true",
-}  # what configs say where nothing is changed
+# What configs say where nothing is changed.
+USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
 
 
 def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
@@ -42,25 +37,25 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
     own, free = having(variants, "tuned") or [*range(len(variants.table))], tuned_columns(variants)
     table = variants.table.loc[own]
     columns = [column for column in variants.columns if column not in free and table[column].nunique() > 1]
-    counts = {column: table[column].value_counts() for column in columns}
     rows = table[columns].to_dict("records")
     learning = [row for row in rows if row.get("scores") != YARDSTICK]
-    found: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
+
+    def rank(values: Mapping[str, str]) -> tuple[int, ...]:
+        usual = sum(value in USUAL for value in values.values())
+        common = sum((table[column] == value).sum() for column, value in values.items())
+        return len(values), -usual, -common
+
+    found = {}
     for base, other in itertools.permutations(learning if len(learning) > 1 else rows, 2):
-        apart = {column: base[column] for column in columns if base[column] != other[column]}
-        follow = {*WIDTHS, *MATCH, *(one for kind in apart for one in variants.options.get(kind, ()))} - {
-            *given
-        }
-        apart = {c: value for c, value in apart.items() if c not in follow} or apart
-        if given.items() <= apart.items() and all(value and "," not in value for value in apart.values()):
-            usual = sum(value in USUAL for value in apart.values())
-            common = sum(counts[column][value] for column, value in apart.items())
-            found[tuple(apart.items())] = (len(apart), -usual, -common)
-    best_first = map(dict, sorted(found, key=lambda one: found[one]))
-    return next(
-        (shlex.quote(_spelled(one)) for one in best_first if pair_up(variants, one, own, free=free)), ""
-    )
+        values = {column: base[column] for column in columns if base[column] != other[column]}
+        follow = (followers(variants, values) | {*MATCH}) - given.keys()
+        values = {column: value for column, value in values.items() if column not in follow} or values
+        if given.items() <= values.items() and all(value and "," not in value for value in values.values()):
+            found[_spelled(values)] = values
+    pairing = (one for one in sorted(found.values(), key=rank) if pair_up(variants, one, own, free=free))
+    return next((shlex.quote(_spelled(one)) for one in pairing), "")
 
 
 def _spelled(values: Mapping[str, str]) -> str:
+    """As parse_baseline reads it."""
     return ",".join(f"{key}={value}" for key, value in values.items())

@@ -68,8 +68,8 @@ def _race(contestants: Mapping[str, Callable[[], float]]) -> str:
         times: dict[str, list[float]] = {name: [] for name in contestants}
         for number in range(ROUNDS):
             for name, seconds in contestants.items():  # in turn, so that a busy moment slows all alike
-                shortest = min((one for values in times.values() for one in values), default=0.0)
-                if number < 2 or min(times[name]) < HOPELESS * shortest:  # the first call may have to load
+                # Not after one round: the first call may have to load something.
+                if number < 2 or min(times[name]) < HOPELESS * min(map(min, times.values())):
                     times[name].append(seconds())
     finally:
         torch.set_num_threads(threads)

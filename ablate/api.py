@@ -3,16 +3,19 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ablate.analysis.compare import Question
+from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
-from ablate.reporting.notebook import ShownComparison
+from ablate.reporting.answers import ShownComparison
 
-__all__ = ["ConfigError", "compare", "load", "report", "run"]
+if TYPE_CHECKING:
+    from ablate.execution.trained import TrainedModel
+
+__all__ = ["ConfigError", "compare", "load", "load_model", "report", "run"]
 
 
 def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
@@ -23,17 +26,16 @@ def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
     repeated. plugins: Python files with methods of your own. Failed and diverged runs have rows too, with
     their status. Raises ConfigError.
     """
-    from ablate.compose.hydra_app import compose
-    from ablate.study.plugins import use as use_plugins
-    from ablate.study.run import run as run_asked
+    from ablate.compose.sweep import compose
+    from ablate.study.run import run as run_sweep
+    from ablate.study.run import use_plugins
     from ablate.verify.contract import require_causal
 
-    for method in use_plugins(plugins):
-        require_causal(method.kind, method.name)
-    asked = compose(as_overrides(keys))
-    if asked is None:  # only Hydra's own options do this, and no keyword stands for them
+    require_causal(use_plugins(plugins))
+    sweep = compose(as_overrides(keys))
+    if sweep is None:  # only Hydra's own options do this, and no keyword stands for them
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
-    outcome = run_asked(asked)
+    outcome = run_sweep(sweep)
     for line in (*outcome.remarks, *outcome.refused):
         warnings.warn(line, stacklevel=2)
     rows = outcome.rows()
@@ -55,13 +57,28 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     return results.rows
 
 
+def load_model(run: str | Path, *, plugins: Sequence[str | Path] = ()) -> "TrainedModel":
+    """The model of a finished run: a torch module in eval mode, with its weights as kept and its tokenizer.
+
+    run: a prefix of its id or of its directory's name, or the directory itself. plugins: Python files with
+    the run's methods of your own. The model has encode, decode and generate; called with token ids (B, T),
+    it returns logits (B, T, vocabulary). Raises ConfigError.
+    """
+    from ablate.execution.trained import load_model as load
+    from ablate.store.store import Store
+    from ablate.study.run import use_plugins
+
+    use_plugins(plugins)
+    return load(Path(run) if Path(run).is_dir() else Store().find(str(run)))
+
+
 def compare(
     rows: pd.DataFrame | str | Path,
     *,
     baseline: Mapping[str, Any] | str | None = None,
     metric: str | None = None,
     by: Sequence[str] | str = (),
-    where: Sequence[str] | str = (),
+    where: Sequence[Where] | Where = (),
     margin: float | None = None,
     mixed: bool = False,
 ) -> ShownComparison:
@@ -69,19 +86,20 @@ def compare(
     result as tables; `.table` has every number.
 
     rows: what load or run returned, or a path that load accepts; all keep the comparisons that their study
-    declared in advance. baseline: {"heads": 1} or "heads=1"; by default fusion=concat. where: "heads=4", or
-    several conditions. margin: the largest difference that does not matter, in the metric's unit. Raises
-    ConfigError.
+    declared in advance. baseline: {"heads": 1} or "heads=1"; by default fusion=concat. where: a condition on
+    the rows, as "heads=4", "heads <= d_model // 16" or {"heads": [1, 4]}, or several. margin: the largest
+    difference that does not matter, in the metric's unit. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
+    from ablate.analysis.compare import question
     from ablate.analysis.load import load as load_results
     from ablate.analysis.load import recall
     from ablate.reporting.answers import lines
 
     results = recall(rows) if isinstance(rows, pd.DataFrame) else load_results([str(rows)])
-    asked = _question(baseline, metric, by, where, mixed)
+    asked = question(metric, by, baseline, where, mixed)
     result = compare_rows(results.rows, margin=margin, records=results.records, **asked)
-    answer = lines(result, results.rows, results.records, asked.get("where", ()))
+    answer = lines(result, results.records)
     return ShownComparison(**{**vars(result), "notes": [*results.notes, *result.notes]}, answer=answer)
 
 
@@ -93,7 +111,7 @@ def report(
     baseline: Mapping[str, Any] | str | None = None,
     metric: str | None = None,
     by: Sequence[str] | str = (),
-    where: Sequence[str] | str = (),
+    where: Sequence[Where] | Where = (),
     margin: float | None = None,
     mixed: bool = False,
 ) -> Path:
@@ -103,47 +121,23 @@ def report(
     out: by default beside the results; only an earlier report is ever overwritten. charts: a directory for
     the charts as PNG, SVG and PDF. The other arguments are those of compare. Raises ConfigError.
     """
+    from ablate.analysis.compare import question
     from ablate.reporting.html import write_report
 
-    asked = _question(baseline, metric, by, where, mixed)
+    asked = question(metric, by, baseline, where, mixed)
     return write_report(target, out=out, charts=charts, margin=margin, **asked)
-
-
-def _question(
-    baseline: Mapping[str, Any] | str | None,
-    metric: str | None,
-    by: Sequence[str] | str,
-    where: Sequence[str] | str,
-    mixed: bool,
-) -> Question:
-    """The arguments of compare, with single strings parsed or put into lists."""
-    from ablate.analysis.contrasts import parse_baseline
-
-    return {
-        "baseline": parse_baseline(baseline) if isinstance(baseline, str) else baseline,
-        "metric": metric,
-        "by": [by] if isinstance(by, str) else by,
-        "where": [where] if isinstance(where, str) else where,
-        "mixed": mixed,
-    }
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:
     """Keyword arguments as arguments of `ablate run`: {"heads": [1, 4]} -> ["-m", "heads=1,4"]."""
-    flat = {key: _listed(value) for key, value in flatten(keys).items()}
-    for key, value in flat.items():
+    words, is_sweep = [], False
+    for key, value in flatten(keys).items():
+        if isinstance(value, range):
+            value = list(value)
+        elif hasattr(value, "tolist"):  # an array, or a number of NumPy
+            value = value.tolist()
         if isinstance(value, list) and not value:
             raise ConfigError(f"{key}=[]: the sweep is empty; list values, or give one")
-    sweeping = any(isinstance(value, list) for value in flat.values())
-    words = [
-        f"{key}={','.join(map(as_value, value)) if isinstance(value, list) else as_value(value)}"
-        for key, value in flat.items()
-    ]
-    return ["-m", *words] if sweeping else words
-
-
-def _listed(value: Any) -> Any:
-    """Ranges and arrays as lists, NumPy scalars as Python numbers."""
-    if isinstance(value, range):
-        return list(value)
-    return value.tolist() if hasattr(value, "tolist") else value
+        is_sweep |= isinstance(value, list)
+        words.append(f"{key}={','.join(map(as_value, value if isinstance(value, list) else [value]))}")
+    return ["-m", *words] if is_sweep else words

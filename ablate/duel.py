@@ -1,7 +1,7 @@
 """A duel: two methods on one text, at equal parameters, each at its own learning rate, in limited time."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.contrasts import equal_forms
-from ablate.analysis.controls import YARDSTICK
+from ablate.analysis.contrasts import NO_ATTENTION
+from ablate.analysis.controls import equal_forms
 from ablate.analysis.load import load
-from ablate.compose.asked import Sweep
-from ablate.compute.cores import side_by_side
+from ablate.analysis.speed import with_step_times
+from ablate.compose.sweep import Sweep
+from ablate.compute.limits import side_by_side
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
-from ablate.execution.prepare import Prepared
-from ablate.execution.run import Resolved
+from ablate.execution.run import Run, resolve
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
-from ablate.reporting.words import parametrization, share_of_attention
+from ablate.reporting.words import PAPER, finding, parametrization, share_of_attention, step_ratio
 from ablate.store.store import Store
-from ablate.study.primary import as_variants
 from ablate.study.run import declared_here, run
+from ablate.study.study import settings
 
 if TYPE_CHECKING:
     from ablate.study.estimate import Estimate
-    from ablate.study.outcome import Outcome
+    from ablate.study.run import Outcome
 
 MARGIN, METRIC = 0.01, "test_loss"
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
@@ -36,7 +36,7 @@ EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
 # The scatter of paired differences on pydoc at the defaults (docs/noise.csv), taken for every text.
 USUAL_SD = 0.0122
-ARMS = 3  # the two sides, and the yardstick
+ARMS = 3  # the two sides, and the reference for shares
 UNIFORM = "uniform attention"  # the name of its arm, which no method has
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
 MATCHED = {"match": "params"}
@@ -58,22 +58,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a budget buys. seeds: reporting ones. seconds: of all runs, one grid extension included. sees:
-    the smallest difference in nats that is found with 80 % power."""
+    """seeds: reporting seeds that the budget pays for. seconds: of all runs, one grid extension included.
+    sees: the smallest difference in nats that is detected with 80 % power."""
 
     seeds: int
     seconds: float
     sees: float
-
-
-@dataclass(frozen=True)
-class Result:
-    """comparison: of the two. line: its one sentence. parametrization: its end, where both can learn the same
-    functions."""
-
-    comparison: Comparison
-    line: str
-    parametrization: str
 
 
 class Duel:
@@ -104,8 +94,11 @@ class Duel:
         nothing, or if the two are one function."""
         kept = Store().study_directory(self.study) / PLAN
         if kept.is_file():
-            return _read(kept)
-        if len({*equal_forms(as_variants(self._sides))}) == 1:
+            try:
+                return Plan(**json.loads(kept.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
+        if len({*equal_forms(settings(self._sides))}) == 1:
             raise ConfigError(
                 f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
                 " compare; name another method, or change a setting such as heads"
@@ -115,7 +108,8 @@ class Duel:
         timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
         if timed.helpers and timed.helpers.untimed:
             raise ConfigError(f"a budget needs a machine that can time a run: {timed.helpers.untimed}")
-        at_once = timed.workers if timed.helpers else side_by_side(timed.threads)
+        asked = self._sweep.launcher.workers
+        at_once = timed.workers if timed.helpers else asked or side_by_side(timed.threads)
         each_s = timed.times.total / (timed.runs - timed.finished) / at_once
         develop = ARMS * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
         a_seed_s = ARMS * each_s
@@ -134,8 +128,8 @@ class Duel:
         """Train what is missing. Raises ConfigError."""
         return run(self._asked(plan.seeds, DEVELOP))
 
-    def result(self) -> Result:
-        """Which is better, once all runs are finished. Raises ConfigError."""
+    def result(self) -> tuple[Comparison, str]:
+        """The comparison of the two once all runs are finished, and its sentence. Raises ConfigError."""
         results = load([self.study])
         (record,) = results.records
         for side in (self.one, self.other):
@@ -143,35 +137,41 @@ class Duel:
                 raise ConfigError(f"{side.name}: {choice.doubt}, so there is nothing to compare")
         comparison = compare(results.rows, records=[record])
         (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
-        tested = row["p"] == row["p"]
-        return Result(comparison, self._line(row), parametrization(row, comparison) if tested else "")
+        sentence = finding(row, comparison, PAPER, one=self.one.name, other=self.other.name, at="")
+        end = parametrization(row, comparison)
+        return comparison, f"{sentence}{share_of_attention(row['share'])}{end}."
 
-    def time_ratio(self, result: Result) -> str:
+    def step_ratio(self, comparison: Comparison) -> str:
         """How long a training step of `one` takes relative to `other`, taking turns here, with its range."""
-        from ablate.execution.timing import with_cost  # loads torch
+        from ablate.execution.timing import StepTimer  # loads torch
 
-        primary = result.comparison.family("primary").reset_index(drop=True)
-        timed, _ = with_cost(primary, result.comparison.runs, [Store()])
+        primary = comparison.family("primary").reset_index(drop=True)
+        runs = {variant: comparison.runs[variant] for variant in primary["variant"]}
+        timed = with_step_times(primary, StepTimer(runs, [Store()]))
         (row,) = timed.query("baseline == baseline").to_dict("records")
-        return f"{row['step_ratio']:.2f} [{row['step_ratio_low']:.2f}, {row['step_ratio_high']:.2f}]"
+        return step_ratio(row)
 
     @cached_property
-    def _sides(self) -> tuple[Resolved, Resolved]:
+    def _sides(self) -> tuple[Run, Run]:
         """A run of `one` and one of `other`. Raises ConfigError if a side can't be built or matched."""
         one, other = (
-            Prepared(self._sweep.configs((*self._sweep.arguments, *_matched(side))), elsewhere=True).run
-            for side in (self.one, self.other)
+            resolve(self._sweep.configs((*self._sweep.arguments, *(f"{k}={v}" for k, v in keys.items()))))
+            for keys in self._arms
         )
         return one, other
 
+    @property
+    def _arms(self) -> tuple[dict[str, str], dict[str, str]]:
+        return {**self.one.arm, **MATCHED}, {**self.other.arm, **MATCHED}
+
     def _asked(self, seeds: int, develop: Sequence[int]) -> Sweep:
-        # The yardstick has the MLP of the baseline; matched itself, it would get a wider one.
+        # The reference for shares has the MLP of the baseline; matched itself, it would get a wider one.
         width = self._sides[1].spec.mlp_hidden
-        one, other = ({**side.arm, **MATCHED} for side in (self.one, self.other))
+        one, other = self._arms
         arms = {
             self.other.name: other,
             self.one.name: one,
-            UNIFORM: {**self.other.arm, "scores": YARDSTICK, "model.mlp_hidden": width},
+            UNIFORM: {**self.other.arm, "scores": NO_ATTENTION, "model.mlp_hidden": width},
         }
         block: dict[str, Any] = {
             **{"kind": "tuned", "question": f"Is {self.one.name} better than {self.other.name}?"},
@@ -187,25 +187,6 @@ class Duel:
         estimate = run(self._asked(FEWEST, develop), dry_run=True).estimate
         assert estimate is not None
         return estimate
-
-    def _line(self, row: Mapping[Any, Any]) -> str:
-        """The result in a sentence, from the side of `one`. row: of the comparison."""
-        names, diff, low, high = (self.one.name, self.other.name), row["diff"], row["low"], row["high"]
-        reason = f": {row['why']}" if row["why"] else ""
-        if row["p"] != row["p"]:
-            return f"{names[0]} against {names[1]} is undecided{reason}"
-        if row["verdict"] == stats.UNDECIDED:
-            told = f"{names[0]} against {names[1]} is undecided{reason}: {diff:+.3f}"
-        elif row["verdict"] == stats.EQUIVALENT:
-            told = f"{names[0]} and {names[1]} are equivalent within {MARGIN:g}: {diff:+.3f}"
-        else:
-            side = "better" if diff < 0 else "worse"
-            diff, low, high = (diff, low, high) if diff > 0 else (-diff, -high, -low)
-            told = f"{names[0]} is {side} than {names[1]} by {diff:.3f}"
-        interval = f"{told} [{low:.3f}, {high:.3f}] nats{share_of_attention(row['share'])}"
-        if row["verdict"] in (stats.BETTER_WITHIN, stats.WORSE_WITHIN):
-            interval += ", less than the margin"
-        return f"{interval}, n = {row['pairs']}"
 
 
 def side(given: str) -> Side:
@@ -230,21 +211,9 @@ def failed_check(side: Side) -> Iterator[str]:
     """A line for each check of the contract that a method fails (ablate check)."""
     from ablate.verify.contract import findings
 
-    for finding in findings(side.kind, side.name):
-        if finding.broken:
-            yield f"{finding.variant}: {finding.check}: {finding.broken}"
-
-
-def _matched(side: Side) -> list[str]:
-    return [f"{key}={value}" for key, value in {**side.arm, **MATCHED}.items()]
-
-
-def _read(kept: Path) -> Plan:
-    """Raises ConfigError."""
-    try:
-        return Plan(**json.loads(kept.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
+    for one in findings(side.kind, side.name):
+        if one.broken:
+            yield f"{one.variant}: {one.check}: {one.broken}"
 
 
 def _sees(seeds: int) -> float:

@@ -1,11 +1,17 @@
 """Small helpers for the text of messages and tables."""
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 
 
 def counted(count: int, noun: str) -> str:
     """1 seed, 3 seeds, 1,200 seeds."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def counted_between(low: int, high: int, noun: str) -> str:
+    """8 seeds, or 2 to 8 seeds."""
+    return f"{low} to {counted(high, noun)}" if low < high else counted(high, noun)
 
 
 def duration(seconds: float) -> str:
@@ -19,9 +25,17 @@ def duration(seconds: float) -> str:
 
 def some(items: Sequence[object], most: int = 3) -> str:
     """The first `most` items, followed by … if there are more."""
-    return ", ".join([*map(str, items[:most]), *only_if(len(items) > most, "…")])
+    return ", ".join([*map(str, items[:most]), *lines_if(len(items) > most, "…")])
 
 
-def only_if(condition: object, line: str) -> list[str]:
+def lines_if(condition: object, line: str) -> list[str]:
     """A list with the line if the condition holds, else an empty list."""
     return [line] if condition else []
+
+
+def error_line(error: BaseException, plugins: Mapping[str, str]) -> str:
+    """The type and message of an error, with the line of the plugin that raised it, if one did. plugins:
+    the name of each, by the path of its file."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in plugins]
+    line = [f" (line {frame.lineno} of {plugins[frame.filename]})" for frame in frames[-1:]]
+    return (f"{type(error).__name__}: {error}".splitlines() or [""])[0] + "".join(line)

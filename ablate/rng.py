@@ -14,8 +14,3 @@ def generator(seed: int, stream: str, name: object) -> np.random.Generator:
     """The generator of one named draw; stream: backbone, fusion or data."""
     key = hashlib.sha256(f"{seed}/{stream}/{name}".encode()).digest()[:16]
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
-
-
-def normal(seed: int, stream: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Standard normals, float32."""
-    return generator(seed, stream, name).standard_normal(shape, dtype=np.float32)

@@ -11,9 +11,9 @@ import sys
 import hydra
 import numpy as np
 
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import to_run_config
-from ablate.data.corpora import open_corpus
+from ablate.data.corpus import open_corpus
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     python benchmarks/cluster_kills.py --kills 30
     python benchmarks/cluster_kills.py --takeover    seconds from a node's death until its run is resumed
 
-As root, with Debian's slurmctld, slurmd, slurm-client and munge. A claim expires after 5 s in the first case,
+As root, with Debian's slurmctld, slurmd, slurm-client and munge. A lease expires after 5 s in the first case,
 after two minutes, as everywhere else, in the second. Every metrics.csv and results.csv are compared byte by
 byte, except for measured columns. Do not change the source tree meanwhile.
 """
@@ -12,11 +12,12 @@ import argparse
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.sites import LONG, SOON, Site
+from tests.sites import LONG, Site
 from tests.slurm_cluster import SlurmCluster
 from tests.test_slurm import SLURM, SlurmSite
 
@@ -33,14 +34,14 @@ def kills(cluster: SlurmCluster, root: Path, count: int, chance: random.Random) 
     while made < count:
         directory = Path(tempfile.mkdtemp(dir=root))
         site = SlurmSite(cluster, directory)
-        command = site.begin(*SWEEP, *TWO_JOBS)
+        command = site.begin(*SWEEP, *TWO_JOBS, python=sys.executable)
         while made < count and command.poll() is None:
             time.sleep(chance.uniform(1, 6))
             what = chance.choice([*killed])
             if what == "command":
                 os.killpg(command.pid, signal.SIGKILL)
                 command.communicate()
-                command = site.begin(*SWEEP, *TWO_JOBS)
+                command = site.begin(*SWEEP, *TWO_JOBS, python=sys.executable)
             elif what == "helper" and (jobs := [job for job in site.jobs() if job[2] == "RUNNING"]):
                 site.call("scancel", chance.choice(["--signal=KILL", "--signal=TERM"]), jobs[0][0])
             elif what == "node":
@@ -59,8 +60,10 @@ def kills(cluster: SlurmCluster, root: Path, count: int, chance: random.Random) 
 
 def takeover(cluster: SlurmCluster, root: Path) -> None:
     site = SlurmSite(cluster, root)
-    command = site.begin(
-        "run", "-m", "seed=range(0,4)", *LONG, "train.steps=30000", *TWO_JOBS, without=[*SOON]
+    site.begin(
+        *("run", "-m", "seed=range(0,4)", *LONG, "train.steps=30000", *TWO_JOBS),
+        python=sys.executable,
+        soon=False,
     )
     site.until(lambda: {*site.under_way().values()} == {"n1", "n2"})
     run = next(name for name, node in site.under_way().items() if node == "n2")
@@ -69,7 +72,6 @@ def takeover(cluster: SlurmCluster, root: Path) -> None:
     died = time.monotonic()
     site.until(lambda: site.under_way().get(run) == "n1", within_s=200)
     print(f"its run goes on elsewhere after {time.monotonic() - died:.0f} s")
-    command.kill()
     site.close()
 
 

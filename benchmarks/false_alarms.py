@@ -19,9 +19,10 @@ from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.select import select, with_options
+from ablate.config.contrast import Contrast
 from ablate.store.columns import COLUMNS
-from ablate.study.design import Overrides
-from ablate.study.kinds import tuned
+from ablate.study import tuned
+from ablate.study.config import Overrides
 
 ALPHA, VARIANTS = 0.05, ("concat", "sum", "mean", "weighted_sum")
 CLAIMS = (stats.BETTER, stats.BETTER_WITHIN, stats.WORSE, stats.WORSE_WITHIN)
@@ -197,7 +198,7 @@ def check_against_study(
         develop=[str(seed) for seed in range(develop_NAGS.shape[-1])],
         extend=EXTEND,
         seeds=[str(100 + seed) for seed in range(REPORT)],
-        primary=[{"vary": "fusion", "baseline": VARIANTS[0]}],
+        primary=[Contrast(baseline={"fusion": VARIANTS[0]})],
         metric="test_loss",
     )
     study = declared.design(declared.levels)
@@ -208,14 +209,15 @@ def check_against_study(
             for overrides in proposed:
                 fusion, rate, seed = (override.partition("=")[2] for override in overrides)
                 arm, number = VARIANTS.index(fusion), int(seed) % 100
-                if members[overrides].phase == "develop":
+                if not members[overrides]:  # of development
                     loss = develop_AGS[arm, int(np.abs(GRID - np.log2(float(rate))).argmin()), number]
                 else:
                     loss = loss_AS[arm, number]  # what is an octave away plays no part here
                 rows[overrides] = {
                     **{"fusion": fusion, "lr": float(rate), "seed": int(seed), "status": "done"},
                     **{"val_loss": loss, "test_loss": loss, "tuned": study.key},
-                    **{"phase": members[overrides].phase, "role": " ".join(members[overrides].roles)},
+                    **{"phase": "report" if members[overrides] else "develop"},
+                    **{"role": " ".join(members[overrides])},
                 }
         chosen = tuned.progress(study, rows).choices.values()
         assert np.allclose([np.log2(float(choice.value or "nan")) for choice in chosen], at_A, atol=1e-3)

@@ -23,10 +23,9 @@ from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.odd.case import Case
 from tests.odd.commands import odd_command
 from tests.odd.files import odd_file
-from tests.odd.trial import Ending, Sandbox
+from tests.odd.trial import Case, Ending, Sandbox
 
 KINDS = (*[odd_command] * 10, odd_file)
 CASES = 3000 // 10 * len(KINDS)

@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ablate.launch.queue import Item, Queue
-from ablate.store import claim
+from ablate.launch.pool import Item, Queue
+from ablate.store import lease
 from ablate.store.run_files import Busy
 from ablate.store.store import Store
 
@@ -48,7 +48,7 @@ def on_a_host_of_its_own(number: int) -> None:
             socket.sethostname(f"node{number}")
     if socket.gethostname() != f"node{number}":
         socket.gethostname = lambda: f"node{number}"
-    claim._here.cache_clear()
+    lease._here.cache_clear()
 
 
 def slow_file_system(seconds: float) -> None:
@@ -89,7 +89,7 @@ def without_flock(what: str) -> None:
 
 
 def item(number: int) -> Item:
-    return Item(f"run-{number:08x}", 1.0, [])
+    return Item(f"run-{number:08x}", 1.0)
 
 
 def attempt(store: Store, name: str) -> Any:
@@ -255,14 +255,14 @@ def suspended(root: Path, name: str) -> str:
 
 @contextlib.contextmanager
 def elsewhere() -> Iterator[None]:
-    """As on another machine, where a claim lives by its heartbeat; and it expires at once."""
-    here, expires = claim._here, claim.EXPIRES_S
-    claim._here = lambda: {**here(), "host": "elsewhere"}
-    claim.EXPIRES_S = 0.2
+    """As on another machine, where a lease lives by its heartbeat; and it expires at once."""
+    here, expires = lease._here, lease.EXPIRES_S
+    lease._here = lambda: {**here(), "host": "elsewhere"}
+    lease.EXPIRES_S = 0.2
     try:
         yield
     finally:
-        claim._here, claim.EXPIRES_S = here, expires
+        lease._here, lease.EXPIRES_S = here, expires
 
 
 def suspend_writers(arguments: argparse.Namespace) -> bool:

@@ -84,7 +84,7 @@ def trains(root: Path, process: subprocess.Popen) -> bool:
     for part in root.glob("runs/store/.*.part"):
         with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
             for metrics in part.glob("*/*/metrics.csv"):
-                worker = json.loads(metrics.with_name("claim.json").read_text())["pid"]
+                worker = json.loads(metrics.with_name("lease.json").read_text())["pid"]
                 if os.getpgid(worker) == process.pid:
                     return True
     return False

@@ -17,19 +17,18 @@ from pathlib import Path
 import hydra
 import numpy as np
 
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import to_run_config
 from ablate.config.identity import digest
-from ablate.execution.prepare import prepare
-from ablate.execution.recorder import describe
-from ablate.execution.run import Run
+from ablate.execution.execute import describe
+from ablate.execution.run import PlacedRun, prepare
 from ablate.store import run_files
 from ablate.store.store import Store
 
 METHODS = ("concat", "sum", "weighted_sum", "mean")
 
 
-def run_of(method: str, heads: int) -> Run:
+def run_of(method: str, heads: int) -> PlacedRun:
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         return prepare(
             to_run_config(hydra.compose("config", overrides=[f"fusion={method}", f"heads={heads}"]))

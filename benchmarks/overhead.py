@@ -17,12 +17,12 @@ from typing import Any
 import hydra
 import torch
 
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import to_run_config
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
-from ablate.execution.prepare import prepare
-from ablate.model.lm import LM
+from ablate.execution.run import prepare
+from ablate.model.models import LM
 from ablate.training import optim
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     LM.loss = timer.around("forward", LM.loss)
     LM.forward = timer.around("forward", LM.forward)
     torch.autograd.grad = timer.around("backward", torch.autograd.grad)  # pyright: ignore
-    for name in ("global_norm", "clipping_divisor", "fused_adamw_"):
+    for name in ("global_norm", "clipping_divisor", "adamw_"):
         setattr(optim, name, timer.around("optimizer", getattr(optim, name)))
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         overrides = [f"model={arguments.model}", "train=nanogpt", f"train.steps={arguments.steps}"]

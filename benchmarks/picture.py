@@ -14,8 +14,7 @@ import vl_convert
 
 import ablate
 from ablate.ledger.entry import read_entries
-from ablate.ledger.judge import Verdict
-from ablate.ledger.results import RESULTS, VERDICT
+from ablate.ledger.judge import RESULTS, VERDICT, Verdict
 
 DOCS = Path(__file__).parent.parent / "docs"
 INK = {"light": "#1b1f24", "dark": "#e6e9ed"}

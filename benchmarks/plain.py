@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
-from ablate.model.resolve import resolve_spec
+from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 
 

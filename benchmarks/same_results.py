@@ -3,24 +3,29 @@
     OLD/python benchmarks/same_results.py make old     # the interpreter chooses the commit
     NEW/python benchmarks/same_results.py make new
     NEW/python benchmarks/same_results.py compare old new
-    NEW/python benchmarks/same_results.py grow old     # after compare: it adds runs to old
+    NEW/python benchmarks/same_results.py grow old     # after compare, if both give runs the same ids
 
-It uses only the command line and the files of ablate, so the same script works with any commit. In two
-directories it compares the names of runs and studies, metrics.csv, every results.csv, and the output of
-`ablate compare` for each study, without measured columns and columns about the program's version.
+It uses only the command line and the files of ablate, so the same script works with any commit. Runs are
+paired by their config columns and seeds, whatever their ids are. In two directories it compares metrics.csv,
+every results.csv, and the output of `ablate compare` for each study, without measured columns, columns about
+the program's version, and those named with --aside.
 """
 
 import argparse
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 MEASURED = {"seconds", "tokens_per_s", "wall_s", "peak_memory_mb"}
-ASIDE = MEASURED | {"code", "parts", "form", "git"}
+ASIDE = MEASURED | {"run_id", "ablate", "code", "parts", "form", "git"}
+LAST_OF_CONFIG = "seed_data"  # results.csv begins with what identifies a run, its config and its seeds
+OF_THE_STUDY = ("study", "status", "error", "phase", "role", "tuned")
+UNNAMED_STUDY = re.compile(r"sweep-[0-9a-f]{8}")  # its name is a digest of its plan
 SMALL = (
     *("corpus=grammar", "corpus.characters=7001", "train.steps=7", "train.eval_every=3", "train.batch=2"),
     *("train.linear=mkl", "device=cpu"),
@@ -72,48 +77,69 @@ def make(directory: Path) -> None:
         ablate(directory, "report", name)
 
 
-def table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """The columns of a CSV file that are not aside, and its rows."""
+Row = dict[str, str]
+Key = tuple[str, ...]
+
+
+def table(path: Path) -> list[Row]:
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        rows = list(reader)
-    return [name for name in reader.fieldnames or () if name not in ASIDE], rows
+        return list(csv.DictReader(file))
 
 
-def files(directory: Path) -> set[str]:
-    """What has to be there on both sides: each run by its directory, each table by its path."""
-    patterns = ("runs/store/*", "runs/store/*/metrics.csv", "runs/**/results.csv", "*.csv")
-    found = {
-        path.relative_to(directory).as_posix() for pattern in patterns for path in directory.glob(pattern)
-    }
-    return {path for path in found if not path.startswith("runs/store/.")}  # the cache of rows
+def key_of(row: Row, aside: set[str]) -> Key:
+    """The config columns and seeds of a row of results.csv."""
+    columns = [*row][: [*row].index(LAST_OF_CONFIG) + 1]
+    return tuple(row[name] for name in columns if name not in {*OF_THE_STUDY, *aside})
 
 
-def differences(one: Path, other: Path) -> Iterator[str]:
-    for path in sorted(files(one) ^ files(other)):
-        yield f"{path}: only in {one if path in files(one) else other}"
-    for path in sorted(path for path in files(one) & files(other) if path.endswith(".csv")):
-        (columns, rows), (others, other_rows) = table(one / path), table(other / path)
-        if columns != others:
-            yield f"{path}: other columns: {sorted({*columns} ^ {*others}) or 'in another order'}"
-        if len(rows) != len(other_rows):
-            yield f"{path}: {len(rows)} and {len(other_rows)} rows"
-        for number, (row, other_row) in enumerate(zip(rows, other_rows, strict=False), 2):
-            for name in columns:
-                if name in others and row[name] != other_row[name]:
-                    yield f"{path}, line {number}, {name}: {row[name]} and {other_row[name]}"
+def tables(directory: Path, aside: set[str]) -> dict[str, dict[Key, Row]]:
+    """Every CSV file by a name that does not depend on ids, its rows by a key that does not either."""
+    found: dict[str, dict[Key, Row]] = {}
+    for path in sorted(directory.glob("runs/**/results.csv")):
+        rows = {key_of(row, aside): row for row in table(path)}
+        found[UNNAMED_STUDY.sub("sweep", path.relative_to(directory).as_posix())] = rows
+    for key, row in found["runs/results.csv"].items():
+        (path,) = directory.glob(f"runs/store/*-{row['run_id'][:8]}/metrics.csv")
+        found[f"metrics.csv of {' '.join(filter(None, key))}"] = {(r["step"],): r for r in table(path)}
+    for path in sorted(directory.glob("*.csv")):
+        found[UNNAMED_STUDY.sub("sweep", path.name)] = {
+            (str(number),): row for number, row in enumerate(sorted(table(path), key=lambda r: [*r.values()]))
+        }
+    return found
+
+
+def differences(one: Path, other: Path, aside: set[str]) -> Iterator[str]:
+    left, right = tables(one, aside), tables(other, aside)
+    for name in sorted(left.keys() ^ right.keys()):
+        yield f"{name}: only in {one if name in left else other}"
+    for name in sorted(left.keys() & right.keys()):
+        rows, others = left[name], right[name]
+        for key in sorted(rows.keys() ^ others.keys()):
+            yield f"{name}: only in {one if key in rows else other}: {' '.join(filter(None, key))}"
+        for key in sorted(rows.keys() & others.keys()):
+            before, after = (
+                {column: cell for column, cell in row.items() if column not in aside}
+                for row in (rows[key], others[key])
+            )
+            if [*before] != [*after]:
+                apart = sorted({*before} ^ {*after}) or "in another order"
+                yield f"{name}: other columns: {apart}"
+                break
+            for column, cell in before.items():
+                if (now := UNNAMED_STUDY.sub("sweep", after[column])) != UNNAMED_STUDY.sub("sweep", cell):
+                    yield f"{name}, {' '.join(filter(None, key))}, {column}: {cell} and {now}"
 
 
 def grow(directory: Path) -> Iterator[str]:
     """What goes wrong when a store of other code is opened, read and grown."""
-    old = {row["run_id"]: "stale" for row in table(directory / "runs" / "results.csv")[1]}
+    old = {row["run_id"]: "stale" for row in table(directory / "runs" / "results.csv")}
     yield from wrong_statuses(directory, old)
     for name in studies(directory):
         ablate(directory, "compare", name, "--format", "csv")
         ablate(directory, "report", name)
     for overrides in GROWN:
         sweep(directory, overrides)
-    new = {row["run_id"]: "done" for row in table(directory / "runs" / "results.csv")[1]}
+    new = {row["run_id"]: "done" for row in table(directory / "runs" / "results.csv")}
     if len(new) != len(old) + NEW:
         yield f"{len(new) - len(old)} new runs, not {NEW}"
     yield from wrong_statuses(directory, new | old)
@@ -131,12 +157,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("action", choices=["make", "compare", "grow"])
     parser.add_argument("directory", type=Path, nargs="+")
+    parser.add_argument("--aside", nargs="*", default=[], help="further columns that may differ")
     arguments = parser.parse_args()
     match arguments.action, [path.resolve() for path in arguments.directory]:
         case "make", [directory]:
             return make(directory)
         case "compare", [one, other]:
-            found = list(differences(one, other))
+            found = list(differences(one, other, ASIDE | {*arguments.aside}))
         case "grow", [directory]:
             found = list(grow(directory))
         case action, _:

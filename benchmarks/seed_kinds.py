@@ -8,7 +8,7 @@ deviations of one kind.
 
 import numpy as np
 
-from ablate.analysis.seed_kinds import FEWEST, limit, two_kinds
+from ablate.analysis.stats import FEWEST, limit, two_kinds
 
 VARIANTS, APART = 4000, (0, 4, 6, 8, 12, 20)
 

@@ -24,8 +24,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.power import sd_interval
-from ablate.analysis.seed_kinds import two_kinds
-from ablate.analysis.stats import seeds_to_claim
+from ablate.analysis.stats import seeds_to_claim, two_kinds
 
 DIFFERENCE = MARGIN = 0.01
 TURN = 4  # seeds

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from plain import plain_steps
 
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import to_run_config
 from ablate.config.schema import RunConfig
 from ablate.data.splits import Stream
-from ablate.model.build import build_model
-from ablate.model.resolve import resolve_spec
+from ablate.model.models import build_model
+from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.training.train import Step, train
 

@@ -33,13 +33,13 @@ import hydra
 import pandas as pd
 import torch
 
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import to_run_config
-from ablate.compute.cores import available
 from ablate.compute.fastest import processor
-from ablate.data.corpora import open_corpus
+from ablate.compute.limits import available_cores
+from ablate.data.corpus import open_corpus
 from ablate.model.costs import flops_per_token
-from ablate.model.resolve import resolve_spec
+from ablate.model.sizing import resolve_spec
 
 HERE = Path(__file__).parent
 OURS = {
@@ -154,7 +154,8 @@ def main() -> None:
             )
         totals, slopes = race(contestants, short, long, arguments.rounds)
         print(
-            f"{processor()}, {available()} cores; {model}, {runs} runs; medians (range) of {arguments.rounds}"
+            f"{processor()}, {available_cores()} cores; {model}, {runs} runs;"
+            f" medians (range) of {arguments.rounds}"
         )
         report(totals, slopes, long)
         if short:

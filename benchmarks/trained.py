@@ -12,8 +12,8 @@ from dataclasses import asdict
 import pandas as pd
 
 import ablate
-from ablate.analysis.roles import at_own_value
-from ablate.verify.trained import of_run
+from ablate.analysis.select import at_own_value
+from ablate.verify.results import of_run
 
 SETTINGS = ["run_id", "seed", "steps", "heads", "out_proj", "scale", "tie_qk", "scores"]
 

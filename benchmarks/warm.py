@@ -19,13 +19,13 @@ from typing import Any
 import hydra
 import torch
 
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compose.variants import to_run_config
 from ablate.execution import formulas
 from ablate.execution import run as running
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
-from ablate.execution.prepare import prepare
+from ablate.execution.run import prepare
 
 inside = 0.0  # seconds in training and evaluation, of the run that goes on
 

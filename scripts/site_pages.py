@@ -29,7 +29,11 @@ A fusion and a rule on scores are parts of attention. `ablate new` begins one.
 {}
 """
 FACE = ("run", "load", "compare", "report")
-CONTRACTS = ("parts.Part", "fusion.base.Fusion", "fusion.base.Normalized", "scores.base.Scores")
+CONTRACTS = (
+    "ablate.model.parts.Part",  # what Fusion and Scores inherit
+    *(f"ablate.methods.{name}" for name in ("register", "Fusion", "Scores", "Options", "Normalized")),
+    *(f"ablate.methods.{name}" for name in ("HeadShape", "Linear", "Mask", "masked_softmax")),
+)
 
 
 def on_files(files: Files, config: Any) -> None:
@@ -38,7 +42,7 @@ def on_files(files: Files, config: Any) -> None:
         "changes.md": _as_page("CHANGELOG.md"),
         "reference.md": REFERENCE.format(
             "\n".join(f"::: ablate.api.{name}" for name in FACE),
-            "\n".join(f"::: ablate.model.{name}" for name in CONTRACTS),
+            "\n".join(f"::: {name}" for name in CONTRACTS),
         ),
         "methods/index.md": _gallery(),
         **{f"methods/{kind}/{name}.md": _method(kind, name) for kind in KINDS for name in _names(kind)},

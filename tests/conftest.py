@@ -1,3 +1,4 @@
+import contextlib
 import gc
 import os
 import shutil
@@ -6,12 +7,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from ablate.cli.app import main
-from tests.helpers import forgetting_plugins
+from tests.helpers import Command, call_cli, forgetting_plugins
 
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -47,27 +48,20 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]):
-    """Files with the most slow tests first, so that neither of two workers is left alone with one."""
+    """The file that waits longest first, then those with the most slow tests, so that neither of two workers
+    is left alone with one."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    items.sort(key=lambda item: (item.path.stem != "test_slurm", -slow[item.path]))
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """`ablate …` in this process and in tmp_path, for commands that start no other: its exit code, what it
-    prints, and what it says."""
+def command(tmp_path, monkeypatch):
+    """call_cli in tmp_path: the exit code, the output and what stderr says."""
     monkeypatch.chdir(tmp_path)
 
     def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ablate", *arguments])
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            main()
-        except SystemExit as end:
-            return int(end.code or 0), *capsys.readouterr()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        raise AssertionError("a command ends with its exit code")
+        done = call_cli(*arguments, cwd=Path())
+        return done.returncode, done.stdout, done.stderr
 
     return command
 
@@ -75,27 +69,30 @@ def command(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def start():
     """`ablate …` in a process group of its own, as a shell starts it; ended with the test."""
-    started: list[subprocess.Popen] = []
+    with contextlib.ExitStack() as ends:
+        yield lambda *words, **given: ends.enter_context(contextlib.closing(Command(*words, **given)))
 
-    def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen:
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "ablate", *arguments],
-                cwd=cwd,
-                env={**os.environ, **env},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-        )
-        return started[-1]
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+@pytest.fixture
+def start_python():
+    """The same, where Python has to start and load PyTorch itself."""
+    with contextlib.ExitStack() as ends:
+
+        def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen:
+            command = [sys.executable, "-m", "ablate", *arguments]
+            texts: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            own = {**os.environ, **env}
+            process = subprocess.Popen(command, cwd=cwd, env=own, start_new_session=True, **texts)
+            ends.callback(_end, process)
+            return process
+
+        yield start
+
+
+def _end(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 @pytest.fixture(scope="module")

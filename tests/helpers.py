@@ -2,13 +2,16 @@
 
 import atexit
 import contextlib
+import ctypes
 import dataclasses
 import functools
+import importlib
 import io
 import itertools
 import multiprocessing
 import multiprocessing.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,22 +22,26 @@ from typing import Any
 from unittest import mock
 
 import hydra
+import pandas as pd
 import yaml
 from hydra.core.config_store import ConfigStore
 
+from ablate.analysis.variants import best_first, collect
 from ablate.cli.app import main
+from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
-from ablate.compose.variants import to_run_config
+from ablate.config.contrast import read_contrast
 from ablate.config.read import read
 from ablate.config.schema import RunConfig
+from ablate.data import corpus
 from ablate.execution import plugins
 from ablate.execution.plugins import KINDS
-from ablate.execution.prepare import _corpus
-from ablate.model.resolve import resolve_spec
+from ablate.model.sizing import resolve_spec
 from ablate.model.spec import HeadShape, ModelSpec
-from ablate.store import code
+from ablate.store import lease, provenance
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
+from ablate.study.cluster import sharing
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
@@ -75,7 +82,12 @@ def make_shape(heads: int = 4, *, key_width: int = 3, value_width: int = 5, d_mo
 def make_record(**given: Any) -> StudyRecord:
     """A record that says little more than what is given."""
     little = {"name": "s", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [], "runs": []}
-    return StudyRecord(**{**little, **given})
+    primary = [read_contrast(entry) for entry in given.get("primary", [])]
+    return StudyRecord(**{**little, **given, "primary": primary})
+
+
+def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
+    return best_first(collect(rows, metric, mixed=mixed))
 
 
 def write_study(store: Store, record: StudyRecord) -> None:
@@ -92,28 +104,77 @@ WARM = multiprocessing.get_context("forkserver")
 WARM.set_forkserver_preload(["tests.warm"])
 
 
+class Command:
+    """`ablate …` in a process of its own, forked from one that has loaded PyTorch; it is used as a Popen is.
+
+    piped: what it finds on standard input. net: the network namespace that it runs in. python: what it takes
+    for the Python that runs it. The fixture `start_python` starts Python itself, as does the pool then.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        piped: str | bytes = "",
+        net: str | None = None,
+        python: str = sys.executable,
+        **env: str,
+    ) -> None:
+        self.args = arguments
+        self._directory = Path(tempfile.mkdtemp())
+        given, *self._streams = (self._directory / name for name in ("in", "out", "err"))
+        given.write_bytes(piped.encode() if isinstance(piped, str) else piped)
+        streams = (given, *self._streams)
+        for path in self._streams:
+            path.touch()
+        self._process = WARM.Process(
+            target=_command, args=(arguments, cwd, {**os.environ, **env}, streams, net, python)
+        )
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def written(self) -> tuple[str, str]:
+        """What it has written so far, to its output and to its errors."""
+        out, err = (path.read_text(encoding="utf-8", errors="backslashreplace") for path in self._streams)
+        return out, err
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait until it ends; what it has written. Raises TimeoutExpired."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0, stderr=self.written()[1].encode())
+        return self.written()
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it, with its workers."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it has just begun, and has no group yet
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.join()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
 def run_cli(
     *arguments: str, cwd: Path, timeout_s: float = 120, piped: str | bytes = "", **env: str
 ) -> subprocess.CompletedProcess:
-    """`ablate …` in a process of its own, forked from one that has loaded PyTorch.
-
-    piped: what it finds on standard input. The fixture `start` starts Python itself, as does the pool then.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        given, out, err = (Path(directory) / name for name in ("in", "out", "err"))
-        given.write_bytes(piped.encode() if isinstance(piped, str) else piped)
-        process = WARM.Process(
-            target=_command, args=(arguments, cwd, {**os.environ, **env}, (given, out, err))
-        )
-        process.start()
-        process.join(timeout_s)
-        if process.exitcode is None:
-            assert process.pid is not None
-            os.killpg(process.pid, signal.SIGKILL)  # with its workers
-            process.join()
-            raise subprocess.TimeoutExpired(arguments, timeout_s, stderr=err.read_bytes())
-        texts = (path.read_text(encoding="utf-8", errors="backslashreplace") for path in (out, err))
-        return subprocess.CompletedProcess(arguments, process.exitcode, *texts)
+    """`ablate …` as a Command, until it ends."""
+    with contextlib.closing(Command(*arguments, cwd=cwd, piped=piped, **env)) as command:
+        texts = command.communicate(timeout_s)
+        return subprocess.CompletedProcess(arguments, command.returncode or 0, *texts)
 
 
 def call_cli(
@@ -124,11 +185,15 @@ def call_cli(
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
     code: Any = "it ends with SystemExit"
-    _corpus.cache_clear()  # its key is a path as it was typed
+    corpus.forget()  # its key is a path as it was typed
     with (
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env),
         mock.patch.multiple(sys, argv=["ablate", *arguments], stdin=given, stdout=out, stderr=err),
+        # A sweep that is refused has begun the server of its workers, which would take the place of WARM's.
+        mock.patch.multiple(
+            "multiprocessing.forkserver", set_forkserver_preload=mock.DEFAULT, ensure_running=mock.DEFAULT
+        ),
         _no_later_than(timeout_s),
     ):
         try:
@@ -149,11 +214,11 @@ def forgetting_plugins() -> Iterator[None]:
         for path in [*plugins._used]:
             plugins._forget(path)
         plugins._used.clear()
-        code._plugins.clear()
-        code.tree_digest.cache_clear()
-        for kind, there in groups.items():
+        provenance._plugins.clear()
+        provenance.tree_digest.cache_clear()
+        for kind, methods in groups.items():
             if kind in ConfigStore.instance().repo:
-                ConfigStore.instance().repo[kind] = there
+                ConfigStore.instance().repo[kind] = methods
 
 
 class _Late(BaseException):
@@ -180,20 +245,47 @@ def _no_later_than(timeout_s: float) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _command(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Path]) -> None:
-    os.setsid()
+def _command(
+    arguments: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    streams: Sequence[Path],
+    net: str | None,
+    python: str,
+) -> None:
     for number, path in enumerate(streams):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+    if net:
+        enter(net)
+    become("ablate.cli.app", arguments, cwd, env, python)
+
+
+def become(
+    module: str, arguments: Sequence[str], cwd: str | Path, env: Mapping[str, str], python: str
+) -> None:
+    """What `python -m MODULE ARGUMENTS…` is, in this process, which was forked for it."""
+    os.setsid()
     sys.stdin = os.fdopen(0)  # multiprocessing gives its processes an empty one
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = ["ablate", *arguments]
+    sys.argv, sys.executable = ["ablate", *arguments], python
+    sharing.LOOK_EVERY_S = float(env.get("ABLATE_LOOK_EVERY_S", sharing.LOOK_EVERY_S))
+    lease.EXPIRES_S = float(env.get("ABLATE_LEASE_EXPIRES_S", lease.EXPIRES_S))
+    lease.HEARTBEAT_S = min(lease.HEARTBEAT_S, lease.EXPIRES_S / 4)
     multiprocessing.util.spawnv_passfds = _forkv_passfds
     try:
-        main()
+        importlib.import_module(module).main()
     finally:
         atexit._run_exitfuncs()  # which multiprocessing leaves out
+
+
+def enter(*namespaces: str) -> None:
+    """Have this process in these namespaces from now on, such as /proc/PID/ns/net."""
+    for file in [os.open(path, os.O_RDONLY) for path in namespaces]:
+        if ctypes.CDLL(None, use_errno=True).setns(file, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(file)
 
 
 def _forkv_passfds(path: bytes, arguments: Sequence[str], kept: Sequence[int]) -> int:

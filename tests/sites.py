@@ -7,15 +7,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
 from ablate.store.columns import MEASURED_COLUMNS
+from tests.helpers import Command, run_cli
+from tests.machines import Cluster
 
-SOON = {"ABLATE_CLAIM_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
+SOON = {"ABLATE_LEASE_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
 QUICK = ("corpus=grammar", "corpus.characters=20000", "model.context=32", "train.batch=4", "train.steps=40")
 QUICK += ("train.eval_every=20", "hydra.launcher.threads=1")
 LONG = (
@@ -27,45 +28,28 @@ LONG = (
 REQUIRED = "ABLATE_REQUIRE_CLUSTERS" in os.environ  # then a skip is a failure
 
 
-class Cluster(Protocol):
-    @property
-    def environment(self) -> Mapping[str, str]: ...
-
-    def command(self, words: Sequence[str], /) -> list[str]:
-        """The same command, to be run where it reaches the cluster."""
-        ...
-
-    def kill_node(self, name: str, /) -> None: ...
-
-
 class Site:
     """A directory that all machines see, and the commands that are given there."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster = cluster
         self.directory = directory
-        self.begun: list[subprocess.Popen[str]] = []
+        self.begun: list[Command] = []
 
-    def begin(self, *arguments: str, without: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """`ablate …`. without: those of SOON to leave out."""
-        soon = {name: value for name, value in SOON.items() if name not in without}
-        process = subprocess.Popen(
-            self.cluster.command([sys.executable, "-m", "ablate", *arguments]),
-            cwd=self.directory,
-            env={**os.environ, **self.cluster.environment, **soon},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.begun.append(process)
-        return process
+    def begin(self, *arguments: str, python: str | None = None, soon: bool = True) -> Command:
+        """`ablate …`. python: that of its helpers, if not the one that is ready on the machines."""
+        cluster, python = self.cluster, python or self.cluster.python
+        env = {**(SOON if soon else {}), **cluster.environment}
+        command = Command(*arguments, cwd=self.directory, net=cluster.net, python=python, **env)
+        self.begun.append(command)
+        return command
 
-    def run(self, *arguments: str, timeout_s: float = 150) -> subprocess.CompletedProcess[str]:
-        process = self.begin(*arguments)
-        out, err = process.communicate(timeout=timeout_s)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    def run(
+        self, *arguments: str, timeout_s: float = 150, python: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        process = self.begin(*arguments, python=python)
+        texts = process.communicate(timeout_s)
+        return subprocess.CompletedProcess(arguments, process.returncode or 0, *texts)
 
     def hosts(self) -> set[str]:
         """The machines of all helpers."""
@@ -80,7 +64,7 @@ class Site:
 
     def under_way(self) -> dict[str, str]:
         """The node of each run under way, by name."""
-        claims = self.directory.glob("runs/store/.*.part/*/*/claim.json")
+        claims = self.directory.glob("runs/store/.*.part/*/*/lease.json")
         found = {}
         for path in claims:
             with contextlib.suppress(OSError, ValueError):
@@ -100,9 +84,7 @@ class Site:
         end = time.monotonic() + within_s
         while not what():
             if time.monotonic() > end:
-                for process in self.begun:
-                    process.kill()
-                raise AssertionError([process.communicate() for process in self.begun])
+                raise AssertionError([process.written() for process in self.begun])
             time.sleep(0.2)
 
     def tables(self) -> dict[str, list[list[str]]]:
@@ -116,8 +98,7 @@ class Site:
     def close(self) -> None:
         """End the commands, and the helpers that they left at work."""
         for process in self.begun:
-            with process:  # closes its pipes
-                process.kill()
+            process.close()
         for process in psutil.process_iter(["cwd"]):
             if process.info["cwd"] == str(self.directory):
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -131,14 +112,24 @@ def _unmeasured(path: Path) -> list[list[str]]:
     return [[row[i] for i in kept] for row in (names, *rows)]
 
 
-def hear(process: subprocess.Popen[str], words: str) -> None:
-    assert process.stderr is not None
-    said = []
-    for line in process.stderr:
-        if words in line:
-            return
-        said.append(line)
-    raise AssertionError(f"it ended without saying {words!r}: {said}")
+def hear(process: Command, words: str) -> None:
+    ended = False
+    while words not in process.written()[1]:
+        assert not ended, f"it ended without saying {words!r}: {process.written()}"
+        ended = process.returncode is not None
+        time.sleep(0.05)
+
+
+def come_to_the_bytes_of_a_pool(site: Site, directory: Path, grid: Sequence[str], *launcher: str) -> None:
+    """A study of six runs on both nodes, and by a pool in `directory`."""
+    done = site.run("run", *grid, *launcher, python=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert "2 jobs submitted" in done.stderr and "[6/6] " in done.stderr
+    assert "6 runs in runs/studies/grid/results.csv" in done.stdout
+    assert site.hosts() == {"n1", "n2"}
+    pool = Site(site.cluster, directory)
+    assert run_cli("run", *grid, cwd=directory).returncode == 0
+    assert pool.tables() == site.tables()
 
 
 def lose_a_node(site: Site, *launcher: str) -> None:

@@ -1,7 +1,7 @@
 """A finished study whose losses are drawn, not trained; its files are those of real runs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.probes import COLUMNS, FILE, text_file
+from ablate.config.contrast import read_contrast
 from ablate.config.identity import digest
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
@@ -20,9 +21,7 @@ FUSIONS = ("concat", "sum", "weighted_sum", "mean")
 HEADS = (1, 2, 4, 8)
 STEPS = (100, 200, 300, 400, 500)
 WIDTH = 64
-PRIMARY: list[Mapping[str, Any]] = [
-    {"vary": "fusion", "baseline": "concat", "where": {"heads": 4, "out_proj": True}}
-]
+PRIMARY = {"vary": "fusion", "baseline": "concat", "where": {"heads": 4, "out_proj": True}}
 
 
 def synthetic_study(
@@ -49,7 +48,7 @@ def synthetic_study(
         effect = 0.03 * fusions.index(fusion) * (h > 1) + 0.15 * (not projected) + 0.02 * abs(h - 4)
         effect += 0.1 * np.log2(rate / 0.004) ** 2
         loss = float(2.0 + effect + luck[seed] + generator.normal(0, 0.004))
-        row = _row(fusion, h, projected, rate, seed) | columns
+        row = synthetic_row(fusion, h, projected, rate, seed) | columns
         row["run_id"] = digest([name, index])[:16]
         ids.append(row["run_id"])
         label = f"run-{row['run_id'][:8]}"
@@ -57,21 +56,14 @@ def synthetic_study(
             writer.write_json("environment.json", {"python": "3.11.7", "train_tokens": 2_000_000})
             for step in STEPS:
                 now = loss + 1.2 * (1 - step / STEPS[-1]) ** 2
-                writer.metrics(
-                    {
-                        **{"step": step, "tokens": step * 2048, "lr": rate, "train_loss": now - 0.05},
-                        **{"val_loss": now, "grad_norm": 0.4, "seconds": step / 50},
-                    }
-                )
+                point = {"step": step, "tokens": step * 2048, "lr": rate, "train_loss": now - 0.05}
+                writer.metrics({**point, "val_loss": now, "grad_norm": 0.4, "seconds": step / 50})
+            end: Row = {"status": "done", "train_loss": loss - 0.05, "val_loss": loss, "val_bpb": loss * 1.4}
+            end |= {"best_val_loss": loss, "best_step": STEPS[-1], "test_loss": loss - 0.1}
             if index in diverging:
-                end: Row = {"status": "diverged", "error": "the loss is not finite at step 37"}
-            else:
-                end = {
-                    **{"status": "done", "train_loss": loss - 0.05, "val_loss": loss, "val_bpb": loss * 1.4},
-                    **{"best_val_loss": loss, "best_step": STEPS[-1], "test_loss": loss - 0.1},
-                }
-                if fusion == "weighted_sum":
-                    end["fusion_weights"] = generator.normal(1, 0.2, (2, h)).tolist()
+                end = {"status": "diverged", "error": "the loss is not finite at step 37"}
+            elif fusion == "weighted_sum":
+                end["fusion_weights"] = generator.normal(1, 0.2, (2, h)).tolist()
             store.run(label).finish(writer, row | end, known=[])
     levels = {"fusion": fusions, "heads": heads, "out_proj": out_proj, "train.lr": rates}
     record = StudyRecord(
@@ -82,7 +74,7 @@ def synthetic_study(
         fixed={},
         seeds=list(range(seeds)),
         runs=sorted(ids),
-        primary=PRIMARY if 4 in heads else [],
+        primary=[read_contrast(PRIMARY)] if 4 in heads else [],
         metric="val_loss",
         margin=0.01,
         typed=[*typed],
@@ -128,7 +120,8 @@ def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> 
     return table
 
 
-def _row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:
+def synthetic_row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:
+    """A row of results.csv as far as it stands before training."""
     narrow = WIDTH // heads
     value = narrow if out_proj or fusion == "concat" else WIDTH
     params = 101_000 + 8_192 * out_proj + 128 * heads * (value - narrow)
@@ -142,7 +135,7 @@ def _row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int) -> Row:
         **{"beta2": 0.99, "eps": 1e-8, "clip": 1.0, "eval_every": 100, "precision": "float32"},
         **{"seed": seed, "seed_backbone": seed, "seed_fusion": seed, "seed_data": seed, "model": "tiny"},
         **{"corpus": "pydoc", "params": params, "flops_per_token": 2 * params, "tokens": 1_024_000},
-        **{"device": "cpu", "engine": "plain", "linear": "mkl", "threads": 1, **provenance()},
+        **{"device": "cpu", "linear": "mkl", "threads": 1, **provenance()},
         **parts_code("model/fusion/sum.py"),
     }
 

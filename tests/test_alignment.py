@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from ablate.data.corpora import open_corpus
+from ablate.data.corpus import open_corpus
 from ablate.data.paired import Paired
-from ablate.model.build import build_model
-from ablate.model.encoder_decoder import EncoderDecoder
-from ablate.model.resolve import resolve_spec
+from ablate.model.models import EncoderDecoder, build_model
+from ablate.model.sizing import resolve_spec
 from ablate.probes.alignment import Alignment, aligned, error_rate, read
-from ablate.probes.look import look, real_at
 from ablate.probes.needed import loss_without, pruned
+from ablate.probes.patterns import look, real_at
 from tests.helpers import make_config, run_cli
 
 SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
@@ -52,10 +51,10 @@ def test_a_planted_alignment_is_found_and_none_elsewhere():
     before = read(corpus, model)
     assert max(aligned(before, 0)) < 0.5 and min(error_rate(before, 0)) > 0.3
     planted(model)
-    found = read(corpus, model)
-    weights = aligned(found, 0)
+    alignments = read(corpus, model)
+    weights = aligned(alignments, 0)
     assert weights[0] > 0.99 and max(weights[1:]) < 0.6
-    assert error_rate(found, 0)[0] == 0
+    assert error_rate(alignments, 0)[0] == 0
 
 
 def test_alignment_errors_by_hand():
@@ -63,12 +62,12 @@ def test_alignment_errors_by_hand():
     weights_HTS = np.array(
         [[[0.8, 0.1, 0.1], [0.2, 0.2, 0.6], [1, 0, 0]], [[0.1, 0.9, 0.0], [0.6, 0.3, 0.1], [1, 0, 0]]]
     )
-    found = [Alignment(gold_TS, [weights_HTS])]
-    assert aligned(found, 0) == pytest.approx([(0.8 + 0.8) / 2, (0.1 + 0.4) / 2])
+    alignments = [Alignment(gold_TS, [weights_HTS])]
+    assert aligned(alignments, 0) == pytest.approx([(0.8 + 0.8) / 2, (0.1 + 0.4) / 2])
     # A: two links, S: one. Head 1 hits both, of which one is sure; head 2 none.
-    assert error_rate(found, 0) == pytest.approx([1 - (1 + 2) / 3, 1])
+    assert error_rate(alignments, 0) == pytest.approx([1 - (1 + 2) / 3, 1])
     # The diagonal has letter 0 on 0 and 1 on 1: both right.
-    assert aligned(found, None) == [1.0] and error_rate(found, None) == [0.0]
+    assert aligned(alignments, None) == [1.0] and error_rate(alignments, None) == [0.0]
 
 
 def test_padding_counts_in_no_probe():
@@ -78,10 +77,10 @@ def test_padding_counts_in_no_probe():
     assert isinstance(split, Paired) and batch.source is not None
     lengths = [(row >= 0).sum().item() for row in batch.source]
     for heads in look(model, batch):
-        said = heads.real.sum(1).tolist()
-        assert said == [n if heads.site.kind == "encoder" else n + 1 for n in lengths]
+        counts = heads.real.sum(1).tolist()
+        assert counts == [n if heads.site.kind == "encoder" else n + 1 for n in lengths]
         # Of a head that is put at its mean nothing but the mean is left.
-    short = split.layout.batch(split.pairs.held_out()[:1])
+    short = split.layout.batch(split.pairs.held_out[:1])
     assert real_at(model.sites()[0], short).all()
 
 
@@ -108,8 +107,8 @@ def test_the_command_probes_pairs(tmp_path):
     done = run_cli("probe", "p", "--prune", "--text", "line.txt", "--format", "csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     kinds = ("cross 1", "encoder 1", "decoder 1")
-    for said in (*kinds, "aligned", "alignment_errors", "kept", "loss_added", "pruned"):
-        assert said in done.stdout, said
+    for words in (*kinds, "aligned", "alignment_errors", "kept", "loss_added", "pruned"):
+        assert words in done.stdout, words
     maps = json.loads((tmp_path / "runs/studies/p/probes-text.json").read_text())
     (of_run,) = maps.values()
     assert of_run["layers"] == ["cross 1"] and of_run["tokens"] == ["t", "w", "o", "end"]

@@ -7,15 +7,20 @@ import pytest
 
 from ablate.analysis.compare import compare
 from ablate.reporting.answers import answer, findings
-from ablate.reporting.commands import with_seeds
-from ablate.reporting.glossary import GLOSSARY, SPELLINGS, explained
-from ablate.reporting.words import names
+from ablate.reporting.html import GLOSSARY, SPELLINGS, explained
+from ablate.reporting.subject import with_seeds
+from ablate.reporting.words import more_seeds, names
 from tests.helpers import make_record
 from tests.test_compare import hand_worked, table
 
 PRIMARY = [{"vary": "fusion", "baseline": "concat"}]
 TERMS = {"concat": "concatenating them", "sum": "summing the heads"}
 SIZE = {"corpus": "book.txt", "layers": 2, "d_model": 64, "steps": 1000, "wall_s": 30.0, "threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch):
+    monkeypatch.setattr("ablate.reporting.answers.available_cores", lambda: 2)
 
 
 def rows() -> pd.DataFrame:
@@ -71,8 +76,8 @@ def test_of_many_contrasts_their_verdicts_and_the_largest():
 def test_the_answer_says_how_sure_and_what_would_make_it_surer():
     typed = ["study=mine", "seed=0,1,2,3", "train.steps=100"]
     record = make_record(primary=PRIMARY, seeds=[0, 1, 2, 3], typed=typed, answer=TERMS)
-    found = answer(compare(rows(), records=[record]), rows(), record, cores=2)
-    assert found.found[0].startswith("On book.txt (2 layers, 64 wide, 1,000 steps): whether mean costs")
+    found = answer(compare(rows(), records=[record]), record)
+    assert found.findings[0].startswith("On book.txt (2 layers, 64 wide, 1,000 steps): whether mean costs")
     assert found.trust == [
         "4 paired seeds; all 2 intervals hold together with 95 % confidence.",
         "Less than 0.01 nats counts as no difference.",
@@ -83,15 +88,16 @@ def test_the_answer_says_how_sure_and_what_would_make_it_surer():
     minutes = need * 3 * 30 / 2 / 60  # three variants, two at a time
     assert f", about {minutes:.0f} min here." in more or f"{minutes / 60:.1f} h here." in more
     decided = rows().query("fusion != 'mean'")
-    found = answer(compare(decided, records=[record]), decided, record, cores=2)
+    found = answer(compare(decided, records=[record]), record)
     assert "'seed=range(0,8)'` would narrow the intervals by a third" in found.more[0]
+    assert "about 1 more seed would" in more_seeds(1) and "about 2 more seeds would" in more_seeds(2)
 
 
 def test_one_seed_shows_nothing():
     one = rows().query("seed == seed.min()")
     record = make_record(seeds=[0], typed=["-m", "fusion=concat,sum", "seed=0"])
-    found = answer(compare(one), one, record, cores=2)
-    assert found.found == ["One seed shows nothing: the same variant with another seed differs as well."]
+    found = answer(compare(one), record)
+    assert found.findings == ["One seed shows nothing: the same variant with another seed differs as well."]
     assert "`ablate run -m fusion=concat,sum 'seed=range(0,8)'`" in found.more[0]
     assert found.more[0].endswith(", about 5 min here.")  # 7 seeds more of three variants, two at a time
 
@@ -108,7 +114,7 @@ def test_terms_are_explained_once_and_nothing_else_is_markup():
     html = explained("<b> 0.1 nats, 0.2 nats & intervals")
     assert str(html).startswith("&lt;b&gt; 0.1 <abbr title=") and html.count("<abbr") == 2
     assert html.endswith("</abbr>") and "0.2 nats &amp;" in html
-    assert {*SPELLINGS.values()} == {*GLOSSARY}
+    assert {*SPELLINGS} <= {*GLOSSARY}
     assert explained("type `a<b`.") == "type <code>a&lt;b</code>." and explained("a ` b") == "a ` b"
 
 
@@ -119,7 +125,12 @@ def test_every_term_is_found_where_it_stands(name: str):
 
 def test_what_is_undecided_is_one_sentence():
     two = pd.concat(
-        [rows(), rows().query("fusion == 'mean'").assign(fusion="max", run_id=lambda r: r["run_id"] + "m")]
+        [
+            rows(),
+            rows()
+            .query("fusion == 'mean'")
+            .assign(fusion="max", form="max", run_id=lambda r: r["run_id"] + "m"),
+        ]
     )
     result = compare(two, records=[make_record(primary=PRIMARY)], where=["fusion!=sum"])
     assert findings(result, {"max": "taking the largest"}) == [
@@ -131,5 +142,5 @@ def test_what_is_undecided_is_one_sentence():
 def test_a_demonstration_names_the_study():
     typed = ["study=fusion", "size=demo", "heads=8", "seed=0,1"]
     record = make_record(primary=PRIMARY, study="fusion", demonstration=True, typed=typed, seeds=[0, 1])
-    (line,) = answer(compare(rows(), records=[record]), rows(), record, cores=2).more
+    (line,) = answer(compare(rows(), records=[record]), record).more
     assert "`ablate run study=fusion heads=8` asks it properly" in line

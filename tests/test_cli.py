@@ -1,9 +1,10 @@
 """The command line, as a shell starts it."""
 
-import contextlib
+import errno
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,14 +16,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ablate.cli.app import main
+from ablate.cli.app import in_a_line
+from ablate.cli.shared import say
 from ablate.compose import configs
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
-from ablate.execution.prepare import prepare
+from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
-from tests.helpers import ROOT, make_config, run_cli
+from tests.helpers import ROOT, call_cli, make_config, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
 
@@ -47,9 +49,6 @@ WRONG = [
     (["++heads=8"], ["++heads=8", "heads=8"]),
     (["~train"], ["~train", "can't be removed"]),
     (["heads"], ["heads", "KEY=VALUE"]),
-    (["heads=eight"], ["heads=eight", "a whole number"]),
-    (["heads=0"], ["heads=0", "at least 1"]),
-    (["heads=-2"], ["heads=-2", "at least 1"]),
     (["heads="], ["heads=", "a whole number"]),
     (["heads=5"], ["heads=5", "heads=4 or heads=8"]),
     (["-m", "heads=4,5"], ["heads=5", "heads=4 or heads=8"]),
@@ -61,11 +60,10 @@ WRONG = [
     (["fusion=sum", "out_proj=false", "heads=16", "match=params"], ["match=params", "heads=8"]),
     (["-m", "fusion=sum,grouped", "fusion.groups=1"], ["fusion.groups: no key of fusion=sum"]),
     (["fusion=grouped", "fusion.groups=3"], ["fusion.groups=3", "heads=4"]),
-    (["train.steps=-1"], ["train.steps=-1", "at least 1"]),
-    (["train.lr=-0.1"], ["train.lr=-0.1", "above 0"]),
     (["corpus=grammar", "corpus.characters=2000", "model.context=999"], ["model.context=999", "validation"]),
-    (["corpus=file"], ["corpus.path"]),
-    (["corpus=file", "corpus.path=missing.txt"], ["missing.txt"]),
+    (["corpus=file"], ["corpus=file", "corpus.path=FILE"]),
+    (["corpus.path=a.txt"], ["corpus.path=a.txt", "corpus=file"]),
+    (["corpus=lags", "corpus.pairs=3"], ["corpus.pairs=3", "corpus=mqar"]),
     (["corpus=file", "corpus.path=x(1).txt"], ["""'corpus.path="x(1).txt"'"""]),
     (["corpus=file", "corpus.path=~/a.txt"], ["""'corpus.path="~/a.txt"'"""]),
     (["corpus=file", "corpus.path=été.txt"], ["""'corpus.path="été.txt"'"""]),
@@ -84,14 +82,13 @@ WRONG = [
     (["--resolve"], ["--resolve", "--cfg job --resolve"]),
     (["--shell-completion"], ["--install-completion"]),
     (["study=heads", "heads=1,2", "--cfg", "job"], ["heads=1,2", "give one value"]),
-    (["study=heads", "heads=1,2", "model.heds=1"], ["model.heds", "no such key"]),
+    (["study=heads", "heads=1,2", "haeds=1"], ["haeds: no such key; did you mean heads?"]),
     (["study=heads", "heads=1,2", "model=tinny"], ["model=tinny", "did you mean tiny?"]),
     (["study=heads", "heads=1,2", "study.mrgin=1"], ["did you mean study.margin?"]),
     (["-cn", "nope"], ["nope"]),
     (["train=null"], ["train=null", "default"]),
     (["heads=${nope}"], ["nope"]),
     (["heads=???"], ["heads=???", "a value is missing"]),
-    (["=3"], ["=3", "the key is missing"]),
     (["corpus.splits=0.8,0.1,0.1"], ["corpus.splits=[0.8,0.1,0.1]"]),
     (["heads=1000000007", "model.d_model=1048576"], ["heads=1000000007", "at most"]),
     (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
@@ -110,39 +107,29 @@ WRONG = [
 ]
 
 
-@pytest.fixture(scope="module")
-def refusals(tmp_path_factory) -> dict[str, tuple[subprocess.CompletedProcess, list[str]]]:
-    """Every wrong command."""
-
-    def refused(arguments: list[str]) -> tuple[subprocess.CompletedProcess, list[str]]:
-        cwd = tmp_path_factory.mktemp("wrong")
-        for name, content in files.items():
-            (cwd / name).write_bytes(content)
-        done = run_cli("run", *arguments, cwd=cwd)
-        return done, sorted({path.name for path in cwd.iterdir()} - files.keys())
-
-    files = {
-        "binary.dat": b"abc\0def",
-        "latin.txt": b"plain\xe9",
-        "empty.txt": b"",
-        "short.txt": b"too short",
-        "a,b.txt": b"text " * 1000,
-        "evil.yaml": b"defaults: [config, _self_]\nhydra: {callbacks: {x: {_target_: os.getcwd}}}",
-        "broken.yaml": b"defaults: [config\nheads: ]",
-        "bare.yaml": b"heads: 8",
-        "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
-    }
-    return {str(case): refused(case[0]) for case in WRONG}
+FILES = {
+    "binary.dat": b"abc\0def",
+    "latin.txt": b"plain\xe9",
+    "empty.txt": b"",
+    "short.txt": b"too short",
+    "a,b.txt": b"text " * 1000,
+    "evil.yaml": b"defaults: [config, _self_]\nhydra: {callbacks: {x: {_target_: os.getcwd}}}",
+    "broken.yaml": b"defaults: [config\nheads: ]",
+    "bare.yaml": b"heads: 8",
+    "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", WRONG, ids=lambda case: " ".join(case[0]))
-def test_wrong_input_is_one_line_and_exit_code_2(case, refusals):
-    done, left_behind = refusals[str(case)]
+@pytest.mark.parametrize("arguments, parts", WRONG, ids=lambda case: " ".join(case)[:40])
+def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    done = call_cli("run", *arguments, cwd=tmp_path)
     line = one_line(done.stderr)
     assert done.returncode == 2 and line.startswith("ablate: ")
-    assert all(part in line for part in case[1]), line
-    assert done.stdout == "" and left_behind == []
+    assert all(part in line for part in parts), line
+    assert done.stdout == "" and {path.name for path in tmp_path.iterdir()} == FILES.keys()
 
 
 @pytest.mark.parametrize(
@@ -160,14 +147,9 @@ def test_wrong_input_is_one_line_and_exit_code_2(case, refusals):
         ("compare a\rb", ["a b: no such study"]),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["ablate", *arguments.split(" ")])
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    assert ended.value.code == 2 and out == "" and one_line(err).startswith("ablate: ")
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, command):
+    code, out, err = command(*arguments.split(" "))
+    assert code == 2 and out == "" and one_line(err).startswith("ablate: ")
     assert all(part.lower() in err.lower() for part in parts), err
 
 
@@ -175,9 +157,9 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, tmp_path, mon
 @pytest.mark.parametrize(
     "arguments", [("run", "fusion=cat"), ("run", "heads=5"), ("runs",), ("plan", "nothing")]
 )
-def test_a_forked_command_does_what_a_started_one_does(arguments, tmp_path, start):
+def test_a_forked_command_does_what_a_started_one_does(arguments, tmp_path, start_python):
     """On which most tests here rely: run_cli does not start Python."""
-    process = start(*arguments, cwd=tmp_path)
+    process = start_python(*arguments, cwd=tmp_path)
     out, err = process.communicate(timeout=60)
     forked = run_cli(*arguments, cwd=tmp_path)
     assert (forked.returncode, forked.stdout, forked.stderr) == (process.returncode, out, err)
@@ -314,15 +296,26 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_that_learned_nothing_says_so(tmp_path):
+    run = ("run", "corpus=grammar", "corpus.characters=20000", "model.context=16", "name=high")
+    done = run_cli(*run, "train.lr=10", "train.steps=30", "train.warmup=0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = re.search(
+        r"1 run learned nothing: val_loss up to ([\d.]+) is above ln\(vocab\) = ([\d.]+)", done.stderr
+    )
+    assert found and float(found[1]) > float(found[2]) and "train.lr is too high (here 10)" in done.stderr
+    assert found[0] in run_cli("compare", "high", cwd=tmp_path).stderr
+
+
+@pytest.mark.slow
 def test_a_diverged_run_keeps_its_row(tmp_path):
     command = ("run", "train.lr=1e30", "train.warmup=0", "train.clip=null", *QUICK)
     for _ in range(2):  # made, and found
         done = run_cli(*command, cwd=tmp_path)
-        last = done.stderr.splitlines()[-1]
-        assert (
-            done.returncode == 0
-            and last.startswith("diverged: fusion=concat heads=4")
-            and "not finite" in last
+        lines = done.stderr.splitlines()
+        assert done.returncode == 0
+        assert any(
+            line.startswith("diverged: fusion=concat heads=4") for line in lines if "not finite" in line
         )
     (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
     assert row["status"] == "diverged" and "not finite at step" in row["error"] and pd.isna(row["val_loss"])
@@ -344,18 +337,14 @@ def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_run_says_so_and_is_listed(tmp_path, number, code):
-    command = [sys.executable, "-m", "ablate", "run", *QUICK, "train.steps=1000000"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    ) as process:
-        assert process.stderr is not None
-        while "step 3" not in process.stderr.readline():
-            assert process.poll() is None
-        began = time.monotonic()
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
-        assert time.monotonic() - began < 10
+def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number, code):
+    process = start_python("run", *QUICK, "train.steps=1000000", cwd=tmp_path)
+    while "step 3" not in process.stderr.readline():
+        assert process.poll() is None
+    began = time.monotonic()
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10
     assert process.returncode == code and "Traceback" not in errors
     (row,) = json.loads(run_cli("runs", "--format", "json", cwd=tmp_path).stdout)
     assert row["status"] == "interrupted"
@@ -377,17 +366,12 @@ def test_hydras_own_command_line_stays(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
 
-def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
+def completed(*pieces: str) -> list[str]:
     """What bash is offered after these pieces: it splits words at = and :, as its COMP_WORDBREAKS says."""
-    monkeypatch.setenv("_ABLATE_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "\n".join(["ablate", *pieces]))
-    monkeypatch.setenv("COMP_CWORD", str(len(pieces)))
-    monkeypatch.setattr(sys, "argv", ["ablate"])
-    with contextlib.suppress(SystemExit):
-        main()
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out.split()
+    words, number = "\n".join(["ablate", *pieces]), str(len(pieces))
+    done = call_cli(cwd=Path(), _ABLATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=number)
+    assert done.stderr == ""
+    return done.stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -404,6 +388,8 @@ def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
         ("run size =", "full demo"),
         ("run train.lr", "train.lr=6e-3"),
         ("run corpus.pat", "corpus.path= corpus.path=null"),
+        ("run corpus.errors = ", "strict replace ignore"),
+        ("run corpus.filler = bl", "blank"),
         ("run corpus.path = b", ""),  # then bash offers files
         ("run -cd own study = mi", "mine"),
         ("run nonsense = ", ""),
@@ -419,22 +405,22 @@ def completed(monkeypatch, capsys, *pieces: str) -> list[str]:
         ("samp", "sample"),
     ],
 )
-def test_the_shell_is_offered_what_goes_on(pieces, offered, tmp_path, monkeypatch, capsys):
+def test_the_shell_is_offered_what_goes_on(pieces, offered, tmp_path, monkeypatch):
     for path in ("own/study/mine.yaml", "runs/studies/deep/study.json"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text("{}")
     for name in ("sum-h4-d64x2-s0-12345678", ".sum-h8-d64x2-s0-12345678.part"):
         (tmp_path / "runs" / "store" / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert completed(monkeypatch, capsys, *pieces.split(" ")) == offered.split()
+    assert completed(*pieces.split(" ")) == offered.split()
 
 
-def test_completion_is_silent_on_errors(tmp_path, monkeypatch, capsys):
+def test_completion_is_silent_on_errors(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").write_text("a file")
-    assert completed(monkeypatch, capsys, "compare", "") == completed(monkeypatch, capsys, "sample", "") == []
+    assert completed("compare", "") == completed("sample", "") == []
     monkeypatch.setattr(configs, "PACKAGE", tmp_path)
-    assert completed(monkeypatch, capsys, "run", "fusion", "=") == []
+    assert completed("run", "fusion", "=") == []
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
@@ -456,13 +442,18 @@ def test_bash_completes(tmp_path):
     assert (done.stdout, done.stderr) == ("weighted_sum\n", "")
 
 
-def test_help_loads_neither_torch_nor_hydra():
-    code = (
-        "import sys; import ablate.cli.app;"
-        "print([module for module in ('torch', 'hydra', 'pandas', 'numpy') if module in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "[]\n"
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import ablate, ablate.cli.app",
+        "from ablate.cli.completion import *\nmetrics(), columns(''), results_columns('')",
+        "from ablate.cli.completion import *\nstudies_and_runs()",
+    ],
+)
+def test_help_completion_and_import_load_nothing_heavy(code):
+    heavy = "{'torch', 'hydra', 'pandas', 'altair'}"
+    code = f"{code}\nimport sys; print({heavy} & {{*sys.modules}}, 'numpy' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "set() False\n"
 
 
 @pytest.mark.slow
@@ -496,3 +487,64 @@ def test_a_config_of_ones_own_sweeps_and_options_stand_where_one_likes(tmp_path)
         "run", "-cd", ".", "-cn", "mine", "fusion=mean", *QUICK, "heads=4", "name=ours", cwd=tmp_path
     )
     assert grown.returncode == 2 and "heads is a factor" in one_line(grown.stderr)
+
+
+# --- errors: one line, and for a real fault the file with its traceback ---------------------------------
+
+
+@pytest.fixture
+def refused(command, monkeypatch):
+    """Ends `ablate runs` with an error; returns the line."""
+
+    def refused(error: Exception) -> str:
+        def broken(self: Store) -> None:
+            raise error
+
+        monkeypatch.setattr(Store, "rows", broken)
+        code, _, line = command("runs")
+        assert code == 2
+        return one_line(line)
+
+    return refused
+
+
+ERRORS = [
+    (KeyError("a\nb"), r"ablate: KeyError: 'a\nb'; this is a fault of ablate's; its traceback is in "),
+    (
+        OSError(28, "No space left on device", "x.csv"),
+        "ablate: x.csv: No space left on device; its traceback",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "line"), ERRORS)
+def test_a_fault_is_a_line_that_names_the_file_of_its_traceback(error, line, refused, tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    shown = refused(error)
+    assert shown.startswith(line)
+    kept = Path(shown.rpartition(" ")[2])
+    assert kept.parent == tmp_path / "cache"
+    text = kept.read_text(encoding="utf-8")
+    assert text.startswith("ablate runs\n") and "in broken" in text and type(error).__name__ in text
+
+
+def test_the_file_lies_elsewhere_where_the_cache_takes_none(refused, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    shown = refused(ZeroDivisionError("by hand"))
+    kept = Path(shown.rpartition(" ")[2])
+    assert kept.parent == tmp_path and "by hand" in kept.read_text(encoding="utf-8")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    assert refused(ZeroDivisionError("by hand")).endswith("by hand; this is a fault of ablate's")
+
+
+def test_a_name_that_is_too_long_is_no_fault():
+    assert in_a_line(OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300)) == (
+        f"{'x' * 300}: File name too long; give a shorter one"
+    )
+
+
+def test_what_is_said_is_one_line_that_can_be_read(capsys):
+    say(f"ablate: {'x' * 20_000}: not\na\x1b[31m number\u2028 {'y' * 100}")
+    assert capsys.readouterr().err == f"ablate: {'x' * 150}…{'x' * 49}: not a [31m number  {'y' * 100}\n"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,18 +10,25 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from ablate.analysis import forms
-from ablate.compose.configs import configs_dir
-from ablate.config.identity import LATER_OPTIONS
-from ablate.config.read import introduced
+from ablate.compose.configs import configs_dir, defaults_of
 from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS
+from ablate.methods import Fusion, HeadShape, Linear, Normalized, Scores, masked_softmax
 from ablate.model import fusion, scores
-from ablate.model.fusion.base import Fusion, Normalized, Options
-from ablate.model.layers import Linear
-from ablate.model.scores import Scores, masked_softmax
-from ablate.verify.contract import CHECKS, Broken, Check, findings
-from ablate.verify.variants import attention, attention_spec, variants_of
+from ablate.model.function_class import function_class
+from ablate.verify.attentions import attention, attention_spec, variants_of
+from ablate.verify.contract import (
+    Broken,
+    Check,
+    checks_of,
+    findings,
+    flops,
+    pairing,
+    parameters,
+    require,
+    variance,
+    words_of,
+)
 
 
 def every_case() -> list[Any]:
@@ -29,13 +37,13 @@ def every_case() -> list[Any]:
         for kind in KINDS
         for name in KINDS[kind].methods()
         for part in variants_of(kind, name)
-        for check in CHECKS[kind]
+        for check in checks_of(kind, name)
     ]
 
 
 @pytest.mark.parametrize("kind, part, check", every_case())
 def test_every_variant_of_every_method(kind: str, part: PartConfig, check: Check):
-    check(kind, part)
+    require(check, kind, part)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,15 +63,15 @@ def test_yaml_files_and_registry_name_the_same_methods(kind):
 
 def every_form() -> list[tuple[str, int, PartConfig]]:
     """(form, heads, variant) at 1 to 8 heads, in as many groups as can be where a method has groups."""
-    found = []
+    forms = []
     parts = [part for name in fusion.methods() for part in variants_of("fusion", name)]
     for part, heads in itertools.product(parts, range(1, 9)):
         groups = [g for g in range(1, heads + 1) if heads % g == 0] if "groups" in part.options else [None]
         for g in groups:
             config = PartConfig(name=part.name, options={**part.options, "groups": g} if g else part.options)
             method, options = fusion.method_of(config)
-            found.append((method.form(heads, options), heads, config))
-    return found
+            forms.append((method.form(heads, options), heads, config))
+    return forms
 
 
 def test_methods_of_equal_form_start_as_one_function():
@@ -99,31 +107,9 @@ def test_a_method_built_on_another_declares_nothing_until_it_does():
 
     options = Doubled.Options(normalize="none")
     assert Doubled.form(4, options) == "doubled normalize=none"
-    assert not Doubled.folds(4, options)
+    assert not Doubled.folds(4, options) and not Doubled.claims()
+    assert Same.claims() == ["form"]
     assert Same.form(4, options) == "concat"
-
-
-def test_rows_without_a_form_get_what_the_first_methods_declared():
-    for form, heads, part in every_form():
-        if part.name not in forms.METHODS or part.options.get("order") == "rotate":
-            continue
-        options = {key: str(value) for key, value in part.options.items() if key != "order"}
-        found = forms.form_of(
-            {"fusion": part.name, "heads": str(heads), **options}, sorted({*options} - {"normalize"})
-        )
-        assert found == ("concat" if (part.name, heads) == ("weighted_sum", 1) else form), part
-
-
-def test_options_that_came_later_are_known_where_rows_are_read():
-    later = {
-        kind: {
-            name: dict(came)
-            for name, method in KINDS[kind].methods().items()
-            if (came := introduced(method.Options))
-        }
-        for kind in KINDS
-    }
-    assert {kind: those for kind, those in later.items() if those} == LATER_OPTIONS
 
 
 # --- methods that break it ------------------------------------------------------------------
@@ -132,124 +118,68 @@ def test_options_that_came_later_are_known_where_rows_are_read():
 class Side(Fusion):
     """Heads side by side; each mutant breaks one thing of it."""
 
-    Options = Options
-
     @classmethod
     def slots(cls, heads, options):
         return heads
-
-    @classmethod
-    def folds(cls, heads, options):
-        return True
 
     def forward(self, z_BTHV, x_BTC):
         return z_BTHV.flatten(-2)
 
 
-class Shrunk(Side):
-    def forward(self, z_BTHV, x_BTC):
-        return z_BTHV.flatten(-2)[..., 1:]
+def fusing(forward: Callable[[Any, Tensor, Tensor], Any], **own: Any) -> type[Side]:
+    """A mutant that makes this of (self, z_BTHV, x_BTC). own: the rest of its class, such as claims."""
+    return type("Mutant", (Side,), {"forward": forward, **own})
 
 
-class LooksAhead(Side):
-    def forward(self, z_BTHV, x_BTC):
-        return (z_BTHV + z_BTHV.roll(-1, 1)).flatten(-2)
+def weighing(weight: Callable[[HeadShape], Any], forward: Callable[[Any, Tensor, Tensor], Any]) -> type[Side]:
+    """A mutant with a weight, too."""
+
+    def __init__(self: Side, shape: HeadShape, options: Any) -> None:
+        Side.__init__(self, shape, options)
+        self.weight = weight(shape)
+
+    return fusing(forward, __init__=__init__)
 
 
-class Idle(Side):
-    def __init__(self, shape, options):
-        super().__init__(shape, options)
-        self.weight = nn.Parameter(torch.ones(shape.heads))
+FOLDS = classmethod(lambda cls, heads, options: True)
+WEIGHT_OF_ALL = nn.Parameter(torch.ones(1))  # the same in all layers
 
-    @classmethod
-    def count_params(cls, shape, options):
-        return shape.heads
-
-    def forward(self, z_BTHV, x_BTC):
-        return z_BTHV.flatten(-2) + 0 * self.weight.sum()
-
-
-class Drawn(Side):
-    def __init__(self, shape, options):
-        super().__init__(shape, options)
-        self.weight = nn.Parameter(torch.rand(1))
-
-    @classmethod
-    def count_params(cls, shape, options):
-        return 1
-
-    def forward(self, z_BTHV, x_BTC):
-        return z_BTHV.flatten(-2) * self.weight
-
-
-class Uncounted(Side):
-    def __init__(self, shape, options):
-        super().__init__(shape, options)
-        self.weight = nn.Parameter(torch.ones(shape.heads, 1))
-
-    def forward(self, z_BTHV, x_BTC):
-        return (self.weight * z_BTHV).flatten(-2)
-
-
-class Projected(Side):
-    def __init__(self, shape, options):
-        super().__init__(shape, options)
-        self.gate = Linear(shape.d_model, shape.heads, bias=False)
-
-    @classmethod
-    def count_params(cls, shape, options):
-        return shape.d_model * shape.heads
-
-    def forward(self, z_BTHV, x_BTC):
-        return (z_BTHV + self.gate(x_BTC)[..., None]).flatten(-2)
-
-
-class Doubled(Side):
-    def forward(self, z_BTHV, x_BTC):
-        return 2 * z_BTHV.flatten(-2)
-
-
-class Louder(Doubled):
-    Options = Normalized
-
-    @classmethod
-    def form(cls, heads, options):
-        return "concat"
-
-
-class Squared(Side):
-    @classmethod
-    def folds(cls, heads, options):
-        return True
-
-    def forward(self, z_BTHV, x_BTC):
-        return z_BTHV.square().flatten(-2)
-
-
-class Flat(Side):
-    @classmethod
-    def folds(cls, heads, options):
-        return True
-
-    def forward(self, z_BTHV, x_BTC):
-        return z_BTHV.mean(-1, keepdim=True).expand_as(z_BTHV).flatten(-2)
-
-
-class Mixed(Side):
-    """Each head times the size of all of them."""
-
-    def forward(self, z_BTHV, x_BTC):
-        return (z_BTHV * z_BTHV.square().mean((-1, -2), keepdim=True).sqrt()).flatten(-2)
-
-
-class Pair(Side):
-    def forward(self, z_BTHV, x_BTC):
-        return z_BTHV.flatten(-2), x_BTC
-
-
-class Crowd(Side):
-    def forward(self, z_BTHV, x_BTC):
-        return (z_BTHV - z_BTHV.mean(0, keepdim=True)).flatten(-2)
+Shrunk = fusing(lambda self, z, x: z.flatten(-2)[..., 1:])
+LooksAhead = fusing(lambda self, z, x: (z + z.roll(-1, 1)).flatten(-2))
+Crowd = fusing(lambda self, z, x: (z - z.mean(0, keepdim=True)).flatten(-2))
+Several = fusing(lambda self, z, x: (z.flatten(-2), x))
+NoNumber = fusing(
+    lambda self, z, x: z.flatten(-2) * torch.nan, one_head_passes=True, homogeneous=True, adds_up=True
+)
+Doubled = fusing(lambda self, z, x: 2 * z.flatten(-2), one_head_passes=True)
+Louder = fusing(
+    lambda self, z, x: 2 * z.flatten(-2),
+    Options=Normalized,
+    one_head_passes=True,
+    form=classmethod(lambda cls, heads, options: "concat"),
+)
+Squared = fusing(lambda self, z, x: z.square().flatten(-2), homogeneous=True)
+Flat = fusing(lambda self, z, x: z.mean(-1, keepdim=True).expand_as(z).flatten(-2), folds=FOLDS)
+# Homogeneous, as it claims, but no static map of the heads, as it claims, too.
+Switched = fusing(
+    lambda self, z, x: (z * x.mean(-1, keepdim=True)[..., None].sigmoid()).flatten(-2),
+    homogeneous=True,
+    folds=FOLDS,
+)
+# Each head times the size of all of them.
+Mixed = fusing(
+    lambda self, z, x: (z * z.square().mean((-1, -2), keepdim=True).sqrt()).flatten(-2), adds_up=True
+)
+Idle = weighing(
+    lambda shape: nn.Parameter(torch.ones(shape.heads)),
+    lambda self, z, x: z.flatten(-2) + 0 * self.weight.sum(),
+)
+Drawn = weighing(lambda shape: nn.Parameter(torch.rand(1)), lambda self, z, x: z.flatten(-2) * self.weight)
+Common = weighing(lambda shape: WEIGHT_OF_ALL, lambda self, z, x: (self.weight * z).flatten(-2))
+Projected = weighing(
+    lambda shape: Linear(shape.d_model, shape.heads, bias=False),
+    lambda self, z, x: (z + self.weight(x)[..., None]).flatten(-2),
+)
 
 
 @pytest.fixture
@@ -257,20 +187,16 @@ def broken(monkeypatch):
     """Puts a method into its registry for one test: what is broken of it, by check."""
 
     def findings_of(method: type, kind: str = "fusion", **defaults: Any) -> dict[str, str]:
-        registry = KINDS[kind].base._registry
+        def defaults_for(kind: str, name: str, options: type) -> dict[str, Any]:
+            return defaults if name == "mutant" else defaults_of(kind, name, options)
+
         KINDS[kind].methods()
-        monkeypatch.setitem(registry._methods, "mutant", method)
+        monkeypatch.setitem(KINDS[kind].base._registry._methods, "mutant", method)
         monkeypatch.setattr(method, "name", "mutant", raising=False)
-        monkeypatch.setattr("ablate.verify.variants.defaults_of", defaults_for(defaults))
+        monkeypatch.setattr("ablate.verify.attentions.defaults_of", defaults_for)
         return {f.check: f.broken for f in findings(kind, "mutant") if f.broken}
 
     return findings_of
-
-
-def defaults_for(defaults: dict[str, Any]):
-    from ablate.compose.configs import defaults_of
-
-    return lambda kind, name, options: defaults if name == "mutant" else defaults_of(kind, name, options)
 
 
 @pytest.mark.parametrize(
@@ -280,30 +206,35 @@ def defaults_for(defaults: dict[str, Any]):
         (LooksAhead, "No position", "it sees the future: position 0 changes with position 1 (gradient"),
         (Idle, "gradient", "blocks.0.attention.fusion.weight gets no gradient"),
         (Drawn, "same seed", "fusion.weight starts differently each time"),
-        (Uncounted, "count_params", "it has 4 parameters, and count_params says 0 (heads=4 value_width=5"),
-        (Projected, "matrix products", "it computes 192 FLOPs more than it counts, per token and layer"),
-        (Doubled, "One head", "with one head it is off by 1, relatively"),
+        (Common, "Each layer", "a parameter is used by several layers"),
+        (Projected, "matrix products", "count_flops gives 0 per token and layer, and the matrix products take"
+         " 192: let it return that number (heads=4 value_width=5 d_model=24 key_width=7)"),
+        (NoNumber, "finite", "forward returns numbers that are not finite"),
+        (Doubled, "one head", "with one head it is off by 1, relatively"),
         (Squared, "c·z", "homogeneous is true, and 3·z is not 3·fused, by 2"),
         (Mixed, "The contributions", "adds_up is true, and fused is not the sum"),
-        (Squared, "It can represent", "homogeneous is true, and scale=inside does not become"),
-        (Flat, "It can represent", "folds is true, and"),
-        (Pair, "shape", "forward returns a tuple, and has to return a Tensor"),
+        (Flat, "folds", "folds is true, and what it does to a head's values has no inverse; return False"),
+        (Switched, "folds", "folds is true, and fused is no sum over heads of values times a matrix that"),
+        (Switched, "homogeneous", "folds is true, and fused is no sum"),
+        (Several, "shape", "forward returns a tuple, and has to return a Tensor"),
         (Crowd, "The rows of a batch", "a text gives another result in a batch than alone, by"),
     ],
 )  # fmt: skip
 def test_a_fusion_that_breaks_it_is_told_how(broken, method, check, words):
-    found = broken(method)
-    assert any(check in name and words in why for name, why in found.items()), found
+    failures = broken(method)
+    assert any(check in name and words in why for name, why in failures.items()), failures
 
 
 def test_a_fusion_that_is_not_what_it_says(broken):
-    found = broken(Louder, normalize="variance")
-    assert "its form at heads=4 is concat, which it differs from by 1" in str(found)
-    assert any(f"of heads of variance 1 it makes {about}" in str(found) for about in ("3.9", "4"))
+    failures = broken(Louder, normalize="variance")
+    assert "its form at heads=4 is concat, which it differs from by 1" in str(failures)
+    assert any(f"of heads of variance 1 it makes {about}" in str(failures) for about in ("3.9", "4"))
 
 
 class Halved(Scores):
     """Its patterns add up to ½, and it reads with others than it shows."""
+
+    sums_to_one = True
 
     def forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout):
         return self.attend(q_BPTK, k_BPSK, v_BPSW, mask, dropout, self.shape.scale)
@@ -312,14 +243,20 @@ class Halved(Scores):
         return masked_softmax(q_BPTK @ k_BPSK.mT, mask) / 2
 
 
-class Cubed(Halved):
-    scale_folds = True
+def attending(score: Callable[[Tensor], Tensor], share: float, **claims: Any) -> type[Scores]:
+    """A rule that reads with what it shows: softmax of scale · score(QKᵀ), times `share`."""
+
+    def probabilities(self, q_BPTK, k_BPSK, mask):
+        return masked_softmax(self.shape.scale * score(q_BPTK @ k_BPSK.mT), mask) * share
 
     def forward(self, q_BPTK, k_BPSK, v_BPSW, mask, dropout):
         return self.probabilities(q_BPTK, k_BPSK, mask) @ v_BPSW
 
-    def probabilities(self, q_BPTK, k_BPSK, mask):
-        return masked_softmax(self.shape.scale * (q_BPTK @ k_BPSK.mT) ** 3, mask)
+    return type("Mutant", (Scores,), {"probabilities": probabilities, "forward": forward, **claims})
+
+
+Faint = attending(lambda scores: scores, 0.5)  # its patterns add up to ½
+Cubed = attending(lambda scores: scores**3, 1.0, scale_folds=True)
 
 
 @pytest.mark.parametrize(
@@ -332,6 +269,31 @@ class Cubed(Halved):
 )
 def test_a_rule_on_scores_that_breaks_it_is_told_how(broken, method, words):
     assert words in str(broken(method, "scores"))
+
+
+def test_what_is_not_claimed_is_not_tested(broken):
+    """Each of these breaks what it claims, and passes without the claim."""
+    for method in (Doubled, Squared, Mixed, Flat, Switched):
+        silent = type("Silent", (method,), {})  # claims are not inherited
+        assert not broken(silent), method
+    assert not broken(Faint, "scores")
+
+
+def test_what_claims_nothing_is_a_class_of_its_own(broken):
+    """No constant folds, and nothing is taken for concat or for a sum."""
+    silent = type("Silent", (Side,), {})
+    assert not broken(silent)
+    part = PartConfig(name="mutant", options={})
+    specs = [attention_spec(fusion=part, scale=scale) for scale in ("inside", "outside", "none", "both")]
+    classes = {function_class(spec) for spec in specs}
+    assert len(classes) == 4 and all("fusion=mutant" in one for one in classes)
+    assert function_class(attention_spec()) not in classes
+
+
+def test_not_a_number_fails_whatever_compares(broken):
+    failed = broken(NoNumber)
+    blind = {pairing, parameters, flops, variance}  # these look at weights, counts and an option it lacks
+    assert {*failed} == {words_of(check) for check in {*checks_of("fusion", "mutant")} - blind}
 
 
 def test_what_raises_is_a_finding(broken):

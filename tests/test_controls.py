@@ -12,9 +12,9 @@ from ablate.analysis.power import seeds_needed
 from ablate.reporting import answers, words
 from ablate.store.record import StudyRecord
 from tests.helpers import make_record
-from tests.test_compare import table
+from tests.test_compare import note, table
 
-STUDY = {"metric": "val_loss", "margin": 0.01}
+PLACEBO = {"placebo": {"value_scale": "matched"}}
 
 
 def cells(*levels: tuple[dict, list[float]]) -> pd.DataFrame:
@@ -31,12 +31,8 @@ def of_projection(interaction: float, rng: np.random.Generator, n: int, sd: floa
     """Heads 1 and 8, projection on and off, raw and matched; the interaction is planted in the matched one.
     Raw, off costs 0.3 with one head and 0.1 with eight, for nothing."""
     losses = {
-        (1, True, "1"): 2.0,
-        (1, False, "1"): 2.3,
-        (1, False, "matched"): 2.05,
-        (8, True, "1"): 1.8,
-        (8, False, "1"): 1.9,
-        (8, False, "matched"): 1.85 + interaction,
+        **{(1, True, "1"): 2.0, (1, False, "1"): 2.3, (1, False, "matched"): 2.05},
+        **{(8, True, "1"): 1.8, (8, False, "1"): 1.9, (8, False, "matched"): 1.85 + interaction},
     }
     variants = [
         {"heads": heads, "out_proj": on, "value_scale": scale, "function_class": "one" if heads == 1 else ""}
@@ -47,11 +43,9 @@ def of_projection(interaction: float, rng: np.random.Generator, n: int, sd: floa
 
 
 def of_study(**given) -> StudyRecord:
-    primary = [
-        {"vary": "out_proj", "baseline": True, "where": {"heads": heads, "value_scale": 1}}
-        for heads in (1, 8)
-    ]
-    return make_record(**{**STUDY, "primary": primary, **given})
+    at = [{"heads": heads, "value_scale": 1} for heads in (1, 8)]
+    primary = [{"vary": "out_proj", "baseline": True, "where": where} for where in at]
+    return make_record(**{"metric": "val_loss", "margin": 0.01, "primary": primary, **given})
 
 
 # --- the yardstick ----------------------------------------------------------------------------------
@@ -68,14 +62,12 @@ def test_a_difference_as_a_share_of_what_attention_is_worth():
     found = result.table.set_index(["fusion", "scores"])
     assert found.loc[("sum", "softmax"), "share"] == pytest.approx(0.25)
     assert found.loc[("concat", "uniform"), "share"] == pytest.approx(1)
-    (line,) = [line for line in result.notes if "attention is worth" in line]
-    assert "attention is worth 0.4 [" in line and "scores=uniform less its own" in line
+    assert "scores=uniform less its own" in note(result, "attention is worth 0.4 [")
     assert "25%" in words.for_reading(result, result.families[0])["share"].tolist()
-    told = " ".join(answers.findings(result))
-    assert "25 % of what attention is worth" in told
+    assert "25 % of what attention is worth" in " ".join(answers.findings(result))
 
 
-def test_what_may_be_worth_nothing_is_no_unit():
+def test_without_uniform_attention_or_where_that_may_be_worth_nothing_there_is_no_share():
     rows = cells(
         ({"fusion": "concat"}, [2.0, 2.2, 2.4]),
         ({"fusion": "sum"}, [2.08, 2.3, 2.52]),
@@ -84,12 +76,8 @@ def test_what_may_be_worth_nothing_is_no_unit():
     result = compare(rows, baseline={"fusion": "concat", "scores": "softmax"})
     assert result.table["share"].isna().all()
     assert any(line.endswith("(so nothing is a share of it)") for line in result.notes)
-
-
-def test_without_uniform_attention_there_is_no_share():
-    rows = cells(({"fusion": "concat"}, [2.0, 2.2, 2.4]), ({"fusion": "sum"}, [2.08, 2.3, 2.52]))
-    result = compare(rows)
-    assert result.table["share"].isna().all() and "worth" not in " ".join(result.notes)
+    without = compare(rows.query("scores == 'softmax'"))
+    assert without.table["share"].isna().all() and "worth" not in " ".join(without.notes)
 
 
 # --- the placebo ------------------------------------------------------------------------------------
@@ -97,7 +85,7 @@ def test_without_uniform_attention_there_is_no_share():
 
 def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
     rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001)
-    result = compare(rows, records=[of_study(placebo={"value_scale": "matched"})])
+    result = compare(rows, records=[of_study(**PLACEBO)])
     found = result.family("primary").query("baseline == baseline").set_index("heads")
     assert found["diff"].to_dict() == pytest.approx({"1": 0.3, "8": 0.1}, abs=0.003)
     assert found["controlled"].to_dict() == pytest.approx({"1": 0.05, "8": 0.05}, abs=0.003)
@@ -121,24 +109,21 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
 def test_a_study_without_a_placebo_says_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
     result = compare(rows, records=[of_study()])
-    (line,) = [line for line in result.notes if "may be parametrization" in line]
-    assert line.startswith("1 of 2 comparisons have no results at an equal start and equal steps (the study")
-    named = compare(rows, records=[of_study(placebo={"value_scale": "matched"})])
-    assert any("(placebo: value_scale=matched)" in line for line in named.notes)
+    line = "1 of 2 comparisons have no results at an equal start and equal steps (the study"
+    assert note(result, "may be parametrization").startswith(line)
+    named = compare(rows, records=[of_study(**PLACEBO)])
+    assert note(named, "(placebo: value_scale=matched)")
 
 
 def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():
-    rows, study = (
-        of_projection(0.5, np.random.default_rng(0), 8),
-        of_study(placebo={"value_scale": "matched"}),
-    )
+    rows = of_projection(0.5, np.random.default_rng(0), 8)
 
     def without(scale: str) -> Comparison:
         """One of the runs of eight heads without the projection diverged."""
         (lost,) = rows.query(f"heads == 8 and not out_proj and seed == 3 and value_scale == '{scale}'").index
         diverged = rows.copy()
         diverged.loc[lost, "status"] = "diverged"
-        return compare(diverged, records=[study])
+        return compare(diverged, records=[of_study(**PLACEBO)])
 
     matched = without("matched")
     of_heads = matched.family("primary").set_index("heads")
@@ -150,22 +135,21 @@ def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():
 
 def test_placebos_that_differ_say_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8)
-    both = [of_study(placebo={"value_scale": "matched"}), of_study(placebo={"normalize": "variance"})]
+    both = [of_study(**PLACEBO), of_study(placebo={"normalize": "variance"})]
     found = compare(rows, records=both)
-    assert any(line.startswith("the placebos of these studies differ") for line in found.notes)
+    assert note(found, "the placebos of these studies differ")
     assert found.table["controlled"].isna().all() and not found.placebo
 
 
 def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():
     """Each cell has its own rate; runs at the rates of others, far off, play no part."""
-    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001).assign(
-        phase="report", role="tuned", tuned="train.lr"
-    )
+    rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001)
+    rows = rows.assign(phase="report", role="tuned", tuned="train.lr")
     cells_of = rows.groupby(["heads", "out_proj", "value_scale"], sort=False).ngroup()
     rows["lr"] = 0.01 + 0.001 * cells_of
     away = rows.assign(role="baseline_rate", lr=0.02, val_loss=rows["val_loss"] + 5 * cells_of)
     both = pd.concat([rows, away.assign(run_id="f" + away["run_id"].str[1:])])
-    record = of_study(placebo={"value_scale": "matched"})
+    record = of_study(**PLACEBO)
     (found,) = compare(both, records=[record]).interaction.to_dict("records")
     assert found["diff"] == pytest.approx(-0.2, abs=0.003)
     assert found["controlled"] == pytest.approx(0, abs=0.003)
@@ -175,11 +159,9 @@ def test_the_interaction_of_a_tuned_study_is_that_at_the_own_rates():
 def test_a_placebo_is_given_to_both_sides_if_both_have_it():
     rows = of_projection(0.0, np.random.default_rng(0), 8, sd=0.001).query("not out_proj")
     primary = [{"vary": "heads", "baseline": 1, "where": {"value_scale": 1}}]
-    result = compare(rows, records=[of_study(placebo={"value_scale": "matched"}, primary=primary)])
+    result = compare(rows, records=[of_study(**PLACEBO, primary=primary)])
     (row,) = result.family("primary").query("baseline == baseline").to_dict("records")
-    assert row["diff"] == pytest.approx(-0.4, abs=0.003) and row["controlled"] == pytest.approx(
-        -0.2, abs=0.003
-    )
+    assert (row["diff"], row["controlled"]) == pytest.approx((-0.4, -0.2), abs=0.003)
 
 
 def test_several_undecided_contrasts_say_each_what_is_parametrization():
@@ -207,7 +189,7 @@ def test_crossed_seeds_are_no_replicates_and_say_what_moves_the_loss():
     result = compare(rows)
     assert result.table["p"].isna().all()
     assert any(str(why).startswith("its seeds are crossed") for why in result.table["why"])
-    (line,) = [line for line in result.notes if line.startswith("fusion=concat") and "scatter" in line]
+    line = note(result, "fusion=concat heads=4 out_proj=true: the first weights")
     assert "by 0.14, the batches (seeds.data) by 0.2, both together by another" in line
     assert line.endswith("from 2 × 3 runs)")
     alone = compare(rows[rows["seed_data"] == 0])
@@ -236,7 +218,7 @@ def test_one_function_under_two_names_is_seldom_called_different(n, kinds):
 
 def test_a_planted_interaction_is_seen_as_often_as_plan_promises():
     rng = np.random.default_rng(3)
-    record = of_study(placebo={"value_scale": "matched"})
+    record = of_study(**PLACEBO)
     pilot = of_projection(0.0, rng, 200)
     planned, _ = seeds_needed(pilot, difference=0.02, records=[record], cores=2)
     noise, sd, seeds = planned[["noise", "sd", "seeds"]].to_numpy().tolist()[-1]

@@ -7,6 +7,8 @@ import io
 import json
 import logging
 import os
+import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -19,32 +21,32 @@ import numpy as np
 import pytest
 import yaml
 
-from ablate.config.read import read
+from ablate.compose.configs import configs_dir
+from ablate.config.read import hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import tokenized
-from ablate.data.corpora import TEXTS, Corpus, CorpusError, open_corpus, require_usable
-from ablate.data.pairs import NAMES
-from ablate.data.tasks import TASKS
-from ablate.data.text import BLOCK
+from ablate.data.corpora.base import registry
+from ablate.data.corpus import Corpus, forget, open_corpus, require_usable
+from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
+from tests.helpers import make_config
 
 ROOT = Path(__file__).parent.parent
-FILE = read(
-    CorpusConfig,
-    {
-        "name": "file",
-        "path": "-",
-        "encoding": "utf-8",
-        "errors": "strict",
-        "seed": None,
-        "characters": None,
-        "tokenizer": "char",
-        "bpe_vocab": 300,
-        "splits": [0.8, 0.1, 0.1],
-    },
-)
+DIGITS = "0123456789" * 10
+COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
+
+
+def config_of(name: str, **changes) -> CorpusConfig:
+    """The config of a corpus, with the options of its YAML."""
+    keys = {**COMMON, **read_yaml(name), **changes}
+    common = {key: keys.pop(key) for key in ("name", *COMMON)}
+    return CorpusConfig(**common, options=keys)
+
+
+def read_yaml(name: str) -> dict:
+    return yaml.safe_load((configs_dir() / f"corpus/{name}.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -70,12 +72,19 @@ def put(path: Path, content: str | bytes) -> Path:
     return path
 
 
+@pytest.fixture
+def book(texts: Path) -> Path:
+    """A file of 100 digits."""
+    return put(texts / "book.txt", DIGITS)
+
+
 def opened(path: object, **changes) -> Corpus:
-    return open_corpus(dataclasses.replace(FILE, path=str(path), **changes))
+    return other("file", path=str(path), **changes)
 
 
 def other(name: str, **changes) -> Corpus:
-    return open_corpus(dataclasses.replace(FILE, path=None, name=name, **changes))
+    forget()  # as another process would open it
+    return open_corpus(config_of(name, **changes))
 
 
 def refusal(path: object, **changes) -> str:
@@ -189,23 +198,15 @@ def test_a_directory_and_a_glob(texts: Path):
 
 
 def test_links_that_lead_back_up_are_not_followed(texts: Path):
-    """Followed, two of them make 2^40 paths."""
+    """Followed, two of them make 2^40 paths. One that leads nowhere is named."""
     put(texts / "below" / "book.txt", "abcdefghij")
     for name in ("a", "b"):
         (texts / name).symlink_to(".", target_is_directory=True)
     for path in ("**/*.txt", "**", f"{texts}/**/*.txt", "below/**.txt", "."):
         assert opened(path).sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
-
-
-def test_a_link_to_nothing(texts: Path):
     for name, target in (("loop", "loop"), ("lost", "nowhere.txt")):
         (texts / name).symlink_to(target)
         assert refusal(name).startswith(f"corpus.path={name}: a link to {target}, which leads to no file")
-
-
-def test_a_directory_without_files(texts: Path):
-    put(texts / "empty" / ".hidden", "text")
-    assert "corpus.path=empty: a directory without files" in refusal("empty")
 
 
 def test_home_is_expanded(texts: Path, monkeypatch: pytest.MonkeyPatch):
@@ -236,14 +237,12 @@ def test_standard_input_is_read_once(texts: Path, root: Path, monkeypatch: pytes
     assert words(opened("-")) == words(first)
 
 
-def test_standard_input_is_called_so(texts: Path, monkeypatch: pytest.MonkeyPatch):
+def test_standard_input_that_is_no_text(texts: Path, monkeypatch: pytest.MonkeyPatch):
     for content, reason in ((b"caf\xe9", "byte 0xe9 at offset 3 is not utf-8"), (b"a\0", "binary")):
         os.environ["ABLATE_STDIN"] = ""
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         assert refusal("-").startswith(f"standard input: {reason}")
-
-
-def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch):
+    os.environ["ABLATE_STDIN"] = ""
     monkeypatch.setattr(sys, "stdin", None)
     assert "nothing is piped in" in refusal("-")
 
@@ -251,15 +250,14 @@ def test_nothing_piped_in(monkeypatch: pytest.MonkeyPatch):
 # --- text that can't be used ------------------------------------------------------------------
 
 
-def test_a_missing_file_and_its_neighbour(texts: Path):
+def test_paths_without_a_text(texts: Path):
     put(texts / "shakespeare.txt", "text")
     assert refusal("shakespare.txt").endswith(f"no such file in {texts}; did you mean shakespeare.txt?")
     assert "there is no directory" in refusal("nowhere/book.txt")
-
-
-def test_an_empty_file(texts: Path):
-    assert "book.txt is empty" in refusal(put(texts / "book.txt", ""))
-    assert "book.txt is empty" in refusal(put(texts / "book.txt", "\ufeff"))
+    put(texts / "empty" / ".hidden", "text")
+    assert "corpus.path=empty: a directory without files" in refusal("empty")
+    for nothing in ("", "\ufeff"):
+        assert "book.txt is empty" in refusal(put(texts / "book.txt", nothing))
 
 
 def test_an_unreadable_file(texts: Path, monkeypatch: pytest.MonkeyPatch):
@@ -355,16 +353,16 @@ def test_an_unknown_encoding(texts: Path, name: str, near: str):
     assert message.startswith(f"corpus.encoding={name}: {near}")
 
 
-def test_context_that_fits_and_does_not(texts: Path):
+def test_context_that_fits_and_does_not(book: Path):
     """100 characters: validation and test have 10 each, so 9 inputs and their targets fit."""
-    corpus = opened(put(texts / "book.txt", "0123456789" * 10))
+    corpus = opened(book)
     require_usable(corpus, 9)
     with pytest.raises(
         ConfigError, match=r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
     ):
         require_usable(corpus, 10)
     require_usable(opened("book.txt", splits=(0.9, 0.1, 0.0)), 9)
-    short = opened(put(texts / "short.txt", "012"))
+    short = opened(put(book, "012"))
     with pytest.raises(ConfigError, match="validation split has 0 tokens"):
         require_usable(short, 1)
 
@@ -380,36 +378,101 @@ def test_a_text_with_nothing_to_predict(texts: Path, tokenizer):
 
 
 def test_what_does_not_belong():
-    with pytest.raises(CorpusError, match=r"corpus=pydok: no such corpus; did you mean pydoc\?"):
-        other("pydok")
+    with pytest.raises(ConfigError, match=r"corpus=pydok: no such corpus; did you mean pydoc\?"):
+        open_corpus(dataclasses.replace(config_of("pydoc"), name="pydok"))
     with pytest.raises(
-        CorpusError, match=r"corpus\.seed=0: corpus=pydoc has no such key; remove it, or take grammar"
+        CorpusError, match=r"corpus\.seed=0: corpus=pydoc has no such key; remove it, or take copy, grammar"
     ):
         other("pydoc", seed=0)
-    with pytest.raises(CorpusError, match=r"corpus\.characters=null: corpus=grammar"):
-        other("grammar", seed=0)
+    with pytest.raises(ConfigError, match=r"corpus\.characters=null: expected a whole number"):
+        other("grammar", characters=None)
 
 
-# --- the corpora that are built in ------------------------------------------------------------
+def test_pickled_it_is_its_config(book: Path):
+    corpus = opened(book)
+    pickled = pickle.dumps(corpus)
+    assert pickle.loads(pickled) is corpus and len(pickled) < 1000
+    forget()
+    assert words(pickle.loads(pickled)) == words(corpus)
+    forget()
+    put(book, "9876543210" * 11)
+    with pytest.raises(CorpusError, match=r"corpus=file: the text changed"):
+        pickle.loads(pickled)
 
 
-def test_every_corpus_has_its_yaml():
-    groups = {
-        path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "configs/corpus").glob("*.yaml")
+# --- the contract of every corpus -------------------------------------------------------------
+
+
+def test_every_corpus_has_its_yaml_with_its_keys():
+    assert [path.stem for path in sorted((configs_dir() / "corpus").glob("*.yaml"))] == [*registry.methods()]
+    for name, kind in registry.methods().items():
+        assert {*read_yaml(name)} - {"tokenizer"} == {"name", *hints(kind)}
+        assert kind.__module__ == f"ablate.data.corpora.{name}"
+        assert read_yaml(name)["name"] == kind.name == name
+        assert read_yaml(name).get("tokenizer", "char") in kind.tokenizers
+
+
+@pytest.mark.parametrize("name", registry.methods())
+def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
+    small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
+    put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
+    config = config_of(name, **{key: small[key] for key in small if key in read_yaml(name)})
+    models = [
+        make_config(f"model={model}", "model.context=256").model for model in ("tiny", "pair", "prefix")
+    ]
+    opened = 0
+    for model in models:
+        bytes_of = []
+        for cache_of in ("one", "two"):
+            monkeypatch.setenv("ABLATE_CACHE", str(texts / cache_of))
+            forget()
+            try:
+                corpus = open_corpus(config, model)
+            except CorpusError as error:
+                assert f"corpus={name}: it is " in str(error)
+                break
+            first = corpus.splits["train"].batch(context=64, batch=4, seed=7, step=3)
+            held_out = next(corpus.splits["validation"].windows(context=64, windows=4))
+            parts = [part.tolist() for batch in (first, held_out) for part in batch if part is not None]
+            bytes_of.append((corpus.sha256, parts))
+        assert not bytes_of or bytes_of[0] == bytes_of[1]
+        if bytes_of and "seed" in config.options:
+            other_seed = dataclasses.replace(config, options={**config.options, "seed": 1})
+            assert open_corpus(other_seed, model).sha256 != bytes_of[0][0]
+        opened += bool(bytes_of)
+    assert opened
+
+
+def test_the_docs_list_every_corpus_with_its_options():
+    table, _, _ = (ROOT / "docs/corpora.md").read_text(encoding="utf-8").partition("\n## ")
+    listed = {}
+    for row in re.findall(r"^\| (`.*)\|$", table, re.M):
+        names, _, options = row.split("| ")
+        listed |= {name: {*re.findall(r"`(\w+)`", options)} for name in re.findall(r"`(\w+)`", names)}
+    assert listed == {name: {*hints(kind)} for name, kind in registry.methods().items()}
+
+
+def test_no_corpus_imports_what_another_needs():
+    """Nor torch: a shell asks for the values of an option."""
+    program = (
+        "import sys; from ablate.data.corpora.base import registry; registry.named('pydoc')\n"
+        "print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert {m for m in loaded.stdout.split() if m.startswith(("ablate.data.", "torch"))} == {
+        *("ablate.data.corpora", "ablate.data.corpora.base", "ablate.data.corpora.pydoc"),
+        *("ablate.data.text", "ablate.data.tokenizers"),
     }
-    assert {*groups} == {*TEXTS, *TASKS, *NAMES}
-    assert all(group["name"] == name for name, group in groups.items())
 
 
-def test_pydoc():
+def test_pydoc_which_may_be_missing(monkeypatch: pytest.MonkeyPatch):
     corpus = other("pydoc")
     train, validation, test = words(corpus)
     assert len(train) > 300_000 and validation and test
     assert 'The "if" statement' in train + validation + test
     assert other("pydoc", tokenizer="byte").sha256 == corpus.sha256
-
-
-def test_pydoc_may_be_missing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(CorpusError, match=r"lacks the module pydoc_data\.topics"):
         other("pydoc")
@@ -418,12 +481,10 @@ def test_pydoc_may_be_missing(monkeypatch: pytest.MonkeyPatch):
 def test_grammar():
     corpus = other("grammar", seed=0, characters=9_973)
     assert [len(corpus.tokens(split)) for split in corpus.splits] == [7_978, 997, 998]
-    assert other("grammar", seed=1, characters=9_973).sha256 != corpus.sha256
-    assert other("grammar", seed=0, characters=9_973).sha256 == corpus.sha256
 
 
 def test_stdlib():
-    corpus = other("stdlib", errors="replace")
+    corpus = other("stdlib")
     text = "".join(words(corpus))
     assert "class OrderedDict(" in text and "class ThreadPoolExecutor(" in text
     assert "class IdleConfParserTest(" not in text and "class GrammarTests(" not in text
@@ -432,10 +493,9 @@ def test_stdlib():
 # --- the cache --------------------------------------------------------------------------------
 
 
-def test_tokenized_once(texts: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
-    put(texts / "book.txt", "0123456789" * 10)
+def test_tokenized_once(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
     first = opened("book.txt")
-    put(texts / "copy.txt", "0123456789" * 10)
+    put(book.with_name("copy.txt"), DIGITS)
     opened("copy.txt")
     assert len(entries(root)) == 1  # by content, not by name
 
@@ -449,13 +509,12 @@ def test_tokenized_once(texts: Path, root: Path, monkeypatch: pytest.MonkeyPatch
     for change in ({"errors": "replace"}, {"encoding": "latin-1"}):
         with pytest.raises(AssertionError, match="read again"):
             opened("book.txt", **change)
-    put(texts / "book.txt", "0123456789" * 10 + "x")
+    put(book, DIGITS + "x")
     with pytest.raises(AssertionError, match="read again"):
         opened("book.txt")
 
 
-def test_an_entry_for_each_way_to_cut(texts: Path, root: Path):
-    put(texts / "book.txt", "0123456789" * 10)
+def test_an_entry_for_each_way_to_cut(book: Path, root: Path):
     changes = [{}, {"splits": (0.9, 0.1, 0.0)}, {"tokenizer": "byte"}, {"tokenizer": "bpe"}]
     for change in [*changes, {"tokenizer": "bpe", "bpe_vocab": 301}, {"bpe_vocab": 301}]:
         opened("book.txt", **change)
@@ -471,8 +530,7 @@ def test_a_file_written_just_now_is_not_taken_for_an_earlier_one(texts: Path):
 
 
 @pytest.mark.parametrize("damage", ["truncate", "delete", "meta", "half", "tokenizer"])
-def test_a_damaged_entry_is_made_anew(texts: Path, root: Path, damage: str):
-    put(texts / "book.txt", "0123456789" * 10)
+def test_a_damaged_entry_is_made_anew(book: Path, root: Path, damage: str):
     before = words(opened("book.txt"))
     (entry,) = entries(root)
     match damage:
@@ -491,33 +549,30 @@ def test_a_damaged_entry_is_made_anew(texts: Path, root: Path, damage: str):
     assert not list(root.glob("part-*"))
 
 
-def test_a_broken_memo_is_ignored(texts: Path, root: Path):
-    put(texts / "book.txt", "0123456789" * 10)
+def test_a_broken_memo_is_ignored(book: Path, root: Path):
     before = opened("book.txt").sha256
-    (memo,) = (root / "memo").iterdir()
+    (memo,) = root.glob("fingerprint-*/meta.json")
     for broken in ('"feed', "17", '{"a": 1}', ""):
         memo.write_text(broken)
         assert opened("book.txt").sha256 == before
-    assert json.loads(memo.read_text()) == before
+    assert json.loads(memo.read_text())["about"] == before
 
 
-def test_text_that_changes_while_it_is_read(texts: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
-    put(texts / "book.txt", "0123456789" * 10)
+def test_text_that_changes_while_it_is_read(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
     scan = tokenized.scan
 
     def scan_then_change(text):
-        found = scan(text)
-        put(texts / "book.txt", "9876543210" * 12)
-        return found
+        scanned = scan(text)
+        put(book, "9876543210" * 12)
+        return scanned
 
     monkeypatch.setattr(tokenized, "scan", scan_then_change)
     assert "the text changed while it was being read" in refusal("book.txt", splits=(0.5, 0.5, 0.0))
     assert not entries(root) and not list(root.glob("part-*"))
 
 
-def test_a_cache_that_cannot_be_written(texts: Path, monkeypatch: pytest.MonkeyPatch, caplog):
-    put(texts / "book.txt", "0123456789" * 10)
-    monkeypatch.setenv("ABLATE_CACHE", str(texts / "book.txt" / "cache"))  # below a file
+def test_a_cache_that_cannot_be_written(book: Path, monkeypatch: pytest.MonkeyPatch, caplog):
+    monkeypatch.setenv("ABLATE_CACHE", str(book / "cache"))  # below a file
     with caplog.at_level(logging.WARNING):
         first, again = opened("book.txt"), opened("book.txt")
     assert words(first) == words(again)
@@ -557,14 +612,13 @@ def test_leftovers_of_dead_writers_are_removed(root: Path):
 
 OPEN = """
 import sys, ablate.data.tokenized as tokenized
-from ablate.config.read import read
 from ablate.config.schema import CorpusConfig
-from ablate.data.corpora import open_corpus
+from ablate.data.corpus import open_corpus
 if sys.argv[2:]:
     tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
-splits = dict(splits=(0.8, 0.1, 0.1), encoding="utf-8", errors="strict", seed=None, characters=None)
-config = read(CorpusConfig, dict(name="file", path=sys.argv[1], tokenizer="char", bpe_vocab=300, **splits))
-corpus = open_corpus(config)
+options = dict(path=sys.argv[1], encoding="utf-8", errors="strict")
+common = dict(tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1))
+corpus = open_corpus(CorpusConfig(name="file", options=options, **common))
 print(corpus.sha256, int(corpus.tokens("train").sum()))
 """
 
@@ -590,13 +644,12 @@ def test_several_processes_open_it_first(texts: Path, root: Path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL here")
-def test_a_writer_that_is_killed(texts: Path, root: Path):
-    book = put(texts / "book.txt", "0123456789" * 10)
+def test_a_writer_that_is_killed(book: Path, root: Path):
     with start(book, "slowly") as process:
         assert process.stdout and process.stdout.readline() == "writing\n"
         process.send_signal(signal.SIGKILL)
     assert len(list(root.glob("part-*"))) == 1 and not entries(root)
-    assert "".join(words(opened(book))) == "0123456789" * 10
+    assert "".join(words(opened(book))) == DIGITS
 
 
 def test_memory_does_not_grow_with_the_text(texts: Path):

@@ -7,7 +7,7 @@ import pytest
 import ablate
 from ablate.files.svg import LARGEST, SVG, inline
 from ablate.model import fusion, scores
-from ablate.store.code import PACKAGE
+from ablate.store.provenance import PACKAGE
 from tests.synthetic import synthetic_study
 from tests.test_plugins import QUICK, call_cli, write
 

@@ -6,16 +6,30 @@ from pathlib import Path
 import pytest
 
 from ablate.analysis import stats
+from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
+from ablate.config.contrast import read_contrast
 from ablate.config.rules import ConfigError
 from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, failed_check, side
-from ablate.execution.prepare import Prepared
+from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
+from ablate.reporting.words import PAPER, finding
 from ablate.store.store import Store
-from ablate.study.primary import as_variants
+from ablate.study import estimate, machine
+from ablate.study.study import settings
+from tests.test_compare import hand_worked, table
 
 SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
 SMALL += ("train.steps=6", "train.eval_every=3")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
+def duel(one: str, other: str, *settings: str, command: str = "") -> Duel:
+    return Duel(side(one), side(other), settings, command)
 
 
 def test_sides_are_methods_of_either_kind_by_name():
@@ -28,14 +42,14 @@ def test_sides_are_methods_of_either_kind_by_name():
 def test_a_method_has_no_duel_with_itself():
     for one, other in (("sum", "sum"), ("concat", "softmax")):
         with pytest.raises(ConfigError, match=f"{one}: a method can't be in a duel with itself"):
-            Duel(side(one), side(other), [], "")
+            duel(one, other)
 
 
 def test_other_settings_and_budgets_are_other_duels_with_other_seeds():
-    asked = [([], "30m"), (["heads=8"], "30m"), (["heads=2"], "30m"), ([], "1h")]
-    duels = [Duel(side("sum"), side("concat"), settings, budget) for settings, budget in asked]
-    assert len({duel.study for duel in duels}) == len({duel.first_seed for duel in duels}) == 4
-    assert Duel(side("sum"), side("concat"), [], "30m").study == duels[0].study
+    settings = [((), "30m"), (("heads=8",), "30m"), (("heads=2",), "30m"), ((), "1h")]
+    duels = [duel("sum", "concat", *keys, command=budget) for keys, budget in settings]
+    assert len({one.study for one in duels}) == len({one.first_seed for one in duels}) == 4
+    assert duel("sum", "concat", command="30m").study == duels[0].study
 
 
 @pytest.mark.parametrize(
@@ -52,14 +66,12 @@ def test_other_settings_and_budgets_are_other_duels_with_other_seeds():
 )
 def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
     with pytest.raises(ConfigError, match=message):
-        Duel(side("sum"), side("concat"), [setting], "")
-    Duel(side("sum"), side("concat"), ["corpus.splits=[0.8,0.1,0.1]", 'corpus.path="War, and Peace.txt"'], "")
+        duel("sum", "concat", setting)
+    duel("sum", "concat", "corpus=file", 'corpus.path="War, and Peace.txt"')
 
 
-def test_the_yardstick_has_the_mlp_of_the_baseline(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    fight = Duel(side("concat"), side("sum"), [*SMALL, "model.d_model=128"], "")
-    study = fight._asked(4, DEVELOP).study
+def test_the_yardstick_has_the_mlp_of_the_baseline():
+    study = duel("concat", "sum", *SMALL, "model.d_model=128")._asked(4, DEVELOP).study
     assert study is not None
     assert study["arms"].keys() == {"sum", "concat", UNIFORM}
     assert study["arms"][UNIFORM]["model.mlp_hidden"] > 512  # that of a sum matched to concat
@@ -67,13 +79,12 @@ def test_the_yardstick_has_the_mlp_of_the_baseline(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("names", [("sum", "concat"), ("uniform", "concat"), ("concat", "uniform")])
-def test_the_yardstick_is_no_side(names, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    asked = Duel(side(names[0]), side(names[1]), [*SMALL], "")._asked(FEWEST, DEVELOP)
+def test_the_yardstick_is_no_side(names):
+    asked = duel(*names, *SMALL)._asked(FEWEST, DEVELOP)
     assert asked.study is not None
     arms = [tuple(f"{key}={value}" for key, value in arm.items()) for arm in asked.study["arms"].values()]
-    runs = [Prepared(asked.configs((*asked.arguments, *arm)), elsewhere=True).run for arm in arms]
-    pairs, lines = primary_pairs(as_variants(runs), asked.study["primary"])
+    runs = [resolve(asked.configs((*asked.arguments, *arm))) for arm in arms]
+    pairs, lines = primary_pairs(settings(runs), [*map(read_contrast, asked.study["primary"])])
     assert len(pairs) == 1 and not lines
 
 
@@ -86,10 +97,9 @@ def test_the_yardstick_is_no_side(names, monkeypatch, tmp_path):
         (("sum", "concat"), ["out_proj=false", "heads=16"], "match"),
     ],
 )
-def test_what_can_not_be_compared_is_refused_with_its_reason(names, settings, message, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_what_can_not_be_compared_is_refused_with_its_reason(names, settings, message):
     with pytest.raises(ConfigError, match=message):
-        Duel(side(names[0]), side(names[1]), [*SMALL, *settings], "").plan(3600)
+        duel(*names, *SMALL, *settings).plan(3600)
     assert not Store().study_names()
 
 
@@ -108,8 +118,16 @@ def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, mon
     assert not Store().study_names()
 
 
+def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):
+    monkeypatch.setattr(estimate, "total", lambda *_: estimate.Times(steps=45.0))  # of 45 runs
+    monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
+    monkeypatch.setattr("ablate.duel.side_by_side", lambda _: 16)
+    duels = [duel("sum", "concat", *SMALL, *more) for more in ((), ("hydra.launcher.workers=1",))]
+    assert [one.plan(72).seeds for one in duels] == [(72 - 60 / 16) // (3 / 16), (72 - 60) // 3]
+
+
 CHEAT = """
-from ablate.model.fusion import register
+from ablate.methods import register
 from ablate.model.fusion.concat import Concat
 
 @register("peeking")
@@ -127,24 +145,23 @@ def test_a_method_that_fails_its_check_has_no_duel(command):
 
 
 @pytest.mark.slow
-def test_a_duel_is_fought_and_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_duel_is_fought_and_goes_on_where_it_was():
     Path("book.txt").write_text("a rose is a rose is a rose\n" * 2000)
     settings = ["heads=2", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
     command = "ablate duel sum concat heads=2 --text book.txt --budget 30m"
-    fight = Duel(side("sum"), side("concat"), settings, command)
+    fight = duel("sum", "concat", *settings, command=command)
     plan = Plan(FEWEST, 0, 0)
     outcome = fight.train(plan)
-    result = fight.result()
-    assert re.match(r"sum (is (better|worse) than|and|against) concat ", result.line)
-    assert re.search(r"\[-?\d\.\d{3}, -?\d\.\d{3}\] nats.*, n = 4$", result.line)
-    assert any(note.startswith("attention is worth ") for note in result.comparison.notes)
-    assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", fight.time_ratio(result))
+    comparison, sentence = fight.result()
+    assert re.match(r"sum (is (better|worse) than|and|against) concat ", sentence)
+    assert re.search(r" nats \[−?\d\.\d+, −?\d\.\d+\], n = 4 paired seeds, Holm .*p [=<]", sentence)
+    assert any(note.startswith("attention is worth ") for note in comparison.notes)
+    assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", fight.step_ratio(comparison))
     assert command in write_report(fight.study).read_text(encoding="utf-8")
     again = fight.train(plan)
     assert again.finished_before == len(again.run_ids) == len(outcome.run_ids)
-    assert fight.result().line == result.line
-    other = Duel(side("sum"), side("concat"), settings, f"{command} again")  # its development runs are there
+    assert fight.result()[1] == sentence
+    other = duel("sum", "concat", *settings, command=f"{command} again")  # its development runs are there
     settled = other.plan(60)
     assert settled.seeds > FEWEST and 0 < settled.seconds <= 60
     assert other.plan(0) == settled  # at the first call, and kept
@@ -154,10 +171,11 @@ def test_a_duel_is_fought_and_goes_on_where_it_was(tmp_path, monkeypatch):
 
 
 def test_a_line_says_why_nothing_is_decided():
-    row = {"diff": 0.5, "low": 0.4, "high": 0.6, "p": 0.001, "share": float("nan"), "pairs": 7}
-    row |= {"verdict": stats.UNDECIDED, "why": "1 more of its seeds diverged than of its baseline's"}
-    duel = Duel(side("mean"), side("sum"), [], "")
-    assert duel._line(row) == (
-        "mean against sum is undecided: 1 more of its seeds diverged than of its baseline's: +0.500"
-        " [0.400, 0.600] nats, n = 7"
+    result = compare(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=concat"])
+    (row,) = result.family("exploratory").query("p == p").to_dict("records")
+    row |= {"diff": 0.5, "low": 0.4, "high": 0.6, "pairs": 7}
+    row |= {"verdict": stats.UNDECIDED, "why": "it diverged on 1 more seed than its baseline"}
+    assert finding(row, result, PAPER, one="mean", other="sum", at="") == (
+        "mean against sum is undecided: difference 0.500 nats [0.400, 0.600], n = 7 paired seeds, Holm p"
+        f" = {row['p_holm']:.2g}; it diverged on 1 more seed than its baseline"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.helpers import run_cli
-from tests.test_pool import LONG, logs, training, wait_for
+from tests.helpers import Command, run_cli
+from tests.test_pool import LONG, logs, results, training, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
 
@@ -35,22 +35,29 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def results(cwd: Path) -> pd.DataFrame:
-    return pd.read_csv(cwd / "runs" / "results.csv").set_index("seed")
-
-
 def run_directory(cwd: Path, seed: int = 0) -> Path:
     (directory,) = (cwd / "runs" / "store").glob(f"[!.]*-s{seed}-*")
     return directory
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    """A directory with a finished sweep; only to be copied."""
+def _made(tmp_path_factory) -> Path:
     cwd = tmp_path_factory.mktemp("made")
     assert run_cli("run", "-m", *QUICK, "seed=0,1", cwd=cwd).returncode == 0
     assert results(cwd)["status"].tolist() == ["done", "done"]
     return cwd
+
+
+@pytest.fixture
+def made(tmp_path, _made) -> Path:
+    """A directory with a finished sweep."""
+    return shutil.copytree(_made, tmp_path, dirs_exist_ok=True)
+
+
+def kill(process: Command) -> str:
+    """What it had written to its errors."""
+    process.kill()
+    return process.communicate()[1]
 
 
 def test_a_full_disk(small_disk):
@@ -79,39 +86,36 @@ def test_a_directory_that_can_only_be_read(small_disk):
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.csv", "model.safetensors"])
-def test_a_run_directory_edited_by_hand(tmp_path, file, made):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    before = results(tmp_path)
-    path = run_directory(tmp_path) / file
+def test_a_run_directory_edited_by_hand(file, made):
+    before = results(made)
+    path = run_directory(made) / file
     content = bytearray(path.read_bytes())
     at = content.index(b"train_loss") if file != "model.safetensors" else len(content) // 2
     content[at] ^= 1
     path.write_bytes(content)
-    again = run_cli("run", *QUICK, cwd=tmp_path)
-    (told,) = [line for line in again.stderr.splitlines() if "runs/damaged" in line]
-    assert again.returncode == 0 and file in told
-    (aside,) = (tmp_path / "runs" / "damaged").iterdir()
+    again = run_cli("run", *QUICK, cwd=made)
+    (line,) = [line for line in again.stderr.splitlines() if "runs/damaged" in line]
+    assert again.returncode == 0 and file in line
+    (aside,) = (made / "runs" / "damaged").iterdir()
     assert (aside / file).read_bytes() == content
     same = ["run_id", "status", "val_loss", "train_loss", "test_loss"]
-    pd.testing.assert_frame_equal(results(tmp_path)[same], before[same])
+    pd.testing.assert_frame_equal(results(made)[same], before[same])
 
 
-def test_a_run_whose_result_is_missing_is_made_again_by_a_sweep(tmp_path, made):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    (run_directory(tmp_path) / "result.json").unlink()
-    again = run_cli("run", "-m", *QUICK, cwd=tmp_path)
+def test_a_run_whose_result_is_missing_is_made_again_by_a_sweep(made):
+    (run_directory(made) / "result.json").unlink()
+    again = run_cli("run", "-m", *QUICK, cwd=made)
     assert again.returncode == 0 and "runs/damaged" in again.stderr
-    assert (results(tmp_path)["status"] == "done").all()
+    assert (results(made)["status"] == "done").all()
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("run_id,stu")])
-def test_results_that_were_deleted_or_cut_off_come_back(tmp_path, damage, made):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    tables = [tmp_path / "runs" / "results.csv", *(tmp_path / "runs" / "studies").glob("*/results.csv")]
+def test_results_that_were_deleted_or_cut_off_come_back(damage, made):
+    tables = [made / "runs" / "results.csv", *(made / "runs" / "studies").glob("*/results.csv")]
     before = [path.read_bytes() for path in tables]
     for path in tables:
         damage(path)
-    again = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=tmp_path)
+    again = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=made)
     assert again.returncode == 0 and "2 runs had finished before" in again.stderr
     assert [path.read_bytes() for path in tables] == before
 
@@ -121,8 +125,7 @@ def test_clocks_set_back(tmp_path, start):
     assert run_cli("run", *QUICK, cwd=tmp_path).returncode == 0
     process = start("run", *LONG, "seed=1", cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 1)
-    process.kill()
-    process.communicate()
+    kill(process)
     for path in (tmp_path / "runs").rglob("*"):
         os.utime(path, (2e9, 2e9))  # 2033
     listed = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
@@ -131,22 +134,23 @@ def test_clocks_set_back(tmp_path, start):
     assert again.returncode == 0 and "finished before" in again.stderr
     goes_on = start("run", *LONG, "seed=1", cwd=tmp_path)
     wait_for(lambda: any("going on after step" in log.read_text() for log in logs(tmp_path)))
-    goes_on.kill()
-    goes_on.communicate()
+    kill(goes_on)
 
 
 def test_a_damaged_checkpoint_is_put_aside_and_the_run_begins_anew(tmp_path, start):
     process = start("run", *LONG, cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 1)
-    process.kill()
-    process.communicate()
+    kill(process)
     (checkpoint,) = training(tmp_path)
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    content = bytearray(checkpoint.read_bytes())
+    content[-5] ^= 1
+    checkpoint.write_bytes(content)
     again = start("run", *LONG, cwd=tmp_path)
     wait_for(lambda: any((tmp_path / "runs" / "damaged").glob("*")))
+    (aside,) = (tmp_path / "runs" / "damaged").iterdir()
+    assert (aside / checkpoint.name).read_bytes() == content
     wait_for(lambda: len(training(tmp_path)) == 1)
-    again.kill()
-    _, err = again.communicate()
+    err = kill(again)
     assert checkpoint.name in err and "damaged" in err and "Traceback" not in err
     (part,) = (tmp_path / "runs" / "store").glob(".*.part/*/*")
     assert json.loads((part / "result.json").read_text())["status"] == "running"

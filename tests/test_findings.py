@@ -24,7 +24,7 @@ import pytest
 import ablate
 from ablate.analysis import stats
 from ablate.analysis.probes import SORTED
-from ablate.ledger.entry import Entry, find_entry
+from ablate.ledger.entry import find_entry
 from tests.helpers import ROOT
 
 PAGE = ROOT / "docs" / "findings.md"
@@ -111,38 +111,29 @@ def test_every_interval_says_where_it_is_from():
 
 @pytest.mark.parametrize("figure", [*FIGURE.finditer(TEXT)], ids=lambda figure: figure["contrast"])
 def test_a_figure_is_in_its_rows(figure):
-    there = found(*(" ".join(figure[part].split()) for part in ("results", "contrast")))
+    of_rows = found(*(" ".join(figure[part].split()) for part in ("results", "contrast")))
     decimals = len(figure["diff"].partition(".")[2])
     for name in ("diff", "low", "high"):
-        assert number(figure[name]) == pytest.approx(there[name], abs=0.51 * 10**-decimals), name
+        assert number(figure[name]) == pytest.approx(of_rows[name], abs=0.51 * 10**-decimals), name
     if seeds := re.search(r"n = (\d+)", figure["words"]):
-        assert int(seeds[1]) == there["n"]
+        assert int(seeds[1]) == of_rows["n"]
     if share := re.search(r"(\d+(?:\.\d+)?) % of what attention is worth", figure["words"]):
-        assert float(share[1]) == pytest.approx(100 * abs(there["share"]), rel=0.06)
-
-
-def claim(number: str) -> Entry:
-    return find_entry(number).entry
+        assert float(share[1]) == pytest.approx(100 * abs(of_rows["share"]), rel=0.06)
 
 
 def predicted(number: str, column: Literal["published", "of_attention"]) -> float:
-    value = getattr(claim(number).predictions[0], column)
+    value = getattr(find_entry(number).predictions[0], column)
     assert value is not None
     return value
 
 
 def quoted(number: str) -> list[float]:
     """The numbers in a claim's words on what was published."""
-    return [float(one) for one in re.findall(r"\d+\.\d+", claim(number).published)]
+    return [float(one) for one in re.findall(r"\d+\.\d+", find_entry(number).published)]
 
 
 def rows(name: str) -> pd.DataFrame:
     return pd.read_csv(RESULTS / f"{name}.csv", low_memory=False)
-
-
-def of_readme() -> float:
-    losses = pd.read_csv(ROOT / "docs" / "noise.csv").groupby("fusion")["val_loss"].mean()
-    return losses["sum"] - losses["concat"]
 
 
 def two_groups() -> list[float]:
@@ -170,25 +161,25 @@ def steps_more() -> list[float]:
     ]
 
 
-def before() -> float:
-    table = rows("011-symmetric/trained").query("scale == 'both' and when == 'before training'")
-    return table["outside"].mean()
-
-
 def fewer(name: str, variant: str) -> float:
     """The share of parameters that a variant lacks, compared with concat as it is, the largest."""
     params = rows(f"{name}/results")["params"]
     return 1 - rows(f"{name}/results").query(variant)["params"].max() / params.max()
 
 
-def outside() -> float:
-    return rows("011-symmetric/trained").query("scale == 'both' and when == 'after'")["outside"].mean()
+def outside(when: str) -> float:
+    return rows("011-symmetric/trained").query(f"scale == 'both' and when == '{when}'")["outside"].mean()
+
+
+def every_result() -> pd.DataFrame:
+    """The rows of all results, each run once."""
+    tables = [rows(f"{path.parent.name}/results") for path in RESULTS.glob("*/results.csv")]
+    return pd.concat(tables).drop_duplicates("run_id")
 
 
 def hours() -> list[float]:
     """Runs, and hours of one core and of two."""
-    read = pd.concat(rows(f"{path.parent.name}/results") for path in RESULTS.glob("*/results.csv"))
-    wall = read.drop_duplicates("run_id")["wall_s"] / 3600
+    wall = every_result()["wall_s"] / 3600
     return [len(wall), wall.sum(), wall.sum() / 2, wall.nlargest(10).sum(), 10]
 
 
@@ -210,33 +201,31 @@ def never_there() -> list[int]:
     ]
 
 
-def again() -> pd.DataFrame:
-    """Rows trained again, beside those that are kept."""
-    kept = pd.concat(rows(f"{path.parent.name}/results") for path in RESULTS.glob("*/results.csv"))
-    table = pd.read_csv(ROOT / "docs" / "again.csv")
-    return table.merge(kept.drop_duplicates("run_id"), on="run_id", suffixes=("", "_kept"))
-
-
-def elsewhere() -> list[float]:
-    halves = again().query("precision == 'bfloat16'")
-    return sorted(abs(halves["test_loss"] - halves["test_loss_kept"]))
+def again(precision: str) -> pd.DataFrame:
+    """Rows of this precision trained again, beside those that are kept."""
+    table = pd.read_csv(ROOT / "docs" / "again.csv").query(f"precision == '{precision}'")
+    return table.merge(every_result(), on="run_id", suffixes=("", "_kept"))
 
 
 def test_float32_rows_trained_again_are_the_same():
-    whole = again().query("precision == 'float32'")
+    whole = again("float32")
     assert len(whole) == 4 and whole["test_loss"].equals(whole["test_loss_kept"])
     assert whole["val_loss"].equals(whole["val_loss_kept"])
 
 
+of_readme = pd.read_csv(ROOT / "docs" / "noise.csv").groupby("fusion")["val_loss"].mean()
+halves = again("bfloat16")
 OTHERS = {
     "against concat, a sum has 7 % fewer parameters, uniform attention 15 % fewer": lambda: [
         100 * fewer("001-flexible", "fusion == 'sum'"),
         100 * fewer("001-flexible", "scores == 'uniform'"),
     ],
     "1719 runs add up to 23.5 hours of one core, so 11.7 on two. 2.9 hours are of the 10 longest": hours,
-    "two rows ended 0.002 and 0.005 nats off": elsewhere,
-    "README has 0.032": lambda: [of_readme()],
-    "whole price, within 0.02 nats": lambda: [claim("003").margin],
+    "two rows ended 0.002 and 0.005 nats off": lambda: sorted(
+        abs(halves["test_loss"] - halves["test_loss_kept"])
+    ),
+    "README has 0.032": lambda: [of_readme["sum"] - of_readme["concat"]],
+    "whole price, within 0.02 nats": lambda: [find_entry("003").margin],
     "least squares predicts 0.454 in": lambda: [untrained("001-flexible/heads", "kept", "fusion=sum ")],
     "gain of 0.040 nats": lambda: [-predicted("006", "published")],
     "paper has −0.022 nats by our entry": lambda: [predicted("007", "published")],
@@ -244,9 +233,11 @@ OTHERS = {
     "saw 3.086 instead of 3.087": lambda: quoted("008")[:0:-1],
     "6 of 8 runs with a gate on each head and 3 of 8 with weights": never_there,
     "−5 [−50, +40] steps of 960 and constant gates +5 [−52, +63], n = 8": steps_more,
-    "report 15–40 % for": lambda: [float(one) for one in re.findall(r"\d+(?=–| ?%)", claim("009").published)],
+    "report 15–40 % for": lambda: [
+        float(one) for one in re.findall(r"\d+(?=–| ?%)", find_entry("009").published)
+    ],
     "six at 1.44 to 1.45 and two at 1.42": two_groups,
-    "Before training it is 0.026": lambda: [before()],
+    "Before training it is 0.026": lambda: [outside("before training")],
     "That is with 15 % fewer": lambda: [100 * fewer("005-identity", "value_proj == False")],
     "have +0.073 nats": lambda: [predicted("010", "published")],
     "have +0.048 nats": lambda: [predicted("013", "published")],
@@ -254,7 +245,7 @@ OTHERS = {
     "13 % fewer": lambda: [100 * fewer("014-shared-keys", "key_heads == '1'")],
     "which leaves 15 % fewer": lambda: [100 * fewer("012-talking-heads", "scores == 'talking'")],
     "a step took 0.98 to 1.05 times as long, with rounds from 0.81 to 1.29": times_as_long,
-    "3 % of its numbers do": lambda: [100 * outside()],
+    "3 % of its numbers do": lambda: [100 * outside("after")],
 }
 
 

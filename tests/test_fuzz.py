@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import call_cli
-from tests.odd.case import PILOT, Case
 from tests.odd.commands import odd_command
 from tests.odd.files import odd_file
-from tests.odd.trial import Sandbox, faults_of
+from tests.odd.trial import PILOT, Case, Sandbox, faults_of
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from functools import cache
 
 import pytest
 
-from ablate.data import grammar, grammar_words
-from ablate.data.grammar import GRAMMAR, entropy_per_character, read_rules, sentences, text
+from ablate.data.corpora import grammar
+from ablate.data.corpora.grammar import GRAMMAR, read_rules, sentences, text
+from benchmarks.grammar import entropy_per_character
 
 PINNED = "0ac66fc7e849d079139774826a3bebcc161b0925d993620b90fcbcd18ed0d3c6"
 
@@ -101,18 +102,18 @@ def test_rules_are_read_for_both_numbers():
 # --- what each word is part of ------------------------------------------------------------------
 
 
-def told(sentence: str) -> list[tuple[str, str, int]]:
+def agreements(sentence: str) -> list[tuple[str, str, int]]:
     """(verb, its subject, nouns of the other number between) of a sentence, which the grammar may draw."""
-    start, found = 0, []
+    start, verbs = 0, []
     for line, _ in itertools.islice(sentences(0), 20_000):
         if line == sentence:
             break
         start += len(line)
     whole = "".join(text(0, start + len(sentence)))
-    for word in grammar_words.words(0, len(whole)):
+    for word in grammar.words(0, len(whole)):
         if word.start >= start and word.subject:
-            found.append((whole[word.start : word.stop], whole[slice(*word.subject)], word.between))
-    return found
+            verbs.append((whole[word.start : word.stop], whole[slice(*word.subject)], word.between))
+    return verbs
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,9 @@ def test_verbs_know_their_subjects(pattern, wanted):
     """wanted: groups of the pattern, (verb, subject), and how many nouns of the other number lie between."""
     lines = (line for line, _ in itertools.islice(sentences(0), 40_000))
     match = next(match for line in lines if (match := re.fullmatch(pattern, line)))
-    assert told(match[0]) == [(match[verb], match[subject], between) for verb, subject, between in wanted]
+    assert agreements(match[0]) == [
+        (match[verb], match[subject], between) for verb, subject, between in wanted
+    ]
 
 
 def spelled(*heads: str) -> set[str]:
@@ -136,15 +139,15 @@ def spelled(*heads: str) -> set[str]:
 
 def test_words_stand_where_they_are_said_to_and_agree():
     whole = "".join(text(3, 50_000))
-    found = [word for word in grammar_words.words(3, 50_000) if word.stop <= 50_000]
-    words = [whole[word.start : word.stop] for word in found]
+    spans = [word for word in grammar.words(3, 50_000) if word.stop <= 50_000]
+    words = [whole[word.start : word.stop] for word in spans]
     assert "".join(whole.split()).replace(".", "").startswith("".join(words)) and len(words) > 8000
-    verbs = [(whole[w.start : w.stop], whole[slice(*w.subject)]) for w in found if w.subject]
+    verbs = [(whole[w.start : w.stop], whole[slice(*w.subject)]) for w in spans if w.subject]
     assert len(verbs) > 1500
     for number in ("one", "many"):
         agreeing = spelled(f"transitive-{number}", f"intransitive-{number}", f"be-{number}")
         assert {verb for verb, noun in verbs if noun in spelled(f"noun-{number}")} <= agreeing
     assert {noun for _, noun in verbs} == spelled("noun-one", "noun-many")
-    assert {whole[w.start : w.stop] for w in found if w.is_two} == grammar_words.TWO
-    assert {"watch", "guard", "duck", "cook", "train", "watches", "trains"} <= grammar_words.TWO
-    assert "dog" not in grammar_words.TWO and {w.between for w in found} >= {0, 1, 2}
+    assert {whole[w.start : w.stop] for w in spans if w.is_two} == grammar.TWO
+    assert {"watch", "guard", "duck", "cook", "train", "watches", "trains"} <= grammar.TWO
+    assert "dog" not in grammar.TWO and {w.between for w in spans} >= {0, 1, 2}

@@ -13,12 +13,12 @@ import torch
 
 from ablate.compute import device
 from ablate.config.rules import ConfigError
-from ablate.launch import phase, sharing
-from ablate.launch.arrays import Array, as_seen, change_arrays, new_array, read_arrays
-from ablate.launch.engines.base import Engine, Seen, State
 from ablate.live.watch import job_lines
+from ablate.store.jobs import Array, JobStatus, State, as_seen, change_arrays, new_array, read_arrays
 from ablate.store.store import Store
-from ablate.study import cluster
+from ablate.study.cluster import helper, sharing
+from ablate.study.cluster.engines import Engine
+from ablate.study.estimate import Times
 from tests.helpers import call_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "model.context=16")
@@ -46,7 +46,7 @@ class Here(Engine):
             self.started.setdefault(array, []).append(process)
         return "here"
 
-    def look(self, arrays: Sequence[str]) -> dict[str, list[Seen]]:
+    def look(self, arrays: Sequence[str]) -> dict[str, list[JobStatus]]:
         return {array: [_seen(*each) for each in enumerate(self.started[array])] for array in arrays}
 
     def cancel(self, arrays: Sequence[str]) -> None:
@@ -55,14 +55,14 @@ class Here(Engine):
                 process.terminate()
 
 
-def _seen(number: int, process: subprocess.Popen[bytes]) -> Seen:
-    return Seen(number, State.RUNNING if process.poll() is None else State.ENDED, "here", "")
+def _seen(number: int, process: subprocess.Popen[bytes]) -> JobStatus:
+    return JobStatus(number, State.RUNNING if process.poll() is None else State.ENDED, "here", "")
 
 
 @pytest.fixture
 def here(monkeypatch) -> Iterator[Here]:
     engine = Here()
-    monkeypatch.setattr(cluster, "engine_of", lambda asked: engine)
+    monkeypatch.setattr(sharing, "engine_of", lambda cluster: engine)
     monkeypatch.setattr(sharing, "LOOK_EVERY_S", 0.5)
     yield engine
     for process in (process for array in engine.started.values() for process in array):
@@ -117,7 +117,7 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path):
 
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        cluster, "total", lambda kinds, threads: cluster.Times(steps=600.0 * len(kinds), longest=600.0)
+        sharing, "total", lambda kinds, threads: Times(steps=600.0 * len(kinds), longest=600.0)
     )
     study = ("-m", "seed=range(0,8)", *QUICK, *JOBS, "hydra.launcher.timeout_min=5", "--dry-run")
     done = call_cli("run", *study, cwd=tmp_path)
@@ -129,20 +129,18 @@ def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch)
     assert done.returncode == 0 and "how long is not known: device=cuda" in done.stdout
 
 
-def test_a_launcher_here_asks_for_the_gpu_before_anything_is_trained(tmp_path):
-    done = call_cli("run", "-m", "seed=0,1", *QUICK, "device=cuda", cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("ablate: device=cuda: this machine has no CUDA")
-
-
-def test_a_single_run_is_refused(tmp_path):
-    done = call_cli("run", *QUICK, "hydra/launcher=slurm", cwd=tmp_path)
-    assert done.returncode == 2 and "a single run is trained here; add -m" in done.stderr
-
-
-def test_without_slurm_here(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("-m", "seed=0,1", "device=cuda"), "ablate: device=cuda: this machine has no CUDA"),
+        (("hydra/launcher=slurm",), "a single run is trained here; add -m"),
+        (("-m", "seed=0,1", *JOBS), "hydra/launcher=slurm: no sbatch here"),
+    ],
+)
+def test_what_can_not_be_trained_is_refused_before_anything_is(tmp_path, monkeypatch, words, line):
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = call_cli("run", "-m", "seed=0,1", *QUICK, *JOBS, cwd=tmp_path)
-    assert done.returncode == 2 and "hydra/launcher=slurm: no sbatch here" in done.stderr
+    done = call_cli("run", *QUICK, *words, cwd=tmp_path)
+    assert done.returncode == 2 and line in done.stderr
 
 
 def test_of_two_commands_one_lists_the_jobs(tmp_path):
@@ -153,35 +151,34 @@ def test_of_two_commands_one_lists_the_jobs(tmp_path):
 
 
 def test_a_helper_that_is_back_in_the_queue_is_not_counted():
-    array = Array("a", "slurm", "p", 2, seen=[Seen(n, State.QUEUED, "", "") for n in range(2)])
+    array = Array("a", "slurm", "p", 2, seen=[JobStatus(n, State.QUEUED, "", "") for n in range(2)])
     assert array.at_work == 2
-    waits, held = Seen(1, State.QUEUED, "", "Resources"), Seen(0, State.QUEUED, "", "BeginTime")
-    running = as_seen(array, {"a": [Seen(0, State.RUNNING, "n1", ""), waits]})
+    waits, held = JobStatus(1, State.QUEUED, "", "Resources"), JobStatus(0, State.QUEUED, "", "BeginTime")
+    running = as_seen(array, {"a": [JobStatus(0, State.RUNNING, "n1", ""), waits]})
     assert running.at_work == 2
-    again = as_seen(running, {"a": [held, Seen(1, State.RUNNING, "n2", "")]})
+    again = as_seen(running, {"a": [held, JobStatus(1, State.RUNNING, "n2", "")]})
     assert again.at_work == 1 and not again.has_ended
     assert as_seen(again, {}).has_ended
 
 
 def test_a_line_says_how_the_jobs_are():
     states = ((State.RUNNING, "n1", ""), (State.QUEUED, "", "Resources"), (State.ENDED, "", ""))
-    array = Array("a", "slurm", "p", 3, "12", [Seen(n, *each) for n, each in enumerate(states)])
+    array = Array("a", "slurm", "p", 3, "12", [JobStatus(n, *each) for n, each in enumerate(states)])
     assert job_lines([array]) == ["job 12: 1 running (n1), 1 queued (Resources), 1 ended"]
     assert job_lines([as_seen(array, {})]) == []
 
 
 def test_a_list_of_another_program_is_refused(tmp_path):
-    asked = phase.Asked(helpers=1, cores=None, workers=None, threads=None)
-    work = phase.Phase("study", "p", asked, [], [])
+    work = helper.Phase("study", "p", 1, None, None, None, [], [])
     work.write(tmp_path / "p.json")
-    assert phase.open_phase(tmp_path / "p.json") == dataclasses.replace(work, plugins=[], jobs=[])
-    said = {"Python": "it has Python 3", "torch": "it has torch 2", "code": "its ablate is not"}
-    for what, words in said.items():
-        other = phase.program() | {what: "other"}
-        with mock.patch.object(phase, "program", lambda other=other: other):
+    assert helper.open_phase(tmp_path / "p.json") == dataclasses.replace(work, plugins=[], jobs=[])
+    reasons = {"Python": "it has Python 3", "torch": "it has torch 2", "code": "its ablate is not"}
+    for what, words in reasons.items():
+        other = helper.program() | {what: "other"}
+        with mock.patch.object(helper, "program", lambda other=other: other):
             work.write(tmp_path / "p.json")
         with pytest.raises(ConfigError, match=words):
-            phase.open_phase(tmp_path / "p.json")
+            helper.open_phase(tmp_path / "p.json")
 
 
 @pytest.mark.parametrize(

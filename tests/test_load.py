@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +12,14 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
+from ablate.analysis.frames import frame, read_table
 from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
-from ablate.store.record import Role
-from tests.helpers import run_cli, write_study
+from ablate.execution.execute import describe
+from ablate.execution.run import prepare
+from ablate.store.columns import csv_text
+from ablate.store.record import Role, as_plain
+from tests.helpers import make_config, make_record, run_cli, write_study
 from tests.synthetic import synthetic_study
 
 HEADER = "fusion,heads,out_proj,seed,val_loss"
@@ -119,8 +124,8 @@ def test_a_large_seed_keeps_its_digits_and_a_long_cell_its_length(table):
     writer = csv.DictWriter(text, [*rows[0]])
     writer.writeheader()
     writer.writerows(rows)
-    found = load([str(table(text.getvalue()))]).rows
-    assert [int(seed) for seed in found["seed"]] == [10**30, 10**30 + 1] and {*found["fusion"]} == {long}
+    rows = load([str(table(text.getvalue()))]).rows
+    assert [int(seed) for seed in rows["seed"]] == [10**30, 10**30 + 1] and {*rows["fusion"]} == {long}
 
 
 # --- studies --------------------------------------------------------------------------------------
@@ -138,10 +143,33 @@ def store(tmp_path, monkeypatch):
     return store
 
 
+def test_rows_are_typed_and_their_csv_reads_back(tmp_path):
+    odd = {"code": "12345678e012", "parts": "1234567890", "git": "00e1", "corpus_sha256": "7" * 64}
+    seeds = {"seed_data": 2**53 + 1, "seed_fusion": None, "out_rank": None, "bias": False, "lr": 1e-8}
+    store = synthetic_study(
+        tmp_path, fusions=("concat", "weighted_sum"), seeds=2, diverging=[3], **odd, **seeds
+    )
+    rows = store.study_rows("synthetic")
+    table = frame(rows)
+    assert {name: set(table[name]) for name in odd} == {name: {text} for name, text in odd.items()}
+    whole = ["seed", "seed_backbone", "seed_data", "heads", "params", "best_step", "out_rank"]
+    assert {*map(str, table[whole].dtypes)} == {"Int64"} and {*table["seed_data"]} == {2**53 + 1}
+    assert table["seed_fusion"].isna().all() and table["error"].count() == 1
+    assert table["val_loss"].isna().sum() == 1
+    assert {str(table[name].dtype) for name in ("val_loss", "lr", "test_bleu")} == {"float64"}
+    booleans = table.select_dtypes("boolean")
+    assert "out_proj" in booleans and not table["bias"].any()
+    spelled = {str(name): values.map({True: "true", False: "false"}) for name, values in booleans.items()}
+    written = tmp_path / "t.csv"
+    table.assign(**spelled).to_csv(written, index=False, lineterminator="\n")
+    assert written.read_text(encoding="utf-8") == csv_text(rows)
+    pd.testing.assert_frame_equal(read_table(written)[0].reset_index(drop=True), table)
+
+
 def test_a_csv_beside_its_study_json_is_the_study(store, command):
     path = store.results_path("synthetic")
-    named, found = load(["synthetic"]), load([str(path)])
-    assert found.records == named.records and found.records[0].margin == 0.5 and found.notes == []
+    named, by_path = load(["synthetic"]), load([str(path)])
+    assert by_path.records == named.records and by_path.records[0].margin == 0.5 and by_path.notes == []
     assert command("compare", str(path)) == command("compare", "synthetic")
     Path("latest.csv").symlink_to(path)
     assert load(["latest.csv"]).records == named.records
@@ -149,9 +177,9 @@ def test_a_csv_beside_its_study_json_is_the_study(store, command):
 
 def test_a_csv_that_was_moved_away_says_what_it_left_behind(store, command):
     shutil.copy(store.results_path("synthetic"), "mine.csv")
-    code, printed, said = command("compare", "mine.csv")
-    assert code == 0 and "primary" not in printed
-    assert said.startswith("mine.csv: without the study.json of synthetic, so nothing counts as named")
+    code, out, err = command("compare", "mine.csv")
+    assert code == 0 and "primary" not in out
+    assert err.startswith("mine.csv: without the study.json of synthetic, so nothing counts as named")
     shutil.copy(store.results_path("synthetic"), store.results_path("synthetic").with_name("mine.csv"))
     assert load(["runs/studies/synthetic/mine.csv"]).records == []
 
@@ -200,19 +228,64 @@ def test_results_without_their_store_are_compared_planned_and_reported(travelled
     assert record.name == "away" and len(load([str(travelled)]).rows) == 6
 
 
+@pytest.fixture(scope="module")
+def untrained() -> pd.DataFrame:
+    """Rows of runs as they stand in results.csv, with losses of no training."""
+    small = ("corpus=grammar", "corpus.characters=5000", "model.context=16", "train.lr=0.01")
+    runs = [
+        prepare(make_config(*small, f"fusion={fusion}", f"seed={seed}"))
+        for fusion in ("concat", "sum")
+        for seed in range(4)
+    ]
+    losses = {"status": "done", "val_loss": 2.0, "test_loss": 2.0}
+    rows = json.loads(json.dumps([describe(run) | losses for run in runs]))  # as the store reads them
+    return pd.read_csv(io.StringIO(csv_text(rows)), dtype=str, keep_default_na=False)
+
+
+@pytest.fixture
+def copied(tmp_path, untrained) -> Callable[..., pd.DataFrame]:
+    """Writes the rows and a record of them to a directory, and loads it. edit: changes the cells first."""
+    record = as_plain(make_record(name="copied", runs=[*untrained["run_id"]]))
+    (tmp_path / "study.json").write_text(json.dumps(record), encoding="utf-8")
+
+    def loaded(edit: Callable[[pd.DataFrame], None]) -> pd.DataFrame:
+        cells = untrained.copy()
+        edit(cells)
+        cells.to_csv(tmp_path / "results.csv", index=False)
+        return load([str(tmp_path)]).rows
+
+    return loaded
+
+
 @pytest.mark.parametrize(
     ("column", "other"), [("fusion", "max"), ("lr", "0.5"), ("seed", "77"), ("bias", "1")]
 )
-def test_a_cell_that_is_not_what_the_run_id_stands_for(tmp_path, column, other):
-    shutil.copytree("docs/results/book", tmp_path / "book")
-    table = tmp_path / "book" / "results.csv"
-    pd.read_csv(table, dtype={"run_id": str}).assign(**{"kept as": "pandas"}).to_csv(table, index=False)
-    load([str(table.parent)])  # written by another program
-    cells = pd.read_csv(table, dtype=str, keep_default_na=False)
-    cells.loc[[3, 9], column] = other
-    cells.to_csv(table, index=False)
+def test_a_cell_that_is_not_what_the_run_id_stands_for(copied, column, other):
+    def edit(cells: pd.DataFrame) -> None:
+        cells.loc[[3, 7], column] = other
+
     with pytest.raises(ConfigError, match=r"results\.csv: line 5 and 1 more: other settings or seeds"):
-        load([str(table.parent)])
+        copied(edit)
+
+
+def test_cells_that_another_program_wrote_anew_still_fit_their_ids(copied, untrained):
+    def edit(cells: pd.DataFrame) -> None:
+        cells["kept as"] = "pandas"
+        for column in ("lr", "seed", "heads", "dropout"):
+            cells[column] = cells[column].astype(float)
+        cells["bias"] = cells["bias"].map({"false": "FALSE"})
+
+    assert len(copied(edit)) == len(untrained)
+
+
+def test_ids_of_an_earlier_version_are_not_computed_again(copied, untrained):
+    """Its keys were others, so no id fits; neither are ids that say nothing of their version."""
+
+    def edit(cells: pd.DataFrame) -> None:
+        cells["ablate"] = ["0.1.0", "0.1.7", "", "other", *["0.1.0"] * 4]
+        cells["lr"] = "0.5"
+
+    assert len(copied(edit)) == len(untrained)
 
 
 @pytest.mark.slow
@@ -220,18 +293,18 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
     table, record = travelled / "results.csv", travelled / "study.json"
     lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
 
-    def said(*rows: str) -> str:
+    def refusal(*rows: str) -> str:
         table.write_text("".join(rows), encoding="utf-8")
         with pytest.raises(ConfigError) as refused:
             compare(load([str(travelled)]).rows)
         return str(refused.value)
 
-    assert "results.csv lacks 2 of the 6 runs that study.json lists; copy both" in said(*lines[:-2])
+    assert "results.csv lacks 2 of the 6 runs that study.json lists; copy both" in refusal(*lines[:-2])
     foreign = lines[-1].replace(lines[-1][:16], "f" * 16)
-    assert "results.csv has 1 that it does not list" in said(*lines, foreign)
+    assert "results.csv has 1 that it does not list" in refusal(*lines, foreign)
     column = lines[0].rstrip().split(",").index("code")
     code = lines[-1].rstrip().split(",")[column - len(lines[0].split(","))]
-    assert "code" in said(*lines[:-1], lines[-1].replace(code, "0" * 12))
+    assert "code" in refusal(*lines[:-1], lines[-1].replace(code, "0" * 12))
     table.unlink()
     with pytest.raises(ConfigError, match=r"study\.json without results\.csv; copy both"):
         load([str(travelled)])

@@ -3,14 +3,13 @@
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
-import torch
 
-from ablate.compute import memory
+from ablate.compute import limits
 from ablate.config.rules import ConfigError
-from ablate.execution.memory import needed_for_a_step, needed_for_weights, require_memory
-from ablate.execution.prepare import prepare
-from ablate.execution.run import build, training
+from ablate.execution.place import needed_for_a_step, needed_for_weights, require_memory
+from ablate.execution.run import build, prepare, training
 from ablate.model.costs import total_params
 from tests.helpers import PRIMES, WARM, make_config, make_spec
 
@@ -61,7 +60,7 @@ def test_training_takes_what_is_needed_at_least_and_no_more_than_thrice_as_much(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "asked", "gigabytes", "way_out"),
+    ("sizes", "keys", "gigabytes", "way_out"),
     [
         (
             "train.batch=1000000",
@@ -77,23 +76,23 @@ def test_training_takes_what_is_needed_at_least_and_no_more_than_thrice_as_much(
         ),
     ],
 )
-def test_what_cannot_fit_is_refused_with_the_number(sizes, asked, gigabytes, way_out, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda _: 25e9)
+def test_what_cannot_fit_is_refused_with_the_number(sizes, keys, gigabytes, way_out, monkeypatch):
+    monkeypatch.setattr("ablate.execution.place.memory_of", lambda _: 25e9)
     with pytest.raises(ConfigError) as refused:
         prepare(make_config(*TEXT, sizes))
-    words, there = ": training takes ", " GB of memory at least, and this machine has 25.0 GB; "
-    said, _, rest = str(refused.value).partition(words)
-    number, _, last = rest.partition(there)
-    assert (said, last) == (asked, way_out)
+    takes, has = ": training takes ", " GB of memory at least, and this machine has 25.0 GB; "
+    named, _, rest = str(refused.value).partition(takes)
+    number, _, last = rest.partition(has)
+    assert (named, last) == (keys, way_out)
     assert float(number.replace(",", "")) == pytest.approx(gigabytes, rel=0.05)
 
 
 def test_what_may_fit_is_not_refused(monkeypatch):
     run = prepare(make_config(*TEXT))
     needed = max(needed_for_weights(run.spec), needed_for_a_step(run.spec, run.config.train, run.attention))
-    monkeypatch.setattr(memory, "available", lambda _: needed)
+    monkeypatch.setattr("ablate.execution.place.memory_of", lambda _: needed)
     require_memory(run.spec, run.config.train, run.device, run.attention)
-    monkeypatch.setattr(memory, "available", lambda _: needed - 1)
+    monkeypatch.setattr("ablate.execution.place.memory_of", lambda _: needed - 1)
     with pytest.raises(ConfigError):
         require_memory(run.spec, run.config.train, run.device, run.attention)
 
@@ -103,13 +102,13 @@ def test_memory_is_that_of_the_machine_as_far_as_its_cgroup_grants_it(tmp_path, 
     (tmp_path / "root" / "a" / "b").mkdir(parents=True)
     (tmp_path / "root" / "a" / "memory.max").write_text("1000\n")
     (tmp_path / "root" / "a" / "b" / "memory.max").write_text("max\n")
-    assert memory.quota(tmp_path / "self", tmp_path / "root") == 1000
+    assert limits.granted_memory(tmp_path / "self", tmp_path / "root") == 1000
     (tmp_path / "old").write_text("5:memory:/x\n4:cpu,cpuacct:/x\n")
     (tmp_path / "root" / "memory" / "x").mkdir(parents=True)
     (tmp_path / "root" / "memory" / "x" / "memory.limit_in_bytes").write_text("700\n")
-    assert memory.quota(tmp_path / "old", tmp_path / "root") == 700
-    monkeypatch.setattr(memory, "quota", lambda: 700)
-    monkeypatch.setattr(memory, "_swap", lambda: 50)
-    assert memory.available.__wrapped__(torch.device("cpu")) == 750
-    monkeypatch.setattr(memory, "quota", lambda: float("inf"))
-    assert 750 < memory.available.__wrapped__(torch.device("cpu")) < float("inf")
+    assert limits.granted_memory(tmp_path / "old", tmp_path / "root") == 700
+    available, swap = limits.available_memory.__wrapped__, psutil.swap_memory().total
+    monkeypatch.setattr(limits, "granted_memory", lambda: 700)
+    assert available() == 700 + swap
+    monkeypatch.setattr(limits, "granted_memory", lambda: float("inf"))
+    assert available() <= psutil.virtual_memory().total + swap

@@ -1,23 +1,36 @@
 """The language model: equal to the reference architecture, causal as a whole, open where it has to be."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ablate import rng
-from ablate.model.attend import fused
-from ablate.model.attention import Attention
-from ablate.model.blocks import Model
-from ablate.model.build import build_model, decayed, draw_weights
+from ablate.model import scores
+from ablate.model.attend import CAUSAL, EVERYTHING, Mask
+from ablate.model.attention import Attention, head_shape, sharing
 from ablate.model.fusion import Fusion
 from ablate.model.layers import Linear
-from ablate.model.lm import LM
-from ablate.model.masks import CAUSAL, EVERYTHING, Mask
-from ablate.model.sharing import head_shape
-from tests.helpers import PRIMES, make_spec
+from ablate.model.models import LM, Model, build_model, decayed, draw_weights
+from ablate.model.sizing import resolve_spec
+from tests.helpers import PRIMES, make_spec, quick_config
 
 SEEDS = {"backbone": 5, "fusion": 5, "data": 5}
+KEYS = [
+    ("key_heads=1", "value_heads=1"),
+    ("query_heads=1", "key_heads=1"),
+    ("query_heads=2", "key_heads=4", "value_heads=8"),
+    ("query_heads=4", "key_heads=2", "value_heads=1"),
+    ("query_heads=2", "key_heads=2", "value_heads=4", "tie_qk=true"),
+    ("scale=both",),
+    ("scale=none", "tie_qk=true"),
+    ("value_proj=false",),
+    ("out_rank=3",),
+    ("out_proj=false", "value_scale=matched", "scale=outside"),
+]
 
 
 def gpt2_weights(model: Model, layers: int) -> dict[str, Tensor]:
@@ -68,67 +81,91 @@ def test_concat_with_out_proj_is_gpt2(heads):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
-def make_attention(mask: Mask, *overrides: str) -> Attention:
-    attention = Attention(make_spec(*PRIMES, *overrides).attention, mask)
+def make_attention(mask: Mask, *overrides: str) -> Any:
+    """An attention, of whose parts a test may ask what only they have."""
+    attention = Attention(resolve_spec(quick_config(*overrides), 59).attention, mask)
     draw_weights(attention, SEEDS)
+    for param in attention.parameters():
+        param.data *= 10  # so that patterns are far from uniform
     return attention.double()
 
 
-MASKS = pytest.mark.parametrize(
-    "mask, T, S", [(CAUSAL, 13, 13), (EVERYTHING, 13, 17)], ids=["causal", "every"]
+EIGHT = ("heads=8", "model.d_model=24")
+EQUATIONS = [
+    *((mask, (f"fusion={fusion}", *PRIMES)) for mask in (CAUSAL, EVERYTHING) for fusion in ("concat", "sum")),
+    *((CAUSAL, (*EIGHT, *keys)) for keys in KEYS),
+]
+
+
+@pytest.mark.parametrize("mask, overrides", EQUATIONS)
+def test_attention_is_its_equation(mask, overrides):
+    """Against loops over heads and positions: head i uses queries, keys and values ⌊i·count/heads⌋."""
+    attention = make_attention(mask, *overrides)
+    spec, S = attention.spec, 13 if mask == CAUSAL else 17
+    x_BTC = torch.randn(2, 13, spec.d_model, dtype=torch.float64)
+    source_BSC = torch.randn(2, S, spec.d_model, dtype=torch.float64)
+    query, key = (getattr(attention, name).weight.detach() for name in ("query", "key"))
+    value = attention.value.weight.detach() if spec.value_proj else torch.eye(spec.d_model).double()
+    inside, outside = (
+        spec.key_width**-0.5 if spec.scale in (place, "both") else 1.0 for place in ("inside", "outside")
+    )
+    constant = 0.02 * math.sqrt(24) if "value_scale=matched" in overrides else 1.0
+    heads = []
+    for head in range(spec.heads):
+        q, k, v = (
+            x_BXC[1] @ weight.unflatten(0, (count, -1))[head * count // spec.heads].T
+            for x_BXC, weight, count in (
+                (x_BTC, query, spec.query_heads),
+                (source_BSC, key, spec.key_heads),
+                (source_BSC, value, spec.value_heads),
+            )
+        )
+        read = torch.zeros(13, v.shape[1], dtype=torch.float64)
+        for t in range(13):
+            shown = slice(t + 1 if mask == CAUSAL else S)
+            read[t] = torch.softmax(inside * k[shown] @ q[t], 0) @ v[shown] * constant * outside
+        heads.append(read)
+    fused = torch.stack(heads).sum(0) if "fusion=sum" in overrides else torch.cat(heads, -1)
+    if spec.out_rank:
+        fused = fused @ attention.out_proj.down.weight.T @ attention.out_proj.up.weight.T
+    elif spec.out_proj:
+        fused = fused @ attention.out_proj.weight.T
+    torch.testing.assert_close(attention(x_BTC, source_BSC)[1], fused, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", scores.methods())
+def test_probabilities_are_those_of_heads_that_share(method):
+    """Of heads that share nothing: ablate.verify.contract.patterns."""
+    shared = () if method == "uniform" else ("query_heads=2", "key_heads=4")
+    attention = make_attention(CAUSAL, *EIGHT, *shared, "value_heads=4", f"scores={method}")
+    x_BTC = torch.randn(2, 9, 24, dtype=torch.float64)
+    values_BHTV = attention.value(x_BTC).unflatten(-1, (4, -1)).transpose(1, 2).repeat_interleave(2, 1)
+    expected = (attention.probabilities(x_BTC, x_BTC) @ values_BHTV).transpose(1, 2)
+    torch.testing.assert_close(attention.read(x_BTC, x_BTC), expected, rtol=0, atol=1e-12)
+
+
+def test_talking_starts_as_softmax():
+    softmax, talking = (build_model(make_spec(f"scores={name}"), SEEDS) for name in ("softmax", "talking"))
+    tokens = torch.randint(0, 59, (2, 13))
+    torch.testing.assert_close(talking(tokens), softmax(tokens))
+
+
+@pytest.mark.parametrize(
+    "heads, queries, keys", [(8, 8, 1), (8, 2, 4), (12, 4, 6), (12, 6, 4), (12, 1, 1), (6, 6, 6)]
 )
-
-
-@MASKS
-@pytest.mark.parametrize("fusion", ["concat", "sum"])
-def test_attention_is_its_equation(fusion, mask, T, S):
-    """Against loops over batch, head and time, in float64."""
-    attention = make_attention(mask, f"fusion={fusion}")
-    x_BTC = torch.randn(2, T, 11, dtype=torch.float64)
-    source_BSC = torch.randn(2, S, 11, dtype=torch.float64)
-    weights = {name: param.detach() for name, param in attention.named_parameters()}
-    expected = torch.zeros_like(x_BTC)
-    for b in range(2):
-        for t in range(T):
-            seen = source_BSC[b, : t + 1] if mask == CAUSAL else source_BSC[b]
-            heads = []
-            for h in range(3):
-                q = weights["query.weight"][7 * h : 7 * (h + 1)] @ x_BTC[b, t]
-                keys = seen @ weights["key.weight"][7 * h : 7 * (h + 1)].T
-                values = seen @ weights["value.weight"][5 * h : 5 * (h + 1)].T
-                heads.append(torch.softmax(keys @ q / 7**0.5, 0) @ values)
-            fused = torch.cat(heads) if fusion == "concat" else torch.stack(heads).sum(0)
-            expected[b, t] = weights["out_proj.weight"] @ fused
-    torch.testing.assert_close(attention(x_BTC, source_BSC), expected, rtol=0, atol=1e-14)
-
-
-@MASKS
-def test_a_query_depends_on_what_its_mask_lets_it_see_and_on_nothing_else(mask, T, S):
-    attention = make_attention(mask)
-    x_BTC = torch.randn(2, T, 11, dtype=torch.float64)
-    source_BSC = torch.randn(2, S, 11, dtype=torch.float64, requires_grad=True)
-    seen_T = []
-    for t in range(T):
-        (grad_BSC,) = torch.autograd.grad(attention(x_BTC, source_BSC)[:, t].sum(), source_BSC)
-        seen_T.append(grad_BSC.abs().amax(dim=(0, 2)) > 0)
-    expected = [[mask == EVERYTHING or s <= t for s in range(S)] for t in range(T)]
-    assert torch.stack(seen_T).tolist() == expected
+def test_equal_patterns_are_computed_once(heads, queries, keys):
+    """Where queries and keys change along the heads, patterns do: at queries + keys − gcd places."""
+    config = quick_config("model.d_model=24", f"heads={heads}", f"query_heads={queries}", f"key_heads={keys}")
+    shared = sharing(resolve_spec(config, 59).attention)
+    assert len(shared.heads) == queries + keys - math.gcd(queries, keys)
+    pairs = {(head * queries // heads, head * keys // heads) for head in range(heads)}
+    assert {*zip(shared.queries, shared.keys, strict=True)} == pairs
 
 
 def test_a_causal_mask_refuses_queries_and_keys_of_other_positions():
     with pytest.raises(ValueError, match="not 13 and 17") as refusal:
-        make_attention(CAUSAL)(torch.randn(2, 13, 11).double(), torch.randn(2, 17, 11).double())
+        make_attention(CAUSAL, *PRIMES)(torch.randn(2, 13, 11).double(), torch.randn(2, 17, 11).double())
     assert "\n" not in str(refusal.value)
-
-
-def test_a_mask_as_booleans_is_what_the_fast_path_computes():
-    class Spelled(Mask):
-        def visible(self, queries, sources, device=None):
-            return torch.tensor([[s <= t for s in range(sources)] for t in range(queries)])
-
-    q, k, v = (torch.randn(2, 3, 13, width, dtype=torch.float64) for width in (7, 7, 5))
-    spelled, fast = (fused(q, k, v, mask, 0.0, 0.3) for mask in (Spelled(), CAUSAL))
-    torch.testing.assert_close(spelled, fast, rtol=0, atol=1e-14)
 
 
 def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
@@ -152,7 +189,9 @@ def test_weights_are_drawn_from_the_stream_of_the_part_that_holds_them():
     draw_weights(model, seeds)
     for name, stream in (("fusion.gate", "gates"), ("query", "backbone")):
         weight = model.get_parameter(f"blocks.1.attention.{name}.weight")
-        draw = rng.normal(seeds[stream], stream, f"blocks.1.attention.{name}.weight", tuple(weight.shape))
+        draw = rng.generator(seeds[stream], stream, f"blocks.1.attention.{name}.weight").standard_normal(
+            tuple(weight.shape), "f4"
+        )
         torch.testing.assert_close(weight.detach(), 0.02 * torch.from_numpy(draw))
 
 
@@ -164,14 +203,6 @@ def test_the_whole_model_is_causal():
     before, after = model(tokens), model(changed)
     assert torch.equal(before[:, :7], after[:, :7])
     assert (before[:, 7:] - after[:, 7:]).abs().amin(dim=(0, 2)).min() > 0
-
-
-def test_starts_near_the_loss_of_guessing():
-    model = build_model(make_spec("model=nano"), SEEDS)
-    tokens = torch.randint(0, 59, (16, 64))
-    assert model.loss(tokens, tokens.roll(1, 1)).item() == pytest.approx(
-        torch.tensor(59.0).log().item(), abs=0.1
-    )
 
 
 def test_residual_writers_start_at_gpt2s_scale():

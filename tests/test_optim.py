@@ -6,9 +6,8 @@ import torch
 from ablate.training import optim
 
 
-@pytest.mark.parametrize("update", [optim.adamw_, optim.fused_adamw_])
 @pytest.mark.parametrize("divisor", [None, 2.5])
-def test_adamw_is_torchs(update, divisor):
+def test_adamw_is_torchs(divisor):
     shapes = {"decayed": (5, 3), "kept": (7,)}
     ours = {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
     theirs = {name: torch.nn.Parameter(value.clone()) for name, value in ours.items()}
@@ -25,7 +24,7 @@ def test_adamw_is_torchs(update, divisor):
         for group in reference.param_groups:
             group["lr"] = 0.1 / step
         reference.step()
-        update(
+        optim.adamw_(
             ours,
             grads,
             moments,
@@ -40,22 +39,6 @@ def test_adamw_is_torchs(update, divisor):
         )
     for name, param in theirs.items():
         torch.testing.assert_close(ours[name], param.detach(), rtol=1e-12, atol=1e-14)
-
-
-def test_rates_may_be_tensors():
-    """One rate a member, for members stacked along the first axis."""
-    grads = {"w": torch.randn(2, 5, dtype=torch.float64)}
-    start = torch.randn(2, 5, dtype=torch.float64)
-    kwargs = {"weight_decay": 0.1, "decayed": {"w": True}, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
-    stacked, each = {"w": start.clone()}, [{"w": start[i : i + 1].clone()} for i in range(2)]
-    rates = (0.1, 0.02)
-    optim.adamw_(
-        stacked, grads, optim.Moments.zeros(stacked), 1, lr=torch.tensor(rates).double()[:, None], **kwargs
-    )
-    for i, rate in enumerate(rates):
-        mine = {"w": grads["w"][i : i + 1]}
-        optim.adamw_(each[i], mine, optim.Moments.zeros(each[i]), 1, lr=rate, **kwargs)
-        torch.testing.assert_close(stacked["w"][i : i + 1], each[i]["w"], rtol=1e-6, atol=0)
 
 
 def test_clipping_by_hand():

@@ -1,6 +1,7 @@
 """Pairs of texts: drawn with known alignments, or read from files; in batches of similar length; never shared
 between splits."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora import open_corpus
+from ablate.data.corpora.base import registry
+from ablate.data.corpora.numbers import Numbers, _text, english, german, number_of
+from ablate.data.corpus import forget, open_corpus
 from ablate.data.paired import BATCHES, Paired
-from ablate.data.pairs import TASKS
-from ablate.data.pairs.numbers import Numbers, _text, english, german, number_of
-from ablate.data.splits import NOT_ASKED
+from ablate.data.splits import IGNORE_INDEX
 from ablate.data.tokenizers import load
 from tests.helpers import call_cli, make_config, run_cli
 
@@ -39,15 +40,19 @@ SAID = {
 }
 
 
+DRAWN: Any = {"seed": 0, "examples": None, "held_out": 10}
+
+
 def opened(*overrides: str):
     config = make_config("model=pair", *overrides)
+    forget()  # files may have changed
     return open_corpus(config.corpus, config.model)
 
 
 def texts(corpus, split: str, count: int = 200) -> list[tuple[str, str]]:
     """The first pairs of a split, as texts."""
     pairs = corpus.splits[split].pairs
-    some = pairs.to_train(5, range(count)) if split == "train" else pairs.held_out()[:count]
+    some = pairs.to_train(5, range(count)) if split == "train" else pairs.held_out[:count]
     return [tuple(corpus.tokenizer.decode(side) for side in pair) for pair in some]
 
 
@@ -67,7 +72,7 @@ def test_every_text_means_one_number():
 
 @pytest.mark.parametrize("direction", ["de-en", "en-de"])
 def test_units_before_tens(direction):
-    task = Numbers(direction)
+    task = Numbers(direction=direction, **DRAWN)
     said = SAID[341] if direction == "de-en" else SAID[341][::-1]
     gold_TS = task.aligned(*said)
     german_text, english_text = SAID[341]
@@ -83,7 +88,7 @@ def test_units_before_tens(direction):
 
 
 def test_magnitudes_are_equally_often():
-    drawn = Numbers("de-en").draw(np.random.default_rng(0), 6000)
+    drawn = Numbers(direction="de-en", **DRAWN).draw_pairs(np.random.default_rng(0), 6000)
     digits = [len(str(number_of(source, german))) for source, _ in drawn]
     assert all(900 < digits.count(n) < 1100 for n in range(1, 7))
 
@@ -100,8 +105,8 @@ def test_magnitudes_are_equally_often():
     ],
 )
 def test_words_by_hand(name, target, gold):
-    kind: Any = TASKS[name]
-    task = kind(length=8, vocabulary=5)
+    kind: Any = registry.named(name)
+    task = kind(length=8, vocabulary=5, **DRAWN)
     words = np.array([3, 1, 3])
     assert task.answer(words).tolist() == [int(word) for word in target.split()]
     assert task.aligned("3 1 3", target).astype(int).tolist() == gold
@@ -146,11 +151,9 @@ def test_batches_drawn_together_hold_each_pair_once_and_little_padding():
     split = opened("corpus=numbers").splits["train"]
     assert isinstance(split, Paired)
     batches = [split.batch(context=80, batch=32, seed=0, step=step) for step in range(1, BATCHES + 1)]
-    rows = [tuple(target[target != NOT_ASKED].tolist()) for batch in batches for target in batch.targets]
-    drawn = [
-        (*pair.target.tolist(), split.layout.edge) for pair in split.pairs.to_train(0, range(BATCHES * 32))
-    ]
-    assert sorted(rows) == sorted(drawn)
+    rows = [tuple(target[target != IGNORE_INDEX].tolist()) for batch in batches for target in batch.targets]
+    drawn, end = split.pairs.to_train(0, range(BATCHES * 32)), split.layout.separator
+    assert sorted(rows) == sorted((*pair.target.tolist(), end) for pair in drawn)
     sources = [batch.source for batch in batches if batch.source is not None]
     assert len(sources) == BATCHES
     filled = sum((source >= 0).sum().item() for source in sources)
@@ -175,7 +178,7 @@ def test_evaluating_reads_each_pair_once_or_some():
     rows = [len(batch.inputs) for batch in split.windows(context=80, windows=16)]
     assert rows == [16, 16, 16, 2]
     some = [*split.windows(context=80, windows=16, most=200)]
-    asked = sum(len(batch.asked) for batch in some if batch.asked is not None)
+    asked = sum(len(batch.target_positions) for batch in some if batch.target_positions is not None)
     assert split.size is not None and 0 < asked < split.size and asked == pytest.approx(200, rel=0.6)
 
 
@@ -193,19 +196,15 @@ def files(directory: Path) -> tuple[str, ...]:
 
 GERMAN = [f"ein Satz {i}" for i in range(60)]
 ENGLISH = [f"a sentence {i}" for i in range(60)]
+SENTENCES = {*zip(GERMAN, ENGLISH, strict=True)}
 
 
 def every(corpus) -> set[tuple[str, str]]:
-    return {pair for split in corpus.splits.values() for pair in zip(*_decoded(corpus, split), strict=True)}
-
-
-def _decoded(corpus, split):
-    pairs = split.pairs.held_out()
-    return [[corpus.tokenizer.decode(pair[side]) for pair in pairs] for side in (0, 1)]
+    pairs = (pair for split in corpus.splits.values() for pair in split.pairs.held_out)
+    return {(corpus.tokenizer.decode(pair.source), corpus.tokenizer.decode(pair.target)) for pair in pairs}
 
 
 def test_however_lines_end(tmp_path):
-    wanted = {*zip(GERMAN, ENGLISH, strict=True)}
     found = []
     for end in ("\n", "\r\n"):
         write(tmp_path, GERMAN, ENGLISH, end)
@@ -215,13 +214,13 @@ def test_however_lines_end(tmp_path):
     columns = [f"{de}\t{en}\tCC-BY 2.0" for de, en in zip(GERMAN, ENGLISH, strict=True)]
     (tmp_path / "both.tsv").write_text("\n".join(columns), encoding="utf-8")
     found.append(opened("corpus=pairs", f"corpus.path={tmp_path}/both.tsv"))
-    assert all(every(corpus) == wanted for corpus in found)
+    assert all(every(corpus) == SENTENCES for corpus in found)
     assert len({corpus.sha256 for corpus in found}) == 1
 
 
 def test_empty_lines_are_left_out(tmp_path):
     write(tmp_path, [*GERMAN, "", "  ", "allein"], [*ENGLISH, "x", "y", ""])
-    assert every(opened(*files(tmp_path))) == {*zip(GERMAN, ENGLISH, strict=True)}
+    assert every(opened(*files(tmp_path))) == SENTENCES
 
 
 @pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
@@ -231,17 +230,17 @@ def test_every_tokenizer_writes_both_texts(tmp_path, tokenizer):
     assert ("größer 7", "a sentence 7") in every(corpus)
     (tmp_path / "tokenizer.json").write_text(corpus.tokenizer.dump())
     again = load(tmp_path / "tokenizer.json")
-    assert corpus.edge is not None
-    assert again.vocab_size == corpus.tokenizer.vocab_size == corpus.edge + 1
+    separator = corpus.tokenizer.separator
+    assert again.vocab_size == corpus.tokenizer.vocab_size == separator + 1
     ids = corpus.tokenizer.encode("größer")
-    assert again.decode([corpus.edge, *ids, corpus.edge]) == "größer"
+    assert again.decode([separator, *ids, separator]) == "größer"
 
 
 def test_long_pairs_are_dropped_or_cut(tmp_path):
     write(tmp_path, [*GERMAN, "x" * 90], [*ENGLISH, "y" * 200])
     with pytest.raises(ConfigError, match=r"1 of 61 pairs are longer, the longest 201;.*corpus.long=drop"):
         opened(*files(tmp_path))
-    assert every(opened(*files(tmp_path), "corpus.long=drop")) == {*zip(GERMAN, ENGLISH, strict=True)}
+    assert every(opened(*files(tmp_path), "corpus.long=drop")) == SENTENCES
     assert ("x" * 80, "y" * 79) in every(opened(*files(tmp_path), "corpus.long=cut"))
 
 
@@ -274,7 +273,7 @@ def test_files_that_will_not_do(tmp_path, sources, targets, words):
         (("corpus=numbers", "corpus.tokenizer=bpe"), ("corpus.tokenizer=bpe", "char or byte")),
         (("corpus=copy", "corpus.length=3"), ("corpus.length=3",)),
         (("corpus=copy", "corpus.vocabulary=2"), ("corpus.vocabulary=2",)),
-        (("corpus=numbers", "corpus.long=drop"), ("corpus.long=drop", "no such key")),
+        (("corpus=numbers", "corpus.long=drop"), ("corpus.long=drop", "corpus=pairs")),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, overrides, words):
@@ -287,30 +286,25 @@ def test_bad_input_is_one_line(tmp_path, overrides, words):
 
 # --- from the command line ----------------------------------------------------------------------
 
-QUICK = ("train.steps=6", "train.eval_every=3", "train.batch=4", "corpus.held_out=40")
-SMALL = ("model.d_model=16", "model.layers=1")
+SMALL = ("model.d_model=16", "model.layers=1", "train.eval_every=3", "train.batch=4", "corpus.held_out=40")
 
 
 @pytest.mark.slow
 def test_the_same_bytes_twice_and_bleu_is_sacrebleu_s(tmp_path):
     pytest.importorskip("sacrebleu")
-    stores = []
+    stores, asked = [], ("corpus=numbers", "train.translate=true", "train.steps=120", "train.lr=2e-2")
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        command = ("run", "model=pair", "corpus=numbers", "train.translate=true", *QUICK, *SMALL)
-        done = run_cli(*command, "train.steps=120", "train.lr=2e-2", cwd=tmp_path / name)
+        done = run_cli("run", "model=pair", *asked, *SMALL, cwd=tmp_path / name)
         assert done.returncode == 0, done.stderr
         (run,) = (tmp_path / name / "runs" / "store").glob("concat-*")
         stores.append(run)
     for file in ("test.source", "test.target", "test.translation"):
         assert (stores[0] / file).read_bytes() == (stores[1] / file).read_bytes()
-    row = call_cli(
-        "runs", "--format", "json", "--columns", "test_bleu,test_chrf,test_exact", cwd=tmp_path / "one"
-    )
+    columns = ("--columns", "test_bleu,test_chrf,test_exact")
+    row = call_cli("runs", "--format", "json", *columns, cwd=tmp_path / "one")
     command = [sys.executable, "-m", "sacrebleu", str(stores[0] / "test.target")]
     command += ["-i", str(stores[0] / "test.translation"), "-m", "bleu", "chrf", "-w", "6"]
-    import json
-
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     (found,) = json.loads(row.stdout)
     for column, of in zip(("test_bleu", "test_chrf"), said, strict=True):

@@ -24,26 +24,22 @@ def grid() -> pd.DataFrame:
     return pd.concat(parts).query("fusion != 'mean' or heads == 4")
 
 
-def cell(found: paper.PaperTable, fusion: str, column: int) -> paper.Cell:
-    (cells,) = [cells for stub, cells in found.rows if fusion in stub]
-    one = cells[column]
-    assert isinstance(one, paper.Cell)
-    return one
-
-
 def test_a_pivot_by_hand():
     result = compare(grid())
-    found = paper.pivot(result, grid(), ["fusion", "heads"])
-    assert (found.stub, found.over, found.columns) == (["fusion"], "heads", ["4", "16"])
-    assert [stub for stub, _ in found.rows] == [["concat"], ["mean"], ["sum"]] and found.rows[1][1][1] == ""
-    best = cell(found, "concat", 0)
-    # 2.15 + 0.04 ± t(0.975; 3)·sd/2 with sd = √(0.05/3)
-    assert best.mean == pytest.approx(2.19) and best.half == pytest.approx(3.182446 * (0.05 / 3) ** 0.5 / 2)
-    assert best.best and not cell(found, "concat", 1).best
-    assert cell(found, "sum", 0).differs and not cell(found, "mean", 0).differs
+    found = paper.pivot(result, ["fusion", "heads"])
     text = paper.plain(found)
-    assert [*text.loc[0]] == ["concat", "**2.190 ± 0.205**", "2.310 ± 0.205"]
-    assert text.loc[2, "heads=4"] == "2.440 ± 0.184†" and text.loc[1, "heads=16"] == ""
+    assert [*text.columns] == ["fusion", "heads=4", "heads=16"]
+    assert text.to_numpy().tolist() == [
+        ["concat", "**2.190 ± 0.205**", "2.310 ± 0.205"],
+        ["mean", "**2.190 ± 0.195**", ""],
+        ["sum", "2.440 ± 0.184†", "2.560 ± 0.184†"],
+    ]
+    numbers = paper.tidy(result, ["fusion", "heads"]).set_index(["fusion", "heads"])
+    (best,) = numbers.loc[[("concat", "4")]].to_dict("records")
+    # 2.15 + 0.04 ± t(0.975; 3)·sd/2 with sd = √(0.05/3)
+    assert best["mean"] == pytest.approx(2.19)
+    assert best["half"] == pytest.approx(3.182446 * (0.05 / 3) ** 0.5 / 2)
+    assert numbers[numbers["best"]].index.tolist() == [("concat", "4"), ("mean", "4")]
     assert found.caption == (
         "Validation loss (nats per token), mean over 4 seeds ± half of its 95 % t-interval. On book.txt (2"
         " layers, 64 wide, 1,000 steps). Bold: the lowest mean. †: differs from its baseline"
@@ -52,11 +48,11 @@ def test_a_pivot_by_hand():
 
 
 def test_its_latex_takes_booktabs_alone():
-    found = paper.latex(paper.pivot(compare(grid()), grid(), ["fusion", "heads"]))
+    found = paper.latex(paper.pivot(compare(grid()), ["fusion", "heads"]))
     assert re.findall(r"\\usepackage\{(\w+)\}", found) == ["booktabs"]
     assert r"& \multicolumn{2}{c}{heads} \\" in found and r"\cmidrule(lr){2-3}" in found
     assert r"concat & \textbf{2.190 $\pm$ 0.205} & 2.310 $\pm$ 0.205 \\" in found
-    assert r"sum & 2.440 $\pm$ 0.184\textdagger & " in found
+    assert r"sum & 2.440 $\pm$ 0.184\textdagger{} & " in found
     assert r"95 \% t-interval" in found and found.count(r"\begin{") == found.count(r"\end{") == 2
     rows = [line for line in found.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert {line.count("&") for line in rows} == {2}
@@ -64,10 +60,10 @@ def test_its_latex_takes_booktabs_alone():
 
 def test_without_a_pivot_a_row_a_variant():
     result = compare(grid(), where=["heads=4"])
-    found = paper.latex(paper.by_variant(result, grid()))
+    found = paper.latex(paper.by_variant(result))
     assert r"fusion & seeds & mean & difference \\" in found
     assert r"concat & 4 & \textbf{2.190 $\pm$ 0.205} &  \\" in found
-    assert r"sum & 4 & 2.440 $\pm$ 0.184\textdagger & +0.250 {[}0.129, 0.371{]} \\" in found
+    assert r"sum & 4 & 2.440 $\pm$ 0.184\textdagger{} & +0.250 {[}0.129, 0.371{]} \\" in found
 
 
 def test_cells_hold_one_variant():
@@ -75,29 +71,31 @@ def test_cells_hold_one_variant():
     with pytest.raises(
         ConfigError, match=r"--pivot fusion,heads: variants differ in out_proj too; add it, or --where"
     ):
-        paper.pivot(compare(two), two, ["fusion", "heads"])
-    found = paper.pivot(compare(two), two, ["out_proj", "fusion", "heads"])
-    assert len(found.rows) == 6 and found.stub == ["out_proj", "fusion"]
+        paper.pivot(compare(two), ["fusion", "heads"])
+    found = paper.pivot(compare(two), ["out_proj", "fusion", "heads"])
+    assert len(found.frame) == 6 and [*found.frame.columns] == ["out_proj", "fusion", "4", "16"]
     for keys in (["fusion"], ["fusion", "fusion"]):
         with pytest.raises(ConfigError, match="give two keys or more"):
-            paper.pivot(compare(grid()), grid(), keys)
+            paper.pivot(compare(grid()), keys)
     with pytest.raises(ConfigError, match="did you mean heads"):
-        paper.pivot(compare(grid()), grid(), ["fusion", "headss"])
+        paper.pivot(compare(grid()), ["fusion", "headss"])
 
 
 def test_the_command(tmp_path):
     grid().to_csv(tmp_path / "mine.csv", index=False)
-    latex = call_cli("compare", "mine.csv", "--pivot", "fusion,heads", "--format", "latex", cwd=tmp_path)
+
+    def pivot(*options: str):
+        return call_cli("compare", "mine.csv", "--pivot", "fusion,heads", *options, cwd=tmp_path)
+
+    latex = pivot("--format", "latex")
     assert latex.returncode == 0 and latex.stdout.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
-    text = call_cli("compare", "mine.csv", "--pivot", "fusion,heads", cwd=tmp_path).stdout
+    text = pivot().stdout
     assert "heads=16" in text and "**2.190 ± 0.205**" in text
-    numbers = json.loads(
-        call_cli("compare", "mine.csv", "--pivot", "fusion,heads", "--format", "json", cwd=tmp_path).stdout
-    )
+    numbers = json.loads(pivot("--format", "json").stdout)
     assert {row["fusion"]: round(row["mean"], 3) for row in numbers if row["heads"] == "4"} == {
         **{"concat": 2.19, "mean": 2.19, "sum": 2.44}
     }
-    refused = call_cli("compare", "mine.csv", "--pivot", "fusion,heads", "--effects", cwd=tmp_path)
+    refused = pivot("--effects")
     assert refused.returncode == 2 and "--effects" in refused.stderr
 
 

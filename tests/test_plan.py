@@ -10,18 +10,13 @@ from scipy.stats import chi2
 
 from ablate.analysis.power import seeds_needed
 from ablate.config.rules import ConfigError
-from tests.helpers import make_record, run_cli
-from tests.test_compare import CONCAT, MEAN, SUM, table, variant
+from tests.helpers import make_record
+from tests.test_compare import CONCAT, SUM, hand_worked, table, variant
 
 
 def pilot(**columns) -> pd.DataFrame:
     """Differences to concat: 0.3, 0.2, 0.3, 0.2 and 0.01, −0.01, 0.02, −0.02; 30 s a run."""
-    rows = [
-        *variant((2.0, 2.1, 2.2, 2.3), **CONCAT),
-        *variant((2.3, 2.3, 2.5, 2.5), **SUM),
-        *variant((2.01, 2.09, 2.22, 2.28), **MEAN),
-    ]
-    return table(*({**row, "wall_s": 30.0, **columns} for row in rows))
+    return table(*({**row, "wall_s": 30.0, **columns} for row in hand_worked()))
 
 
 SD = math.sqrt((0.01 / 3 + 0.001 / 3) / 2)  # variances 0.01/3 and 0.001/3, pooled
@@ -80,9 +75,8 @@ def test_the_primary_contrasts_of_a_study_are_what_is_planned_for():
 def test_minutes_are_of_the_rows_in_question_on_the_cores_there_are():
     rows = pilot(threads=1).assign(heads=lambda rows: [4] * 11 + [8])
     rows.loc[11, "wall_s"] = 1e6
-    alone, four = (
-        planned(rows, difference=SD, contrasts=1, where=["heads=4"], cores=cores)[0] for cores in (1, 4)
-    )
+    asked = {"difference": SD, "contrasts": 1, "where": ["heads=4"]}
+    alone, four = (planned(rows, **asked, cores=cores)[0] for cores in (1, 4))
     assert alone["minutes"] == alone["runs"] * 0.5 == 4 * four["minutes"]
 
 
@@ -127,21 +121,19 @@ def test_a_number_out_of_bounds_is_refused_at_its_option(command, option, values
         assert (code, printed) == (2, "") and option in said and "nothing.csv" not in said
 
 
-@pytest.mark.parametrize("seconds, lines", [(0.0, "no times"), (1e-300, "no times"), (1e-5, "minutes: ")])
-def test_times_that_nobody_took_are_none(seconds, lines):
-    _, said = seeds_needed(pilot(wall_s=seconds), difference=SD, contrasts=1)
-    assert any(line.startswith(lines) for line in said)
-    if lines == "minutes: ":
-        seen = planned(pilot(wall_s=seconds), difference=SD, contrasts=1, budget_min=1e9)[0]
-        assert seen["budget_seeds"] > 1e12 and 0 < seen["sees"] < 1e-5
-
-
-def test_without_times_the_seeds_still_stand():
-    table, lines = seeds_needed(pilot(wall_s=None), difference=SD, contrasts=1)
+@pytest.mark.parametrize("seconds", [None, 0.0, 1e-300])
+def test_without_times_the_seeds_still_stand(seconds):
+    table, lines = seeds_needed(pilot(wall_s=seconds), difference=SD, contrasts=1)
     assert table["seeds"].tolist()[0] == 10 and table["minutes"].isna().all()
-    assert any("no times" in line for line in lines)
+    assert any(line.startswith("no times") for line in lines)
     with pytest.raises(ConfigError, match="no wall_s"):
-        seeds_needed(pilot(wall_s=None), difference=SD, budget_min=3)
+        seeds_needed(pilot(wall_s=seconds), difference=SD, budget_min=3)
+
+
+def test_the_shortest_runs_have_times():
+    table, lines = seeds_needed(pilot(wall_s=1e-5), difference=SD, contrasts=1, budget_min=1e9)
+    assert any(line.startswith("minutes: ") for line in lines)
+    assert table["budget_seeds"][0] > 1e12 and 0 < table["sees"][0] < 1e-5
 
 
 def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
@@ -150,16 +142,11 @@ def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
     code, _, said = command("plan", "pilot.csv")
     assert code == 2 and "allow it with --mixed of compare, report or plan" in said
     assert "up to 8 seeds" in command("plan", "pilot.csv", "--mixed")[2]
-    assert "up to 4 seeds" in command("plan", "pilot.csv", "--where", "code=b")[2]
+    asked = ("--where", "code=b", "--difference", str(SD), "--contrasts", "1", "--format", "json")
+    code, printed, said = command("plan", "pilot.csv", *asked)
+    assert (code, json.loads(printed)[0]["seeds"]) == (0, 10)
+    assert "up to 4 seeds" in said and "power 0.8" in said
     optimizers = pd.concat([pilot(optimizer="a"), pilot(optimizer="b")])
     optimizers.to_csv(tmp_path / "pilot.csv", index=False)
     assert "--by optimizer" in command("plan", "pilot.csv")[2]
     assert "4 comparisons" in command("plan", "pilot.csv", "--by", "fusion,optimizer")[2]
-
-
-def test_the_command_plans(tmp_path):
-    pilot().to_csv(tmp_path / "pilot.csv", index=False)
-    answer = run_cli(
-        "plan", "pilot.csv", "--difference", str(SD), "--contrasts", "1", "--format", "json", cwd=tmp_path
-    )
-    assert json.loads(answer.stdout)[0]["seeds"] == 10 and "power 0.8" in answer.stderr

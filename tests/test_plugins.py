@@ -1,11 +1,10 @@
 """Methods of one's own: from `ablate new` to every worker; what is not taken, and what has changed since."""
 
-import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -13,10 +12,11 @@ import pytest
 
 from ablate.execution import plugins
 from tests.helpers import call_cli, run_cli
+from tests.test_pool import wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
 SUM = """
-from ablate.model.fusion import Fusion, register
+from ablate.methods import Fusion, register
 
 @register("{name}")
 class Mine(Fusion):
@@ -29,10 +29,29 @@ class Mine(Fusion):
 """
 
 
-def write(tmp_path: Path, name: str = "mine", factor: float = 1, file: str = "mine.py") -> Path:
+def write(
+    tmp_path: Path,
+    name: str = "mine",
+    factor: float = 1,
+    file: str = "mine.py",
+    body: str = "",
+    claims: str = "",
+) -> Path:
+    """body: what it returns, in place of factor · Σ z_i. claims: lines at the start of its class."""
+    source = SUM.format(name=name, factor=factor).replace("    @classmethod", f"{claims}    @classmethod")
     path = tmp_path / file
-    path.write_text(SUM.format(name=name, factor=factor), encoding="utf-8")
+    path.write_text(source.replace(f"{factor} * z_BTHV.sum(-2)", body) if body else source, encoding="utf-8")
     return path
+
+
+def run_mine(tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess:
+    return call_cli("run", "--plugin", "mine.py", "fusion=mine", *QUICK, *overrides, cwd=tmp_path)
+
+
+def assert_refused(done: subprocess.CompletedProcess, *words: str) -> None:
+    """In one line that says all this."""
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
 
 
 def rows(tmp_path: Path) -> list[dict]:
@@ -72,25 +91,56 @@ def test_new_writes_over_nothing(tmp_path):
 
 
 def test_check_says_what_fails(tmp_path):
-    write(tmp_path, factor=2)
+    write(tmp_path, factor=2, claims="    one_head_passes = True\n\n")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert checked.returncode == 1
-    assert checked.stdout == "fusion=mine: 14 checks of 15 hold\n"
+    assert checked.stdout == "fusion=mine: 10 checks of 11 hold\n"
     assert checked.stderr == (
-        "failed: One head passes through at the start, where the method says so: one_head_passes is true, and"
+        "failed: With one head, fused = z at the start (one_head_passes): one_head_passes is true, and"
         " with one head it is off by 1, relatively\n"
     )
 
 
+@pytest.mark.parametrize("fused", ["0.5 * z_BTHV.sum(-2)", "z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)"])
+def test_ten_lines_without_a_claim_pass(tmp_path, fused):
+    path = write(tmp_path, body=fused)
+    assert len(path.read_text().strip().splitlines()) == 10
+    checked = call_cli("check", "mine.py", cwd=tmp_path)
+    assert (checked.stdout, checked.stderr) == ("fusion=mine: all 10 checks hold\n", "")
+
+
+def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
+    claims = "    homogeneous = True\n    @classmethod\n    def folds(cls, heads, options): return True\n\n"
+    write(tmp_path, body="z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)", claims=claims)
+    checked = call_cli("check", "mine.py", cwd=tmp_path)
+    assert checked.returncode == 1 and checked.stdout == "fusion=mine: 10 checks of 12 hold\n"
+    assert (
+        checked.stderr.count("\n") == 1 and "folds is true, and fused is no sum over heads" in checked.stderr
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", plugins.KINDS)
+@pytest.mark.parametrize("mode", ["basic", "strict"])
+def test_what_new_writes_has_right_types(tmp_path, kind, mode):
+    """What is imported from ablate.methods is typed, also where pyright is strict."""
+    assert call_cli("new", kind, "my_own", cwd=tmp_path).returncode == 0
+    settings = {"typeCheckingMode": mode, "include": ["my_own.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    python = ["--pythonpath", sys.executable]
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", *python], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
-    path = write(tmp_path)
-    path.write_text(path.read_text().replace("z_BTHV.sum(-2)", "z_BTHV.sum(no_such)"))
+    write(tmp_path, body="z_BTHV.sum(no_such)")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert checked.returncode == 1
     words = "NameError: name 'no_such' is not defined (line 11 of mine.py); so do"
     assert checked.stderr.count("\n") == 1 and words in checked.stderr
-    refused = call_cli("run", "--plugin", "mine.py", "fusion=mine", *QUICK, cwd=tmp_path)
-    assert refused.returncode == 2 and "(line 11 of mine.py); mend your method" in refused.stderr
+    assert_refused(run_mine(tmp_path), "(line 11 of mine.py); mend your method")
 
 
 @pytest.mark.parametrize(
@@ -104,27 +154,21 @@ def test_what_a_method_raises_is_told_once_with_its_line(tmp_path):
     ],
 )
 def test_what_sees_what_it_should_predict_is_not_trained(tmp_path, body, words):
-    path = write(tmp_path)
-    path.write_text(path.read_text().replace("1 * z_BTHV.sum(-2)", body))
-    refused = call_cli("run", "--plugin", "mine.py", "fusion=mine", *QUICK, cwd=tmp_path)
-    assert refused.returncode == 2 and words in refused.stderr and refused.stderr.count("\n") == 1
+    write(tmp_path, body=body)
+    assert_refused(run_mine(tmp_path), words)
     assert not (tmp_path / "runs").exists()
 
 
 def test_its_options_are_known_where_one_is_misspelt(tmp_path):
     assert call_cli("new", "fusion", "own", cwd=tmp_path).returncode == 0
     refused = call_cli("run", "--plugin", "own.py", "fusion=own", "fusion.strat=2", *QUICK, cwd=tmp_path)
-    assert (refused.returncode, "did you mean fusion.start?" in refused.stderr) == (2, True), refused.stderr
+    assert_refused(refused, "did you mean fusion.start?")
 
 
 @pytest.mark.parametrize("name", ["sum", "none", "torch", "class", "my-own"])
 def test_names_that_a_method_can_not_have(tmp_path, name):
-    refused = call_cli("new", "fusion", name, cwd=tmp_path)
-    assert (
-        refused.returncode == 2
-        and refused.stderr.startswith(f"ablate: {name}: ")
-        and not [*tmp_path.iterdir()]
-    )
+    assert_refused(call_cli("new", "fusion", name, cwd=tmp_path), f"ablate: {name}: ")
+    assert not [*tmp_path.iterdir()]
 
 
 # --- it reaches every worker --------------------------------------------------------------------
@@ -132,62 +176,35 @@ def test_names_that_a_method_can_not_have(tmp_path, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["pool", "basic", "joblib"])
-def test_every_launcher_makes_the_same(tmp_path, start, launcher):
+def test_every_launcher_makes_the_same(tmp_path, start_python, launcher):
     write(tmp_path)
     os.makedirs(tmp_path / "work")
-    command = (
-        "--plugin",
-        "../mine.py",
-        "-m",
-        "fusion=sum,mine",
-        "seed=0,1",
-        f"hydra/launcher={launcher}",
-        *QUICK,
-    )
-    process = start("run", *command, cwd=tmp_path / "work")
+    sweep = ("-m", "fusion=sum,mine", "seed=0,1", f"hydra/launcher={launcher}", *QUICK)
+    process = start_python("run", "--plugin", "../mine.py", *sweep, cwd=tmp_path / "work")
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    found = {(row["fusion"], row["seed"]): row["val_loss"] for row in rows(tmp_path / "work")}
-    assert len(found) == 4
-    assert all(found["mine", seed] == found["sum", seed] for seed in (0, 1))
+    losses = {(row["fusion"], row["seed"]): row["val_loss"] for row in rows(tmp_path / "work")}
+    assert len(losses) == 4
+    assert all(losses["mine", seed] == losses["sum", seed] for seed in (0, 1))
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, start):
     path = write(tmp_path)
-    long = (
-        *QUICK[:2],
-        "train.batch=4",
-        "train.steps=100000",
-        "train.checkpoint_every=5",
-        "train.eval_every=1000",
-    )
-    process = start("run", "--plugin", "mine.py", "fusion=mine", *long, cwd=tmp_path)
+    long = ("train.steps=100000", "train.checkpoint_every=5", "train.eval_every=1000")
+    again = ("run", "--plugin", "mine.py", "fusion=mine", *QUICK, *long)
     attempts = tmp_path / "runs" / "store"
-    limit = time.monotonic() + 60
-    while not [*attempts.glob(".*/*/*/checkpoint-*")] and time.monotonic() < limit:
-        time.sleep(0.05)
+    process = start(*again, cwd=tmp_path)
+    wait_for(lambda: [*attempts.glob(".*/*/*/checkpoint-*")])
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    again = ("run", "--plugin", "mine.py", "fusion=mine", *long)
     write(tmp_path, factor=2)
     refused = call_cli(*again, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert (
-        "--plugin mine.py: not the file that mine-h4" in refused.stderr and "its code was" in refused.stderr
-    )
+    assert_refused(refused, "--plugin mine.py: not the file that mine-h4", "its code was")
     path.write_text("# as it was\n" + write(tmp_path).read_text())
-    process = start(*again, cwd=tmp_path)
-    log = tmp_path / "log"
-    limit = time.monotonic() + 60
-    while "going on after step" not in log.read_text() if log.exists() else True:
-        for found in attempts.glob(".*/*/*/log.txt"):
-            with contextlib.suppress(OSError):
-                log.write_text(found.read_text())
-        assert time.monotonic() < limit, log.read_text()
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    start(*again, cwd=tmp_path)
+    logs = ".*/*/*/log.txt"
+    wait_for(lambda: any("going on after step" in log.read_text() for log in attempts.glob(logs)))
 
 
 # --- what has changed since ---------------------------------------------------------------------
@@ -195,27 +212,24 @@ def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, sta
 
 def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
     write(tmp_path)
-    command = ("run", "--plugin", "mine.py", "fusion=mine", *QUICK)
-    assert call_cli(*command, cwd=tmp_path).returncode == 0
+    assert run_mine(tmp_path).returncode == 0
     assert call_cli("run", "fusion=sum", *QUICK, cwd=tmp_path).returncode == 0
     assert {row["status"] for row in rows(tmp_path)} == {"done"}
     (tmp_path / "mine.py").write_text("# words stale nothing\n" + (tmp_path / "mine.py").read_text())
-    assert call_cli(*command, cwd=tmp_path).returncode == 0
+    assert run_mine(tmp_path).returncode == 0
     write(tmp_path, factor=3)
-    refused = call_cli(*command, cwd=tmp_path)
-    assert refused.returncode == 2 and "or add force=stale, or give" in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    assert_refused(run_mine(tmp_path), "or add force=stale, or give")
+    assert_refused(run_mine(tmp_path, "-m", "seed=0,1", "name=other"), "or add force=stale, or give")
+    assert not (tmp_path / "runs" / "studies" / "other").exists()  # the name stays free
     assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "stale", "sum": "done"}
-    assert call_cli(*command, "force=stale", cwd=tmp_path).returncode == 0
+    assert run_mine(tmp_path, "force=stale").returncode == 0
     assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "done", "sum": "done"}
 
 
 @pytest.mark.slow
 def test_sample_and_cost_need_the_file(tmp_path):
     write(tmp_path)
-    assert (
-        call_cli("run", "--plugin", "mine.py", "fusion=mine", "name=s", *QUICK, cwd=tmp_path).returncode == 0
-    )
+    assert run_mine(tmp_path, "name=s").returncode == 0
     assert call_cli("run", "fusion=concat", "name=s", *QUICK, cwd=tmp_path).returncode == 0
     given = ("--plugin", "mine.py")
     for command in (("sample", "mine-", "--tokens", "3"), ("compare", "s", "--cost")):
@@ -223,14 +237,14 @@ def test_sample_and_cost_need_the_file(tmp_path):
         assert done.returncode == 0, done.stderr
     write(tmp_path, factor=3)
     for command in (("sample", "mine-", "--tokens", "3"), ("compare", "s", "--cost", "--mixed")):
-        refused = call_cli(*command, *given, cwd=tmp_path)
-        assert refused.returncode == 2 and "--plugin mine.py: not the file that mine-h4" in refused.stderr
+        assert_refused(
+            call_cli(*command, *given, cwd=tmp_path), "--plugin mine.py: not the file that mine-h4"
+        )
 
 
 def test_a_report_says_which_file_its_commands_need(tmp_path):
     write(tmp_path)
-    command = ("run", "--plugin", "mine.py", "fusion=mine", "name=s", *QUICK)
-    assert call_cli(*command, cwd=tmp_path).returncode == 0
+    assert run_mine(tmp_path, "name=s").returncode == 0
     assert call_cli("run", "fusion=concat", "name=s", *QUICK, cwd=tmp_path).returncode == 0
     assert call_cli("report", "s", cwd=tmp_path).returncode == 0
     page = (tmp_path / "runs" / "studies" / "s" / "report.html").read_text()
@@ -249,9 +263,7 @@ def test_a_command_to_type_again_names_the_file(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_without_the_file_it_is_named(tmp_path):
     write(tmp_path)
-    assert (
-        run_cli("run", "--plugin", "mine.py", "fusion=mine", "name=s", *QUICK, cwd=tmp_path).returncode == 0
-    )
+    assert run_mine(tmp_path, "name=s").returncode == 0
     refused = run_cli("sample", "mine-", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "was made with the plugin mine.py; give that file, as --plugin mine.py" in refused.stderr
@@ -262,7 +274,7 @@ def test_without_the_file_it_is_named(tmp_path):
 
 NO_DEFAULT = '''
 from dataclasses import dataclass
-from ablate.model.fusion import Fusion, Options, register
+from ablate.methods import Fusion, Options, register
 
 @dataclass(frozen=True, kw_only=True)
 class MineOptions(Options):
@@ -308,11 +320,11 @@ def test_what_is_no_plugin_is_refused_in_one_line(tmp_path, source, words):
         (tmp_path / "mine.py").write_text(source)
     for command in (("run", "--plugin", "mine.py", "fusion=mine", *QUICK), ("check", "mine.py")):
         refused = call_cli(*command, cwd=tmp_path)
-        assert refused.returncode == 2 and refused.stderr.startswith("ablate: --plugin mine.py: ")
+        assert refused.returncode == 2 and refused.stderr.startswith("ablate: mine.py: ")
         assert words.lower() in refused.stderr.lower() and refused.stderr.count("\n") == 1, refused.stderr
     assert not (tmp_path / "runs").exists()
     write(tmp_path)  # and nothing is left of it
-    assert call_cli("run", "--plugin", "mine.py", "fusion=mine", *QUICK, cwd=tmp_path).returncode == 0
+    assert run_mine(tmp_path).returncode == 0
 
 
 def test_two_plugins_of_one_name_are_refused(tmp_path):
@@ -325,13 +337,12 @@ def test_two_plugins_of_one_name_are_refused(tmp_path):
         ("other/mine.py", "is called mine.py"),
     ):
         refused = call_cli("run", "--plugin", "mine.py", "--plugin", file, *QUICK, cwd=tmp_path)
-        assert refused.returncode == 2 and words in refused.stderr and refused.stderr.count("\n") == 1
+        assert_refused(refused, words)
 
 
 def test_a_config_names_no_code(tmp_path):
     write(tmp_path)
-    refused = call_cli("run", "plugin=mine.py", *QUICK, cwd=tmp_path)
-    assert refused.returncode == 2 and "plugin: no such key" in refused.stderr
+    assert_refused(call_cli("run", "plugin=mine.py", *QUICK, cwd=tmp_path), "plugin: no such key")
 
 
 def test_an_installed_package_is_found_by_its_entry_point(tmp_path):

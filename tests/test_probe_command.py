@@ -9,18 +9,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.torch
 import torch
 
 import ablate
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
-from ablate.compute.products import onednn, works
+from ablate.compute.fastest import onednn, works
 from ablate.config.rules import ConfigError
 from ablate.execution.events import Evaluated, unheard
 from ablate.execution.execute import execute
-from ablate.execution.kept import in_float64, prepared, weights_by_step, weights_of
-from ablate.execution.prepare import prepare
-from ablate.probes.look import patterns
-from ablate.probes.patterns import previous
+from ablate.execution.run import prepare
+from ablate.execution.trained import in_float64, prepared, weights_of
+from ablate.probes.measure import Value
+from ablate.probes.patterns import patterns_of, previous
+from ablate.probes.study import probe_runs
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
@@ -161,6 +163,22 @@ def test_weights_on_the_way_outlive_an_interruption(tmp_path: Path):
     assert Store(tmp_path / "cut").run(run.name).put_aside_if_damaged(cut)
 
 
+def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Not all of them for each step."""
+    monkeypatch.chdir(tmp_path)
+    steps = range(4, 20, 4)
+    run = prepare(make_config(*QUICK, *GRAMMAR, "train.probe_every=4"))
+    row = execute(run, unheard)
+    loads, load = [], safetensors.torch.load_file
+    monkeypatch.setattr(safetensors.torch, "load_file", lambda path: loads.append(path.name) or load(path))
+    monkeypatch.setattr("ablate.probes.study.available_cores", lambda: 1)
+    monkeypatch.setattr("ablate.probes.study.measure", lambda *_, **__: [Value(1, 1, "kept", 0.5)])
+    directories = {row["run_id"]: tmp_path / "runs/store" / run.name}
+    table = probe_runs(directories, tmp_path / "probes.csv", prune=False, report=lambda _: None)
+    assert table["step"].tolist() == [*steps, 20]
+    assert sorted(loads) == ["model.safetensors"] + [f"weights-{step:09d}.safetensors" for step in steps]
+
+
 @pytest.mark.slow
 def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
     kept = ("train.probe_every=10", *QUICK, *GRAMMAR, "train.lr=0.05", "name=one")
@@ -171,16 +189,15 @@ def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
     table = pd.read_csv(path)
     values = table[table["probe"] == "previous"].set_index(["step", "layer", "head"])["value"]
     (directory,) = tmp_path.glob("runs/store/concat*")
-    (step, weights), *others = weights_by_step(directory)
-    assert step == 10 and not others
+    assert [*weights_on_the_way(directory)] == [10]
     with contextlib.chdir(tmp_path):
         run = prepared(directory)
     model = in_float64(run)
-    for step, of in ((10, weights), (20, weights_of(directory))):
+    for step, of in ((10, weights_of(directory, 10)), (20, weights_of(directory))):
         model.load_state_dict(of)
         split = run.corpus.splits["validation"]
         text = next(split.windows(context=16, windows=32, most=32 * 16))
-        expected = [previous(layer) for layer in patterns(model, text)]
+        expected = [previous(layer) for layer in patterns_of(model, text)]
         assert values[step].unstack().to_numpy() == pytest.approx(np.array(expected))
     assert values[10].tolist() != values[20].tolist()
 
@@ -222,10 +239,10 @@ def test_without_probes_it_has_none(tmp_path: Path, study: Path):
     shutil.copytree(study.parents[1], other)
     (other / "studies/synthetic/probes.csv").unlink()
     page = gather(find(other / "studies/synthetic"))
-    assert page.heads is None and not [f for f in figures(page) if f.key.startswith("heads")]
+    assert not [f for f in figures(page) if f.key.startswith("heads")]
     (other / "studies/synthetic/probes.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match=r"probes\.csv: no file of ablate probe; move it away"):
-        gather(find(other / "studies/synthetic"))
+        figures(page)
 
 
 @pytest.mark.slow

@@ -8,18 +8,14 @@ import pytest
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data.grammar_words import Word, words
+from ablate.data.corpora.grammar import Word, words
 from ablate.data.splits import Batch
-from ablate.execution.prepare import prepare
-from ablate.execution.run import Run
-from ablate.model.blocks import Model
-from ablate.model.build import build_model, draw_weights
-from ablate.model.hooks import inputs_of_attention
-from ablate.probes import apart, grammar, patterns, shares
-from ablate.probes.look import look
-from ablate.probes.look import patterns as patterns_of
+from ablate.execution.run import PlacedRun, prepare
+from ablate.model.models import Model, build_model, draw_weights, inputs_of_attention
+from ablate.probes import grammar, outputs, patterns
 from ablate.probes.measure import prediction
 from ablate.probes.needed import deviating, gradient_norms, loss_added, loss_without, pruned, sensitivity
+from ablate.probes.patterns import look, patterns_of
 from tests.helpers import make_config, make_spec
 
 DRAWS = np.random.default_rng(0)
@@ -31,7 +27,7 @@ def model_of(*overrides: str, vocab: int = 11) -> Model:
     return build_model(make_spec(*SIZES, *overrides, vocab=vocab), SEEDS).double().eval()
 
 
-def stirred(*overrides: str) -> Model:
+def with_random_weights(*overrides: str) -> Model:
     """With weights that do something, where those of the start are near 0."""
     model = model_of(*overrides)
     with torch.no_grad():
@@ -49,74 +45,76 @@ def heads(n: int = 20_000, H: int = 4, V: int = 5) -> np.ndarray:
 
 def test_of_independent_heads_a_sum_keeps_one_in_h():
     z = heads()
-    assert shares.linear_shares(z.sum(1), [*z.transpose(1, 0, 2)]) == pytest.approx([0.25] * 4, abs=0.02)
+    assert outputs.linear_shares(z.sum(1), [*z.transpose(1, 0, 2)]) == pytest.approx([0.25] * 4, abs=0.02)
 
 
 def test_of_heads_of_other_size_it_keeps_their_share_of_the_variance():
     sizes = np.array([1.0, 2.0, 3.0, 0.5])
     z = heads() * sizes[:, None]
-    found = shares.linear_shares(z.sum(1), [*z.transpose(1, 0, 2)])
+    found = outputs.linear_shares(z.sum(1), [*z.transpose(1, 0, 2)])
     assert found == pytest.approx(sizes**2 / (sizes**2).sum(), abs=0.02)
 
 
 def test_concat_keeps_all_before_any_projection_and_no_more_than_its_rank_after():
     z = heads(5000)
     side_by_side = z.reshape(len(z), -1)
-    assert shares.linear_shares(side_by_side, [*z.transpose(1, 0, 2)]) == pytest.approx([1.0] * 4)
-    assert shares.dimensions_kept(side_by_side, z) == pytest.approx(20)
+    assert outputs.linear_shares(side_by_side, [*z.transpose(1, 0, 2)]) == pytest.approx([1.0] * 4)
+    assert outputs.dimensions_kept(side_by_side, z) == pytest.approx(20)
     low_rank = side_by_side @ DRAWS.standard_normal((20, 7)) @ DRAWS.standard_normal((7, 30))
-    assert shares.dimensions_kept(low_rank, z) == pytest.approx(7, abs=0.1)
-    assert shares.dimensions_kept(z.sum(1), z) == pytest.approx(5, abs=0.1)
+    assert outputs.dimensions_kept(low_rank, z) == pytest.approx(7, abs=0.1)
+    assert outputs.dimensions_kept(z.sum(1), z) == pytest.approx(5, abs=0.1)
 
 
 def test_the_basis_of_a_head_is_arbitrary():
     z = heads(4000) @ DRAWS.standard_normal((4, 5, 5))[:, None][0]  # correlated dimensions
     fused = z.sum(1) + 0.3 * z[:, 0] ** 2
     turned = [z[:, head] @ DRAWS.standard_normal((5, 5)) + 3 for head in range(4)]
-    before = shares.linear_shares(fused, [*z.transpose(1, 0, 2)])
-    assert shares.linear_shares(fused, turned) == pytest.approx(before, abs=1e-6)
+    before = outputs.linear_shares(fused, [*z.transpose(1, 0, 2)])
+    assert outputs.linear_shares(fused, turned) == pytest.approx(before, abs=1e-6)
     moved = fused @ DRAWS.standard_normal((5, 5)) - 1
-    assert shares.linear_shares(moved, turned) == pytest.approx(before, abs=1e-6)
-    assert shares.bits_kept(fused, turned) == pytest.approx(
-        shares.bits_kept(fused, [*z.transpose(1, 0, 2)]), abs=1e-4
+    assert outputs.linear_shares(moved, turned) == pytest.approx(before, abs=1e-6)
+    assert outputs.bits_kept(fused, turned) == pytest.approx(
+        outputs.bits_kept(fused, [*z.transpose(1, 0, 2)]), abs=1e-4
     )
 
 
 def test_a_head_that_never_varies_keeps_nothing():
     z = heads(2000, 2)
     z[:, 1] = 7.0
-    assert shares.linear_shares(z[:, 0], [z[:, 0], z[:, 1]]) == pytest.approx([1.0, 0.0])
+    assert outputs.linear_shares(z[:, 0], [z[:, 0], z[:, 1]]) == pytest.approx([1.0, 0.0])
 
 
 def test_an_mlp_finds_what_no_line_does():
     x = DRAWS.standard_normal((8000, 3))
     target = np.stack([np.abs(x[:, 0]), x[:, 1]], 1)
-    (linear,), (curved,) = shares.linear_shares(x, [target]), shares.mlp_shares(x, [target])
+    (linear,), (curved,) = outputs.linear_shares(x, [target]), outputs.mlp_shares(x, [target])
     assert linear == pytest.approx(0.5, abs=0.03) and curved > 0.9
-    (nothing,) = shares.mlp_shares(x, [DRAWS.standard_normal((8000, 2))])
+    (nothing,) = outputs.mlp_shares(x, [DRAWS.standard_normal((8000, 2))])
     assert nothing < 0.02
 
 
 def test_bits_of_a_gaussian_channel():
     """Of a sum of two alike heads: ρ² = 1/2, half a bit a dimension; of a copy, the most there is."""
     z = heads(40_000, 2, 3)
-    found = shares.bits_kept(z.sum(1), [z[:, 0], z[:, 1]])
+    found = outputs.bits_kept(z.sum(1), [z[:, 0], z[:, 1]])
     assert found == pytest.approx([1.5, 1.5], abs=0.05)
-    assert shares.bits_kept(z[:, 0], [z[:, 0], z[:, 1]]) == pytest.approx([3 * shares.MOST_BITS, 0], abs=0.01)
+    assert outputs.bits_kept(z[:, 0], [z[:, 0], z[:, 1]]) == pytest.approx(
+        [3 * outputs.MOST_BITS, 0], abs=0.01
+    )
 
 
 def test_shuffled_heads_know_nothing_of_each_other():
     z = np.repeat(DRAWS.standard_normal((3000, 1, 4)), 3, 1)  # three copies
-    apart_ = shares.shuffled(z, np.random.default_rng(0))
-    assert shares.linear_shares(z.sum(1), [z[:, 0]])[0] == pytest.approx(1)
-    assert shares.linear_shares(apart_.sum(1), [apart_[:, 0]])[0] == pytest.approx(1 / 3, abs=0.05)
+    apart_ = outputs.shuffled(z, np.random.default_rng(0))
+    assert outputs.linear_shares(z.sum(1), [z[:, 0]])[0] == pytest.approx(1)
+    assert outputs.linear_shares(apart_.sum(1), [apart_[:, 0]])[0] == pytest.approx(1 / 3, abs=0.05)
     assert sorted(apart_[:, 1, 0]) == sorted(z[:, 1, 0])
 
 
 def test_too_few_tokens_say_how_many_it_takes():
     with pytest.raises(ConfigError, match=r"300 tokens are too few .* 64 dimensions: it takes 640"):
-        shares.require_tokens(300, 64)
-    shares.require_tokens(640, 64)
+        outputs.require_tokens(300, 64)
+    outputs.require_tokens(640, 64)
 
 
 # --- what is apart ---------------------------------------------------------------------------
@@ -128,27 +126,26 @@ def test_ranks_and_angles_by_hand():
     u[:, 0, :2] = DRAWS.standard_normal((n, 2))  # a plane
     u[:, 1, 2] = DRAWS.standard_normal(n)  # a line at right angles to it
     u[:, 2, 3] = u[:, 2, 2] = DRAWS.standard_normal(n)  # one at 45 degrees to that
-    assert apart.effective_ranks(u) == pytest.approx([2, 1, 1], abs=0.01)
-    assert apart.angles(u) == pytest.approx([90, 45, 45], abs=1e-3)
-    assert apart.angles(np.repeat(u[:, :1], 2, 1)) == pytest.approx([0, 0], abs=1e-3)
-    assert apart.angles(u[:, :1]) == [90.0]
+    assert outputs.effective_ranks(u) == pytest.approx([2, 1, 1], abs=0.01)
+    assert outputs.angles(u) == pytest.approx([90, 45, 45], abs=1e-3)
+    assert outputs.angles(np.repeat(u[:, :1], 2, 1)) == pytest.approx([0, 0], abs=1e-3)
+    assert outputs.angles(u[:, :1]) == [90.0]
 
 
 def test_heads_are_told_apart_by_their_means_and_not_by_chance():
     u = DRAWS.standard_normal((3000, 4, 6)) + 5 * np.eye(4, 6)
-    assert min(apart.told_apart(u, centred=False)) > 0.95
-    assert np.mean(apart.told_apart(u, centred=True)) == pytest.approx(0.25, abs=0.02)
+    assert min(outputs.head_id_accuracy(u)) > 0.95
     nothing = DRAWS.standard_normal((3000, 4, 6))
-    assert np.mean(apart.told_apart(nothing, centred=False)) == pytest.approx(0.25, abs=0.02)
+    assert np.mean(outputs.head_id_accuracy(nothing)) == pytest.approx(0.25, abs=0.02)
 
 
 def test_cka_of_equal_turned_and_independent_heads():
     one, other = DRAWS.standard_normal((2, 300, 8))
     turn = np.linalg.qr(DRAWS.standard_normal((8, 8)))[0]
-    assert apart.cka(np.stack([one, 3 * one @ turn], 1)) == pytest.approx([1, 1])
-    assert apart.cka(np.stack([one, other], 1)) == pytest.approx([0, 0], abs=0.05)
+    assert outputs.cka(np.stack([one, 3 * one @ turn], 1)) == pytest.approx([1, 1])
+    assert outputs.cka(np.stack([one, other], 1)) == pytest.approx([0, 0], abs=0.05)
     few = DRAWS.standard_normal((20, 2, 300))  # where the biased one is near 1
-    assert apart.cka(few) == pytest.approx([0, 0], abs=0.2)
+    assert outputs.cka(few) == pytest.approx([0, 0], abs=0.2)
 
 
 # --- patterns --------------------------------------------------------------------------------
@@ -230,14 +227,14 @@ def batch(model: Model, rows: int = 5) -> Batch:
 
 
 def test_of_two_equal_heads_either_stands_for_both():
-    model = stirred("fusion=sum")
+    model = with_random_weights("fusion=sum")
     for name, weight in model.named_parameters():
         if name.endswith(("query.weight", "key.weight", "value.weight")):
             with torch.no_grad():
                 weight[8:16] = weight[:8]
     some = batch(model)
     (layer, _) = look(model, some)
-    assert apart.cka(layer.written.flatten(0, 1).numpy()[:, :2]) == pytest.approx([1, 1])
+    assert outputs.cka(layer.written.flatten(0, 1).numpy()[:, :2]) == pytest.approx([1, 1])
     assert patterns.divergences(layer.patterns[:, :2]) == pytest.approx([0, 0], abs=1e-12)
     whole = loss_without(model, some, set())
     instead = {0: torch.tensor([0.0, 2.0, 1.0]).double(), 1: torch.ones(3).double()}
@@ -248,7 +245,7 @@ def test_of_two_equal_heads_either_stands_for_both():
 
 
 def test_loss_added_is_that_of_a_head_at_its_mean():
-    model = stirred("fusion=concat")
+    model = with_random_weights("fusion=concat")
     some = batch(model)
     found = loss_added(model, some)
     first = model.blocks[0].attention
@@ -263,7 +260,7 @@ def test_loss_added_is_that_of_a_head_at_its_mean():
 
 
 def test_sensitivity_is_the_slope_of_a_rows_loss():
-    model = stirred("fusion=gated")
+    model = with_random_weights("fusion=gated")
     some, step = batch(model, 1), 1e-5
     found = sensitivity(model, some)
     for layer, head in ((0, 1), (1, 2)):
@@ -277,7 +274,7 @@ def test_sensitivity_is_the_slope_of_a_rows_loss():
 
 
 def test_pruning_takes_the_cheapest_first_and_each_once():
-    model = stirred("fusion=sum", "model.layers=1")
+    model = with_random_weights("fusion=sum", "model.layers=1")
     some = batch(model)
     order = [*pruned(model, some)]
     assert {(layer, head) for layer, head, _ in order} == {(0, 0), (0, 1), (0, 2)}
@@ -287,7 +284,7 @@ def test_pruning_takes_the_cheapest_first_and_each_once():
 
 
 def test_gradient_norms_are_of_the_weights_of_a_layer():
-    model = stirred("fusion=sum", "tie_qk=true")
+    model = with_random_weights("fusion=sum", "tie_qk=true")
     some = batch(model)
     norms = gradient_norms(model, some)
     model.loss(*some).backward()
@@ -297,12 +294,12 @@ def test_gradient_norms_are_of_the_weights_of_a_layer():
         norms[1]["value"] == pytest.approx(weight.grad.norm().item()) and norms[0].keys() == norms[1].keys()
     )
     assert norms[0]["query"] == norms[0]["key"]  # one weight
-    assert "out_proj" not in gradient_norms(stirred("out_proj=false"), some)[0]
+    assert "out_proj" not in gradient_norms(with_random_weights("out_proj=false"), some)[0]
 
 
 @pytest.mark.parametrize("fusion", ["concat", "sum", "gated", "max", "head_norm"])
 def test_what_heads_write_is_what_attention_adds(fusion: str):
-    model = stirred(f"fusion={fusion}", "model.bias=true")
+    model = with_random_weights(f"fusion={fusion}", "model.bias=true")
     some = batch(model)
     for block, seen, x in zip(model.blocks, look(model, some), inputs(model, some), strict=True):
         attention = block.attention
@@ -315,7 +312,7 @@ def test_what_heads_write_is_what_attention_adds(fusion: str):
 
 
 def inputs(model: Model, some: Batch) -> list[torch.Tensor]:
-    return [given.x for given in inputs_of_attention(model, some.inputs)]
+    return [x for x, _, _ in inputs_of_attention(model, some.inputs)]
 
 
 # --- chance ----------------------------------------------------------------------------------
@@ -350,7 +347,7 @@ def test_the_range_of_one_more_holds_as_often_as_it_says():
 class Knowing(torch.nn.Module):
     """A model that knows some letters of the text before it sees them, and nothing of the others."""
 
-    def __init__(self, run: Run, known: np.ndarray) -> None:
+    def __init__(self, run: PlacedRun, known: np.ndarray) -> None:
         super().__init__()
         self.vocab = run.spec.vocab
         self.tokens = run.corpus.tokens("validation")
@@ -369,14 +366,13 @@ class Knowing(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def grammatical() -> Run:
+def grammatical() -> PlacedRun:
     return prepare(make_config(*SIZES, "model.context=64", "corpus=grammar", "corpus.characters=40000"))
 
 
-def of_validation(run: Run) -> list[Word]:
+def of_validation(run: PlacedRun) -> list[Word]:
     """Its words, placed from the split's first letter."""
     begins = len(run.corpus.tokens("train"))
-    assert run.config.corpus.seed is not None
     return [
         replace(
             word,
@@ -384,7 +380,7 @@ def of_validation(run: Run) -> list[Word]:
             stop=word.stop - begins,
             subject=word.subject and (word.subject[0] - begins, word.subject[1] - begins),
         )
-        for word in words(run.config.corpus.seed, 40_000)
+        for word in words(run.config.corpus.options["seed"], 40_000)
         if word.start >= begins
     ]
 
@@ -397,7 +393,7 @@ def test_losses_are_of_the_letters_of_a_kind(grammatical, monkeypatch, between: 
         if word.subject is not None and min(word.between, 2) == between:
             known[word.start : word.stop] = True
     monkeypatch.setattr(
-        grammar, "patterns", lambda model, batch: [uniform(64).expand(len(batch.inputs), 1, 64, 64)]
+        grammar, "patterns_of", lambda model, batch: [uniform(64).expand(len(batch.inputs), 1, 64, 64)]
     )
     found = grammar.losses(grammar.read(grammatical, Knowing(grammatical, known)))  # pyright: ignore
     assert found.pop(f"verb_{between}") == pytest.approx(0)
@@ -423,8 +419,9 @@ def test_a_head_that_looks_at_subjects_and_one_that_does_not(grammatical, monkey
                     pattern[0, query] = torch.nn.functional.one_hot(torch.tensor(subject[0] - at), 64)
         return [found]
 
-    monkeypatch.setattr(grammar, "patterns", planted)
+    monkeypatch.setattr(grammar, "patterns_of", planted)
     lines = grammar.read(grammatical, Knowing(grammatical, np.zeros(len(tokens) + 64, bool)))  # pyright: ignore
-    (((found, null), (spread, spread_null)),), low, high = grammar.on_subject(lines, np.random.default_rng(0))
+    weights, nulls, low, high = grammar.on_subject(lines, np.random.default_rng(0))
+    ((found, spread),), ((null, spread_null),) = weights, nulls
     assert found == pytest.approx(1) and null < 0.5 and not low <= found <= high
     assert spread == pytest.approx(spread_null, abs=0.05)

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.frames import frame
-from ablate.analysis.variants import Incomparable, summarize
+from ablate.analysis.variants import Incomparable
 from ablate.config.rules import ConfigError
-from ablate.execution.prepare import prepare
-from ablate.execution.recorder import describe
-from ablate.store import code, provenance
+from ablate.execution.execute import describe
+from ablate.execution.run import prepare
+from ablate.store import provenance
 from ablate.store.store import Store
-from tests.helpers import ROOT, make_config
+from tests.helpers import ROOT, make_config, summarize
 
 METHODS = ("concat", "grouped", "mean", "sum", "weighted_sum")
 
@@ -46,6 +46,14 @@ class Program:
         with run.attempt({}, row, known=known) as writer:
             run.finish(writer, {**row, "status": "done"}, known=known)
 
+    def files_of(self, file: str, source: str) -> list[str]:
+        """The files that are recorded of a fusion that is written to this file."""
+        path = self.package / "model" / "fusion" / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+        begin_anew()
+        return list(provenance.parts_code(f"model/fusion/{file}")["part_files"])
+
     def stale(self) -> set[str]:
         """The methods whose results are stale; the others are done."""
         rows = self.store.rows()
@@ -55,14 +63,14 @@ class Program:
 
 def begin_anew() -> None:
     """A process reads its source once; another one would read it now."""
-    for cached in (code.tree_digest, provenance.core_code, provenance.parts_code):
+    for cached in (provenance.tree_digest, provenance.core_code, provenance.parts_code):
         cached.cache_clear()
 
 
 @pytest.fixture
 def program(tmp_path, monkeypatch) -> Iterator[Program]:
     copy = Program(tmp_path)
-    monkeypatch.setattr(code, "PACKAGE", copy.package)
+    monkeypatch.setattr(provenance, "PACKAGE", copy.package)
     begin_anew()
     yield copy
     begin_anew()
@@ -88,7 +96,7 @@ def test_a_new_method_leaves_every_finished_run_as_it_is(program):
         ("model/fusion/weighted_sum.py", "else 1.0", "else 2.0", {"weighted_sum"}),
         ("model/fusion/base.py", '["none", "variance"]', '["variance", "none"]', set(METHODS)),
         ("model/scores/windows.py", "head + 2", "head + 3", {"sum"}),
-        ("model/scores/softmax.py", "scale_folds = True", "scale_folds = False", {*METHODS} - {"sum"}),
+        ("model/scores/softmax.py", "= sums_to_one = True", "= sums_to_one = False", {*METHODS} - {"sum"}),
         ("model/scores/talking.py", '("pre", "both")', '("pre",)', set()),
         ("execution/formulas.py", "math.log(2)", "math.log(3)", set(METHODS)),
         ("training/train.py", "self.nats / self.targets", "self.nats / 2", set(METHODS)),
@@ -96,8 +104,8 @@ def test_a_new_method_leaves_every_finished_run_as_it_is(program):
         ("model/fusion/sum.py", "Heads added up", "Heads summed", set()),
         (
             "model/fusion/base.py",
-            "What every method takes: nothing.",
-            "What all methods take: nothing.",
+            "Combines the outputs of the heads",
+            "Combines all outputs of heads",
             set(),
         ),
         ("execution/formulas.py", "A row of metrics.csv.", "One row of metrics.csv.", set()),
@@ -152,7 +160,7 @@ def test_a_run_records_the_files_of_its_own_parts(fusion):
     row = describe(prepare(make_config("corpus=grammar", "corpus.characters=5000", f"fusion={fusion}")))
     own = [f"model/fusion/{fusion}.py", "model/scores/softmax.py"]
     files = {"model/fusion/base.py", "model/scores/base.py", *own}
-    assert row["part_files"] == {name: code.tree_digest(name) for name in files}
+    assert row["part_files"] == {name: provenance.tree_digest(name) for name in files}
     assert row["parts"] == provenance.parts_code(*own)["parts"]
     assert row["code"] == provenance.core_code() and len(row["code"]) == len(row["parts"]) == 12
 
@@ -160,16 +168,17 @@ def test_a_run_records_the_files_of_its_own_parts(fusion):
 def test_what_the_core_computes_with_is_core_as_well():
     """A formula that moves to a file of its own must not leave the core unseen."""
     computing = ("model/", "training/", "data/", "compute/", "execution/", "rng.py")
-    by_fingerprint = {"data/corpora.py", "data/text.py"}  # of the text
+    by_fingerprint = {"data/corpora/base.py", "data/corpus.py", "data/text.py"}  # of the text
+    in_the_row = {"compute/device.py", "execution/place.py"}  # what they choose: device, linear, attention
     imported = {
-        code._name(path)
+        provenance._name(path)
         for name in provenance.CORE
-        for path in code._imported(code.PACKAGE / name)
+        for path in provenance._imported(provenance.PACKAGE / name)
         if path.name != "__init__.py"
     }
     needed = {name for name in imported if name.startswith(computing)}
     own = {name for name in needed if name.startswith(provenance.PART_FOLDERS)}
-    assert needed - own - by_fingerprint <= set(provenance.CORE)
+    assert needed - own - by_fingerprint - in_the_row <= set(provenance.CORE)
 
 
 def test_the_core_and_the_parts_have_no_file_in_common():
@@ -190,27 +199,23 @@ def test_the_core_and_the_parts_have_no_file_in_common():
 )
 def test_what_a_part_imports_of_other_parts_is_followed(program, imported):
     """A part that builds on mean is of mean's code, and of the base that mean imports; of no other room's."""
-    path = program.package / "model" / "fusion" / "trimmed.py"
-    path.write_text(f"import math\nfrom ablate.model.layers import STD\n{imported}\n", encoding="utf-8")
+    source = f"import math\nfrom ablate.model.layers import STD\n{imported}\n"
     files = [f"model/fusion/{name}.py" for name in ("base", "mean", "trimmed")]
-    assert list(provenance.parts_code("model/fusion/trimmed.py")["part_files"]) == files
+    assert program.files_of("trimmed.py", source) == files
 
 
 def test_what_a_package_exports_is_of_the_file_that_it_comes_from(program):
-    path = program.package / "model" / "fusion" / "other.py"
-    path.write_text("from ablate.model.fusion import Fusion, register\n", encoding="utf-8")
-    names = list(provenance.parts_code("model/fusion/other.py")["part_files"])
-    assert names == ["model/fusion/base.py", "model/fusion/other.py"]
+    files = ["model/fusion/base.py", "model/fusion/other.py"]
+    assert program.files_of("other.py", "from ablate.model.fusion import Fusion, register\n") == files
+    public = program.files_of("other.py", "from ablate.methods import Fusion, register\n")
+    assert public == [*files, "model/scores/base.py"]
 
 
 def test_a_method_may_be_a_folder_of_its_own(program):
-    folder = program.package / "model" / "fusion" / "large"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("from ablate.model.fusion.base import Fusion\nfrom . import helper\n")
-    (folder / "helper.py").write_text("N = 7\n")
-    names = list(provenance.parts_code("model/fusion/large/__init__.py")["part_files"])
+    program.files_of("large/helper.py", "N = 7\n")
+    source = "from ablate.model.fusion.base import Fusion\nfrom . import helper\n"
     own = ["model/fusion/large/__init__.py", "model/fusion/large/helper.py"]
-    assert names == ["model/fusion/base.py", *own]
+    assert program.files_of("large/__init__.py", source) == ["model/fusion/base.py", *own]
 
 
 def test_a_file_from_elsewhere_is_recorded_by_its_absolute_path(program, tmp_path):
@@ -255,8 +260,8 @@ def test_a_run_that_stands_in_no_mean_refuses_nothing(program):
     for seed in (0, 1):
         program.train("sum", seed)
     rows = frame(program.store.rows())
-    cut_off = rows.assign(status="interrupted", val_loss=None, parts="0" * 12, seed=7, run_id="7" * 16).head(
-        1
+    cut_off = rows.head(1).assign(
+        status="interrupted", val_loss=None, parts="0" * 12, seed=7, run_id="7" * 16
     )
     assert summarize(pd.concat([rows, cut_off]))["n"].tolist() == [2]
 
@@ -284,9 +289,9 @@ class A:
 
 
 def digest(tmp_path: Path, text: str) -> str | None:
-    code.tree_digest.cache_clear()
+    provenance.tree_digest.cache_clear()
     (tmp_path / "file.py").write_text(text, encoding="utf-8")
-    return code.tree_digest(str(tmp_path / "file.py"))
+    return provenance.tree_digest(str(tmp_path / "file.py"))
 
 
 @pytest.mark.parametrize(
@@ -321,4 +326,4 @@ def test_a_digest_is_the_same_under_every_python(tmp_path):
 
 def test_a_file_that_can_not_be_read_has_no_digest(tmp_path):
     assert digest(tmp_path, "def") is None and digest(tmp_path, "\0") is None
-    assert code.tree_digest(str(tmp_path / "none.py")) is None
+    assert provenance.tree_digest(str(tmp_path / "none.py")) is None

@@ -2,23 +2,26 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from ablate.compose.clusters import Ray
+from ablate.compose.launchers import Ray
 from ablate.config.rules import ConfigError
-from ablate.launch.engines import ray_cluster
-from ablate.launch.engines.ray_cluster import RayEngine
+from ablate.study.cluster.engines import ray_cluster
+from ablate.study.cluster.engines.ray_cluster import RayEngine
 from tests import ray_nodes
-from tests.helpers import run_cli
 from tests.ray_nodes import RayNodes
-from tests.sites import LONG, QUICK, REQUIRED, Site, hear, lose_a_node
+from tests.sites import LONG, QUICK, REQUIRED, Site, come_to_the_bytes_of_a_pool, hear, lose_a_node
 
 WHY_NOT = ray_nodes.missing()
-needs_ray = pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"Ray: {WHY_NOT}")
+absent = pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"Ray: {WHY_NOT}")
 RAY = ("hydra/launcher=ray_cluster", f"hydra.launcher.address={RayNodes.address}")
 TWO_JOBS = (*RAY, "hydra.launcher.jobs=2")
+
+
+def on_nodes(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.slow(absent(test))
 
 
 @pytest.fixture(scope="module")
@@ -34,28 +37,19 @@ def site(nodes, tmp_path) -> Iterator[Site]:
     here.close()
 
 
-@pytest.mark.slow
-@needs_ray
+@on_nodes
 def test_it_can_run_here():
     assert WHY_NOT is None
 
 
-@pytest.mark.slow
-@needs_ray
+@on_nodes
 def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
     pairs = ("model=pair", "corpus=numbers", "corpus.held_out=30", "model.context=80")
-    grid = ("-m", "fusion=concat,sum", "seed=0,1", "name=grid", *QUICK[3:], *pairs)
-    done = site.run("run", *grid, *TWO_JOBS)
-    assert done.returncode == 0, done.stderr
-    assert "2 jobs submitted" in done.stderr and "4 runs in runs/studies/grid/results.csv" in done.stdout
-    assert site.hosts() == {"n1", "n2"}
-    pool = Site(site.cluster, tmp_path_factory.mktemp("pool"))
-    assert run_cli("run", *grid, cwd=pool.directory).returncode == 0
-    assert pool.tables() == site.tables()
+    grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK[3:], *pairs)
+    come_to_the_bytes_of_a_pool(site, tmp_path_factory.mktemp("pool"), grid, *TWO_JOBS)
 
 
-@pytest.mark.slow
-@needs_ray
+@on_nodes
 def test_a_dead_node_loses_no_run(site):
     try:
         lose_a_node(site, *TWO_JOBS)
@@ -63,8 +57,7 @@ def test_a_dead_node_loses_no_run(site):
         site.cluster.start_node("n2")
 
 
-@pytest.mark.slow
-@needs_ray
+@on_nodes
 def test_jobs_outlive_a_lost_command_the_next_one_attaches_and_ctrl_c_of_the_first_ends_them(site):
     grid = ("run", "-m", "seed=0,1", *LONG, *TWO_JOBS)
     lost = site.begin(*grid)

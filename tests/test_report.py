@@ -8,30 +8,32 @@ import struct
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
+from ablate.analysis.variants import names
+from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.reporting import own_files
-from ablate.reporting.charts import SHAPES, VERDICTS, figures
-from ablate.reporting.commands import commands
+from ablate.reporting.charts import VERDICTS, figures
 from ablate.reporting.html import comparison_html, comparison_table
-from ablate.reporting.limits import limits
-from ablate.reporting.page import gather
-from ablate.reporting.subject import Subject, find
-from ablate.reporting.words import more_seeds
+from ablate.reporting.methods import limits
+from ablate.reporting.page import Page, gather
+from ablate.reporting.subject import Subject, commands, find
 from ablate.store.record import Choice
 from ablate.store.store import Store
-from tests.helpers import make_record, run_cli, write_study
+from tests.helpers import call_cli, make_record, run_cli, write_study
 from tests.synthetic import synthetic_probes, synthetic_study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
-SIZES = (400, 1400)
+SCREEN, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 800}
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,12 @@ def page(tmp_path_factory) -> Path:
     return ablate.report(store.root / "studies" / name)
 
 
+def show(tab, page: Path, wait_for: str = "html[data-drawn]"):
+    tab.goto(page.resolve().as_uri())
+    tab.wait_for_selector(wait_for)
+    return tab
+
+
 @pytest.fixture
 def opened(browser, page):
     """Opens the page; what it says or fetches unasked is an error."""
@@ -60,16 +68,15 @@ def opened(browser, page):
     tabs = []
 
     def open_page(width: int = 1400, **options):
-        tab = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        tab = browser.new_page(viewport={**SCREEN, "width": width}, **options)
         tabs.append(tab)
         tab.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
         tab.on("request", lambda r: r.url.startswith(("file:", "data:")) or complaints.append(r.url))
-        tab.goto(page.resolve().as_uri())
-        if options.get("java_script_enabled", True):
-            tab.wait_for_selector("html[data-drawn]")
-        return tab
+        return show(
+            tab, page, wait_for="html[data-drawn]" if options.get("java_script_enabled", True) else "html"
+        )
 
     yield open_page
     for tab in tabs:
@@ -78,7 +85,7 @@ def opened(browser, page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", SIZES)
+@pytest.mark.parametrize("width", [400, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_quietly_and_fits(opened, width, scheme):
     tab = opened(width, color_scheme=scheme)
@@ -161,6 +168,74 @@ def test_without_scripts_tables_stay(opened):
     assert "Limits of this answer" in tab.inner_text("main")
 
 
+# A reader's question: within how many screens it is answered, where, and what stands there.
+QUESTIONS = {
+    "Is sum worse than concat?": (1, ".found", r"[Ss]um costs"),
+    "By how much?": (1, ".found", r"[Ss]um costs 0\.\d+ nats \(0\.\d+ to 0\.\d+\)"),
+    "Can I trust it?": (
+        1,
+        "#answer li",
+        r"8 paired seeds; all 3 intervals hold together with 95 % confidence",
+    ),
+    "What would make it certain?": (1, "#answer li", r"ablate run study=synthetic 'seed=range\(0,16\)'"),
+    "How long would that take?": (1, "#answer li", r"about \d+ (s|min) here"),
+    "On which text, at which size?": (1, ".found", r"On pydoc \(2 layers, 64 wide, 500 steps\)"),
+    "Which methods were compared?": (3, "#comparison tbody", r"weighted_sum"),
+    "What does each cost?": (3, "#costs", r"Cost: [\d,]+ parameters, [\d,]+ FLOPs a token"),
+    "How did training go?": (3, "#curves .chart", r""),
+    "Did anything fail?": (3, "#failures", r"diverged"),
+    "How do I repeat it?": (3, "#reproduce", r"ablate run"),
+    "What do I cite?": (3, "#cite", r"CITATION.cff"),
+}
+
+
+@pytest.fixture(scope="module")
+def tab(browser, tmp_path_factory):
+    """The report of a study as it is shipped: four methods, eight seeds, one run that diverged."""
+    root = tmp_path_factory.mktemp("report") / "runs"
+    typed = ["study=synthetic"]
+    store = synthetic_study(root, heads=(4,), out_proj=(True,), diverging=(30,), typed=typed, wall_s=30.0)
+    synthetic_probes(store)
+    with browser.new_page(viewport=SCREEN) as tab:
+        yield show(tab, ablate.report(store.root / "studies" / "synthetic"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_is_answered_where_a_reader_looks(tab, question):
+    tab.set_viewport_size(SCREEN)
+    screens, place, words = QUESTIONS[question]
+    found = tab.locator(place).filter(has_text=re.compile(words)).first
+    box = found.bounding_box(timeout=1000)
+    assert box["y"] + box["height"] <= screens * SCREEN["height"], box
+    assert box["x"] >= 0 and box["x"] + box["width"] <= SCREEN["width"]
+
+
+@pytest.mark.slow
+def test_on_a_telephone_the_verdict_is_in_sight(tab):
+    tab.set_viewport_size(NARROW)
+    cells = tab.locator("#comparison table").first.locator("td[data-name=verdict]")
+    for at in range(cells.count()):
+        box = cells.nth(at).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"], cells.nth(at).inner_text()
+    assert tab.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "schemes"), [(1, ["light"]), (8, ["light", "dark"])])
+def test_axe_finds_no_violation(browser, tmp_path, seeds, schemes):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    store = synthetic_study(tmp_path / "runs", heads=(2, 4, 8), out_proj=(True,), seeds=seeds)
+    synthetic_probes(store)
+    page = ablate.report(store.root / "studies" / "synthetic")
+    violations = []
+    for scheme in schemes:
+        # axe is a script of its own, which the page's policy would refuse.
+        with browser.new_page(viewport=SCREEN, color_scheme=scheme, bypass_csp=True) as tab:
+            violations += axe.Axe().run(show(tab, page)).response["violations"]
+    assert [(found["id"], found["nodes"][0]["html"]) for found in violations] == []
+
+
 def test_one_small_file(page):
     assert page.stat().st_size < 5e6
     html = page.read_text(encoding="utf-8")
@@ -171,10 +246,8 @@ def test_one_small_file(page):
 
 @pytest.mark.slow
 def test_the_same_charts_as_files(tmp_path):
-    store = synthetic_study(
-        tmp_path / "runs", heads=(4,), out_proj=(True,), fusions=("concat", "sum"), seeds=2
-    )
-    ablate.report(store.root / "studies" / "synthetic", charts=tmp_path / "figures")
+    study = small_study(tmp_path).page.parent
+    ablate.report(study, charts=tmp_path / "figures")
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert files == [
         f"{stem}.{suffix}"
@@ -187,11 +260,11 @@ def test_the_same_charts_as_files(tmp_path):
     ElementTree.parse(tmp_path / "figures" / "curves.svg")
     assert _chunks((tmp_path / "figures" / "curves.png").read_bytes())[-2:] == [b"tEXt", b"IEND"]
 
-    page, foreign = store.root / "studies" / "synthetic" / "report.html", tmp_path / "figures" / "curves.png"
+    page, foreign = study / "report.html", tmp_path / "figures" / "curves.png"
     page.unlink()
     foreign.write_bytes(b"\x89PNG of a holiday")
     with pytest.raises(ConfigError, match=r"curves\.png: a file that no report wrote"):
-        ablate.report(store.root / "studies" / "synthetic", charts=tmp_path / "figures")
+        ablate.report(study, charts=tmp_path / "figures")
     assert foreign.read_bytes() == b"\x89PNG of a holiday" and not page.exists()
 
 
@@ -204,6 +277,13 @@ def _chunks(png: bytes) -> list[bytes]:
         assert struct.unpack(">I", png[at + 8 + length : at + 12 + length]) == (zlib.crc32(content),)
         types, at = [*types, type_], at + 12 + length
     return types
+
+
+def small_study(tmp_path: Path, *, seeds: int = 2, **columns) -> Subject:
+    """The results of concat and sum, with nothing else varied."""
+    one: dict[str, Any] = {"fusions": ("concat", "sum"), "heads": (4,), "out_proj": (True,), **columns}
+    store = synthetic_study(tmp_path / "runs", seeds=seeds, **one)
+    return find(store.root / "studies" / "synthetic")
 
 
 TABLE = (
@@ -258,12 +338,16 @@ def test_a_report_replaces_an_earlier_one_even_behind_a_link(tmp_path):
     assert (tmp_path / "latest.html").is_symlink() and "sum is worse" in (tmp_path / "page.html").read_text()
 
 
+def data_of(page: Page, key: str) -> pd.DataFrame:
+    return next(figure.data for figure in figures(page) if figure.key == key)
+
+
 def test_what_it_says(tmp_path):
     store = synthetic_study(tmp_path / "runs", seeds=3, diverging=(7,))
     subject = find(store.root / "studies" / "synthetic")
     page = gather(subject)
-    assert page.question == "Does it matter how heads are brought together?"
-    assert sum("against concat" in answer for answer in page.answer.found) <= 3
+    assert page.subject.record.question == "Does it matter how heads are brought together?"
+    assert sum("against concat" in answer for answer in page.answer.findings) <= 3
     assert [line.partition(":")[0] for line in page.failures] == ["diverged"]
     assert page.failures[0] not in page.notes
     assert len(page.commands) == 1
@@ -280,12 +364,9 @@ def test_what_it_says(tmp_path):
 
 
 def test_curves_are_the_runs_own(tmp_path):
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
-    )
-    subject = find(store.root / "studies" / "synthetic")
-    page = gather(subject)
-    last = page.curves[page.curves["step"] == 500].set_index("variant")
+    subject = small_study(tmp_path, seeds=3)
+    curves = data_of(gather(subject), "curves")
+    last = curves[curves["step"] == 500].set_index("variant")
     losses = subject.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
     for fusion in ("concat", "sum"):
         drawn = last.loc[f"fusion={fusion} heads=4 out_proj=true"]
@@ -295,32 +376,21 @@ def test_curves_are_the_runs_own(tmp_path):
 
 def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     rates = (0.002, 0.004)
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), rates=rates, seeds=4
-    )
-    subject = find(store.root / "studies" / "synthetic")
+    subject = small_study(tmp_path, rates=rates, seeds=4)
     phase = ["development" if seed < 2 else "report" for seed in subject.rows["seed"]]
     page = gather(replace(subject, rows=subject.rows.assign(phase=phase)))
     assert page.comparison.table["n"].tolist() == [2, 2, 2, 2]
-    assert page.curves["n"].max() == 2
-    assert page.rates["n"].tolist() == [2] * 8  # variants × phases × rates
-    assert {*page.rates["phase"]} == {"development", "report"}
-    assert "rates" in [figure.key for figure in figures(page)]
+    assert data_of(page, "curves")["n"].max() == 2
+    rates = data_of(page, "rates")
+    assert rates["n"].tolist() == [2] * 8  # variants × phases × rates
+    assert {*rates["phase"]} == {"development", "report"}
 
 
 @pytest.fixture(scope="module")
 def at_three_rates(tmp_path_factory) -> Subject:
     """Two arms; sum at 0.008 diverged at seed 0."""
-    store = synthetic_study(
-        tmp_path_factory.mktemp("rates") / "runs",
-        fusions=("concat", "sum"),
-        heads=(4,),
-        out_proj=(True,),
-        rates=(0.002, 0.004, 0.008),
-        seeds=4,
-        diverging=(20,),
-    )
-    return find(store.root / "studies" / "synthetic")
+    rates = (0.002, 0.004, 0.008)
+    return small_study(tmp_path_factory.mktemp("rates"), rates=rates, seeds=4, diverging=(20,))
 
 
 def _tuned(subject: Subject, column: str = "lr") -> Subject:
@@ -336,7 +406,7 @@ def _tuned(subject: Subject, column: str = "lr") -> Subject:
         subject.record,
         kind="tuned",
         metric="test_loss",
-        primary=[{"vary": "fusion", "baseline": "concat"}],
+        primary=[Contrast(baseline={"fusion": "concat"})],
         declared={"tune": f"train.{column}", "develop": ["0", "1"]},
         chosen={f"fusion={fusion}": Choice("0.004") for fusion in ("concat", "sum")},
     )
@@ -348,11 +418,12 @@ def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
     page = gather(_tuned(at_three_rates, column))
     (line,) = page.failures
     assert line.startswith("diverged: fusion=sum") and f"{column}=0.008, a development run" in line
-    (lost,) = page.rates[page.rates["mean"].isna()].to_dict("records")
+    figure = {figure.key: figure for figure in figures(page)}
+    rates = figure["rates"].data
+    (lost,) = rates[rates["mean"].isna()].to_dict("records")
     assert [lost["phase"], lost[column], lost["n"], lost["diverged"]] == ["develop", 0.008, 1, 1]
-    assert lost["variant"] == "fusion=sum heads=4 out_proj=true" and len(page.rates) == 12
-    assert page.rate_metric == "val_loss"
-    assert {*page.costs["variant"]} == {*page.comparison.family("primary")["variant"]}
+    assert lost["variant"] == "fusion=sum heads=4 out_proj=true" and len(rates) == 12
+    assert {*names(page.own, page.comparison.shown)} == {*page.comparison.family("primary")["variant"]}
     for said in (
         "We compare 2 variants that differ in fusion.",
         f"own train.{column}, chosen on the validation split and on development seeds (0, 1)",
@@ -361,9 +432,11 @@ def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
         "We report test_loss",
     ):
         assert said in page.methods
-    rates = next(figure for figure in figures(page) if figure.key == "rates")
-    assert rates.title == ("Loss against learning rate" if column == "lr" else "Loss against weight decay")
-    assert "seeds diverged there" in rates.about
+    words = "learning rate" if column == "lr" else "weight decay"
+    assert figure["rates"].title == f"Loss against {words}"
+    assert (
+        figure["rates"].about.startswith("Mean val_loss") and "seeds diverged there" in figure["rates"].about
+    )
 
 
 def test_names_of_charts_are_ids_and_files(at_three_rates):
@@ -387,37 +460,27 @@ def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3
-    )
-    record = store.read_study("synthetic")
-    assert record is not None
+    subject = small_study(tmp_path, seeds=3)
+    record, store = subject.record, subject.store
+    assert store is not None
     write_study(store, replace(record, runs=[*record.runs, "f" * 16]))
     shutil.rmtree(next(iter(store.directories(record.runs[:1]).values())))
-    subject = find(store.root / "studies" / "synthetic")
-    failures = gather(subject).failures
+    failures = gather(find(subject.page.parent)).failures
     assert [line.partition(":")[0] for line in failures] == ["missing", "not begun"]
     assert "2 of 7 runs" in failures[1]
 
 
 def _limits(tmp_path, record=None, epoch=10**7, **columns) -> str:
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2
-    )
-    subject = find(store.root / "studies" / "synthetic")
+    subject = small_study(tmp_path)
     rows = subject.rows.assign(**columns)
     tokens = {} if epoch is None else dict.fromkeys(rows["run_id"], epoch)
-    return "\n".join(limits(rows, compare(rows), record or subject.record, tokens))
+    return "\n".join(limits(compare(rows), record or subject.record, tokens))
 
 
 def test_limits_are_said(tmp_path):
     said = _limits(tmp_path)
-    for part in (
-        "2 seeds a variant: few",
-        "Conditional on this text (pydoc, tokenizer char)",
-        "One learning rate",
-    ):
-        assert part in said
+    assert "2 seeds a variant: few" in said and "One learning rate" in said
+    assert "Conditional on this text (pydoc, tokenizer char)" in said
     assert "overfit" not in said and "demonstration" not in said and "d_k" not in said
 
 
@@ -438,16 +501,7 @@ def test_overfitting_takes_more_than_an_epoch(tmp_path, epoch, said):
 
 
 def test_matched_variants_show_what_the_match_left(tmp_path):
-    store = synthetic_study(
-        tmp_path / "runs",
-        fusions=("concat", "sum"),
-        heads=(4,),
-        out_proj=(True,),
-        seeds=2,
-        match="params",
-        match_error=0.002,
-    )
-    comparison = compare(find(store.root / "studies" / "synthetic").rows)
+    comparison = compare(small_study(tmp_path, match="params", match_error=0.002).rows)
     table = comparison_table(comparison, comparison.families[0])
     assert table.names.count("params") == 1
     assert table.rows[0][table.names.index("match_error")].text == "+0.2%"
@@ -455,19 +509,12 @@ def test_matched_variants_show_what_the_match_left(tmp_path):
     assert table.numeric[table.names.index("match_error")]
 
 
-def test_a_single_seed_is_no_plural():
-    assert "about 1 more seed would" in more_seeds(1) and "about 2 more seeds would" in more_seeds(2)
-
-
 def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
     low, high = np.array([[-3, -1], [-0.3, -0.1], [-0.1, 0.1], [-1, 1], [0.1, 0.3], [1, 3]]).T
     assert {*stats.verdicts(low, high, margin=0.5)} == {*VERDICTS}
-    assert len(VERDICTS) == len(SHAPES)
+    assert len({*VERDICTS.values()}) == len(VERDICTS)
 
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=8
-    )
-    page = gather(find(store.root / "studies" / "synthetic"), margin=5)
+    page = gather(small_study(tmp_path, seeds=8), margin=5)
     spec = next(figure for figure in figures(page) if figure.key == "intervals-primary").charts
     assert f"'domain': ['{stats.WORSE_WITHIN}']" in str(spec)
 
@@ -490,9 +537,7 @@ def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
     )
     code, _, said = command("report", "mine.csv")
     assert code == 2 and "allow it with --mixed of compare, report or plan" in said
-    mixed = gather(find("mine.csv"), mixed=True)
-    assert mixed.comparison.table["n"].tolist() == [2, 2] and mixed.facts["code"] == "a, b"
-    chosen = gather(find("mine.csv"), where=["code=a"])
+    mixed, chosen = gather(find("mine.csv"), mixed=True), gather(find("mine.csv"), where=["code=a"])
     assert mixed.comparison.table["n"].tolist() == [2, 2] and mixed.facts["code"] == "a, b"
     assert chosen.comparison.table["n"].tolist() == [1, 1] and chosen.facts["code"] == "a"
     assert chosen.notes[0] == "only rows where code=a"
@@ -501,29 +546,35 @@ def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
 
 
 def test_chosen_rows_leave_the_commands_that_make_all_of_them(tmp_path):
-    store = synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), seeds=2)
-    subject = find(store.root / "studies" / "synthetic")
+    subject = small_study(tmp_path, out_proj=(True, False))
     page = gather(subject, where=["out_proj=true"])
     assert page.commands == gather(subject).commands and page.failures == []
 
 
 def test_the_command(tmp_path):
-    synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2)
-    done = run_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)
+    small_study(tmp_path)
+    done = call_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "page.html\n", "")
     assert "margin 0.5 nats" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    missing = run_cli("report", "synthetics", cwd=tmp_path)
+    missing = call_cli("report", "synthetics", cwd=tmp_path)
     assert missing.returncode == 2 and "did you mean synthetic?" in missing.stderr
 
 
 @pytest.mark.slow
 def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+    def command_of(name: str) -> str:
+        (command,) = gather(find(name)).commands
+        done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
+        runs = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
+        assert runs and runs[1] == runs[2] == str(len(find(name).rows)), done.stdout + done.stderr
+        return command
+
     swept = {"fusion": ["concat", "sum"], "out_proj": [True, False], "seed": [0, 1], "heads": 2}
     ablate.run(**swept, **{"corpus": "grammar", "corpus.characters": 5000, "train.steps": 2, "name": "mine"})
-    (command,) = gather(find("mine")).commands
-    done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
-    assert "8 runs, 8 of them finished" in done.stdout, done.stdout + done.stderr
+    command_of("mine")
+    assert len(find("mine").rows) == 8
 
     (tmp_path / "my own" / "study").mkdir(parents=True)
     (tmp_path / "my own" / "study" / "deep.yaml").write_text(
@@ -532,26 +583,13 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     )
     done = run_cli("run", "-cd", "my own", "study=deep", "corpus=grammar", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    (command,) = gather(find("deep")).commands
-    assert command.startswith("ablate run -cd 'my own' study=deep")
-    done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
-    assert "2 runs, 2 of them finished" in done.stdout, done.stdout + done.stderr
+    assert command_of("deep").startswith("ablate run -cd 'my own' study=deep")
+    assert len(find("deep").rows) == 2
 
-    study = (
-        "study=width",
-        "heads=2,3",
-        "fusion=concat,sum",
-        "seed=0",
-        "name=other",
-        "corpus=grammar",
-        "corpus.characters=5000",
-    )
-    assert run_cli("run", *study, "train.steps=2", cwd=tmp_path).returncode == 0
-    (command,) = gather(find("other")).commands
-    assert command.startswith("ablate run study=width name=other")
-    done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
-    made = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
-    assert made and made[1] == made[2], done.stdout + done.stderr
+    study = ("study=width", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
+    small = ("corpus=grammar", "corpus.characters=5000", "train.steps=2")
+    assert run_cli("run", *study, *small, cwd=tmp_path).returncode == 0
+    assert command_of("other").startswith("ablate run study=width name=other")
 
 
 @pytest.mark.slow
@@ -561,8 +599,8 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
     held += ("study.primary=[{vary: fusion, baseline: sum, where: {heads: 4}}]",)
     small = ("train.steps=2", "train.eval_every=2", "corpus=grammar", "corpus.characters=5000")
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    here.mkdir()
-    elsewhere.mkdir()
+    for directory in (here, elsewhere):
+        directory.mkdir()
     done = run_cli("run", *asked, *held, *small, cwd=here)
     assert done.returncode == 0, done.stderr
     subject = find(here / "runs" / "studies" / "mine")
@@ -576,14 +614,14 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
 
 
 def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
-    store = synthetic_study(tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,))
+    subject = small_study(tmp_path, seeds=8)
     where = ["normalize == 'none'", "heads <= 4"]
-    record = store.read_study("synthetic")
-    assert record is not None
+    record, store = subject.record, subject.store
+    assert store is not None
     declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
     record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
     write_study(store, replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
-    subject = find(store.root / "studies" / "synthetic")
+    subject = find(subject.page.parent)
     varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
     (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))
     words = shlex.split(command)

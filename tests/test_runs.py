@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pandas as pd
 import pytest
 
 from ablate.live.watch import Pace, summary, time_left
-from ablate.store.removal import named, remove, worthless
-from ablate.store.status import Status
+from ablate.store.columns import Status
+from ablate.store.removal import named, prunable, remove
 from ablate.store.store import Store, StoreError
-from tests.helpers import call_cli, run_cli
+from tests.helpers import call_cli
 from tests.synthetic import synthetic_study
 
 QUICK = ("model.d_model=8", "heads=2", "model.context=8", "train.steps=4", "train.batch=2")
@@ -42,7 +43,7 @@ def test_the_newest_is_last_and_ages_are_told(four: Path):
     assert listed(four)["age"].round(-1).tolist() == [172_900, 7300, 3700, 60]
     text = call_cli("runs", cwd=four).stdout
     ages = [line.split()[1] for line in text.splitlines()[1:]]
-    assert ages == ["2days", "2.0h", "62min", "60s"]
+    assert ages[:3] == ["2days", "2.0h", "62min"] and re.fullmatch(r"[6-9]\ds", ages[3])
 
 
 def test_rows_and_columns_are_chosen(four: Path):
@@ -53,10 +54,8 @@ def test_rows_and_columns_are_chosen(four: Path):
     assert done.is_monotonic_decreasing and len(done) == 3
     for option in ("--sort", "--columns"):
         done = call_cli("runs", option, "val_los", cwd=four)
-        assert (
-            done.returncode == 2
-            and f"{option} val_los: no column of results; did you mean val_loss?" in done.stderr
-        )
+        line = f"{option} val_los: no column val_los; did you mean val_loss?"
+        assert done.returncode == 2 and line in done.stderr
 
 
 def test_what_a_study_needs_stays_unless_told(four: Path):
@@ -78,7 +77,7 @@ def test_what_a_study_needs_stays_unless_told(four: Path):
 
 def test_single_runs_go_and_their_list_forgets_them(tmp_path: Path):
     for seed in (0, 1):
-        run_cli("run", *QUICK, f"seed={seed}", cwd=tmp_path)
+        call_cli("run", *QUICK, f"seed={seed}", cwd=tmp_path)
     store = Store(tmp_path / "runs")
     (kept, gone) = sorted(store.finished())
     done = call_cli("runs", "--delete", gone.rpartition("-")[2], "--yes", cwd=tmp_path)
@@ -91,20 +90,20 @@ def test_single_runs_go_and_their_list_forgets_them(tmp_path: Path):
 
 
 def test_pruning_takes_what_nobody_needs(tmp_path: Path):
-    run_cli("run", *QUICK, cwd=tmp_path)
-    run_cli("run", *QUICK, "seed=1", "train.lr=1e30", "train.clip=null", cwd=tmp_path)  # diverged: a result
+    call_cli("run", *QUICK, cwd=tmp_path)
+    call_cli("run", *QUICK, "seed=1", "train.lr=1e30", "train.clip=null", cwd=tmp_path)  # diverged: a result
     store = Store(tmp_path / "runs")
-    assert worthless(store) == []
+    assert prunable(store) == []
     assert "nothing to delete" in call_cli("runs", "--prune", cwd=tmp_path).stderr
     row = next(row for row in store.rows() if row["status"] == "done")
     with store.run("concat-cut-0123abcd").attempt({}, {**row, "run_id": "0123abcd" * 2}, known=[]):
         (running,) = named(store, ["0123abcd"])
         assert running.needed_by == "it is running"
-    (cut_off,) = worthless(store)
+    (cut_off,) = prunable(store)
     assert cut_off.row["status"] == Status.INTERRUPTED and cut_off.size > 0
     assert "nothing is deleted yet" in call_cli("runs", "--prune", cwd=tmp_path).stderr
     assert call_cli("runs", "--prune", "--yes", cwd=tmp_path).returncode == 0
-    assert worthless(store) == [] and len(store.finished()) == 2
+    assert prunable(store) == [] and len(store.finished()) == 2
 
 
 def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -19,25 +20,21 @@ import numpy as np
 import pytest
 
 from ablate.execution.events import Event, Finished, Noticed, Skipped
-from ablate.execution.execute import execute, record_failure
-from ablate.execution.prepare import prepare
-from ablate.execution.recorder import describe
-from ablate.execution.run import Run
+from ablate.execution.execute import describe, execute, record_failure
+from ablate.execution.run import PlacedRun, prepare
+from ablate.files import atomic
 from ablate.files.atomic import StoreError
-from ablate.launch import worker
-from ablate.launch.queue import AGAIN_S, Item, Queue
-from ablate.store import claim, versions
+from ablate.launch.pool import AGAIN_S, Item, Queue, train_or_wait
+from ablate.store import lease
+from ablate.store.record import grown
 from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
-from ablate.study.growth import grown
 from tests.helpers import make_config, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t"}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
-LINUX = pytest.mark.skipif(
-    not claim._here()["boot"], reason="only Linux says where a process can be looked up"
-)
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="tried on Linux only")
 FORK = multiprocessing.get_context("fork")
 
 
@@ -49,11 +46,29 @@ def finish(run: StoredRun, writer: RunWriter, status: str = "done") -> None:
     run.finish(writer, {**ROW, "status": status}, known=[])
 
 
-def claimed(directory: Path, **changes: Any) -> Path:
-    """A claim of this process, changed."""
+def make(run: StoredRun, status: str = "done") -> None:
+    with attempt(run) as writer:
+        finish(run, writer, status)
+
+
+def steps(run: StoredRun) -> list[str]:
+    """The first column of its metrics.csv."""
+    lines = (run.directory / "metrics.csv").read_text().splitlines()
+    return [line.split(",")[0] for line in lines]
+
+
+def leased(directory: Path, **changes: Any) -> Path:
+    """The lease of this process, changed."""
     directory.mkdir(exist_ok=True)
-    (directory / "claim.json").write_text(json.dumps({**json.loads(claim.claim(directory)), **changes}))
+    (directory / "lease.json").write_text(json.dumps({**json.loads(lease.take(directory)), **changes}))
     return directory
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch, expires_s: float = -1) -> None:
+    """From here on this process is on another machine, where leases expire, by default at once."""
+    here = {**lease._here(), "host": "elsewhere"}
+    monkeypatch.setattr(lease, "_here", lambda: here)
+    monkeypatch.setattr(lease, "EXPIRES_S", expires_s)
 
 
 def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int = 6) -> list[Any]:
@@ -81,47 +96,59 @@ def in_other_processes(work: Callable[..., Any], *arguments: Any, processes: int
 # --- who is at a run ------------------------------------------------------------------------------
 
 
-@LINUX
 def test_a_process_of_this_machine_is_looked_up(tmp_path):
     """Whatever its heartbeat says: it may have been stopped, or the clock set."""
-    os.utime(claimed(tmp_path / "mine") / "claim.json", (0, 0))
-    assert claim.is_live(tmp_path / "mine")
-    assert not claim.is_live(claimed(tmp_path / "ended", pid=2**22 + 1))
-    assert not claim.is_live(claimed(tmp_path / "its number is another's", pid=1))  # which is always there
+    os.utime(leased(tmp_path / "mine") / "lease.json", (0, 0))
+    assert lease.is_live(tmp_path / "mine")
+    assert not lease.is_live(leased(tmp_path / "ended", pid=2**22 + 1))
+    assert not lease.is_live(leased(tmp_path / "its number is another's", pid=1))  # which is always there
 
 
-@pytest.mark.parametrize("elsewhere", ["host", "boot", "pids"])
+def lives_by_its_heartbeat(directory: Path) -> None:
+    assert lease.is_live(directory)
+    os.utime(directory / "lease.json", (0, 0))
+    assert not lease.is_live(directory)
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"boot": 0.0}, {"pids": "another"}])
 def test_any_other_lives_by_its_heartbeat(tmp_path, elsewhere):
     """The name of a host may be that of many: another container of it can't be looked into."""
-    directory = claimed(tmp_path / "a", **{elsewhere: "another", "pid": 2**22 + 1})
-    assert claim.is_live(directory)
-    os.utime(directory / "claim.json", (0, 0))
-    assert not claim.is_live(directory)
+    lives_by_its_heartbeat(leased(tmp_path / "a", pid=2**22 + 1, **elsewhere))
 
 
 @LINUX
 def test_a_process_that_has_ended_and_waits_to_be_asked_how_is_dead(tmp_path):
     child = os.fork()
     if not child:
-        claimed(tmp_path / "a")
+        leased(tmp_path / "a")
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    assert not claim.is_live(tmp_path / "a")
+    assert not lease.is_live(tmp_path / "a")
     os.waitpid(child, 0)
 
 
+def test_a_process_of_another_user_may_be_hidden_and_then_lives_by_its_heartbeat(tmp_path, monkeypatch):
+    """As where /proc is mounted with hidepid."""
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    lives_by_its_heartbeat(leased(tmp_path / "a", pid=2**22 + 1))
+
+
 @pytest.mark.parametrize("content", ["null", "[1]", "7", "{", "", "{}"])
-def test_a_claim_that_says_nothing_is_dead(tmp_path, content):
-    (tmp_path / "claim.json").write_text(content)
-    assert not claim.is_live(tmp_path)
+def test_a_lease_that_says_nothing_is_dead(tmp_path, content):
+    (tmp_path / "lease.json").write_text(content)
+    assert not lease.is_live(tmp_path)
 
 
 def test_a_heartbeat_waits_for_no_computation(tmp_path, monkeypatch):
-    monkeypatch.setattr(claim, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
     with attempt(Store(tmp_path).run("run")) as writer:
-        os.utime(writer.path / "claim.json", (0, 0))
+        os.utime(writer.path / "lease.json", (0, 0))
         limit = time.monotonic() + 10
-        while (writer.path / "claim.json").stat().st_mtime == 0:  # nothing is written meanwhile
+        while (writer.path / "lease.json").stat().st_mtime == 0:  # nothing is written meanwhile
             assert time.monotonic() < limit
         writer.check()
 
@@ -133,8 +160,7 @@ def test_what_else_lies_there_is_no_attempt(tmp_path, monkeypatch):
     with attempt(run) as writer:
         for name in ("tmpab12", ".nfs0000", ".DS_Store"):
             (writer.path.parent / name).touch()
-        here = {**claim._here(), "host": "elsewhere"}
-        monkeypatch.setattr(claim, "_here", lambda: here)
+        elsewhere(monkeypatch, lease.EXPIRES_S)
         for _ in range(3):
             with pytest.raises(Busy, match="is training this run"), attempt(run):
                 pass
@@ -147,12 +173,11 @@ def test_what_cant_be_read_at_this_moment_is_neither_dead_nor_damaged(tmp_path, 
         raise OSError(code, os.strerror(code), str(path))
 
     run = Store(tmp_path).run("run")
-    with attempt(run) as writer:
-        finish(run, writer)
+    make(run)
     with attempt(run) as writer, monkeypatch.context() as patch:
         patch.setattr(Path, "read_text", refuse)
         patch.setattr(Path, "read_bytes", refuse)
-        assert claim.is_live(writer.path)
+        assert lease.is_live(writer.path)
         for look in (run.read, lambda: run.put_aside_if_damaged(run.directory), Store(tmp_path).rows):
             with pytest.raises(StoreError, match=r"result\.json: can't be read"):
                 look()
@@ -185,9 +210,8 @@ def make_all(root: Path, names: list[str]) -> list[str]:
         run = store.run(name)
         try:
             if run.read() is None:
-                with attempt(run) as writer:
-                    finish(run, writer)
-                    made.append(name)
+                make(run)
+                made.append(name)
         except Busy:
             pass
         assert run.put_aside_if_damaged(run.directory) is None
@@ -201,13 +225,6 @@ def test_runs_are_made_once_and_never_moved_by_those_who_look(tmp_path):
     assert sorted(name for names in made for name in names) == names
     assert sorted(path.name for path in (tmp_path / "store").glob("*run*")) == names
     assert not (tmp_path / "damaged").exists()
-
-
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on this process is on another machine, where claims expire at once."""
-    here = {**claim._here(), "host": "elsewhere"}
-    monkeypatch.setattr(claim, "_here", lambda: here)
-    monkeypatch.setattr(claim, "EXPIRES_S", -1)
 
 
 def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
@@ -228,8 +245,7 @@ def test_who_lost_a_run_writes_nothing_into_it_and_stops(tmp_path, monkeypatch):
             second.metrics({**METRICS, "step": 3})
             finish(run, second)
         first.metrics({**METRICS, "step": 4})
-    lines = (run.directory / "metrics.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in lines] == ["step", "3"]
+    assert steps(run) == ["step", "3"]
     assert (run.directory / "log.txt").read_text() == "first\n"
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["run"]
 
@@ -239,8 +255,7 @@ def test_the_place_of_an_attempt_is_never_given_again(tmp_path, monkeypatch):
     run = Store(tmp_path).run("run")
     with pytest.raises(Busy), attempt(run) as loser:
         elsewhere(monkeypatch)
-        with attempt(run) as winner:
-            finish(run, winner)
+        make(run)
         with attempt(run) as again:
             assert again.path.parent == loser.path.parent
             loser.metrics({**METRICS, "step": 1})
@@ -283,14 +298,13 @@ def test_a_process_that_was_stopped_and_comes_back_loses_its_run(tmp_path, monke
         second.metrics({**METRICS, "step": 2})
         finish(run, second)
     first.join()
-    lines = (run.directory / "metrics.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in lines] == ["step", "2", "2"]
+    assert steps(run) == ["step", "2", "2"]
 
 
 def test_what_a_process_was_at_that_was_ended_is_given_back(tmp_path):
     run = Store(tmp_path).run("run")
     with attempt(run) as writer:
-        path = writer.path / "claim.json"
+        path = writer.path / "lease.json"
         run.release(os.getpid() + 1)
         assert path.exists()
         run.release(os.getpid())
@@ -302,8 +316,7 @@ def test_who_has_finished_removes_nothing_of_who_began_after_that(tmp_path, monk
     run, stopped = Store(tmp_path).run("run"), Store(tmp_path).run("run")
     late: list[Path] = []
     monkeypatch.setattr(stopped, "_clear", late.append)
-    with attempt(stopped) as first:
-        finish(stopped, first)
+    make(stopped)
     with attempt(run) as second:
         monkeypatch.undo()
         stopped._clear(late[0])
@@ -315,14 +328,11 @@ def test_who_has_finished_removes_nothing_of_who_began_after_that(tmp_path, monk
 
 def test_a_result_that_is_replaced_at_this_moment_is_put_back(tmp_path, monkeypatch):
     run, other = Store(tmp_path).run("run"), Store(tmp_path).run("run")
-    with attempt(run) as writer:
-        finish(run, writer)
+    make(run)
     known = run.stamp()
     with run.attempt({}, ROW, known=known) as late:
-        (tmp_path / "other").mkdir()
         another = Store(tmp_path / "other").run("run")
-        with attempt(another) as writer:
-            finish(another, writer, "diverged")
+        make(another, "diverged")
 
         def replaced() -> list[int]:  # between the look at the result and taking it away
             monkeypatch.undo()
@@ -347,7 +357,7 @@ def test_a_network_that_says_stale_has_lost_the_run(tmp_path, monkeypatch):
 
 def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ablate.launch.worker.AGAIN_S", 0.01)
+    monkeypatch.setattr("ablate.launch.pool.AGAIN_S", 0.01)
     run, (pipe, child) = prepare(make_config(*TINY)), FORK.Pipe()
     stored, heard = Store().run(run.name), []
 
@@ -365,7 +375,7 @@ def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
     other = FORK.Process(target=begin)
     other.start()
     assert pipe.recv() == "begun"
-    worker.make(run, listen, known=[])
+    train_or_wait(run, listen, known=[])
     other.join()
     assert heard == [Noticed, Skipped]
 
@@ -410,8 +420,7 @@ def test_killed_before_any_of_its_operations_nothing_is_lost(tmp_path, monkeypat
     """With a result of before, whose place a new one is to take."""
     for call in range(1, 1000):
         run = Store(tmp_path / str(call)).run("run")
-        with attempt(run) as writer:
-            finish(run, writer)
+        make(run)
         with monkeypatch.context() as patch:
             calls = killed_before(call, patch)
             with contextlib.suppress(Killed):
@@ -445,13 +454,13 @@ def _steps(path: Path) -> list[int]:
 TINY = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
 
 
+def broken(*_: Any) -> None:
+    raise RuntimeError("broken")
+
+
 def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path, monkeypatch):
     run, heard = prepare(make_config(*TINY)), []
-
-    def fails(*_: Any) -> dict[str, Any]:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr("ablate.execution.execute._train", fails)
+    monkeypatch.setattr("ablate.execution.execute._train", broken)
     assert execute(run, heard.append, tmp_path, known=[])["error"] == "RuntimeError: broken"
     failure = Store(tmp_path).run(run.name).stamp()
     assert execute(run, heard.append, tmp_path, known=[])["status"] == "failed"  # it began before that
@@ -468,11 +477,7 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
     run, stored = prepare(config), Store(tmp_path).run(prepare(config).name)
     execute(run, lambda event: None, tmp_path)
     again, known = prepare(replace(config, force=True)), stored.stamp()
-
-    def fails(*_: Any) -> dict[str, Any]:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr("ablate.execution.execute._train", fails)
+    monkeypatch.setattr("ablate.execution.execute._train", broken)
     with pytest.raises(StoreError, match=r"broken; its earlier result stays, .* in .*damaged"):
         if crash:
             record_failure(again, "broken", tmp_path, known=known)
@@ -488,9 +493,8 @@ def test_a_failure_never_takes_the_place_of_what_another_finishes_meanwhile(tmp_
     run, original = prepare(make_config(*TINY)), describe
     stored = Store(tmp_path).run(run.name)
 
-    def late(run: Run) -> dict[str, Any]:
-        with attempt(stored) as writer:
-            finish(stored, writer)
+    def late(run: PlacedRun) -> dict[str, Any]:
+        make(stored)
         return original(run)
 
     monkeypatch.setattr("ablate.execution.execute.describe", late)
@@ -503,7 +507,7 @@ def test_a_failure_never_takes_the_place_of_what_another_finishes_meanwhile(tmp_
 
 
 def items(*costs: float) -> list[Item]:
-    return [Item(f"run-{n:08x}", cost, []) for n, cost in enumerate(costs)]
+    return [Item(f"run-{n:08x}", cost) for n, cost in enumerate(costs)]
 
 
 def picked(queue: Queue) -> list[int]:
@@ -518,18 +522,13 @@ def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
     assert len(orders) > 5
 
 
-def make(store: Store, item: Item) -> None:
-    with attempt(store.run(item.name)) as writer:
-        finish(store.run(item.name), writer)
-
-
 def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path, monkeypatch):
     store, runs = Store(tmp_path), items(1, 1, 1, 1)
-    make(store, runs[3])  # before: it is to be made anew, or is damaged
+    make(store.run(runs[3].name))  # before: it is to be made anew, or is damaged
     with pytest.raises(KeyboardInterrupt), attempt(store.run(runs[2].name)):
         raise KeyboardInterrupt
     queue = Queue(runs, store, start=0)
-    make(store, runs[1])
+    make(store.run(runs[1].name))
     assert queue.next() == 2  # which was cut off
     queue.later(2)
     assert sorted(picked(queue)) == [0, 3] and queue.made == [1] and queue
@@ -559,50 +558,54 @@ def test_commands_that_change_a_study_at_once_never_undo_each_other(tmp_path):
     assert [version.name for version in (path / ".versions").iterdir()] == ["18"]
 
 
-def test_a_change_counts_before_study_json_has_it_and_an_edit_by_hand_holds(tmp_path):
-    store, path = Store(tmp_path), tmp_path / "studies" / "mine" / "study.json"
-    write_study(store, make_record(name="mine", seeds=[0]))
-    before = path.read_bytes()
+@pytest.fixture
+def mine(tmp_path) -> Path:
+    """The study.json of a study."""
+    write_study(Store(tmp_path), make_record(name="mine", seeds=[0]))
+    return tmp_path / "studies" / "mine" / "study.json"
+
+
+def read_mine(tmp_path: Path) -> tuple[list[int], float | None]:
+    """Its seeds and its margin."""
+    record = Store(tmp_path).read_study("mine")
+    assert record
+    return record.seeds, record.margin
+
+
+def test_a_change_counts_before_study_json_has_it_and_an_edit_by_hand_holds(tmp_path, mine):
+    store, before = Store(tmp_path), mine.read_bytes()
     write_study(store, make_record(name="mine", seeds=[0, 1]))
-    path.write_bytes(before)  # as one that was stopped before it copied the next version leaves it
-    assert (store.read_study("mine") or make_record()).seeds == [0, 1]
-    path.unlink()
-    assert (store.read_study("mine") or make_record()).seeds == [0, 1]
+    mine.write_bytes(before)  # as one that was stopped before it copied the next version leaves it
+    assert read_mine(tmp_path) == ([0, 1], None)
+    mine.unlink()
+    assert read_mine(tmp_path) == ([0, 1], None)
     store.change_study("mine", lambda record: replace(record or make_record(), seeds=[0, 1, 2]))
-    edited = json.loads(path.read_text())
-    path.write_text(json.dumps({**edited, "margin": 0.5}))
-    assert (store.read_study("mine") or make_record()).margin == 0.5
+    mine.write_text(json.dumps({**json.loads(mine.read_text()), "margin": 0.5}))
+    assert read_mine(tmp_path) == ([0, 1, 2], 0.5)
 
 
-def test_a_study_json_that_was_put_back_holds(tmp_path, monkeypatch):
-    store, path = Store(tmp_path), tmp_path / "studies" / "mine" / "study.json"
-    write_study(store, make_record(name="mine", seeds=[0]))
-    before = path.read_bytes()
+def test_a_study_json_that_was_put_back_holds(tmp_path, mine, monkeypatch):
+    store, before = Store(tmp_path), mine.read_bytes()
     for seed in (1, 2):
         write_study(store, make_record(name="mine", seeds=[0, seed]))
-    path.write_bytes(before)
-    monkeypatch.setattr(versions, "COPIED_S", -1)  # long ago
-    assert (store.read_study("mine") or make_record()).seeds == [0]
+    mine.write_bytes(before)
+    monkeypatch.setattr(atomic, "COPIED_S", -1)  # long ago
+    assert read_mine(tmp_path) == ([0], None)
     store.change_study("mine", lambda record: replace(record or make_record(), margin=0.5))
-    record = store.read_study("mine")
-    assert record and (record.seeds, record.margin) == ([0], 0.5)
+    assert read_mine(tmp_path) == ([0], 0.5)
 
 
-def test_a_version_without_its_file_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(versions, "CHANGES_S", 0.1)
-    store, path = Store(tmp_path), tmp_path / "studies" / "mine"
-    write_study(store, make_record(name="mine"))
-    (path / ".versions" / "12").mkdir()
+def test_a_version_without_its_file_is_one_line(tmp_path, mine, monkeypatch):
+    monkeypatch.setattr(atomic, "CHANGES_S", 0.1)
+    (mine.parent / ".versions" / "12").mkdir()
     with pytest.raises(StoreError, match=r"\.versions: can't be read \(its newest, 12, holds no study\.json"):
-        store.read_study("mine")
+        read_mine(tmp_path)
 
 
-def test_a_change_that_is_none_writes_nothing(tmp_path):
-    store, path = Store(tmp_path), tmp_path / "studies" / "mine" / "study.json"
-    write_study(store, make_record(name="mine", seeds=[0]))
-    before = path.stat().st_mtime_ns
-    write_study(store, make_record(name="mine", seeds=[0]))
-    assert path.stat().st_mtime_ns == before
+def test_a_change_that_is_none_writes_nothing(tmp_path, mine):
+    before = mine.stat().st_mtime_ns
+    write_study(Store(tmp_path), make_record(name="mine", seeds=[0]))
+    assert mine.stat().st_mtime_ns == before
 
 
 def test_tables_have_what_another_command_made_while_they_were_written(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Sizes and costs: formulas against the real module, hand-worked answers, and what is refused."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -7,26 +8,35 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError
-from ablate.model.build import build_model
-from ablate.model.costs import attention_params, flops_per_token, total_params
-from ablate.model.lm import LM
-from ablate.model.resolve import match_error, reference, resolve_spec
-from tests.helpers import PRIMES, make_config, make_spec
+from ablate.execution.plugins import KINDS
+from ablate.model import fusion, scores
+from ablate.model.costs import attention_params, flops_per_token, reference, relative_cost, total_params
+from ablate.model.models import LM, build_model
+from ablate.model.sizing import resolve_spec, resolved
+from ablate.verify.attentions import attention_spec, model_of, variants_of
+from tests.helpers import PRIMES, make_config, make_spec, quick_config
+from tests.test_model import KEYS
 
 SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
+# Those of every variant of a method: ablate.verify.contract.flops and parameters.
 SHAPES = [
-    (f"fusion={fusion}", f"out_proj={out_proj}", f"heads={heads}", f"model={model}")
-    for fusion, out_proj, heads, model in itertools.product(
-        ("concat", "sum", "mean", "weighted_sum", "grouped"), ("true", "false"), (2, 8), ("tiny", "nano")
+    *((f"fusion={fusion}", *PRIMES) for fusion in ("concat", "sum", "weighted_sum")),
+    *(("heads=8", "model.mlp_hidden=0", f"model.bias={bias}") for bias in ("true", "false")),
+]
+OF_KEYS = [
+    (
+        *("heads=8", "model.context=11", f"scores={name}", f"model.bias={bias}"),
+        *(key for key in keys if name != "uniform" or key.startswith(("value", "out"))),
     )
-] + [(f"fusion={fusion}", *PRIMES) for fusion in ("concat", "sum", "weighted_sum")]
-SHAPES += [("fusion=concat", "model.mlp_hidden=0", f"model.bias={bias}") for bias in ("true", "false")]
+    for name, keys, bias in itertools.product(scores.methods(), KEYS, ("true", "false"))
+]
 
 
-@pytest.mark.parametrize("overrides", SHAPES, ids="-".join)
-def test_formulas_agree_with_the_module(overrides):
-    spec = make_spec(*overrides)
+@pytest.mark.parametrize("overrides", [*SHAPES, *OF_KEYS], ids="-".join)
+def test_costs_are_those_of_the_module(overrides):
+    spec = resolve_spec(quick_config(*overrides), 59)
     model = build_model(spec, SEEDS)
     assert total_params(spec) == sum(p.numel() for p in model.parameters())
     counted = sum(p.numel() for block in model.blocks for p in block.attention.parameters())
@@ -36,6 +46,48 @@ def test_formulas_agree_with_the_module(overrides):
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(tokens)
     assert flops_per_token(spec) * tokens.numel() == counter.get_total_flops()
+
+
+# Parameters of an attention with 4 heads, queries and keys 7 wide, values 5, model 24: 24·28 for queries and
+# for keys, 24·20 for values, and 24·20 or, for sums, 24·5 for the readout; then those of the method.
+CONCAT, SUM = 2304, 1944
+OF_METHODS: dict[str, set[int]] = {
+    **{name: {CONCAT} for name in ("concat", "softmax", "windows")},
+    **{name: {SUM} for name in ("sum", "mean", "max")},
+    "grouped": {SUM + 120},
+    "weighted_sum": {SUM + 4, SUM + 20},  # a weight for each head, or for each channel of each
+    "head_scale": {CONCAT + 4},
+    "head_norm": {CONCAT + 20},
+    "gated": {CONCAT + count for count in (4, 20, 5, 96, 480, 120)},  # per head, channel, shared; from x: ·24
+    "qk_norm": {CONCAT + 14},
+    "talking": {CONCAT + 16, CONCAT + 32},
+    "uniform": {CONCAT - 2 * 24 * 28},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_of_every_method_by_hand(kind):
+    for name in KINDS[kind].methods():
+        parts = variants_of(kind, name)
+        assert {attention_params(model_of(attention_spec(**{kind: part}))) for part in parts} == {
+            2 * count
+            for count in OF_METHODS[name]  # in two layers
+        }, name
+
+
+def test_a_part_that_computes_while_it_is_built_is_counted_too(monkeypatch):
+    """On torch's meta device there are no numbers to compute with."""
+    method = fusion.methods()["head_scale"]
+    build = method.__init__
+
+    def computing(self, shape, options):
+        build(self, shape, options)
+        self.alpha.data *= torch.ones(3).sum().item()
+
+    monkeypatch.setattr(method, "__init__", computing)
+    monkeypatch.setattr("ablate.model.costs._counted", {})
+    part = variants_of("fusion", "head_scale")[0]
+    assert attention_params(model_of(attention_spec(fusion=part))) == 2 * (CONCAT + 4)
 
 
 def test_tiny_by_hand():
@@ -87,7 +139,7 @@ def test_a_matched_model_costs_what_its_reference_costs(cost, overrides):
     spec = resolve_spec(config, 97)
     count = {"params": total_params, "flops": flops_per_token}[cost]
     assert count(spec) == pytest.approx(count(reference(spec)), rel=0.01)
-    assert match_error(config, spec) == pytest.approx(count(spec) / count(reference(spec)) - 1)
+    assert relative_cost(spec, cost) == pytest.approx(count(spec) / count(reference(spec)) - 1)
     standard = make_spec(f"model={config.model.name}", f"heads={config.heads}", vocab=97)
     assert count(reference(spec)) == count(standard)
 
@@ -104,11 +156,34 @@ def test_matched_mlp_widths_by_algebra(overrides, hidden):
     assert make_spec(*overrides, "match=params").mlp_hidden == hidden
 
 
-def test_resolving_what_was_resolved_changes_nothing():
-    for overrides in (("match=params",), ("match=flops", "match_by=value_width"), ("out_proj=false",)):
-        spec = make_spec("fusion=sum", *overrides)
-        sizes = [f"{key}={getattr(spec.attention, key)}" for key in ("value_width", "key_width")]
-        assert make_spec("fusion=sum", *overrides, *sizes, f"model.mlp_hidden={spec.mlp_hidden}") == spec
+def test_what_says_the_same_in_other_words_has_the_same_identity():
+    def content(*overrides: str) -> dict:
+        config = make_config("fusion=sum", *overrides)
+        return identity_keys(resolved(config, resolve_spec(config, 59)))
+
+    same = ("query_heads=4", "key_heads=4", "value_heads=4", "scores=softmax", "out_rank=null")
+    assert content(*same) == content()
+    assert content()["fusion"] == {"name": "sum", "options": {"normalize": "none", "order": "none"}}
+    used = content("fusion.order=rotate", "key_heads=2", "scores=talking")
+    assert used["fusion"]["options"] == {"normalize": "none", "order": "rotate"}
+    assert (used["key_heads"], used["scores"]["options"]) == (2, {"mix": "both"})
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("fusion=sum", "match=params"),
+        ("fusion=sum", "match=flops", "match_by=value_width"),
+        ("fusion=sum", "out_proj=false"),
+        ("scores=uniform",),
+        ("key_heads=1", "match=params"),
+        ("fusion=sum", "out_rank=4"),
+    ],
+)
+def test_what_was_resolved_resolves_to_the_same(overrides):
+    config = make_config(*overrides)
+    spec = resolve_spec(config, 59)
+    assert resolve_spec(resolved(config, spec), 59) == spec
 
 
 @pytest.mark.parametrize(
@@ -124,6 +199,26 @@ def test_resolving_what_was_resolved_changes_nothing():
         (("fusion=sum", "out_proj=false", "match=params", "match_by=value_width"), ("match_by=mlp",)),
         (("fusion=sum", "match=params", "match_by=value_width", "value_width=wide"), ("auto",)),
         (("fusion=sum", "match=params", "model.mlp_hidden=999"), ("mlp_hidden=999", "%")),
+        (("key_heads=3", "heads=8"), ("key_heads=3: does not divide heads=8; use key_heads=2 or 4",)),
+        (("query_heads=16",), ("query_heads=16: does not divide heads=4; use query_heads=2 or 4",)),
+        (("value_proj=false", "value_width=8"), ("value_proj=false: heads=4 of value_width=8 would read",)),
+        (("value_proj=false", "value_heads=2"), ("value_heads=2 would share them; use value_heads=auto",)),
+        (
+            ("value_proj=false", "fusion=sum", "out_proj=false"),
+            ("no value_width fits, so use out_proj=true",),
+        ),
+        (("value_proj=false", "match=flops", "match_by=value_width"), ("match_by=value_width: with",)),
+        (("out_rank=0",), ("out_rank=0: must be at least 1",)),
+        (("out_rank=4", "out_proj=false"), ("out_rank=4: with out_proj=false",)),
+        (("value_scale=matched",), ("value_scale=matched: it stands in for out_proj",)),
+        (("value_scale=2",), ("value_scale=2: expected 1 or matched",)),
+        (("tie_qk=true", "key_heads=2"), ("tie_qk=true: query_heads=4 and key_heads=2",)),
+        (("scale=outisde",), ("scale=outisde: not a choice; did you mean outside?",)),
+        (("scores=windows", "scores.windows=[8,16]"), ("scores.windows=[8,16]: 2 of them for heads=4",)),
+        (("scores=windows", "scores.windows=[0,1,2,3]"), ("windows=[0,1,2,3]: give each head a width of",)),
+        (("scores=windows", "scores.windows=0"), ("scores.windows=0: give each head a width of 1",)),
+        (("scores=uniform", "key_width=8"), ("key_width=8: scores=uniform has no queries and keys",)),
+        (("scores=uniform", "scale=none"), ("scores=uniform has no queries and keys; use scale=inside",)),
     ],
 )
 def test_what_cannot_be_built_is_refused_with_the_way_out(overrides, parts):
@@ -131,6 +226,40 @@ def test_what_cannot_be_built_is_refused_with_the_way_out(overrides, parts):
         make_spec(*overrides)
     assert all(part in str(refusal.value) for part in parts), refusal.value
     assert "\n" not in str(refusal.value)
+
+
+CHANGES = [
+    {},
+    {"key_heads": 1, "value_heads": 1},
+    {"query_heads": 2, "key_heads": 2},
+    {"tie_qk": True},
+    {"scale": "both"},
+    {"value_proj": False},
+    {"out_rank": 8},
+    {"value_scale": "matched"},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", fusion.methods())
+def test_every_cell_is_matched_within_a_percent_or_refused_by_name(name):
+    starts = {rule: quick_config(f"fusion={name}", f"scores={rule}") for rule in scores.methods()}
+    matched = 0
+    grid = itertools.product(
+        scores.methods(), (1, 4, 8), (True, False), CHANGES, ("params", "flops"), ("mlp", "value_width")
+    )
+    for rule, heads, out_proj, change, match, by in grid:
+        config = dataclasses.replace(
+            starts[rule], heads=heads, out_proj=out_proj, match=match, match_by=by, **change
+        )
+        try:
+            spec = resolve_spec(config, 59)
+        except ConfigError as refusal:
+            assert "=" in str(refusal).partition(":")[0] and ";" in str(refusal), refusal
+        else:
+            assert abs(relative_cost(spec, match)) <= 0.01
+            matched += 1
+    assert matched > 300
 
 
 def test_the_match_that_a_refusal_names_can_be_made():

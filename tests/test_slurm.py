@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import slurm_cluster
-from tests.helpers import run_cli
-from tests.sites import LONG, QUICK, REQUIRED, Site, hear, lose_a_node
+from tests.sites import LONG, QUICK, REQUIRED, Site, come_to_the_bytes_of_a_pool, hear, lose_a_node
 from tests.slurm_cluster import SlurmCluster
 
 WHY_NOT = slurm_cluster.missing()
@@ -76,16 +75,9 @@ def test_it_can_run_here(cut_off):
 
 def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
     grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK)
-    done = site.run("run", *grid, *SLURM, "hydra.launcher.jobs=2")
-    assert done.returncode == 0, done.stderr
-    assert "2 jobs submitted" in done.stderr and "[6/6] " in done.stderr
-    assert "6 runs in runs/studies/grid/results.csv" in done.stdout
-    assert site.hosts() == {"n1", "n2"}
+    come_to_the_bytes_of_a_pool(site, tmp_path_factory.mktemp("pool"), grid, *TWO_JOBS)
     settings = json.loads((site.directory / "runs/studies/grid/study.json").read_text())["machine"]
     assert settings["threads"] == 1 and settings["linear"] in ("mkl", "onednn")  # as a node decided
-    pool = Site(site.cluster, tmp_path_factory.mktemp("pool"))
-    assert run_cli("run", *grid, cwd=pool.directory).returncode == 0
-    assert pool.tables() == site.tables()
     assert not site.jobs()
 
 
@@ -98,12 +90,10 @@ def test_what_slurm_starts_again_goes_on_from_its_checkpoint(site):
     site.until(site.held)
     assert not site.under_way()  # it gave its run back
 
-    def freed_and_finished() -> set[str]:
-        for job in site.held():  # again, if SLURM holds it anew as it notes that the job has ended
-            site.cluster.free(job)
-        return site.finished()
-
-    site.until(freed_and_finished)
+    site.until(lambda: not site.cluster.has_step(str(array["job"])))  # SLURM starts no second one beside it
+    for job in site.held():
+        site.cluster.free(job)
+    site.until(site.finished, within_s=150)
     assert "going on after step" in next(site.directory.glob("runs/store/[!.]*/log.txt")).read_text()
 
 
@@ -144,7 +134,7 @@ def test_ctrl_c_cancels_what_the_command_submitted_and_nothing_else(site):
 
 
 def test_jobs_outlive_lost_commands_and_the_next_one_attaches(site):
-    grid = ("run", "-m", "seed=0,1", *LONG, "train.steps=2000", *TWO_JOBS)
+    grid = ("run", "-m", "seed=0,1", *LONG, "train.steps=800", *TWO_JOBS)
     endings = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
     for sweep, ending in [(site.begin(*grid), ending) for ending in endings]:
         hear(sweep, "job ")
@@ -178,7 +168,7 @@ def test_without_waiting_and_the_same_command_again(site):
 # Its training takes long and needs little of the processor.
 SLOW = """
 import time
-from ablate.model.fusion import register
+from ablate.methods import register
 from ablate.model.fusion.concat import Concat
 
 @register("slow")
@@ -189,7 +179,7 @@ class Slow(Concat):
 """
 
 BROKEN = """
-from ablate.model.fusion import register
+from ablate.methods import register
 from ablate.model.fusion.concat import Concat
 
 @register("broken")
@@ -206,10 +196,7 @@ REFUSED = [
     ("hydra.launcher.jobs=many", "hydra.launcher.jobs=many: a whole number from 1 to 1,000"),
     ("hydra.launcher.jobs=30", "at most 20 here, SLURM's MaxArraySize"),
     ("hydra.launcher.partition=nope", "hydra.launcher.partition=nope: sbatch: "),
-    (
-        "hydra.launcher.cpus_per_task=64",
-        "the largest node of SLURM has 4 cores",
-    ),
+    ("hydra.launcher.cpus_per_task=64", "the largest node of SLURM has 4 cores"),
     ("corpus.path=-", "corpus.path=-: other machines can't read it"),
 ]
 

@@ -11,10 +11,10 @@ TEXT = Stream(TOKENS)
 
 
 def test_targets_are_the_inputs_one_later():
-    inputs, targets, asked, _ = TEXT.batch(context=5, batch=7, seed=0, step=3)
+    inputs, targets, positions, _ = TEXT.batch(context=5, batch=7, seed=0, step=3)
     assert inputs.shape == targets.shape == (7, 5)
     assert inputs.dtype == targets.dtype == torch.int64
-    assert inputs.is_contiguous() and targets.is_contiguous() and asked is None
+    assert inputs.is_contiguous() and targets.is_contiguous() and positions is None
     assert torch.equal(inputs[:, :1] + torch.arange(5), inputs)
     assert torch.equal(inputs + 1, targets)
 
@@ -36,10 +36,7 @@ def test_every_start_is_drawn_equally_often():
     counts = torch.bincount(inputs[:, 0] - 100)
     assert counts.shape == (18,) and targets.max() == 122
     assert (counts - 2000).abs().max() < 5 * np.sqrt(2000)
-
-
-def test_the_smallest_split_has_one_window():
-    inputs, targets, *_ = Stream(TOKENS[:6]).batch(context=5, batch=3, seed=0, step=0)
+    inputs, targets, *_ = Stream(TOKENS[:6]).batch(context=5, batch=3, seed=0, step=0)  # the smallest
     assert inputs.tolist() == [[100, 101, 102, 103, 104]] * 3 and targets[0, -1] == 105
 
 
@@ -54,8 +51,7 @@ def test_evaluation_by_hand():
 
 
 def test_evaluation_without_a_shorter_window():
-    shapes = [tuple(x.shape) for x, *_ in TEXT.windows(context=11, windows=5)]
-    assert shapes == [(2, 11)]
+    assert [tuple(x.shape) for x, *_ in TEXT.windows(context=11, windows=5)] == [(2, 11)]
     assert [tuple(x.shape) for x, *_ in TEXT.windows(context=31, windows=5)] == [(1, 22)]
     assert not list(Stream(TOKENS[:1]).windows(context=5, windows=3))
     assert not list(Stream(TOKENS[:0]).windows(context=5, windows=3))
@@ -77,8 +73,8 @@ def test_some_windows_are_spread_over_the_split_and_the_same_each_time(most, cou
     tokens = np.arange(1000)  # 199 windows of 5
 
     def starts() -> list:
-        found = Stream(tokens).windows(context=5, windows=3, most=most)
-        return [window[0].item() for inputs, *_ in found for window in inputs]
+        batches = Stream(tokens).windows(context=5, windows=3, most=most)
+        return [window[0].item() for inputs, *_ in batches for window in inputs]
 
     assert len(starts()) == count and starts() == starts()
     gaps = np.diff([*starts(), 199 * 5]) // 5

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import Comparison, compare, effects_of
-from ablate.analysis.steps_to import first_reached, with_steps_to
+from ablate.analysis.speed import first_reached, with_steps_to
 from ablate.config.rules import ConfigError
 from ablate.reporting.words import caption, for_reading, sentences
 from tests.helpers import make_record
 from tests.synthetic import synthetic_study
-from tests.test_compare import CONCAT, MEAN, SUM, by_fusion, diverged, table, variant
+from tests.test_compare import CONCAT, MEAN, SUM, by_fusion, diverged, note, table, variant
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,8 @@ from tests.test_compare import CONCAT, MEAN, SUM, by_fusion, diverged, table, va
 )
 def test_where_a_curve_first_is_so_low_by_hand(loss, step):
     """It is at 4, 2, 2.5, 1.5 after 0, 10, 40, 60 steps: at 2.25 three times, of which the first counts."""
-    assert first_reached(np.array([0.0, 10, 40, 60]), np.array([4.0, 2, 2.5, 1.5]), loss) == pytest.approx(
-        step
-    )
+    steps, losses = np.array([0.0, 10, 40, 60]), np.array([4.0, 2, 2.5, 1.5])
+    assert first_reached(steps, losses, loss) == pytest.approx(step)
 
 
 def test_a_curve_that_begins_below_is_there_at_its_first_step():
@@ -83,11 +82,11 @@ def test_runs_that_never_get_there_are_told_and_flatter_nobody():
     row = by_fusion(result)["sum"]
     assert (row["n"], row["diverged"], row["verdict"], row["best"]) == (3, 1, "undecided", False)
     assert row["high"] < 0 and np.isnan(row["mean"]) and np.isnan(row["sd"])
-    assert row["why"] == "1 more of its seeds never reach it than of its baseline's"
+    assert row["why"] == "it missed that loss on 1 more seed than its baseline"
     assert result.table["fusion"].tolist() == ["concat", "sum"]  # no mean comes last
     assert "3 + 1 never reach it" in for_reading(result, "exploratory")["n"].tolist()
     told = "fusion=sum heads=4 out_proj=true: 1 of 4 runs never reach 2.5; it has no mean, and is compared"
-    assert [note for note in result.notes if note.startswith(told)]
+    assert note(result, told)
 
 
 def test_a_baseline_that_gets_there_less_often_is_not_flattered_either():
@@ -96,13 +95,12 @@ def test_a_baseline_that_gets_there_less_often_is_not_flattered_either():
     result, *_ = steps_by_hand("2.3", *FIRST, *slower)
     row = by_fusion(result)["sum"]
     assert (row["pairs"], row["verdict"]) == (3, "undecided") and row["low"] > 0
-    assert row["why"] == "1 more of its baseline's seeds never reach it than of its own"
+    assert row["why"] == "its baseline missed that loss on 1 more seed than it"
 
 
 def test_a_diverged_run_never_gets_there_even_if_it_did_before():
-    rows = table(
-        *FIRST, *FASTER[:3], diverged(**SUM, seed=3), diverged(**CONCAT, seed=4) | {"status": "stale"}
-    )
+    stale = diverged(**CONCAT, seed=4) | {"status": "stale"}
+    rows = table(*FIRST, *FASTER[:3], diverged(**SUM, seed=3), stale)
     metrics = curves(rows.assign(val_loss=rows["val_loss"].fillna(1.0).astype(float)))
     new, column, _ = with_steps_to(rows, metrics, "2.5")
     result = compare(new, metric=column)
@@ -122,7 +120,7 @@ def test_a_run_without_its_metrics_is_named():
     new, column, _ = with_steps_to(rows, curves(rows.iloc[:-1]), "2.5")
     result = compare(new, metric=column)
     assert by_fusion(result)["sum"]["n"] == 3
-    assert [note for note in result.notes if "seed=3" in note and note.endswith("no steps_to_2.5")]
+    assert "seed=3" in note(result, "no steps_to_2.5")
 
 
 # --- the loss of the baseline -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Runs on disk: whole or not there, derived tables, studies that grow."""
+"""Runs on disk: whole or absent, derived tables; the records of studies, and how they grow."""
 
 import json
 from dataclasses import replace
@@ -9,20 +9,22 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.load import load
-from ablate.analysis.variants import Incomparable, summarize
+from ablate.analysis.notes import doubts
+from ablate.analysis.variants import Incomparable
+from ablate.config.contrast import Contrast
+from ablate.config.rules import ConfigError
 from ablate.execution.events import unheard
-from ablate.execution.execute import execute
-from ablate.execution.prepare import prepare
-from ablate.execution.recorder import describe
+from ablate.execution.execute import describe, execute
+from ablate.execution.run import prepare
 from ablate.files.atomic import StoreError
-from ablate.store import row_cache
+from ablate.store import store as store_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import core_code, parts_code, torch_version
-from ablate.store.record import as_plain
+from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, grown, read_record
 from ablate.store.run_files import Busy, Checkpoint, Damaged, RunWriter
 from ablate.store.store import Store
-from ablate.study.growth import grown, record_of_run, record_of_sweep
-from tests.helpers import make_config, make_record, write_study
+from ablate.study.study import record_of_sweep
+from tests.helpers import ROOT, make_config, make_record, summarize, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "code": core_code()}
 ROW |= {"torch": torch_version(), **parts_code("model/fusion/sum.py")}
@@ -51,6 +53,11 @@ def latest(store: Store, name: str = "run") -> Path:
     return attempt
 
 
+def single(*runs: str) -> StudyRecord:
+    """The record of loose runs with name=mine."""
+    return make_record(name="mine", kind="single", seeds=[0], runs=[*runs])
+
+
 def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
     store = Store(tmp_path)
     finished(store, val_loss=2.25)
@@ -62,15 +69,28 @@ def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
-def test_a_run_that_stops_half_way_is_interrupted_and_not_finished(tmp_path):
+def statuses(store: Store) -> list[tuple[str, float | None]]:
+    return [(row["status"], row.get("val_loss")) for row in store.rows()]
+
+
+def test_an_attempt_counts_only_when_it_is_whole(tmp_path):
     store = Store(tmp_path)
     with pytest.raises(KeyboardInterrupt), writing(store):
-        assert [row["status"] for row in store.rows()] == ["running"]
+        assert statuses(store) == [("running", None)]
         raise KeyboardInterrupt
-    assert store.run("run").read() is None
-    assert [row["status"] for row in store.rows()] == ["interrupted"]
-    finished(store)
-    assert [row["status"] for row in store.rows()] == ["done"]
+    assert store.run("run").read() is None and statuses(store) == [("interrupted", None)]
+    finished(store, val_loss=1.0)
+    with pytest.raises(Busy, match="has just finished"), store.run("run").attempt({}, ROW, known=[]):
+        pass
+    with pytest.raises(KeyboardInterrupt), writing(store):
+        assert statuses(store) == [("running", None)]
+        raise KeyboardInterrupt
+    assert statuses(store) == [("done", 1.0)]
+    with writing(store) as writer:
+        assert (store.run("run").read() or {})["val_loss"] == 1.0
+        finish(store, writer, val_loss=2.0)
+    assert statuses(store) == [("done", 2.0)]
+    assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
 def test_what_others_leave_in_the_store_is_no_run(tmp_path):
@@ -81,39 +101,22 @@ def test_what_others_leave_in_the_store_is_no_run(tmp_path):
     assert len(store.rows()) == 1
 
 
-def test_replacing_a_run_keeps_the_old_one_until_the_new_is_whole(tmp_path):
-    store = Store(tmp_path)
-    finished(store, val_loss=1.0)
-    with writing(store) as writer:
-        assert (store.run("run").read() or {})["val_loss"] == 1.0
-        finish(store, writer, val_loss=2.0)
-    assert (store.run("run").read() or {})["val_loss"] == 2.0
-    assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
-
-
-def test_results_are_derived_and_come_back(tmp_path):
+def test_results_are_derived_from_the_runs(tmp_path):
     store = Store(tmp_path)
     finished(store, "b", run_id="b" * 16, val_loss=0.1 + 0.2, out_proj=True)
     finished(store, "a", run_id="a" * 16)
-    write_study(store, record_of_run(make_config("name=mine"), "b" * 16))
+    write_study(store, single("b" * 16))
     path = store.write_results("mine")
     rows = pd.read_csv(path)
     assert list(rows.columns) == list(COLUMNS)
     assert rows["run_id"].tolist() == ["b" * 16] and rows["study"].tolist() == ["mine"]
     assert rows["val_loss"].tolist() == [0.1 + 0.2] and rows["out_proj"].tolist() == [True]
-    everything = (tmp_path / "results.csv").read_bytes()
     assert pd.read_csv(tmp_path / "results.csv")["run_id"].tolist() == ["a" * 16, "b" * 16]
-    (tmp_path / "results.csv").unlink()
-    store.write_results("mine")
-    assert (tmp_path / "results.csv").read_bytes() == everything
 
 
 def test_values_in_a_csv_by_hand():
-    row = {
-        "fusion_options": '{"per": "head"}',
-        "splits": [0.8, 0.1, 0.1],
-        "fusion_weights": [[[1.0, 2.0], 3.0]],
-    }
+    row = {"fusion_options": '{"per": "head"}', "splits": [0.8, 0.1, 0.1]}
+    row["fusion_weights"] = [[[1.0, 2.0], 3.0]]
     line = csv_text([row | {"out_proj": False, "lr": 1e-05, "heads": 4}]).splitlines()[1]
     assert '"{""per"": ""head""}"' in line and '"[0.8, 0.1, 0.1]"' in line and '"[[1.5, 3.0]]"' in line
     assert ",false," in line and ",1e-05," in line and ",4," in line
@@ -136,7 +139,7 @@ def test_a_study_grows_by_levels_and_seeds():
     [
         (lambda: record({"fusion": ["sum"]}), ("fusion", "factor")),
         (lambda: record({"heads": ["1"]}, "train.lr=0.5", given=("train.lr",)), ("train.lr", "0.5", "0.006")),
-        (lambda: record_of_run(make_config("name=mine"), "a"), ("single", "grid")),
+        (lambda: single("a"), ("single", "grid")),
     ],
 )
 def test_any_other_change_of_a_named_study_is_refused(other, parts):
@@ -152,31 +155,18 @@ def test_a_sweep_is_named_by_what_it_runs():
     assert record_of_sweep({}, [], unnamed, ["a"]).name not in names
 
 
-def test_a_new_attempt_that_is_cut_off_leaves_the_old_result_standing(tmp_path):
-    store = Store(tmp_path)
-    finished(store, val_loss=1.0)
-    with pytest.raises(KeyboardInterrupt), writing(store):
-        (row,) = store.rows()
-        assert row["status"] == "running"
-        raise KeyboardInterrupt
-    (row,) = store.rows()
-    assert (row["status"], row["val_loss"]) == ("done", 1.0)
-
-
 def test_a_damaged_run_is_shown_and_set_aside_never_trusted(tmp_path):
     store, name = Store(tmp_path), "sum-h4-01234567"
+    run = store.run(name)
     for count, content in enumerate(("", "[]", "{}", '{"run_id": "0123456789abcdef"', "\udcff"), start=1):
         finished(store, name)
-        (store.run(name).directory / "result.json").write_text(content, errors="surrogateescape")
+        (run.directory / "result.json").write_text(content, errors="surrogateescape")
         with pytest.raises(Damaged, match=r"result\.json: missing or damaged"):
-            store.run(name).read()
+            run.read()
         (row,) = store.rows()
         assert (row["run_id"], row["status"]) == ("01234567", "failed") and "damaged" in row["error"]
-        assert (
-            store.run(name).put_aside_if_damaged(store.run(name).directory)
-            == tmp_path / "damaged" / f"{name}-{count}"
-        )
-        assert store.run(name).read() is None and store.rows() == []
+        assert run.put_aside_if_damaged(run.directory) == tmp_path / "damaged" / f"{name}-{count}"
+        assert run.read() is None and store.rows() == []
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.csv", "config.yaml"])
@@ -233,7 +223,7 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(tmp_path):
     assert not list(store.run("run").directory.glob("checkpoint-*"))
 
 
-@pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "engine", "device"])
+@pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "device"])
 def test_a_run_of_other_bytes_begins_anew(tmp_path, column):
     store = Store(tmp_path)
     interrupted(store, 3)
@@ -241,38 +231,19 @@ def test_a_run_of_other_bytes_begins_anew(tmp_path, column):
         assert writer.start is None and not list(writer.path.glob("checkpoint-*"))
 
 
-def test_a_damaged_checkpoint_is_never_trusted(tmp_path):
-    store = Store(tmp_path)
-    interrupted(store, 3)
-    (path,) = latest(store).glob("checkpoint-*")
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(Damaged, match=r"checkpoint-.*damaged"), writing(store):
-        pass
-    aside = store.run("run").put_aside_if_damaged(latest(store))
-    assert aside and (aside / path.name).read_bytes() == content
-    with writing(store) as writer:
-        assert writer.start is None
-
-
 def test_of_two_that_find_a_damaged_run_the_second_moves_nothing(tmp_path):
     store = Store(tmp_path)
+    run = store.run("run")
     finished(store)
-    (store.run("run").directory / "metrics.csv").write_text("edited")
-    assert (
-        store.run("run").put_aside_if_damaged(store.run("run").directory)
-        and store.run("run").put_aside_if_damaged(store.run("run").directory) is None
-    )
+    (run.directory / "metrics.csv").write_text("edited")
+    assert run.put_aside_if_damaged(run.directory) and run.put_aside_if_damaged(run.directory) is None
     with writing(store) as writer:  # the first one begins anew
         writer.checkpoint(checkpoint(3))
         (path,) = writer.path.glob("checkpoint-*")
         path.write_bytes(b"half of it")
-        assert store.run("run").put_aside_if_damaged(latest(store)) is None
+        assert run.put_aside_if_damaged(latest(store)) is None
         finish(store, writer)
-    assert (
-        store.run("run").put_aside_if_damaged(store.run("run").directory) is None and store.run("run").read()
-    )
+    assert run.put_aside_if_damaged(run.directory) is None and run.read()
 
 
 def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
@@ -291,21 +262,14 @@ def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
     assert (aside / "metrics.csv").read_text() == "edited"
 
 
-def test_who_comes_second_to_a_run_that_has_just_finished_is_told(tmp_path):
-    store = Store(tmp_path)
-    finished(store)
-    with pytest.raises(Busy, match="has just finished"), store.run("run").attempt({}, ROW, known=[]):
-        pass
-
-
 def test_rows_are_read_again_only_where_a_run_changed(tmp_path, monkeypatch):
     store = Store(tmp_path)
     for name in ("a", "b", "c"):
         finished(store, name, run_id=name * 16)
     store.rows()
     read: list[str] = []
-    original = row_cache.read_finished
-    monkeypatch.setattr(row_cache, "read_finished", lambda path: read.append(path.name) or original(path))
+    original = store_module.read_finished
+    monkeypatch.setattr(store_module, "read_finished", lambda path: read.append(path.name) or original(path))
     assert len(store.rows()) == 3 and read == []
     finished(store, "b", run_id="b" * 16, val_loss=1.0)
     assert [row.get("val_loss") for row in store.rows()] == [None, 1.0, None] and read == ["b"]
@@ -341,7 +305,7 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
     (tmp_path / "runs").write_text("a file")
     store = Store(tmp_path / "runs")
     with pytest.raises(StoreError, match=r"runs.*can't be written"):
-        write_study(store, record_of_run(make_config("name=mine"), "a"))
+        write_study(store, single("a"))
     with pytest.raises(StoreError, match=r"runs.*can't be written"):
         finished(store)
 
@@ -349,11 +313,8 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
 def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     columns = {"fusion": "sum", "heads": 4, "out_proj": True, "seed": 0, "params": 7}
-    for name, more in (
-        ("a", {}),
-        ("b", {"wall_s": 3.0}),
-        ("c", {"code": "12345678e012", "parts": "87654321e012", "val_loss": 2.5}),
-    ):
+    other = {"code": "12345678e012", "parts": "87654321e012", "val_loss": 2.5}
+    for name, more in {"a": {}, "b": {"wall_s": 3.0}, "c": other}.items():
         row = {**ROW, **columns, "status": "done", "val_loss": 2.25, **more}
         (tmp_path / f"{name}.csv").write_text(csv_text([row]))
     assert len(load(["a.csv", "b.csv"]).rows) == 1
@@ -361,3 +322,64 @@ def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refuse
     for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
         with pytest.raises(Incomparable, match="code"):
             summarize(load(order).rows)
+
+
+# --- records of studies ---------------------------------------------------------------------------
+
+NOW = StudyRecord(
+    name="tuned-demo",
+    kind="tuned",
+    factors={"fusion": ["concat", "sum"], "heads": ["2"], "train.lr": ["0.004", "0.008"]},
+    fixed={"corpus.splits": [0.8, 0.1, 0.1], "model.bias": False, "seeds.data": None, "train.steps": 4},
+    seeds=[0, 100],
+    runs=["1100ea93294ee5ec", "136cac8da041842d"],
+    question="Does it matter?",
+    primary=[Contrast(baseline={"fusion": "concat"}, where={"heads": [2, 4]})],
+    metric="test_loss",
+    margin=0.01,
+    declared={"tune": "train.lr", "develop": ["0"], "extend": 0},
+    study="tuned",
+    demonstration=True,
+    machine=Machine(threads=1, linear="mkl", attention="fused", compile=False),
+    roles={
+        "1100ea93294ee5ec": Role(phase="develop", role="", tuned="train.lr"),
+        "136cac8da041842d": Role(
+            phase="report", role="octave_up", tuned="train.lr", values={"octave_up": ["fusion=sum"]}
+        ),
+    },
+    chosen={"fusion=sum": Choice("0.008", "not bracketed: train.lr=0.008")},
+)
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path):
+    store = Store(tmp_path)
+    for record in (NOW, make_record(name="little", seeds=[7])):
+        write_study(store, record)
+        assert store.read_study(record.name) == record
+    assert as_plain(make_record()).keys() == {"name", "kind", "factors", "fixed", "seeds", "runs"}
+
+
+def test_a_study_grows_and_keeps_what_it_declared(tmp_path):
+    store = Store(tmp_path)
+    write_study(store, NOW)
+    assert NOW.tuned_key == "train.lr" and NOW.development_seeds == ["0"]
+    assert doubts(NOW) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
+    write_study(store, grown(NOW, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
+    both = store.read_study("tuned-demo")
+    assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16])
+    with pytest.raises(StoreError, match=r"develop was \['0'\] when the study began"):
+        grown(NOW, replace(NOW, declared={**NOW.declared, "develop": ["1"]}))
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "results").glob("*/study.json")), ids=lambda path: path.parent.name
+)
+def test_a_published_record_is_written_as_it_is_read(path):
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    del plain["version"]  # of the file, not of the record
+    assert as_plain(read_record(plain)) == plain
+
+
+def test_a_record_with_a_key_that_it_never_had_is_refused():
+    with pytest.raises(ConfigError, match="parts: no such key"):
+        read_record({**as_plain(NOW), "parts": {}})

@@ -1,6 +1,8 @@
-"""Tasks of made examples: right answers, splits that share nothing, logits where they are asked for."""
+"""Tasks of made examples: right answers, splits that share nothing, logits at the target positions."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,59 +11,68 @@ import pytest
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora import open_corpus
-from ablate.data.episodes import BLOCK, Episodes
-from ablate.data.splits import NOT_ASKED, Batch
-from ablate.data.tasks import TASKS, Task
-from ablate.data.tasks.base import distinct
-from ablate.data.tasks.copying import Copy, Induction, Reverse
-from ablate.data.tasks.mqar import MQAR
-from ablate.execution.prepare import prepare
-from ablate.model.build import build_model
-from ablate.training.computing import Computing
-from ablate.training.train import Score, evaluate
+from ablate.data.corpora.base import IGNORE_INDEX, Task, distinct, registry
+from ablate.data.corpora.copy import Copy
+from ablate.data.corpora.induction import Induction
+from ablate.data.corpora.mqar import MQAR
+from ablate.data.corpora.reverse import Reverse
+from ablate.data.corpora.sort import Sort
+from ablate.data.examples import BLOCK, Blocks, Examples, rows_of
+from ablate.data.splits import Batch
+from ablate.execution.run import prepare
+from ablate.model.models import build_model
+from ablate.training.train import Computing, Score, evaluate
 from tests.helpers import make_config, make_spec, run_cli
 
+
+def made(kind: Callable[..., Task], length: int, vocabulary: int, **options) -> Task:
+    return kind(seed=0, examples=None, held_out=10, length=length, vocabulary=vocabulary, **options)
+
+
+TASKS = [name for name, kind in registry.methods().items() if issubclass(kind, Task)]
 DRAWS = np.random.default_rng(0)
 SOME: list[Task] = [
-    Copy(10, 7),
-    Reverse(10, 7),
-    Induction(16, 20),
-    MQAR(30, 40, 5, "random"),
-    MQAR(31, 12, 5, "blank"),
+    made(Copy, 10, 7),
+    made(Reverse, 10, 7),
+    made(Sort, 10, 7),
+    made(Induction, 16, 20),
+    made(MQAR, 30, 40, pairs=5, filler="random"),
+    made(MQAR, 31, 12, pairs=5, filler="blank"),
 ]
 
 
-def split(
-    task: Task, count: int | None = 50, within: tuple[float, float] = (0, 1), seed: int = 0
-) -> Episodes:
-    return Episodes(task, "somewhere", within, seed=seed, count=count)
+def blocks(task: Task, count: int | None, within: tuple[float, float] = (0, 1)) -> Blocks:
+    return Blocks(partial(rows_of, task), np.ndarray.tobytes, "somewhere", within, 0, count)
+
+
+def split(task: Task, count: int | None = 50, within: tuple[float, float] = (0, 1)) -> Examples:
+    return Examples(task, blocks(task, count, within))
 
 
 @pytest.mark.parametrize("task", SOME, ids=lambda task: type(task).__name__)
-def test_every_episode_asks_for_as_many_known_words(task: Task):
+def test_every_row_asks_for_as_many_known_words(task: Task):
     inputs, targets = task.draw(DRAWS, 500)
     assert inputs.shape == targets.shape == (500, task.length)
-    assert ((targets != NOT_ASKED).sum(1) == task.asked).all()
-    words = np.concatenate([inputs.ravel(), targets[targets != NOT_ASKED]])
+    assert ((targets != IGNORE_INDEX).sum(1) == task.targets).all()
+    words = np.concatenate([inputs.ravel(), targets[targets != IGNORE_INDEX]])
     assert words.min() >= 0 and words.max() < task.vocabulary
     assert len(np.unique(words)) >= task.vocabulary - 1  # all are used; not all have a 0
 
 
 def test_copy_and_reverse_by_hand():
-    for task, turn in ((Copy(10, 7), 1), (Reverse(10, 7), -1)):
+    for task, turn in ((made(Copy, 10, 7), 1), (made(Reverse, 10, 7), -1)):
         inputs, targets = task.draw(DRAWS, 50)
-        said = inputs[:, :5]
-        assert (inputs[:, 5] == 0).all() and (said > 0).all()
-        assert (targets[:, 5:] == said[:, ::turn]).all() and (targets[:, :5] == NOT_ASKED).all()
+        words = inputs[:, :5]
+        assert (inputs[:, 5] == 0).all() and (words > 0).all()
+        assert (targets[:, 5:] == words[:, ::turn]).all() and (targets[:, :5] == IGNORE_INDEX).all()
         assert (inputs[:, 6:] == targets[:, 5:-1]).all()  # each answer is read when the next is asked for
 
 
 def test_induction_asks_for_what_followed_before_at_a_distance_that_varies():
-    inputs, targets = Induction(16, 20).draw(DRAWS, 400)
+    inputs, targets = made(Induction, 16, 20).draw(DRAWS, 400)
     distances = set()
     for row, wanted in zip(inputs, targets, strict=True):
-        for place in np.flatnonzero(wanted != NOT_ASKED):
+        for place in np.flatnonzero(wanted != IGNORE_INDEX):
             (before,) = np.flatnonzero(row[:place] == row[place])
             assert row[before + 1] == wanted[place] == row[place + 1]
             distances.add(place - before)
@@ -70,59 +81,59 @@ def test_induction_asks_for_what_followed_before_at_a_distance_that_varies():
 
 def test_mqar_is_zoologys():
     """Keys and values side by side, none twice; each key asked once, at an even place, for its value."""
-    inputs, targets = MQAR(64, 8192, 4, "random").draw(DRAWS, 2000)
+    inputs, targets = made(MQAR, 64, 8192, pairs=4, filler="random").draw(DRAWS, 2000)
     keys, values = inputs[:, 0:8:2], inputs[:, 1:8:2]
     assert keys.min() >= 1 and keys.max() < 4096 <= values.min()
     assert all(len({*row}) == 8 for row in inputs[:, :8].tolist())
-    rows, places = np.nonzero(targets != NOT_ASKED)
+    rows, places = np.nonzero(targets != IGNORE_INDEX)
     assert (places >= 8).all() and (places % 2 == 0).all()
     for row, place in zip(rows, places, strict=True):
         (pair,) = np.flatnonzero(keys[row] == inputs[row, place])
         assert values[row, pair] == targets[row, place]
     # The first question tends to stand close: at the power law, gap 0 is the first of all with 0.19 or so.
     weights = np.arange(1, 29) ** (0.01 - 1.0)
-    asked_at_once = (targets[:, 8] != NOT_ASKED).mean()
+    asked_at_once = (targets[:, 8] != IGNORE_INDEX).mean()
     alone = weights[0] / weights.sum()
     assert alone < asked_at_once < 4 * alone and (inputs[:, 8:] != 0).mean() > 0.99
-    blank, _ = MQAR(64, 8192, 4, "blank").draw(DRAWS, 10)
+    blank, _ = made(MQAR, 64, 8192, pairs=4, filler="blank").draw(DRAWS, 10)
     assert ((blank != 0).sum(1) == 12).all()
 
 
 def test_distinct_numbers_come_in_every_order():
-    found = distinct(np.random.default_rng(1), 24_000, 4, 3)
-    orders, counts = np.unique(found, axis=0, return_counts=True)
+    numbers = distinct(np.random.default_rng(1), 24_000, 4, 3)
+    orders, counts = np.unique(numbers, axis=0, return_counts=True)
     assert len(orders) == 24 and np.abs(counts - 1000).max() < 5 * 1000**0.5
 
 
-def test_an_episode_is_a_function_of_the_seed_and_its_number_modulo_examples():
+def test_an_example_is_a_function_of_the_seed_and_its_number_modulo_examples():
     few, endless = split(SOME[3], 3), split(SOME[3], None)
     first = few.batch(context=30, batch=3, seed=1, step=1)
     for step in (2, 5):
         assert torch.equal(few.batch(context=30, batch=3, seed=1, step=step).inputs, first.inputs)
     assert torch.equal(few.batch(context=30, batch=4, seed=1, step=1).inputs[3], first.inputs[0])
     assert not torch.equal(few.batch(context=30, batch=3, seed=2, step=1).inputs, first.inputs)
-    seen = torch.cat(
+    rows = torch.cat(
         [endless.batch(context=30, batch=BLOCK // 2, seed=1, step=s).inputs for s in range(1, 6)]
     )
-    assert len(seen.unique(dim=0)) == len(seen) == 5 * BLOCK // 2
+    assert len(rows.unique(dim=0)) == len(rows) == 5 * BLOCK // 2
     across = endless.rows(1, np.arange(BLOCK - 2, BLOCK + 2)).inputs
-    assert torch.equal(across, seen[BLOCK - 2 : BLOCK + 2])
+    assert torch.equal(across, rows[BLOCK - 2 : BLOCK + 2])
 
 
-def test_splits_share_no_episode():
-    task = Copy(8, 5)  # 256 contents
+def test_splits_share_no_example():
+    task = made(Copy, 8, 5)  # 256 contents
     parts = [split(task, 2000, within) for within in ((0, 0.8), (0.8, 0.9), (0.9, 1))]
-    seen = [{tuple(row) for row in part.rows(0, np.arange(2000)).inputs.tolist()} for part in parts]
-    assert not seen[0] & seen[1] and not seen[1] & seen[2] and not seen[0] & seen[2]
-    assert len(seen[0] | seen[1] | seen[2]) == 256 and 180 < len(seen[0]) < 230
+    contents = [{tuple(row) for row in part.rows(0, np.arange(2000)).inputs.tolist()} for part in parts]
+    assert not contents[0] & contents[1] and not contents[1] & contents[2] and not contents[0] & contents[2]
+    assert len(contents[0] | contents[1] | contents[2]) == 256 and 180 < len(contents[0]) < 230
 
 
-def test_a_share_without_an_episode_is_refused():
-    with pytest.raises(ConfigError, match="too few different episodes"):
-        split(Copy(4, 2), 5, (0, 1e-9)).rows(0, np.arange(1))
+def test_a_share_without_an_example_is_refused():
+    with pytest.raises(ConfigError, match="too few different examples"):
+        split(made(Copy, 4, 3), 5, (0, 1e-9)).rows(0, np.arange(1))
 
 
-def test_a_split_of_one_episode_and_of_none():
+def test_a_split_of_one_example_and_of_none():
     one, none = split(SOME[0], 1), split(SOME[0], 0)
     assert len(one.batch(context=10, batch=4, seed=0, step=9).inputs.unique(dim=0)) == 1
     assert [len(batch.inputs) for batch in one.windows(context=10, windows=3)] == [1]
@@ -130,7 +141,7 @@ def test_a_split_of_one_episode_and_of_none():
 
 
 @pytest.mark.parametrize(("most", "count"), [(None, 50), (1, 1), (10, 1), (99, 9), (10**9, 50)])
-def test_evaluation_reads_the_same_episodes_evenly_spread(most, count):
+def test_evaluation_reads_the_same_examples_evenly_spread(most, count):
     part = split(SOME[0])
     rows = torch.cat([batch.inputs for batch in part.windows(context=10, windows=7, most=most)])
     assert torch.equal(rows, part.rows(0, np.arange(count) * 50 // count).inputs)
@@ -144,58 +155,60 @@ def model_of(task: Task):
     return build_model(spec, {"backbone": 0, "fusion": 0, "data": 0})
 
 
-def test_logits_are_those_of_the_places_that_are_asked():
-    task = Copy(10, 7)
+def test_logits_are_those_of_the_target_positions():
+    task = made(Copy, 10, 7)
     model, batch = model_of(task), split(task).rows(0, np.arange(6))
     everywhere = model(batch.inputs)
-    assert torch.allclose(model(batch.inputs, batch.asked), everywhere.flatten(0, 1)[batch.asked], atol=1e-6)
+    assert torch.allclose(
+        model(batch.inputs, batch.target_positions),
+        everywhere.flatten(0, 1)[batch.target_positions],
+        atol=1e-6,
+    )
     masked = torch.nn.functional.cross_entropy(everywhere.flatten(0, 1), batch.targets.flatten())
     assert model.loss(*batch).item() == pytest.approx(masked.item(), rel=1e-6)
 
 
-def test_a_row_with_nothing_asked_counts_nowhere():
-    task = Copy(10, 7)
+def test_a_row_without_targets_counts_nowhere():
+    task = made(Copy, 10, 7)
     model, batch = model_of(task), split(task).rows(0, np.arange(3))
     silent = batch.targets.clone()
-    silent[1] = NOT_ASKED
-    asked = (silent.flatten() != NOT_ASKED).nonzero().flatten()
+    silent[1] = IGNORE_INDEX
+    positions = (silent.flatten() != IGNORE_INDEX).nonzero().flatten()
     others = Batch(batch.inputs[[0, 2]], batch.targets[[0, 2]])
-    others = Batch(*others[:2], (others.targets.flatten() != NOT_ASKED).nonzero().flatten())
-    assert model.loss(batch.inputs, silent, asked).item() == pytest.approx(model.loss(*others).item())
-    nothing = Batch(batch.inputs, torch.full_like(silent, NOT_ASKED), asked[:0])
+    others = Batch(*others[:2], (others.targets.flatten() != IGNORE_INDEX).nonzero().flatten())
+    assert model.loss(batch.inputs, silent, positions).item() == pytest.approx(model.loss(*others).item())
+    nothing = Batch(batch.inputs, torch.full_like(silent, IGNORE_INDEX), positions[:0])
     loss, grads = Computing(model, "float32").loss_and_gradients(nothing)
     assert loss.item() == 0 and all((grad == 0).all() for grad in grads.values())
 
 
-class Given(Episodes):
+class Given(Examples):
     """Two rows, the second without a question."""
 
-    def rows(self, seed: int, episodes_B: np.ndarray) -> Batch:
-        targets = torch.full((2, 10), NOT_ASKED)
+    def rows(self, seed: int, examples_B: np.ndarray) -> Batch:
+        targets = torch.full((2, 10), IGNORE_INDEX)
         targets[0, 3:5] = torch.tensor([0, 4])
         return Batch(torch.ones(2, 10, dtype=torch.int64), targets, torch.tensor([3, 4]))
 
 
 def test_exact_match_is_of_rows_that_ask():
-    model = model_of(Copy(10, 7))
+    model = model_of(made(Copy, 10, 7))
     for param in model.parameters():
         param.data.zero_()  # all logits equal: word 0 is the answer everywhere
-    score = evaluate(model, Given(Copy(10, 7), "", (0, 1), seed=0, count=2), context=10)
+    score = evaluate(model, Given(made(Copy, 10, 7), blocks(made(Copy, 10, 7), 2)), context=10)
     assert (score.targets, score.correct, score.rows, score.exact) == (2, 1, 1, 0)
     assert score.loss == pytest.approx(math.log(7)) and score.exact_match == 0
     assert score.loss_by_third == (*[pytest.approx(math.log(7))] * 2, None)  # places 3 and 4 of 10
     assert Score(1.0, 1, 1).exact_match is None  # of a text
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", TASKS)
 def test_each_task_is_a_corpus(name: str):
     overrides = (f"corpus={name}", "model.context=16", "corpus.held_out=5", "corpus.examples=20")
     run = prepare(make_config(*overrides))
     sizes = [part.size for part in run.corpus.splits.values()]
     assert sizes == [20 * 16, 5 * 16, 5 * 16] and run.spec.vocab == run.corpus.tokenizer.vocab_size
     assert run.corpus.splits["validation"].predicted_bytes is None
-    again, other = (open_corpus(make_config(*overrides, f"corpus.seed={s}").corpus) for s in (0, 1))
-    assert again.sha256 == run.corpus.sha256 != other.sha256
 
 
 @pytest.mark.parametrize(
@@ -205,15 +218,16 @@ def test_each_task_is_a_corpus(name: str):
         (("corpus=mqar", "corpus.vocabulary=8"), "corpus.vocabulary=8 holds 3 keys"),
         (("corpus=mqar", "corpus.filler=noise"), "corpus.filler=noise"),
         (("corpus=mqar", "corpus.pairs=0"), "corpus.pairs=0: must be at least 1"),
-        (("corpus=copy", "corpus.vocabulary=1"), "corpus.vocabulary=1: there is nothing to choose from"),
+        (("corpus=copy", "corpus.vocabulary=2"), "corpus.vocabulary=2: .* nothing to choose from"),
+        (("corpus=mqar", "corpus.vocabulary=1"), "corpus.vocabulary=1: there is nothing to choose from"),
         (("corpus=reverse", "model.context=7"), "corpus.length=7: .* as 6"),
         (("corpus=induction", "corpus.vocabulary=63"), "up to 64 different words"),
         (("corpus=induction", "model.context=4"), "corpus.length=4: too short"),
-        (("corpus=copy", "corpus.length=32"), "model.context=64: an episode of corpus=copy has 32 positions"),
+        (("corpus=copy", "corpus.length=32"), "model.context=64: a row of corpus=copy has 32 positions"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),
         (("corpus.tokenizer=number",), "corpus.tokenizer=number: corpus=pydoc takes char, byte or bpe"),
         (("corpus=copy", "corpus.examples=0"), "corpus.examples=0"),
-        (("corpus=copy", "corpus.held_out=null"), "corpus.held_out=null: corpus=copy can't be drawn without"),
+        (("corpus=copy", "corpus.held_out=null"), "corpus.held_out=null: expected a whole number"),
     ],
 )
 def test_what_does_not_go_together(overrides, message):
@@ -230,5 +244,5 @@ def test_a_task_is_learned_and_sampled(tmp_path: Path):
     rows = pd.read_csv(tmp_path / "runs/studies/copies/results.csv")
     assert rows["val_exact"].min() > 0.9 and rows["test_exact"].min() > 0.9 and rows["val_bpb"].isna().all()
     shown = run_cli("sample", rows["run_id"][0], "--seed", "3", cwd=tmp_path).stdout.splitlines()
-    said = [int(word) for word in shown[0].split()]
-    assert len(said) == 8 and said[4] == 0 and shown[1] == f"position 5, 0: {said[0]}, right"
+    words = [int(word) for word in shown[0].split()]
+    assert len(words) == 8 and words[4] == 0 and shown[1] == f"position 5, 0: {words[0]}, right"

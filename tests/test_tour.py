@@ -24,7 +24,7 @@ STUDENT = (
         "18 not",
         "concat with a projection is a sum over heads",
     ),
-    ("7 not", "3 × 8 × 10 × 8", "3 × 10 × 64", "Σ z_i                  3 × 10 × 8"),
+    ("7 not", "3 × 8 × 10 × 8", "3 × 10 × 64", "Σ z_i                         3 × 10 × 8"),
 )
 AUTHOR = (
     ("weighted_sum", "a demonstration", "32 runs in runs/studies/fusion-demo/results.csv"),
@@ -38,7 +38,7 @@ AUTHOR = (
 )
 ENGINEER = (
     ("mine.py: it passes",),
-    ("fusion=mine start=1.0: all 15 checks hold",),
+    ("fusion=mine start=1.0: all 10 checks hold",),
     ("mine    4      true", "10 runs in runs/studies/mine/results.csv"),
     ("as measured", "if lower", "if higher"),
     ("train.lr", "runs/studies/mine-tuned/results.csv"),

@@ -3,6 +3,7 @@
 import copy
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,21 @@ import pytest
 import torch
 from torch._dynamo.backends.debugging import aot_eager
 
-from ablate.data.splits import NOT_ASKED, Batch, Stream
+from ablate.data.splits import IGNORE_INDEX, Batch, Stream
 from ablate.model.attend import unfused
-from ablate.model.build import build_model
-from ablate.training.computing import Computing, in_precision
-from ablate.training.train import Averaged, Diverged, Evaluation, Event, State, Step, evaluate, train
+from ablate.model.models import Model, build_model
+from ablate.training.train import (
+    Averaged,
+    Computing,
+    Diverged,
+    Evaluation,
+    Event,
+    State,
+    Step,
+    evaluate,
+    in_precision,
+    train,
+)
 from tests.helpers import make_config, make_spec
 
 SIZES = (
@@ -32,33 +43,41 @@ TOKENS = np.random.default_rng(0).integers(11, size=997).astype(np.uint16)
 Events = list[Event]
 
 
-def events(*overrides: str, seed: int = 0, validation: np.ndarray = TOKENS[:100]) -> Events:
-    config = make_config(*SIZES, *overrides)
-    model = build_model(make_spec(*SIZES, *overrides, vocab=11), config.resolved_seeds())
-    return list(
-        train(
-            model,
-            config.train,
-            train_split=Stream(TOKENS),
-            validation_split=Stream(validation),
-            context=7,
-            data_seed=seed,
-        )
+def untrained(*overrides: str) -> Model:
+    seeds = make_config(*SIZES, *overrides).resolved_seeds()
+    return build_model(make_spec(*SIZES, *overrides, vocab=11), seeds)
+
+
+def training(
+    model: Model, *overrides: str, tokens: np.ndarray = TOKENS, seed: int = 0, start: State | None = None
+) -> Iterator[Event]:
+    return train(
+        model,
+        make_config(*SIZES, *overrides).train,
+        train_split=Stream(tokens),
+        validation_split=Stream(tokens[:100]),
+        context=model.position.weight.shape[0],
+        data_seed=seed,
+        start=start,
     )
 
 
-def losses(found: Events) -> list[float]:
-    return [event.loss.item() for event in found if isinstance(event, Step)]
+def events(*overrides: str, seed: int = 0) -> Events:
+    return list(training(untrained(*overrides), *overrides, seed=seed))
 
 
-def evaluations(found: Events) -> list[Evaluation]:
-    return [event for event in found if isinstance(event, Evaluation)]
+def losses(trained: Events) -> list[float]:
+    return [event.loss.item() for event in trained if isinstance(event, Step)]
+
+
+def evaluations(trained: Events) -> list[Evaluation]:
+    return [event for event in trained if isinstance(event, Evaluation)]
 
 
 def test_evaluates_every_so_often_and_at_the_end():
-    found = evaluations(events())
-    assert [event.step for event in found] == [0, 4, 8, 9]
-    assert [event.tokens for event in found] == [0, 4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
+    evaluated = evaluations(events())
+    assert [event.step for event in evaluated] == [0, 4, 8, 9]
+    assert [event.tokens for event in evaluated] == [0, 4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
 
 
 def test_looking_more_often_changes_nothing_that_is_learned():
@@ -68,11 +87,11 @@ def test_looking_more_often_changes_nothing_that_is_learned():
 
 
 def test_the_training_loss_is_that_of_its_own_batch_before_the_update():
-    found = events()
-    first = losses(found)[0]
+    trained = events()
+    first = losses(trained)[0]
     assert first == pytest.approx(math.log(11), abs=0.05)  # untrained
-    at_4 = evaluations(found)[1]
-    assert at_4.train_loss == losses(found)[3]
+    at_4 = evaluations(trained)[1]
+    assert at_4.train_loss == losses(trained)[3]
 
 
 def test_same_seed_same_bits_other_batches_other_losses():
@@ -87,25 +106,15 @@ def test_dropout_has_its_own_draws_each_step_and_none_at_evaluation():
 
 
 def test_learns_a_text_that_repeats():
-    config = make_config(*SIZES, "train.steps=300")
-    model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
-    tokens = np.tile(np.arange(11, dtype=np.uint16), 50)
-    for _ in train(
-        model,
-        config.train,
-        train_split=Stream(tokens),
-        validation_split=Stream(tokens[:50]),
-        context=7,
-        data_seed=0,
-    ):
+    model, tokens = untrained(), np.tile(np.arange(11, dtype=np.uint16), 50)
+    for _ in training(model, "train.steps=300", tokens=tokens):
         pass
     assert evaluate(model, Stream(tokens[:50]), context=7).loss < 0.1
 
 
 def test_evaluation_by_hand():
     """Every token but the first is a target once, in windows of 7; a model that ignores its input."""
-    config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
-    model = build_model(spec, config.resolved_seeds())
+    model = untrained()
     for param in model.parameters():
         param.data.zero_()
     model.norm.weight.data[0] = 1.0
@@ -126,20 +135,22 @@ class Even(torch.nn.Module):
         super().__init__()
         self.logits = torch.nn.Parameter(torch.log(torch.tensor([[10.0, *[1.0] * 10]])))
 
-    def forward(self, tokens_BT, asked_K=None, source_BS=None):
-        return self.logits.expand(*(tokens_BT.shape if asked_K is None else asked_K.shape), 11)
+    def forward(self, tokens_BT, target_positions_K=None, source_BS=None):
+        return self.logits.expand(
+            *(tokens_BT.shape if target_positions_K is None else target_positions_K.shape), 11
+        )
 
 
 class Asked:
-    """Two rows of six positions, asked at 1 and 4, and at 3 and 4."""
+    """Two rows of six positions, with targets at 1 and 4, and at 3 and 4."""
 
     is_ragged = False
 
     def windows(self, **_):
-        asked = torch.tensor([1, 4, 6 + 3, 6 + 4])
-        targets = torch.full((12,), NOT_ASKED)
-        targets[asked] = torch.tensor([0, 0, 5, 5])
-        yield Batch(torch.zeros(2, 6, dtype=torch.int64), targets.view(2, 6), asked)
+        positions = torch.tensor([1, 4, 6 + 3, 6 + 4])
+        targets = torch.full((12,), IGNORE_INDEX)
+        targets[positions] = torch.tensor([0, 0, 5, 5])
+        yield Batch(torch.zeros(2, 6, dtype=torch.int64), targets.view(2, 6), positions)
 
 
 def test_the_loss_by_thirds_of_the_context_by_hand():
@@ -151,13 +162,13 @@ def test_the_loss_by_thirds_of_the_context_by_hand():
     score = evaluate(model, Stream(np.array([3, *targets])), context=7)
     by_hand = [(zero + 7 * other) / 8, (2 * zero + 3 * other) / 5, (4 * zero + other) / 5]
     assert score.loss_by_third == pytest.approx(by_hand)
-    asked = evaluate(model, task, context=99)
-    assert asked.loss_by_third == pytest.approx((zero, other, (zero + other) / 2))
+    score = evaluate(model, task, context=99)
+    assert score.loss_by_third == pytest.approx((zero, other, (zero + other) / 2))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_thirds_of_the_context_add_up_to_the_loss(precision):
-    model = build_model(make_spec(*SIZES, vocab=11), make_config(*SIZES).resolved_seeds())
+    model = untrained()
     score = evaluate(in_precision(model, precision), Stream(TOKENS), context=7)
     counts = (142 * 3 + 1, 142 * 2 + 1, 142 * 2)  # of windows of 7, and of one of 2
     parts = [n * loss for n, loss in zip(counts, score.loss_by_third, strict=True) if loss is not None]
@@ -167,8 +178,7 @@ def test_thirds_of_the_context_add_up_to_the_loss(precision):
 def test_evaluation_sees_the_same_split_in_whatever_chunks(monkeypatch):
     import ablate.training.train
 
-    config, spec = make_config(*SIZES), make_spec(*SIZES, vocab=11)
-    model = build_model(spec, config.resolved_seeds())
+    model = untrained()
     at_once = evaluate(model, Stream(TOKENS), context=7)
     monkeypatch.setitem(ablate.training.train.EVALUATION_NUMBERS, "cpu", 1)
     one_by_one = evaluate(model, Stream(TOKENS), context=7)
@@ -183,25 +193,15 @@ def test_a_loss_that_is_not_a_number_ends_the_run_and_names_the_step():
 
 
 def test_bfloat16_keeps_weights_in_float32_and_learns_alike():
-    config = make_config(*SIZES, "train.precision=bfloat16")
-    model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
-    found = list(
-        train(
-            model,
-            config.train,
-            train_split=Stream(TOKENS),
-            validation_split=Stream(TOKENS[:100]),
-            context=7,
-            data_seed=0,
-        )
-    )
+    model = untrained(*HALF)
+    trained = list(training(model, *HALF))
     assert all(param.dtype == torch.float32 for param in model.parameters())
-    assert losses(found) != losses(events())
-    assert losses(found) == pytest.approx(losses(events()), abs=0.02)
+    assert losses(trained) != losses(events())
+    assert losses(trained) == pytest.approx(losses(events()), abs=0.02)
 
 
 def test_weights_in_bfloat16_follow_those_in_float32():
-    model = build_model(make_spec(*SIZES, vocab=11), make_config(*SIZES).resolved_seeds())
+    model = untrained()
     computing = Computing(model, "bfloat16")
     with torch.no_grad():
         for param in model.parameters():
@@ -232,11 +232,9 @@ def test_a_compiled_step_computes_what_a_plain_one_does(more, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     torch.compiler.reset()
-    overrides = (*SIZES, *more)
     inputs, targets = torch.randint(11, (2, 3, 7))
     for seed in (0, 1):
-        config = make_config(*overrides, f"seed={seed}")
-        model = build_model(make_spec(*overrides, vocab=11), config.resolved_seeds())
+        model = untrained(*more, f"seed={seed}")
         model.use(attend=unfused)
         plain, compiled = (
             Computing(model, "bfloat16", compiled=compiled).loss_and_gradients(Batch(inputs, targets))
@@ -264,48 +262,30 @@ def test_before_the_first_update_there_is_a_validation_loss_and_nothing_else():
 
 @pytest.mark.parametrize(("share", "steps"), [(0.01, [9]), (0.3, [7, 8, 9]), (1, range(1, 10))])
 def test_the_average_is_that_of_the_weights_after_the_last_steps(share, steps):
-    config = make_config(*SIZES, f"train.average={share}")
-    model = build_model(make_spec(*SIZES, vocab=11), config.resolved_seeds())
-    seen, averaged = {}, None
-    for event in train(
-        model,
-        config.train,
-        train_split=Stream(TOKENS),
-        validation_split=Stream(TOKENS[:9]),
-        context=7,
-        data_seed=0,
-    ):
+    model, weights, averaged = untrained(), {}, None
+    for event in training(model, f"train.average={share}"):
         if isinstance(event, Step):
-            seen[event.step] = copy.deepcopy(dict(model.named_parameters()))
+            weights[event.step] = copy.deepcopy(dict(model.named_parameters()))
         elif isinstance(event, Averaged):
             averaged = event
     assert averaged is not None
     for name, mean in averaged.params.items():
-        torch.testing.assert_close(mean, torch.stack([seen[step][name] for step in steps]).mean(0))
+        torch.testing.assert_close(mean, torch.stack([weights[step][name] for step in steps]).mean(0))
 
 
 @pytest.mark.parametrize(
     "more", [(), ("model.dropout=0.2",), ("fusion=weighted_sum",), ("train.average=0.9",), HALF]
 )
 def test_going_on_from_a_state_changes_nothing(more):
-    overrides = (*SIZES, *more, "train.checkpoint_every=2", "train.eval_every=3")
-    config, spec = make_config(*overrides), make_spec(*overrides, vocab=11)
+    overrides = (*more, "train.checkpoint_every=2", "train.eval_every=3")
 
     def run(start: State | None, stop: int | None) -> Events:
-        found: Events = []
-        for event in train(
-            build_model(spec, config.resolved_seeds()),
-            config.train,
-            train_split=Stream(TOKENS),
-            validation_split=Stream(TOKENS[:100]),
-            context=7,
-            data_seed=0,
-            start=start,
-        ):
-            found.append(copy.deepcopy(event))
+        trained: Events = []
+        for event in training(untrained(*overrides), *overrides, start=start):
+            trained.append(copy.deepcopy(event))
             if isinstance(event, State) and event.step == stop:
                 break
-        return found
+        return trained
 
     whole = run(None, None)
     assert [event.step for event in whole if isinstance(event, State)] == [2, 4, 6, 8]

@@ -1,28 +1,24 @@
-"""Pair variants with their baselines, and find variants that are equal by construction."""
+"""Pair variants with their baselines: of a command, of a study's contrasts, of the roles of a tuned study."""
 
+import itertools
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.forms import METHODS, form_of
-from ablate.analysis.select import as_text
-from ablate.analysis.variants import TEXT_COLUMNS, WIDTHS, Variants
-from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import only_if
+from ablate.analysis.select import meeting
+from ablate.analysis.variants import WIDTHS, Settings, Variants
+from ablate.config.conditions import as_text, column_of, key_in, spelled
+from ablate.config.contrast import Contrast
+from ablate.config.rules import ConfigError
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 
 EQUAL = "equal by construction"  # the verdict on two variants that are the same function
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 
 MATCH = ("match", "match_by")
-# Columns that, besides attention, determine which functions a model can represent; and columns that do not.
-OF_THE_MODEL = ("d_model", "layers", "context", "mlp_hidden", "bias", "dropout", *TEXT_COLUMNS)
-OF_TRAINING = (
-    *("steps", "batch", "lr", "warmup", "min_lr_ratio", "weight_decay", "beta1", "beta2", "eps", "clip"),
-    "precision",
-)
 # Columns that may change with a factor (through `auto` and `match`) if no variant keeps them.
 FOLLOWS = {
     "fusion": ("normalize",),
@@ -31,8 +27,10 @@ FOLLOWS = {
     "tokenizer": ("vocab",),
     "corpus_sha256": ("vocab",),
 }
-# Widths that configs give by a word: d_model/heads (narrow), or d_model (wide).
-NARROW, WIDE = {("value_width", "narrow"), ("key_width", "auto")}, {("value_width", "wide")}
+AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
+# What configs say where nothing is changed.
+USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
+NO_ATTENTION = "uniform"  # scores=uniform: every position reads all earlier ones alike, and learns no pattern
 
 
 def parse_baseline(text: str) -> dict[str, str]:
@@ -46,7 +44,7 @@ def parse_baseline(text: str) -> dict[str, str]:
 
 
 def pair_up(
-    variants: Variants,
+    variants: Settings,
     baseline: Mapping[str, Any],
     among: Sequence[int] | None = None,
     *,
@@ -60,12 +58,12 @@ def pair_up(
     that each variant has its own value of. Raises ConfigError.
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
-    wanted = {column_in(variants, key): as_text(value) for key, value in baseline.items()}
-    is_baseline = pd.Series(True, index=table.index)
-    for column, value in wanted.items():
-        is_baseline &= _has(table, column, value)
+    option = f"--baseline {spelled(baseline)}"
+    wanted = {column_of(key, variants.columns, option): as_text(value) for key, value in baseline.items()}
+    is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
     if not is_baseline.any():
-        raise ConfigError(f"--baseline {_words(wanted)}: no such variant; there is {_levels(table, wanted)}")
+        levels = "; ".join(f"{key}={', '.join(sorted(table[key].unique()))}" for key in wanted)
+        raise ConfigError(f"{option}: no such variant; there is {levels}")
     following = (followers(variants, wanted) | {*free}) - wanted.keys()
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     fixed = [column for column in varying if column not in following]
@@ -73,15 +71,16 @@ def pair_up(
     place: dict[tuple[str, ...], list[int]] = {}
     keys = list(zip(*(table[column] for column in fixed), strict=True)) if fixed else [()] * len(table)
     unmatched = [tuple("" if c in MATCH else v for c, v in zip(fixed, key, strict=True)) for key in keys]
+    rows = list(zip(table.index, keys, unmatched, is_baseline, strict=True))
     references: dict[tuple[str, ...], list[int]] = {}
-    for variant, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
+    for variant, key, rest, base in rows:
         if base:
             place.setdefault(key, []).append(variant)
             if _is_reference(variants.table.loc[variant]):
                 references.setdefault(rest, []).append(variant)
     records = dict(zip(table.index, table[[*loose, "heads"]].to_dict("records"), strict=True))
     pairs = []
-    for variant, key, rest, base in zip(table.index, keys, unmatched, is_baseline, strict=True):
+    for variant, key, rest, base in rows:
         if not base:
             bases = place.get(key) or references.get(rest, [])
             near = _nearest(records[variant], {b: records[b] for b in bases}, loose)
@@ -89,7 +88,7 @@ def pair_up(
     return pairs
 
 
-def followers(variants: Variants, columns: Iterable[str]) -> set[str]:
+def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
     """The columns that may change with these: widths, options of parts, and what FOLLOWS."""
     following = {*WIDTHS}
     for column in columns:
@@ -98,95 +97,143 @@ def followers(variants: Variants, columns: Iterable[str]) -> set[str]:
 
 
 def primary_pairs(
-    variants: Variants,
-    entries: Sequence[Mapping[str, Any]],
+    variants: Settings,
+    contrasts: Sequence[Contrast],
     among: Sequence[int] | None = None,
     *,
     free: Sequence[str] = (),
 ) -> tuple[list[Pair], list[str]]:
-    """The pairs that a study declared in advance, and a line for each entry without pairs.
-
-    An entry has `vary`, a key; `baseline`, its value (or, without `vary`, a mapping of keys to values);
-    optionally `variants`, the other values or mappings, and `where`, key to value or list of values. among,
-    free: as for `pair_up`. Raises ConfigError.
-    """
+    """The pairs of the contrasts that a study declared in advance, and a line for each without pairs. among,
+    free: as for `pair_up`. Raises ConfigError."""
     pairs: list[Pair] = []
     lines = []
-    for entry in entries:
-        unknown = set(entry) - {"vary", "baseline", "variants", "where"}
-        if unknown or "baseline" not in entry:
-            raise ConfigError(
-                f"primary: {dict(entry)}: an entry has baseline, vary, and if need be variants and where"
-            )
-        baseline = _mapping(entry, entry["baseline"])
-        everywhere = list(range(len(variants.table))) if among is None else among
-        chosen = _meeting(variants, entry.get("where", {}), everywhere)
-        table = variants.table.iloc[chosen]
-        there = all(_has(table, column_in(variants, key), value).any() for key, value in baseline.items())
-        found = pair_up(variants, baseline, chosen, free=free) if there else []
-        if entry.get("variants"):
-            kept = {
-                variant
-                for values in entry["variants"]
-                for variant in _meeting(variants, _mapping(entry, values), chosen)
-            }
-            found = [pair for pair in found if pair[0] in kept]
-        if not found:
-            where = f" where {_words(entry['where'])}" if entry.get("where") else ""
-            lines.append(f"missing: the primary contrast with {_words(baseline)}{where} has no finished runs")
-        pairs += [pair for pair in found if pair not in pairs]
+    for contrast in contrasts:
+        table = variants.table if among is None else variants.table.iloc[list(among)]
+        table = table[_meeting(variants, table, contrast.where)]
+        has_baseline = _meeting(variants, table, contrast.is_baseline).any()
+        own = pair_up(variants, contrast.baseline, [*table.index], free=free) if has_baseline else []
+        if contrast.variants:
+            meets = np.any([_meeting(variants, table, one) for one in contrast.variants], axis=0)
+            own = [pair for pair in own if pair[0] in table.index[meets]]
+        if not own:
+            lines.append(f"missing: the primary contrast with {contrast} has no finished runs")
+        pairs += [pair for pair in own if pair not in pairs]
     return pairs, lines
 
 
-def has_baseline(entry: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
-    """Whether a primary entry has this baseline."""
-    own = _mapping(entry, entry["baseline"])
-    return {k: as_text(v) for k, v in own.items()} == {k: as_text(v) for k, v in baseline.items()}
+def not_shown(
+    variants: Settings, contrasts: Sequence[Contrast], levels: Mapping[str, Sequence[str]], *, all_built: bool
+) -> list[str]:
+    """A line for each contrast that a study can't show because some of its runs can't be built. Raises
+    ConfigError for a contrast that it could not show in any case.
 
-
-def column_in(variants: Variants, key: str) -> str:
-    """The column of a config key, among those that define variants: lr for train.lr. Raises ConfigError."""
-    for column in (key, key.rpartition(".")[2]):
-        if column in variants.columns:
-            return column
-    raise ConfigError(f"{key}: no column makes variants by it{did_you_mean(key, variants.columns)}")
-
-
-def equal_forms(variants: Variants) -> list[tuple[str, ...]]:
-    """(C,) keys, which are equal if two variants are the same function by construction: they have the same
-    form, and are equal in every column that the form does not cover. A match counts by the resulting width:
-    when matched by the MLP, equal parameters mean equal FLOPs.
+    variants: of the runs that can be built. all_built: whether none is missing. levels: by override key.
     """
-    apart = ("fusion", "normalize", *MATCH, *variants.options["fusion"])
-    rest = [column for column in variants.columns if column not in apart]
-    return [
-        (row["form"] or form_of(row, variants.options["fusion"]), *(row[column] for column in rest))
-        for row in variants.table.to_dict("records")
-    ]
+    lines = []
+    for contrast in contrasts:
+        try:
+            pairs, _ = primary_pairs(variants, [contrast])
+            columns = {key: column_of(key, variants.columns, "primary") for key, _ in contrast.values}
+        except ConfigError as error:
+            raise ConfigError(f"study.primary: {contrast}: {error}") from error
+        if pairs:
+            continue
+        present = {key: [*variants.table[column].unique()] for key, column in columns.items()}
+        shown = "; ".join(f"{columns[key]}={','.join(values)}" for key, values in present.items())
+        lines.append(f"study.primary: {contrast}: no two runs of this study differ so; there is {shown}")
+        for key, values in levels.items():
+            present |= {k: [*present[k], *map(as_text, values)] for k in present if key_in(k, [key])}
+        if all_built or not all(as_text(value) in present[key] for key, value in contrast.values):
+            raise ConfigError(lines[-1])
+    return lines
 
 
-def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
-    """For each pair, whether both variants can learn the same functions although they are parametrized
-    differently: equal function_class, and no other difference in what can be learned."""
-    table = variants.table
-    rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
-    keys = list(zip(table["function_class"], *(rest[column] for column in rest), strict=True))
-    return [
-        bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
-        for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
-    ]
+def having(variants: Variants, *roles: str) -> list[int]:
+    """The variants that have one of the roles."""
+    return [at for at, text in enumerate(variants.table["role"]) if {*text.split()} & {*roles}]
 
 
-def unknown_forms(variants: Variants) -> list[str]:
-    """A line if there are variants whose form is neither in their rows nor known to this program."""
-    unknown = variants.table["form"].eq("") & ~variants.table["fusion"].isin(METHODS)
-    names = ", ".join(f"fusion={name}" for name in variants.table.loc[unknown, "fusion"].unique())
-    return only_if(names, f"equal forms are not known for {names} (rows without the column form)")
+def own_values(variants: Variants) -> tuple[list[int], list[str]]:
+    """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
+    the tuned keys, which may differ between such variants."""
+    tuned = sorted({column_of(key, variants.columns, "tune") for key in variants.table["tuned"] if key})
+    return having(variants, "tuned") or [*range(len(variants.table))], tuned
 
 
-def named_after_form(variants: Variants, variant: int, form: tuple[str, ...]) -> bool:
-    """Whether the variant has the name of its form: sum does, a normalized mean does not."""
-    return str(variants.table.at[variant, "fusion"]) == form[0].split()[0]
+def family_pairs(
+    variants: Variants,
+    contrasts: Sequence[Contrast],
+    baseline: Mapping[str, Any] | None,
+    *,
+    at_baseline: bool,
+) -> tuple[dict[str, list[Pair]], list[str]]:
+    """The pairs of each family, and a line for each primary contrast without pairs. at_baseline: whether arms
+    of a tuned study were to report at their baselines' values.
+
+    primary, and exploratory for what no contrast names: each variant against its baseline, in a tuned study
+    each at its own value. AT_BASELINE: both at the baseline's value. OCTAVE_AWAY: each arm at half and at
+    twice its own value against itself at its own value. Raises ConfigError.
+    """
+    own, free = own_values(variants)
+    primary, lines = primary_pairs(variants, contrasts, own, free=free)
+    others = pair_up(variants, baseline, own, free=free) if baseline else []
+    theirs, there = having(variants, "baseline_rate"), list[Pair]()
+    # One by one: the baseline of a contrast may be a variant of another, and so have runs at other values.
+    for contrast in [*contrasts] or ([Contrast(baseline=baseline)] if baseline else []):
+        pairs, missing = primary_pairs(variants, [contrast], sorted({*own, *theirs}))
+        there += [pair for pair in pairs if pair[0] in theirs and pair[1] in own and pair not in there]
+        if contrasts and at_baseline:
+            lines += [f"{line} {AT_BASELINE}" for line in missing]
+    rest = [column for column in variants.columns if column not in free]
+    arms = [tuple(row) for row in variants.table[rest].itertuples(index=False)]
+    mine = {arms[variant]: variant for variant in own}
+    octaves = having(variants, "octave_down", "octave_up")
+    return {
+        "primary": primary,
+        "exploratory": [pair for pair in others if pair not in primary],
+        AT_BASELINE: there,
+        OCTAVE_AWAY: [(variant, mine[arms[variant]]) for variant in octaves if arms[variant] in mine],
+    }, lines
+
+
+def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
+    """One line: why nothing is compared with this baseline, and one with which something would be."""
+    given, why = {}, f"there is no fusion to compare with {STANDARD_FUSION}"
+    if baseline:
+        given = {column_of(key, variants.columns, "--baseline"): as_text(v) for key, v in baseline.items()}
+        why = f"no two variants differ only in {', '.join(given)}"
+    another = _another(variants, given) or _another(variants, {})
+    return f"no verdicts: {why}" + (f"; try --baseline {another}" if another else "")
+
+
+def _another(variants: Variants, given: Mapping[str, str]) -> str:
+    """K=V[,K=V], with which there are pairs: all in which two variants differ, of the two that differ in the
+    least; empty if there are none.
+
+    The baseline of the two has the values of `given`; without any, what is usual or what more variants have.
+    """
+    own, free = own_values(variants)
+    table = variants.table.loc[own]
+    columns = [column for column in variants.columns if column not in free and table[column].nunique() > 1]
+    rows = table[columns].to_dict("records")
+    learning = [row for row in rows if row.get("scores") != NO_ATTENTION]
+
+    def rank(values: Mapping[str, str]) -> tuple[int, ...]:
+        usual = sum(value in USUAL for value in values.values())
+        common = sum((table[column] == value).sum() for column, value in values.items())
+        return len(values), -usual, -common
+
+    pairing = {}
+    for base, other in itertools.permutations(learning if len(learning) > 1 else rows, 2):
+        values = {column: base[column] for column in columns if base[column] != other[column]}
+        follow = (followers(variants, values) | {*MATCH}) - given.keys()
+        values = {column: value for column, value in values.items() if column not in follow} or values
+        if given.items() <= values.items() and all(value and "," not in value for value in values.values()):
+            pairing[",".join(f"{key}={value}" for key, value in values.items())] = values
+    nearest = sorted(pairing, key=lambda text: rank(pairing[text]))
+    return next(
+        (shlex.quote(text) for text in nearest if pair_up(variants, pairing[text], own, free=free)), ""
+    )
 
 
 def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
@@ -200,16 +247,12 @@ def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
 
 
 def _is_reference(row: "pd.Series[Any]") -> bool:
-    """Whether a model is the reference that others are matched to (ablate.model.resolve.reference), so that
+    """Whether a model is the reference that others are matched to (ablate.model.costs.reference), so that
     matching changes nothing."""
-    row = row.reindex(
-        ["fusion", "out_proj", "match", "heads", "d_model", "value_width", "key_width", "mlp_hidden"]
-    )
+    widths = ("heads", "d_model", "value_width", "key_width", "mlp_hidden")
     try:
-        heads, d, v, k, m = (
-            float(row[c]) for c in ("heads", "d_model", "value_width", "key_width", "mlp_hidden")
-        )
-    except (TypeError, ValueError):
+        heads, d, v, k, m = (float(row[column]) for column in widths)
+    except (KeyError, TypeError, ValueError):
         return False
     narrow = heads * v == heads * k == d
     return row["fusion"] == STANDARD_FUSION and row["out_proj"] == "true" and narrow and m == 4 * d
@@ -237,34 +280,5 @@ def _total(row: Mapping[Any, str], column: str) -> float | str:
         return row[column]
 
 
-def _meeting(variants: Variants, where: Mapping[str, Any], among: Sequence[int]) -> list[int]:
-    table = variants.table.iloc[list(among)]
-    for key, value in where.items():
-        column, values = column_in(variants, key), value if isinstance(value, list) else [value]
-        table = table[np.any([_has(table, column, one) for one in values], axis=0)]
-    return [int(variant) for variant in table.index]
-
-
-def _has(table: pd.DataFrame, column: str, value: Any) -> pd.Series:
-    """Whether each variant has this value, where narrow and wide stand for the numbers that rows have."""
-    named = (column, as_text(value))
-    if named not in NARROW | WIDE or not {"d_model", "heads"} <= {*table.columns}:
-        return table[column] == as_text(value)
-    width, d_model, heads = (pd.to_numeric(table[c], errors="coerce") for c in (column, "d_model", "heads"))
-    return width == (d_model / heads if named in NARROW else d_model)
-
-
-def _mapping(entry: Mapping[str, Any], value: Any) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if "vary" not in entry:
-        raise ConfigError(f"primary: {dict(entry)}: vary names the key that baseline {value} is a value of")
-    return {entry["vary"]: value}
-
-
-def _levels(table: pd.DataFrame, wanted: Mapping[str, str]) -> str:
-    return "; ".join(f"{key}={', '.join(sorted(table[key].unique()))}" for key in wanted)
-
-
-def _words(mapping: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={as_text(value)}" for key, value in mapping.items())
+def _meeting(variants: Settings, table: pd.DataFrame, values: Mapping[str, Any]) -> np.ndarray:
+    return meeting(table, values, "contrast", variants.columns)

@@ -1,4 +1,4 @@
-"""What puts a difference in proportion: the worth of attention, and what remains at an equal start."""
+"""What a difference amounts to: equal functions and classes, the worth of attention, an equal start."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,64 +7,105 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import MATCH, Pair, column_in, pair_up
-from ablate.analysis.roles import tuned_columns
-from ablate.analysis.variants import Variants, is_own_value
+from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
+from ablate.analysis.variants import Settings, Variants
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
-from ablate.phrases import only_if
+from ablate.phrases import lines_if
+from ablate.store.columns import config_about
 
-YARDSTICK = "uniform"  # scores=uniform: every position reads all earlier ones alike, and learns no pattern
+# Columns that, besides attention, determine which functions a model can represent; and columns that do not.
+OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
 CONTROLLED = ("controlled", "controlled_low", "controlled_high")
 
-Worth = Mapping[int, tuple[float, float, float]]
+ShareReferences = Mapping[int, tuple[float, float, float]]
 
 
-def worth(variants: Variants, bases: Iterable[int]) -> Worth:
+def equal_forms(variants: Settings) -> list[tuple[str, ...]]:
+    """(C,) keys, which are equal if two variants are the same function by construction: they have the same
+    form, and are equal in every column that the form does not cover. A match counts by the resulting width:
+    when matched by the MLP, equal parameters mean equal FLOPs. Without a form, a method equals itself alone.
+    """
+    method = ("fusion", "normalize", *variants.options["fusion"])
+    rest = [column for column in variants.columns if column not in (*method, *MATCH)]
+    return [
+        (row["form"] or " ".join(row.get(column, "") for column in method), *(row[column] for column in rest))
+        for row in variants.table.to_dict("records")
+    ]
+
+
+def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
+    """For each pair, whether both variants can learn the same functions although they are parametrized
+    differently: equal function_class, and no other difference in what can be learned."""
+    table = variants.table
+    rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
+    keys = list(zip(table["function_class"], *(rest[column] for column in rest), strict=True))
+    return [
+        bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
+        for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
+    ]
+
+
+def unknown_forms(variants: Variants) -> list[str]:
+    """A line if there are variants whose rows have no form."""
+    unknown = variants.table.loc[variants.table["form"].eq(""), "fusion"].unique()
+    names = ", ".join(f"fusion={name}" for name in unknown)
+    return lines_if(names, f"equal forms are not known for {names} (rows without the column form)")
+
+
+def same_functions(variants: Variants, pairs: Sequence[Pair]) -> list[str | None]:
+    """For each pair, the name of its baseline, or of another variant with this baseline, that the variant
+    equals by construction; None for most."""
+    forms = equal_forms(variants)
+    same: list[str | None] = [None] * len(pairs)
+    seen: dict[tuple[Any, int], int] = {}
+    # Of two equal variants, keep the one named after the form: sum, not the normalized mean.
+    named = [variants.table.at[one, "fusion"] == forms[one][0].split()[0] for one, _ in pairs]
+    for i in sorted(range(len(pairs)), key=lambda i: not named[i]):
+        variant, base = pairs[i]
+        first = seen.setdefault((forms[variant], base), variant)
+        if forms[variant] == forms[base]:
+            same[i] = variants.names[base]
+        elif first != variant:
+            same[i] = variants.names[first]
+    return same
+
+
+def share_references(variants: Variants, bases: Iterable[int]) -> ShareReferences:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
     if not variants.metric.endswith("_loss") or "scores" not in variants.columns:
         return {}
-    partner = dict(_otherwise_equal(variants, {"scores": YARDSTICK}, free=MATCH))
-    known = [base for base in dict.fromkeys(bases) if base in partner]
-    if not known:
+    partner = dict(_otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
+    if not (having := [base for base in bases if base in partner]):
         return {}
-    found = stats.paired(
-        variants.values[[partner[base] for base in known]], variants.values[known], margin=np.inf
-    )
-    intervals = np.column_stack([found[name] for name in ("diff", "low_marginal", "high_marginal")])
-    of_each = zip(known, intervals.tolist(), strict=True)
-    return {base: (unit, low, high) for base, (unit, low, high) in of_each if np.isfinite(low)}
+    uniform = variants.values[[partner[base] for base in having]]
+    paired = stats.paired(uniform, variants.values[having], margin=np.inf)
+    of_each = zip(*(paired[name].tolist() for name in ("diff", "low_marginal", "high_marginal")), strict=True)
+    return {base: worth for base, worth in zip(having, of_each, strict=True) if np.isfinite(worth[1])}
 
 
-def shares(diff: pd.Series, pairs: Sequence[Pair], units: Worth) -> pd.Series:
+def shares(diff: pd.Series, pairs: Sequence[Pair], references: ShareReferences) -> pd.Series:
     """(K,) each difference as a share of what attention is worth to its baseline; NaN unless that is above 0
     with its whole interval."""
-    known = {base: unit for base, (unit, low, _) in units.items() if low > 0}
-    return diff / np.array([known.get(base, np.nan) for _, base in pairs], float)
+    units = {base: unit for base, (unit, low, _) in references.items() if low > 0}
+    return diff / np.array([units.get(base, np.nan) for _, base in pairs], float)
 
 
-def on_worth(variants: Variants, units: Worth) -> list[str]:
+def on_share_references(variants: Variants, references: ShareReferences) -> list[str]:
     """A line for each variant on what attention is worth to it."""
     return [
         f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
         f" {variants.metric} with scores=uniform less its own"
         f" ({'column share' if low > 0 else 'so nothing is a share of it'})"
-        for base, (unit, low, high) in units.items()
+        for base, (unit, low, high) in references.items()
     ]
 
 
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
-    """The variant that equals each one but for the overrides of a placebo, for those that have one.
-
-    placebo: overrides that give a variant the start and the steps of its baseline, such as
-    {value_scale: matched}.
-    """
-    try:
-        wanted = {column_in(variants, key): value for key, value in placebo.items()}
-        return dict(_otherwise_equal(variants, wanted)) if wanted else {}
-    except ConfigError:  # these rows have no such variants
-        return {}
+    """The variant that equals each one but for a placebo, for those that have one: overrides that give a
+    variant the start and the steps of its baseline, such as {value_scale: matched}."""
+    return dict(_otherwise_equal(variants, placebo)) if placebo else {}
 
 
 def controlled(
@@ -94,21 +135,13 @@ def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str
     tested = table[table["p"].notna()]
     if (tested["family"] == "primary").any():
         tested = tested[tested["family"] == "primary"]
-    lacking = tested[tested["controlled"].isna() & ~tested["same_class"]]
-    named = spelled(placebo)
+    lacking = int((tested["controlled"].isna() & ~tested["same_class"]).sum())
+    named = f"placebo: {spelled(placebo)}" if placebo else "the study names no placebo"
     line = (
-        f"{len(lacking)} of {len(tested)} comparisons have no results at an equal start and equal steps"
-        f" ({f'placebo: {named}' if named else 'the study names no placebo'}), so part of their difference"
-        " may be parametrization"
+        f"{lacking} of {len(tested)} comparisons have no results at an equal start and equal steps ({named}),"
+        " so part of their difference may be parametrization"
     )
-    return only_if(len(lacking), line)
-
-
-def own_values(variants: Variants) -> tuple[list[int], list[str]]:
-    """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
-    the tuned keys, which may differ between such variants."""
-    own = [at for at, role in enumerate(variants.table["role"]) if is_own_value(role)]
-    return own, tuned_columns(variants)
+    return lines_if(lacking, line)
 
 
 def _otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import FOLLOWS, WIDTHS, equal_forms, pair_up, unknown_forms
-from ablate.analysis.controls import counterparts, more_diverged, own_values
+from ablate.analysis.contrasts import FOLLOWS, WIDTHS, own_values, pair_up
+from ablate.analysis.controls import counterparts, equal_forms, more_diverged, unknown_forms
 from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION
 
@@ -35,13 +35,13 @@ def effects(
     factors = {column: _reference(variants, column, references or {}) for column in _factors(variants)}
     forms = equal_forms(variants)
     partner = {f: dict(pair_up(variants, {f: reference})) for f, reference in factors.items()}
-    found: dict[tuple[str, str], list[Block]] = {}
+    groups: dict[tuple[str, str], list[Block]] = {}
     lines = unknown_forms(variants)
     for factor, pairs in partner.items():
         blocks = [((a,), (b,)) for a, b in pairs.items() if forms[a] != forms[b]]
         equal = [block for block in blocks if _equal_widths(variants, block)]
         for block in equal:
-            found.setdefault((_level(variants, factor, factors, block[0][0]), "equal"), []).append(block)
+            groups.setdefault((_level(variants, factor, factors, block[0][0]), "equal"), []).append(block)
         if blocks and not equal:
             lines.append(
                 f"{factor}: no two variants of equal key and value width, so it has no main effect here;"
@@ -53,12 +53,12 @@ def effects(
                 continue  # some of them are the same function, so there is no interaction
             name = " × ".join(_level(variants, factor, factors, block[0][0]) for factor in (f, g))
             if _equal_widths(variants, block):
-                found.setdefault((name, "equal"), []).append(block)
+                groups.setdefault((name, "equal"), []).append(block)
             elif {f, g} == {"heads", "out_proj"} and variants.table.at[
                 block[0][0], "fusion"
             ] == STANDARD_FUSION:
-                found.setdefault((f"{name} (fusion={STANDARD_FUSION})", "as they are"), []).append(block)
-    return _table(variants, found, alpha), lines
+                groups.setdefault((f"{name} (fusion={STANDARD_FUSION})", "as they are"), []).append(block)
+    return _table(variants, groups, alpha), lines
 
 
 def projection_and_heads(
@@ -67,15 +67,13 @@ def projection_and_heads(
     """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h.
 
     The fewest heads in the rows take the place of 1. Columns as in `effects`; these rows are a family of
-    their own. controlled, controlled_low, controlled_high: the same under the placebo. at_few, at_few_low,
-    at_few_high: off − on with the fewest heads, under the placebo where there is one. At one head that is
-    parametrization alone, and the interaction takes it to be as large with many heads. more_diverged: on how
-    many more seeds one of the four variants diverged than another, which leaves the interaction undecided;
-    the other two are NaN then.
+    their own. controlled, with _low and _high: the same under the placebo. at_few, likewise: off − on with
+    the fewest heads, under the placebo where there is one; at one head that is parametrization alone. If
+    more_diverged, on how many more seeds one variant diverged than another, is above 0, these two are NaN.
     """
     own, tuned = own_values(variants)
     there = {"heads", "out_proj"} <= {*_factors(variants)}
-    found: dict[tuple[str, str], list[Block]] = {}
+    groups: dict[tuple[str, str], list[Block]] = {}
     if there and "true" in set(variants.table["out_proj"]):
         few = _reference(variants, "heads", {})
         partners = [
@@ -85,18 +83,22 @@ def projection_and_heads(
         for block in _crossings(*partners):
             row = variants.table.iloc[block[0][0]]
             if row["fusion"] == STANDARD_FUSION:
-                found.setdefault((f"heads={row['heads']} − heads={few}", "as they are"), []).append(block)
+                groups.setdefault((f"heads={row['heads']} − heads={few}", "as they are"), []).append(block)
     partner = counterparts(variants, placebo)
-    under: dict[tuple[str, str], list[Block]] = {}
-    for key, blocks in found.items():
-        if {off for block in blocks for off in _off(block)} <= partner.keys():
-            under[key] = [_under(block, partner) for block in blocks]
+    under: dict[tuple[str, str], list[Block]] = {
+        key: [
+            ((partner[many_off], few_on), (partner[few_off], many_on))
+            for (many_off, few_on), (few_off, many_on) in blocks
+        ]
+        for key, blocks in groups.items()
+        if all(side[0] in partner for block in blocks for side in block)
+    }
     at_few = {
         key: [((few_off,), (few_on,)) for (_, few_on), (few_off, _) in under.get(key, blocks)]
-        for key, blocks in found.items()
+        for key, blocks in groups.items()
     }
-    table = _table(variants, found, alpha)
-    table["more_diverged"] = [_more_diverged(variants, blocks) for blocks in found.values()]
+    table = _table(variants, groups, alpha)
+    table["more_diverged"] = [_more_diverged(variants, blocks) for blocks in groups.values()]
     for name, blocks in (("controlled", under), ("at_few", at_few)):
         sound = {key: those for key, those in blocks.items() if not _more_diverged(variants, those)}
         part = _table(variants, sound, alpha).set_index("effect").reindex(table["effect"])
@@ -108,34 +110,17 @@ def _more_diverged(variants: Variants, blocks: Sequence[Block]) -> int:
     return more_diverged(variants, [variant for block in blocks for side in block for variant in side])
 
 
-def _off(block: Block) -> tuple[int, int]:
-    """The variants without the projection, of a block ((many off, few on), (few off, many on))."""
-    return block[0][0], block[1][0]
-
-
-def _under(block: Block, partner: Mapping[int, int]) -> Block:
-    """Such a block with the variants without the projection under a placebo."""
-    (many_off, few_on), (few_off, many_on) = block
-    return (partner[many_off], few_on), (partner[few_off], many_on)
-
-
-def per_seed(variants: Variants, blocks: Sequence[Block]) -> stats.Array:
-    """(S,) the mean over blocks of Σ plus − Σ minus; NaN for a seed that lacks a variant."""
-    return np.mean(
-        [variants.values[list(plus)].sum(0) - variants.values[list(minus)].sum(0) for plus, minus in blocks],
-        axis=0,
-    )
-
-
-def _table(variants: Variants, found: Mapping[tuple[str, str], list[Block]], alpha: float) -> pd.DataFrame:
-    values = np.array([per_seed(variants, blocks) for blocks in found.values()])
-    values = values.reshape(len(found), variants.values.shape[1])
+def _table(variants: Variants, groups: Mapping[tuple[str, str], list[Block]], alpha: float) -> pd.DataFrame:
+    values = np.empty((len(groups), variants.values.shape[1]))  # NaN for a seed that lacks a variant
+    for row, blocks in zip(values, groups.values(), strict=True):
+        sums = [[variants.values[[*side]].sum(0) for side in block] for block in blocks]
+        row[:] = np.mean([plus - minus for plus, minus in sums], axis=0)
     result = stats.paired(values, np.zeros_like(values), margin=np.inf, alpha=alpha)
     kept = ("n", "diff", "sd", "low", "high", "low_marginal", "high_marginal", "p", "p_holm")
     table = pd.DataFrame({key: result[key] for key in kept})
-    table.insert(0, "effect", [name for name, _ in found])
-    table.insert(1, "widths", [widths for _, widths in found])
-    table.insert(2, "blocks", [len(blocks) for blocks in found.values()])
+    table.insert(0, "effect", [name for name, _ in groups])
+    table.insert(1, "widths", [widths for _, widths in groups])
+    table.insert(2, "blocks", [len(blocks) for blocks in groups.values()])
     return table
 
 
@@ -159,9 +144,8 @@ def _level(variants: Variants, factor: str, references: Mapping[str, Any], varia
     row = variants.table.iloc[variant]
     is_part = factor in variants.options
     options = [*FOLLOWS.get(factor, ()), *variants.options[factor]] if is_part else []
-    told = [c for c in options if c in variants.columns and len({*variants.table[c]} - {""}) > 1]
-    chosen = [f"{c}={row[c]}" for c in told if row[c]]
-    level = " ".join([row[factor], *chosen])
+    varying = [c for c in options if c in variants.columns and len({*variants.table[c]} - {""}) > 1]
+    level = " ".join([row[factor], *(f"{c}={row[c]}" for c in varying if row[c])])
     return f"{factor}: {level} − {references[factor]}"
 
 

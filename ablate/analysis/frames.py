@@ -3,42 +3,50 @@
 An error about a table is one line with its name, the row, and the way out. It loads no torch.
 """
 
+import contextlib
 import csv
 import io
+import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ablate.config.rules import ConfigError
-from ablate.files.byte_order import marked_encoding
-from ablate.phrases import counted, only_if
-from ablate.store.columns import COLUMNS, METRIC_COLUMNS, SEED_COLUMNS, Row, csv_text
-from ablate.store.status import RESULTS, Status
+from ablate.files import marked_encoding
+from ablate.phrases import counted, lines_if
+from ablate.store.columns import COLUMNS, RESULTS, TABLE, Column, Row, Status, csv_value
 
-# Columns that are text, whatever they look like: 12345678e012 is a hash, not a number.
-TEXT = dict.fromkeys(
-    ("run_id", "error", "corpus_sha256", "torch", "ablate", "code", "parts", "git", "study"), str
-)
-WORDS = (
-    *TEXT,
-    *("status", "phase", "role", "tuned", "fusion", "fusion_options", "normalize", "scores"),
-    *("scores_options", "out_proj", "query_heads", "key_heads", "value_heads", "tie_qk", "scale"),
-    *("value_proj", "value_scale", "match", "match_by", "bias", "tokenizer", "splits", "precision"),
-    *("form", "function_class", "model", "corpus", "fusion_weights", "device", "engine", "linear"),
-    *("attention", "compile", "architecture", "at", "long", "translate"),
-)
-NUMBERS = tuple(column for column in COLUMNS if column not in WORDS)
 REQUIRED = ("fusion", "heads", "out_proj", "seed")
 LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Rows of the store as a DataFrame, with the types that pandas would read from their CSV."""
-    return _typed(csv_text(rows))
+    """Rows of the store as a DataFrame, with `typed` columns."""
+    cells = {column: pd.Series([row.get(column.name) for row in rows], dtype=object) for column in TABLE}
+    return pd.DataFrame({column.name: typed(values, column) for column, values in cells.items()})
+
+
+def typed(cells: pd.Series, column: Column) -> pd.Series:
+    """The cells of a column with the type of its kind: strings, boolean, Int64 or float64, with an empty cell
+    as a missing value. 12345678e012 is a hash, not a number; a large seed keeps all its digits.
+
+    What is not of its kind is left: a word in a column of numbers as text, a fraction in one of whole numbers
+    as float64."""
+    *types, last = _TYPES[column.kind]
+    for of_type in types:
+        with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError):
+            return of_type(cells)
+    return last(cells)
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a value of such a table, or of any other, is a missing one."""
+    return value is None or value is pd.NA or bool(value != value)
 
 
 def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -49,10 +57,11 @@ def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
         raise ConfigError(f"{path}: {'only a header' if header else 'empty'}, so there is nothing to compare")
     plain = io.StringIO()
     csv.writer(plain).writerows([header, *rows.values()])
-    table = _typed(plain.getvalue())
+    plain.seek(0)
+    table = pd.read_csv(plain, dtype=dict.fromkeys(COLUMNS, str), low_memory=False)
     table.index = pd.Index([*rows], name="line")
     cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
-    return as_results(table, str(path)), only_if(text[-1] not in "\r\n", cut)
+    return as_results(table, str(path)), lines_if(text[-1] not in "\r\n", cut)
 
 
 def read_cells(path: Path) -> dict[int, dict[str, str]]:
@@ -72,9 +81,12 @@ def as_results(table: pd.DataFrame, name: str) -> pd.DataFrame:
     for column in REQUIRED:
         if len(empty := results[results[column].isna()]):
             raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
-    numbers = {column: _numbers(rows[column], name) for column in NUMBERS if column in rows}
-    rows = rows.assign(**numbers)
-    return rows.reindex(columns=[*COLUMNS, *rows.columns.difference([*COLUMNS])])
+    rows = rows.reindex(columns=[*COLUMNS, *rows.columns.difference([*COLUMNS])])
+    rows = rows.assign(**{column.name: typed(rows[column.name], column) for column in TABLE})
+    for column in TABLE:
+        if column.kind in ("whole", "number"):
+            _refuse_words(rows[column.name], column, name)
+    return rows
 
 
 def _decoded(path: Path) -> str:
@@ -100,17 +112,17 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]]]:
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
     )
-    found: dict[int, list[str]] = {}
+    cells_by_line: dict[int, list[str]] = {}
     line = 1
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                found[line] = cells
+                cells_by_line[line] = cells
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error
-    header = next(iter(found.values()), [])
-    rows = {line: cells for line, cells in found.items() if cells != header}
+    header = next(iter(cells_by_line.values()), [])
+    rows = {line: cells for line, cells in cells_by_line.items() if cells != header}
     for line, cells in rows.items():
         if len(cells) != len(header):
             raise ConfigError(
@@ -122,32 +134,80 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]]]:
     return header, rows
 
 
-def _typed(text: str) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(text), dtype=TEXT, low_memory=False)
-
-
 def _refuse_twice(columns: Sequence[str], name: str) -> None:
     twice = [column for column in columns if column and columns.count(column) > 1]
     if twice:
         raise ConfigError(f"{name}: two columns are called {twice[0]}; leave one of them out")
 
 
-def _numbers(column: pd.Series, name: str) -> pd.Series:
-    """The column as numbers. Raises ConfigError for a word, for a number that is too large, and for infinity,
-    except in metrics: the loss of a diverged run may be infinite."""
-    is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    numbers = column if is_number else pd.to_numeric(column.astype(str), errors="coerce")
-    wrong = (column.notna() & numbers.isna()) | (numbers.abs() > LARGEST)
-    if column.name in METRIC_COLUMNS:
+def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
+    """Raises ConfigError for a word, for a number that is too large, and for infinity, except in metrics: the
+    loss of a diverged run may be infinite."""
+    numbers = pd.to_numeric(cells, errors="coerce").astype(float)
+    wrong = (cells.notna() & numbers.isna()) | (numbers.abs() > LARGEST)
+    if column.role == "metric":
         wrong &= ~np.isinf(numbers)
-    if len(words := column[wrong]):
+    if len(words := cells[wrong]):
         raise ConfigError(
             f"{name}: {_place(words)}: {column.name} {reprlib.repr(str(words.iloc[0]))} is no usable number;"
             " correct it, or leave the row out"
         )
-    return column if column.name in SEED_COLUMNS else numbers  # a large seed keeps all its digits
 
 
 def _place(rows: "pd.DataFrame | pd.Series") -> str:
     """The place of the first of these rows: its line in the file, or its label in a foreign table."""
     return f"{rows.index.name or 'row'} {rows.index[0]}"
+
+
+# --- the type of each kind of column ------------------------------------------------------------------
+
+TEXT = pd.Series(["text"]).dtype  # of the pandas that is installed: str, or object before pandas 3
+_PLAIN = {str(TEXT): str, "boolean": bool, "Int64": int, "object": int}
+
+
+def _converted(cells: pd.Series, convert: Callable[[Any], Any], dtype: Any) -> pd.Series:
+    """The cells with `convert` applied to those that are not empty and not of the plain type already."""
+    values = cells.tolist()
+    if not {*map(type, values)} <= {_PLAIN[str(dtype)], type(None)}:
+        empty = cells.isna().tolist()
+        values = [None if gone else convert(value) for value, gone in zip(values, empty, strict=True)]
+    return pd.Series(values, dtype=dtype, index=cells.index, name=cells.name)
+
+
+def _truth(value: Any) -> bool:
+    """Raises KeyError for anything but a truth value."""
+    return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).strip().lower()]
+
+
+def _integer(value: Any) -> int:
+    """Raises ValueError for anything but a whole number up to LARGEST."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,100}\s*", value):
+        return int(value)
+    if isinstance(value, bool) or "_" in str(value) or not (number := float(value)).is_integer():
+        raise ValueError(value)
+    return value if isinstance(value, int) else int(number)
+
+
+def _text(cells: pd.Series) -> pd.Series:
+    return cells if str(cells.dtype) == "str" else _converted(cells, csv_value, TEXT)
+
+
+def _boolean(cells: pd.Series) -> pd.Series:
+    return _converted(cells, _truth, "boolean")
+
+
+def _whole(cells: pd.Series) -> pd.Series:
+    try:
+        return _converted(cells, _integer, "Int64")
+    except OverflowError:  # a seed may be larger
+        return _converted(cells, _integer, "object")
+
+
+def _number(cells: pd.Series) -> pd.Series:
+    return pd.to_numeric(cells if cells.dtype != bool else cells.astype(str)).astype(float)
+
+
+_TYPES = {  # what to read the cells of each kind as; the next, if they are no such
+    **dict.fromkeys(("text", "word", "json"), (_text,)),
+    **{"boolean": (_boolean, _text), "whole": (_whole, _number, _text), "number": (_number, _text)},
+}

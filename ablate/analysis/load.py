@@ -1,4 +1,6 @@
-"""Load rows from studies, whole stores, CSV files, and tables that were loaded from one of them."""
+"""Load rows from studies, whole stores, CSV files, and tables that were loaded from one of them.
+
+The results.csv and study.json of a study that was copied from its store have to fit each other."""
 
 import contextlib
 import csv
@@ -10,14 +12,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from ablate.analysis.copied import require_fit
-from ablate.analysis.frames import as_results, frame, read_table
+from ablate.analysis.frames import as_results, frame, read_cells, read_table
+from ablate.analysis.select import PARTS, as_texts
+from ablate.config.identity import has_these_ids, id_of_row
 from ablate.config.rules import ConfigError
-from ablate.phrases import only_if, some
-from ablate.store.columns import MEASURED_COLUMNS, ROLE_COLUMNS
+from ablate.phrases import lines_if, some
+from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
+from ablate.store.provenance import PACKAGE
 from ablate.store.record import StudyRecord
-from ablate.store.store import Store
-from ablate.store.studies import read_study
+from ablate.store.store import Store, read_study
 
 
 @dataclass(frozen=True)
@@ -105,14 +108,17 @@ def find_source(target: str) -> Source:
         return Source(real.parent, store, real.parent.name if is_study else "", path)
     if (path / "store").is_dir():
         return Source(path, Store(path))
+    table = path / "results.csv"
     if (path / "study.json").is_file():
         if (real.parent.parent / "store").is_dir():
             return Source(path, Store(real.parent.parent), real.name)
-        return Source(real, None, real.name, _table_of(path))
-    if (path / "results.csv").is_file() and target not in Store().study_names():
+        if not table.is_file():
+            raise ConfigError(f"{path}: study.json without results.csv; copy both from runs/studies/NAME")
+        return Source(real, None, real.name, table)
+    if table.is_file() and target not in Store().study_names():
         raise ConfigError(
             f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
-            f" {path / 'results.csv'}"
+            f" {table}"
         )
     return _study(target)
 
@@ -123,21 +129,14 @@ def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
 
     directories: of the runs, by run_id, as from Store.directories.
     """
-    found: list[tuple[str, int, float]] = []
+    points: list[tuple[str, int, float]] = []
     for run_id, directory in directories.items():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            with (directory / "metrics.csv").open(encoding="utf-8", newline="") as file:
-                rows = [(run_id, int(row["step"]), float(row["val_loss"])) for row in csv.DictReader(file)]
-            found += rows
-    return pd.DataFrame(found, columns=["run_id", "step", "val_loss"])
-
-
-def _table_of(directory: Path) -> Path:
-    """The results.csv beside a study.json, for results that were copied from their store. Raises
-    ConfigError."""
-    if not (directory / "results.csv").is_file():
-        raise ConfigError(f"{directory}: study.json without results.csv; copy both from runs/studies/NAME")
-    return directory / "results.csv"
+        with (
+            contextlib.suppress(OSError, ValueError, KeyError, TypeError),
+            (directory / "metrics.csv").open(encoding="utf-8", newline="") as file,
+        ):
+            points += [(run_id, int(row["step"]), float(row["val_loss"])) for row in csv.DictReader(file)]
+    return pd.DataFrame(points, columns=["run_id", "step", "val_loss"])
 
 
 def _study(name: str) -> Source:
@@ -167,13 +166,13 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[str]:
     """A line if rows are of studies whose declarations are not known."""
-    known = source and (source.record or not (source.study or source.table))
+    if source and (source.record or not (source.study or source.table)):
+        return []
     studies = rows["study"].dropna().unique()
     line = (
-        f"{name}: without the study.json of {some(studies)}, so nothing counts as named beforehand:"
-        " no contrast, metric or margin"
+        "without the study.json of {}, so nothing counts as named beforehand: no contrast, metric or margin"
     )
-    return only_if(len(studies) and not known, line)
+    return lines_if(len(studies), f"{name}: {line.format(some(studies))}")
 
 
 def _once(rows: pd.DataFrame) -> pd.DataFrame:
@@ -190,3 +189,49 @@ def _once(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _texts(rows: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
     return rows[[*columns]].astype(str).fillna("")
+
+
+# --- results that were copied from their store -----------------------------------------------------------
+
+WAY_OUT = "copy both files of one study from its store"
+
+
+def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
+    """Raises ConfigError unless the table has each run that the record lists, once, in the role that the
+    record gives it, and with the settings and seeds that its run_id stands for. rows: of the table."""
+    present, listed = {*rows["run_id"].dropna()}, {*record.runs}
+    given = zip(as_texts(rows["phase"]), as_texts(rows["role"]), strict=True)
+    roles = dict(zip(rows["run_id"], given, strict=True))
+    of_record = {run_id: (role.phase, role.role) for run_id, role in record.roles.items()}
+    changed = any(roles.get(run_id, role) != role for run_id, role in of_record.items())
+    if len(rows) > len(present) or changed:
+        raise ConfigError(
+            f"{table.parent}: results.csv has a run twice, or in another phase or role than study.json says;"
+            f" {WAY_OUT}"
+        )
+    if present != listed:
+        missing, foreign = len(listed - present), len(present - listed)
+        faults = lines_if(missing, f"lacks {missing} of the {len(listed)} runs that study.json lists")
+        faults += lines_if(foreign, f"has {foreign} that it does not list")
+        raise ConfigError(f"{table.parent}: results.csv {' and '.join(faults)}; {WAY_OUT}")
+    others = [line for line, row in read_cells(table).items() if _is_checkable(row) and not _fits_its_id(row)]
+    if others:
+        more = lines_if(others[1:], f" and {len(others) - 1} more")
+        raise ConfigError(
+            f"{table}: line {others[0]}{''.join(more)}: other settings or seeds than the run_id stands for;"
+            f" {WAY_OUT}"
+        )
+
+
+def _is_checkable(row: Mapping[str, str]) -> bool:
+    """Whether an id can be computed from this row: not from that of a damaged run, which may have no cells,
+    not for a plugin's method, whose options only its file knows, and not from that of an earlier version."""
+    own = all((PACKAGE / "model" / kind / f"{row[kind]}.py").is_file() for kind in PARTS if row.get(kind))
+    return own and row.get("status") in RESULTS and has_these_ids(row.get("ablate", ""))
+
+
+def _fits_its_id(row: Mapping[str, str]) -> bool:
+    try:
+        return id_of_row(row) == row["run_id"]
+    except (ConfigError, KeyError, ValueError):
+        return False

@@ -1,30 +1,28 @@
 """Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.seed_kinds import two_kinds
-from ablate.analysis.select import as_text, as_texts, with_options
-from ablate.analysis.stats import Array
 from ablate.analysis.variants import (
-    STEPS_TO,
     USABLE,
     WIDTHS,
     Variants,
     distinguishing,
     known,
+    names,
+    settings_of,
     variant_columns,
-    variant_names,
 )
-from ablate.phrases import counted, only_if, some
-from ablate.store.columns import COLUMNS
+from ablate.config.conditions import as_text
+from ablate.phrases import counted, lines_if, some
+from ablate.store.columns import COLUMNS, STEPS_TO, Status
 from ablate.store.record import StudyRecord
-from ablate.store.status import Status
+
+UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 
 
 def not_begun(
@@ -35,45 +33,56 @@ def not_begun(
     """A line if runs of the study have no row. rows: all rows of the study."""
     planned = {*record.runs}
     count = len(planned - {*rows["run_id"]})
-    return only_if(count, words.format(count, len(planned)))
+    return lines_if(count, words.format(count, len(planned)))
 
 
 def stale(rows: pd.DataFrame) -> list[str]:
     """A line if some rows were made by other code or another torch."""
     count = int((rows["status"] == Status.STALE).sum())
     line = f"{counted(count, 'stale row')}: by other code or another torch; force=stale makes new attempts"
-    return only_if(count, line)
+    return lines_if(count, line)
 
 
 def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
     """A line for each run that is in no mean, with the reason."""
     lines = []
+    unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
-        unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
-        reason = (
-            row["error"] if isinstance(row["error"], str) else unfinished.get(row["status"], f"no {metric}")
-        )
+        why = unfinished.get(row["status"], f"no {metric}")
+        reason = row["error"] if isinstance(row["error"], str) else why
         what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
-        which = f"{what} seed={row['seed']} ({row['run_id']})" if _is_known(row) else row["run_id"]
+        is_known = not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))
+        which = f"{what} seed={row['seed']} ({row['run_id']})" if is_known else row["run_id"]
         lines.append(f"{row['status']}: {which}: {reason}")
     return lines
 
 
+def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
+    """A line if finished runs end above ln(vocab), the loss of guessing, and so have learned nothing."""
+    cells = rows.reindex(columns=["val_loss", "vocab", "lr"]).apply(pd.to_numeric, errors="coerce")
+    cells = cells.astype(float).assign(guessing=lambda numbers: np.log(numbers["vocab"]))
+    lost = cells[rows["status"].isin(USABLE) & (cells["val_loss"] > UNTRAINED * cells["guessing"])]
+    if lost.empty:
+        return []
+    worst = lost.sort_values("val_loss").iloc[-1]
+    return [
+        f"{counted(len(lost), 'run')} learned nothing: val_loss up to {worst['val_loss']:.4g} is above"
+        f" ln(vocab) = {worst['guessing']:.4g}, what guessing gives; usually train.lr is too high (here"
+        f" {worst['lr']:g})"
+    ]
+
+
 def missing_seeds(rows: pd.DataFrame) -> list[str]:
     """A line for each variant without a seed that another variant has."""
-    rows = with_options(known(rows))
-    columns = variant_columns(rows)
-    keyed = rows.assign(**{column: as_texts(rows[column]) for column in columns})
-    differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
-    everything = set(keyed["seed"])
-    there = keyed.groupby(differing, sort=False)["seed"].agg(set)
-    first = keyed.drop_duplicates(differing)
-    shown = distinguishing(first, columns)
-    lines = []
-    for seeds, what in zip(there, variant_names(first, shown), strict=True):
-        if lacking := sorted(everything - seeds):
-            lines.append(f"missing: {what}: no run of seed {', '.join(map(str, lacking))}")
-    return lines
+    rows = known(rows)
+    settings = settings_of(rows)
+    names_N = names(rows, distinguishing(settings.table, settings.columns))
+    lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted({*rows["seed"]} - {*seeds}))
+    return [
+        f"missing: {name}: no run of seed {', '.join(map(str, seeds))}"
+        for name, seeds in lacking.items()
+        if seeds
+    ]
 
 
 def doubts(record: StudyRecord) -> list[str]:
@@ -106,11 +115,8 @@ def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[
 
 def budgets(variants: Variants) -> list[str]:
     """A line if variants are trained on different numbers of tokens."""
-    count = variants.budgets.nunique()
-    line = (
-        f"variants are trained on {count} different numbers of tokens; best is one of several with equal ones"
-    )
-    return only_if(count > 1, line)
+    line = "variants are trained on {} different numbers of tokens; best is one of several with equal ones"
+    return lines_if((count := variants.budgets.nunique()) > 1, line.format(count))
 
 
 def never_reached(variants: Variants) -> list[str]:
@@ -125,11 +131,11 @@ def never_reached(variants: Variants) -> list[str]:
     ]
 
 
-def seeds_of_two_kinds(variants: Variants) -> list[str]:
+def bimodal_seeds(variants: Variants) -> list[str]:
     """A line for each variant whose seeds fall into two groups, with the runs of the smaller group."""
     lines = []
     for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
-        if (apart := two_kinds(values)) is None:
+        if (apart := stats.two_kinds(values)) is None:
             continue
         rest = np.isfinite(values) & ~apart
         lines.append(
@@ -166,7 +172,7 @@ def moved_by_seeds(variants: Variants) -> list[str]:
     return lines
 
 
-def _range(values: Array) -> str:
+def _range(values: stats.Array) -> str:
     """The number of values and their range, in words."""
     low, high = (f"{value:.4g}" for value in (values.min(), values.max()))
     return f"{len(values)} at {low}" + (f" to {high}" if high != low else "")
@@ -174,46 +180,39 @@ def _range(values: Array) -> str:
 
 def weaknesses(table: pd.DataFrame) -> list[str]:
     """Lines on weaknesses of the comparisons in the table."""
-    lines = []
     tested = table[table["p"].notna()]
-    widths = tested[[bool({*text.split()} & {*WIDTHS}) for text in tested["differs"]]]
-    if len(widths):
-        lines.append(
-            f"{len(widths)} of {len(tested)} comparisons change a width too, which follows from the factor:"
-            f" {some(widths['variant'].tolist(), 1)} (column differs)"
-        )
-    skewed = tested[tested["skew"].abs() > 1]
-    if len(skewed):
-        lines.append(
-            f"{len(skewed)} of {len(tested)} comparisons have skewed differences (|skew| > 1), where 95 %"
-            f" intervals may cover about 90 %: {some(skewed['variant'].tolist(), 1)}"
-        )
-    apart = tested[tested["correlation"] < stats.UNCORRELATED]
-    if len(apart):
-        each = [
-            f"{row['variant']} {row['p_welch']:.2g} (r = {row['correlation']:.2f})"
-            for row in apart.to_dict("records")
-        ]
-        lines.append(
-            f"in {len(apart)} of {len(tested)} comparisons seeds hardly correlate, so pairing gains nothing;"
-            f" Welch's p, uncorrected: {some(each)}"
-        )
-    alike = tested[tested["same_class"]]
-    if len(alike):
-        each = [f"{row['variant']} and {row['baseline']}" for row in alike.to_dict("records")]
-        lines.append(
-            f"in {len(alike)} of {len(tested)} comparisons the same functions can be learned, so this is"
-            f" parametrization: {some(each, 1)}"
-        )
-    equal = table[(table["verdict"] == EQUAL)]
-    if len(equal):
-        each = [f"{row['variant']} is {row['why']}" for row in reversed(equal.to_dict("records"))]
-        lines.append(
-            f"{counted(len(equal), 'variant')} {'is' if len(equal) == 1 else 'are'} equal by construction,"
-            f" and in no family: {some(each, 1)}"
-        )
-    return lines
 
+    def line(rows: pd.DataFrame, words: str, each: str, most: int = 1) -> list[str]:
+        named = some([each.format(row) for row in rows.to_dict("records")], most)
+        return lines_if(len(rows), words.format(f"{len(rows)} of {len(tested)} comparisons", named))
 
-def _is_known(row: Mapping[Any, Any]) -> bool:
-    return not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))
+    equal = table[table["verdict"] == EQUAL]
+    are = "is" if len(equal) == 1 else "are"
+    return [
+        *line(
+            tested[[bool({*text.split()} & {*WIDTHS}) for text in tested["differs"]]],
+            "{} change a width too, which follows from the factor: {} (column differs)",
+            "{0[variant]}",
+        ),
+        *line(
+            tested[tested["skew"].abs() > 1],
+            "{} have skewed differences (|skew| > 1), where 95 % intervals may cover about 90 %: {}",
+            "{0[variant]}",
+        ),
+        *line(
+            tested[tested["correlation"] < stats.UNCORRELATED],
+            "in {} seeds hardly correlate, so pairing gains nothing; Welch's p, uncorrected: {}",
+            "{0[variant]} {0[p_welch]:.2g} (r = {0[correlation]:.2f})",
+            3,
+        ),
+        *line(
+            tested[tested["same_class"]],
+            "in {} the same functions can be learned, so this is parametrization: {}",
+            "{0[variant]} and {0[baseline]}",
+        ),
+        *line(
+            equal[::-1],
+            f"{counted(len(equal), 'variant')} {are} equal by construction, and in no family: {{1}}",
+            "{0[variant]} is {0[why]}",
+        ),
+    ]

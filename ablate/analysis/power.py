@@ -6,11 +6,11 @@ from typing import Unpack
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison, Question, compare, report_rows
+from ablate.analysis.compare import Comparison, Question, compare
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.select import select, with_options
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
 from ablate.store.record import StudyRecord
@@ -35,41 +35,34 @@ def seeds_needed(
     power.
 
     One row for the noise as measured, one for each end of its interval, and one for the interaction of heads
-    and projection, if the study asks about it: noise, sd, difference, seeds,
-    runs, minutes (from the pilot's wall_s, on `cores` cores) and, with a budget, budget_seeds and sees, the
-    smallest difference that these detect. contrasts: the size of the family, by default that of the primary
-    contrasts in records, else of all; the power is that of each comparison at α/contrasts. question: as for
-    `compare`. Returns the table and lines that explain it. Raises ConfigError.
+    and projection, if the study asks about it: noise, sd, difference, seeds, runs, minutes (from the pilot's
+    wall_s, on `cores` cores) and, with a budget, budget_seeds and sees, the smallest difference that these
+    detect. contrasts: the size of the family, by default that of the primary contrasts in records, else of
+    all; each is tested at α/contrasts. question: as for `compare`. Raises ConfigError.
     """
     result = compare(rows, alpha=alpha, records=records, **question)
     family = _family(result)
-    sd, df, told = _noise(result, family)
+    sd, df, source = _noise(result, family)
     k = contrasts or max(len(family), 1)
     arms = k + 1 if contrasts or family.empty else len({*family["variant"], *family["baseline"]})
     low, high = sd_interval(sd, df)
-    noise = {"as measured": sd, "if lower": low, "if higher": high}
-    levels = [alpha / k] * len(noise)
+    noise = [("as measured", sd, alpha / k), ("if lower", low, alpha / k), ("if higher", high, alpha / k)]
     if len(result.interaction) and (of_both := float(result.interaction["sd"].max())) > 0:
-        noise["of the interaction"] = of_both  # of heads and projection, a family of its own
-        levels.append(alpha / len(result.interaction))
-    table = pd.DataFrame({"noise": [*noise], "sd": [*noise.values()], "difference": difference})
-    seeds = np.array(
-        [
-            float(stats.seeds_to_claim(difference, one, level, power=power))
-            for one, level in zip(noise.values(), levels, strict=True)
-        ]
-    )
+        # of heads and projection, a family of its own
+        noise.append(("of the interaction", of_both, alpha / len(result.interaction)))
+    names, sds, levels = zip(*noise, strict=True)
+    table = pd.DataFrame({"noise": names, "sd": sds, "difference": difference})
+    seeds = stats.seeds_to_claim(difference, sds, np.array(levels), power=power)
     if np.isinf(seeds).any():
         raise ConfigError(
             f"--difference {difference:g}: more than {stats.MOST_SEEDS:,} seeds, at a noise of {sd:.2g}"
         )
-    chosen = select(with_options(report_rows(rows)[0]), question.get("where", ()))
-    run_s, at_once = seconds_a_run(chosen, cores)
+    run_s, at_once = seconds_a_run(result.rows, cores)
     table["seeds"] = seeds.astype(int)
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     lines = [
-        told,
+        source,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"
         f" step of Holm), {arms} variants; not of all at once",
@@ -88,11 +81,9 @@ def seeds_needed(
                 " give more, or fewer --contrasts"
             )
         table["budget_seeds"] = math.floor(budget_min / seed_min)
-        n = table["budget_seeds"].to_numpy()
-        table["sees"] = [
-            float(stats.least_difference(one, sd, level, power=power))
-            for one, sd, level in zip(n, table["sd"], levels, strict=True)
-        ]
+        table["sees"] = stats.least_difference(
+            table["budget_seeds"], table["sd"], np.array(levels), power=power
+        )
     return table, lines
 
 
@@ -110,13 +101,11 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
     pairing gained nothing.
     """
     if len(family):
-        n, sd = family["pairs"].to_numpy(int), family["sd_diff"].to_numpy(float)
-        pooled = float(np.sqrt(np.average(sd**2, weights=n - 1)))
-        which = {"primary": "primary comparison", "exploratory": "comparison"}[str(family["family"].iloc[0])]
-        told = (
-            f"noise: sd {pooled:.2g} of paired differences, {counted(len(n), which)}, up to {n.max()} seeds"
-        )
-        return pooled, int(n.max() - 1), told
+        n = family["pairs"].to_numpy(int)
+        pooled = _pooled(family["sd_diff"], n)
+        which = "primary comparison" if family["family"].iloc[0] == "primary" else "comparison"
+        compared = f"{counted(len(n), which)}, up to {n.max()} seeds"
+        return pooled, int(n.max() - 1), f"noise: sd {pooled:.2g} of paired differences, {compared}"
     table = result.table
     if ((table["pairs"] >= 2) & (table["sd_diff"] == 0) & (table["verdict"] != EQUAL)).any():
         raise ConfigError(
@@ -131,11 +120,13 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
         raise ConfigError(
             f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
         )
-    single = math.sqrt(2) * float(np.sqrt(np.average(sd[known] ** 2, weights=n[known] - 1)))
-    told = (
-        f"noise: sd {single:.2g} = √2 times that of single variants, {n.max()} seeds: no two variants to pair"
-    )
-    return single, int(n.max() - 1), told
+    single = math.sqrt(2) * _pooled(sd[known], n[known])
+    source = f"√2 times that of single variants, {n.max()} seeds: no two variants to pair"
+    return single, int(n.max() - 1), f"noise: sd {single:.2g} = {source}"
+
+
+def _pooled(sd: ArrayLike, n: stats.Array) -> float:
+    return float(np.sqrt(np.average(np.square(sd), weights=n - 1)))
 
 
 def sd_interval(sd: float, df: int) -> tuple[float, float]:
@@ -149,6 +140,6 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
 def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
     """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
     once."""
-    seconds, threads = (pd.to_numeric(rows[c], errors="coerce").mean() for c in ("wall_s", "threads"))
+    seconds, threads = (rows[c].astype(float).mean() for c in ("wall_s", "threads"))
     at_once = max(1, int(cores // threads)) if threads >= 1 else 1
     return float(seconds) if seconds > SHORTEST_S else math.nan, at_once

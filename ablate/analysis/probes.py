@@ -25,8 +25,7 @@ PROBES = {
     "dimensions": "dimensions kept",
     "write_rank": "directions it writes in",
     "angle": "degrees from what others write",
-    "told": "named by a classifier",
-    "told_centred": "named without its mean",
+    "head_id_accuracy": "named by a classifier",
     "cka": "likeness to other heads",
     "entropy": "entropy, 1: uniform",
     "entropy_but_first": "entropy without position 0",
@@ -88,7 +87,7 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
         high=("high", "first"),
     )
     per_run["beyond"] = _outside(per_run).astype(float).where(per_run["low"].notna())
-    found = []
+    summary = []
     for key, runs in per_run.groupby(level=keys, sort=False):
         row = dict(zip(keys, key, strict=True)) | {"n": len(runs)}
         for name in SORTED:
@@ -96,8 +95,8 @@ def over_seeds(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:
             row |= {name: runs[name].mean(), f"{name}_low": low[0], f"{name}_high": high[0]}
         row |= {"untrained": runs["untrained"].mean(), "null": runs["null"].mean()}
         row["beyond"] = runs["beyond"].sum() if runs["beyond"].notna().any() else np.nan
-        found.append(row)
-    return pd.DataFrame(found)
+        summary.append(row)
+    return pd.DataFrame(summary)
 
 
 def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int]]:
@@ -108,11 +107,11 @@ def silent(values: pd.DataFrame, variant: pd.Series) -> dict[str, tuple[int, int
     runs = last.groupby(["probe", "variant", "run_id"], sort=False).agg(
         largest=("value", "max"), low=("low", "first"), high=("high", "first")
     )
-    found = {}
+    beyond = {}
     for probe, of_probe in _outside(runs).groupby(level="probe", sort=False):
         if (of_probe.groupby(level="variant").mean() < OFTEN).all():
-            found[str(probe)] = (int(of_probe.sum()), len(of_probe))
-    return found
+            beyond[str(probe)] = (int(of_probe.sum()), len(of_probe))
+    return beyond
 
 
 def named(values: pd.DataFrame, variant: pd.Series) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 Shapes: K comparisons, S seeds; NaN for a missing seed. Differences are variant − baseline, in the metric's
 unit (nats). SciPy and statsmodels are imported only where they are used, to keep `--help` fast.
 
-Which claims hold jointly One interval decides each verdict: the paired t-interval at 1 − α/k, where k is the
+Which claims hold jointly: one interval decides each verdict: the paired t-interval at 1 − α/k, where k is the
 number of tested comparisons in the family (Bonferroni). With probability ≥ 1 − α all k intervals contain
 their true differences, and then every statement read off them is true at once: better, worse, equivalent,
 within the margin. So the family-wise error of *all* claims is at most α, whichever differences are zero or on
@@ -14,6 +14,7 @@ others, but rejecting "no difference" leaves "not equivalent" of the same compar
 differences and Holm on the equivalences may together err up to 2α (benchmarks/false_alarms.py, mixed).
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -170,7 +171,7 @@ def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:
 # --- power ------------------------------------------------------------------------------------------
 
 
-def power_difference(n: Array, difference: Array, sd: Array, alpha: float) -> Array:
+def power_difference(n: Array, difference: Array, sd: Array, alpha: float | Array) -> Array:
     """The probability that the two-sided paired t-test at α detects a true difference with n seeds.
 
     From the noncentral t distribution with n − 1 degrees of freedom, as statsmodels' TTestPower. Elementwise.
@@ -182,7 +183,7 @@ def power_difference(n: Array, difference: Array, sd: Array, alpha: float) -> Ar
     return np.where(n >= 2, _nct_cdf(-critical, df, -shift) + _nct_cdf(-critical, df, shift), 0.0)
 
 
-def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float, margin: float) -> Array:
+def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float | Array, margin: float) -> Array:
     """The probability that the 1 − α interval lies within ±margin, given the true difference.
 
     P(high < margin) + P(low > −margin) − 1, which ignores intervals that reach beyond both ends: it is never
@@ -198,7 +199,7 @@ def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float, marg
 
 
 def seeds_to_claim(
-    difference: ArrayLike, sd: ArrayLike, alpha: float, *, power: float = 0.8, margin: float = 0.0
+    difference: ArrayLike, sd: ArrayLike, alpha: float | Array, *, power: float = 0.8, margin: float = 0.0
 ) -> Array:
     """The smallest n that gives a claim with this power: of a difference or, with a margin, of equivalence.
 
@@ -222,15 +223,74 @@ def seeds_to_claim(
     return np.where(possible, high, np.inf)
 
 
-def least_difference(n: ArrayLike, sd: float, alpha: float, *, power: float = 0.8) -> Array:
+def least_difference(n: ArrayLike, sd: ArrayLike, alpha: float | Array, *, power: float = 0.8) -> Array:
     """The smallest true difference that n seeds detect with this power; inf below two seeds. Elementwise."""
-    n = np.asarray(n, float)
-    low, high = np.zeros(n.shape), np.full(n.shape, 1e4 * sd)
+    n, sd = np.broadcast_arrays(np.asarray(n, float), np.asarray(sd, float))
+    low, high = np.zeros(n.shape), 1e4 * sd
     for _ in range(60):
         middle = (low + high) / 2
-        reached = power_difference(n, middle, np.asarray(sd), alpha) >= power
+        reached = power_difference(n, middle, sd, alpha) >= power
         low, high = np.where(reached, low, middle), np.where(reached, middle, high)
     return np.where(n >= 2, high, np.inf)
+
+
+# --- seeds of two kinds: results of one variant in two groups, for which no interval is valid ---------
+
+# A small model learns to look back at some point of its training. Seeds in which that happens late, or never,
+# are of a different kind.
+FEWEST = 6  # seeds needed; with fewer, nearly any set of numbers has a gap
+LEVEL = 0.99
+DRAWS = 20_000
+MOST = 256  # the most seeds to simulate; for more, the limit for this number is used
+
+
+def two_kinds(values_S: Array) -> Array | None:
+    """(S,) booleans: which results are in the smaller group, or in the upper one of two equal groups. None
+    for fewer than FEWEST results, and if one normal distribution explains them. values_S: NaN for a missing
+    seed.
+
+    There are two kinds if the largest gap between neighbours, divided by the pooled standard deviation of
+    both sides, is wider than in LEVEL of samples of the same size from one normal distribution.
+    """
+    there = np.isfinite(values_S)
+    if (n := int(there.sum())) < FEWEST:
+        return None
+    ordered = np.sort(values_S[there])
+    at, ratio = widest_gap(ordered[None])
+    if not ratio[0] > limit(n):
+        return None
+    upper = there & (values_S > ordered[at[0]])
+    return upper if 2 * upper.sum() <= n else there & ~upper
+
+
+def widest_gap(ordered_KS: Array) -> tuple[Array, Array]:
+    """For each of K ordered rows, the entry after which the widest gap lies, and that gap divided by the
+    pooled standard deviation (S − 2 degrees of freedom) of both sides; NaN if all entries are equal."""
+    K, S = ordered_KS.shape
+    gaps = np.diff(ordered_KS)
+    at = gaps.argmax(1)
+    lower_KS = np.arange(S) <= at[:, None]
+    within = sum(_squares(ordered_KS, side) for side in (lower_KS, ~lower_KS))
+    widest = gaps[np.arange(K), at]
+    alike = widest <= 1e-12 * np.abs(ordered_KS).max(1)  # equal up to rounding
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return at, np.where(alike, np.nan, widest / np.sqrt(within / (S - 2)))
+
+
+def _squares(values_KS: Array, chosen_KS: Array) -> Array:
+    """For each row, the sum of squared deviations of the chosen entries from their mean."""
+    count = chosen_KS.sum(1, keepdims=True)
+    mean = np.where(chosen_KS, values_KS, 0).sum(1, keepdims=True) / count
+    return (np.where(chosen_KS, values_KS - mean, 0) ** 2).sum(1)
+
+
+@functools.cache
+def limit(n: int) -> float:
+    """The LEVEL quantile of the widest gap in DRAWS samples of n normal numbers."""
+    if n > MOST:
+        return limit(MOST)
+    draws = np.random.default_rng(0).standard_normal((DRAWS, n))
+    return float(np.quantile(widest_gap(np.sort(draws))[1], LEVEL))
 
 
 # --- helpers ----------------------------------------------------------------------------------------

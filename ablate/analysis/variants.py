@@ -12,33 +12,30 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.frames import LARGEST
-from ablate.analysis.select import PARTS, as_texts, column_of, option_names, with_options
+from ablate.analysis.select import PARTS, as_texts, is_own_value, option_names, with_options
 from ablate.analysis.stats import Array, moments
+from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
-    DERIVED_COLUMNS,
-    HIGHER_IS_BETTER,
-    MEASURED_COLUMNS,
-    METRIC_COLUMNS,
+    METRICS,
     SEED_COLUMNS,
+    STEPS_TO,
+    Status,
+    column_named,
+    config_about,
 )
-from ablate.store.status import Status
 
 # Losses per token are not comparable across these columns, nor are results of different programs.
-TEXT_COLUMNS = ("corpus_sha256", "tokenizer", "vocab", "splits")
+TEXT_COLUMNS = config_about("text")
 CODE_COLUMNS = ("code", "torch")
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.
 FACTORS = ("fusion", "heads", "out_proj")
 WIDTHS = ("value_width", "key_width", "mlp_hidden")  # which follow from factors through `auto` and `match`
 # How often a run is evaluated does not change what it learns, so these columns define no variants, except for
 # metrics that depend on them.
-LOOKS = ("eval_every", "eval_tokens", "average")
-BY_LOOKS = ("best_val_loss", "best_step", "avg_val_loss", "avg_test_loss", "wall_s")
-# Prefix of the columns of steps_to.py, followed by a loss; no results file has them. They depend on LOOKS,
-# and are infinite if a run never reaches that loss.
-STEPS_TO = "steps_to_"
+LOOKS = config_about("evaluation")
 BUDGET = ("steps", "batch", "context")  # their product is the number of tokens that a run is trained on
 USABLE = (Status.DONE, Status.STALE)
 CARRIED = ("form", "function_class", "params", "match_error", "role", "tuned", "run_id")
@@ -48,22 +45,28 @@ class Incomparable(ConfigError):
     """These rows can't be compared in one table."""
 
 
-@dataclass(frozen=True)
-class Variants:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """C variants by what they set. table: C rows of text, with the `columns` that define a variant, and with
+    others. options: the option columns of each kind of part."""
+
+    columns: list[str]
+    options: dict[str, list[str]]
+    table: pd.DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variants(Settings):
     """C variants with S seeds.
 
-    table: C rows of text with the `columns` that define a variant, of which `shown` suffice to tell the
-    variants apart, and the CARRIED columns, each from the first run that has a value, finished runs first.
-    options: the option columns of each kind of part. values: (C, S), the metric; NaN without a finished run.
-    diverged: (C, S), also true for infinite results. run_ids: (C, S), text. seeds: S rows, the seed of each
-    stream as text.
+    table: also with the CARRIED columns, each from the first run that has a value, finished runs first.
+    shown: the columns that suffice to tell the variants apart. values: (C, S), the metric; NaN without a
+    finished run. diverged: (C, S), also true for infinite results. run_ids: (C, S), text. seeds: S rows, the
+    seed of each stream as text.
     """
 
     metric: str
-    columns: list[str]
     shown: list[str]
-    options: dict[str, list[str]]
-    table: pd.DataFrame
     values: Array
     diverged: Array
     run_ids: Array
@@ -99,17 +102,12 @@ class Variants:
         # In a tuned study, only a variant at its own arm's value is a result.
         own = np.array([is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
-        first = rivals.transform("max" if self.metric in HIGHER_IS_BETTER else "min")
+        first = rivals.transform("max" if column_named(self.metric).higher_is_better else "min")
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*self.shown, *extra]].copy()
         table.insert(0, "variant", self.names)
         return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=best)
-
-
-def is_own_value(role: str) -> bool:
-    """Whether a run of this role is a result: in a tuned study, only at its own arm's value."""
-    return not role or "tuned" in role.split()
 
 
 def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
@@ -118,9 +116,31 @@ def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
     return [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in rows]
 
 
-def name_parts(name: str) -> list[str]:
-    """The parts of such a name. A value may hold spaces: fusion=concat windows=[8, 8] has two parts."""
-    return re.split(r" (?=\w+=)", name)
+def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
+    """The name of each row's variant, as in a comparison that shows these columns."""
+    texts = with_options(rows)[list(shown)].apply(as_texts)
+    return pd.Series(variant_names(texts, shown), index=rows.index, dtype=object)
+
+
+def names_of_runs(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
+    """The names of variants by run_id, of the rows that have one."""
+    rows = rows[rows["run_id"].notna()]
+    return names(rows, shown).set_axis(rows["run_id"].astype(str))
+
+
+def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
+    """`table`, which has n, mean and sd, with low and high, the t-interval of each mean; NaN for one seed."""
+    from scipy.stats import t
+
+    n = table["n"].astype(float).where(table["n"] > 1)
+    half = t.ppf((1 + level) / 2, n - 1) * table["sd"] / np.sqrt(n)
+    return table.assign(low=table["mean"] - half, high=table["mean"] + half)
+
+
+def levels_of(name: str) -> dict[str, str]:
+    """The columns in such a name with their levels, which may hold spaces: fusion=concat windows=[8, 8]."""
+    parts = (part.partition("=") for part in re.split(r" (?=\w+=)", name))
+    return {column: level for column, _, level in parts}
 
 
 def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Variants:
@@ -135,9 +155,9 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     _check_metric(rows, metric)
     if not mixed:
         _refuse_mixed(rows)
-    by = [column_of(key, rows, f"--by {key}") for key in dict.fromkeys(by)]
+    by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
     looks = [column for column in LOOKS if column in rows]
-    apart = looks if metric in BY_LOOKS or metric.startswith(STEPS_TO) else []
+    apart = looks if column_named(metric).by_evaluation else []
     columns = list(dict.fromkeys([*variant_columns(rows), *apart, *by]))
     seeds = [column for column in SEED_COLUMNS if column in rows.columns]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
@@ -145,7 +165,7 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
     seed = keyed.groupby(seeds).ngroup().to_numpy()
     if looks:
-        once = ~_told_again(keyed, [variant, seed], looks, metric)
+        once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
     _refuse_duplicates(keyed, variant, seed, metric)
 
@@ -161,38 +181,46 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     if not usable.any():
         raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
     shape = (variant.max() + 1, seed.max() + 1)
-    values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
+    values, lost, run_ids = np.full(shape, np.nan), np.zeros(shape, bool), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]
     lost[variant, seed] = gone = diverged(keyed, value)
-    run_ids = np.full(shape, "", object)
     run_ids[variant, seed] = keyed["run_id"].astype(str) if "run_id" in keyed else ""
     if not mixed:
         _refuse_mixed_parts(keyed[usable | gone], columns, differing)
     finished_first = np.argsort(~usable, kind="stable")
     table = keyed.reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).take(finished_first)
     table = table.groupby([variant[finished_first]]).first()  # the first value in each column
-    table = table.assign(
-        **{column: as_texts(table[column]) for column in ("form", "function_class", "role", "tuned")}
-    )
+    for column in ("form", "function_class", "role", "tuned"):
+        table[column] = as_texts(table[column])
     kept = np.flatnonzero((~np.isnan(values) | lost).any(1))
     table = table.take(kept).reset_index(drop=True)
     if by:
         _refuse_pooling(table, by, differing)
     shown = by or distinguishing(table, columns)
-    options = {kind: option_names(rows, kind) for kind in PARTS}
-    of_seed = keyed[seeds].groupby([seed]).first()
-    return Variants(metric, columns, shown, options, table, values[kept], lost[kept], run_ids[kept], of_seed)
+    return Variants(
+        metric=metric,
+        columns=columns,
+        shown=shown,
+        options=_options(rows),
+        table=table,
+        values=values[kept],
+        diverged=lost[kept],
+        run_ids=run_ids[kept],
+        seeds=keyed[seeds].groupby([seed]).first(),
+    )
 
 
-def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = False) -> pd.DataFrame:
-    """`best_first` of these rows. Runs without the metric are in no mean; diverged ones are counted
-    separately, and `unusable` lists all of them. Raises Incomparable."""
-    return best_first(collect(rows, metric, mixed=mixed))
+def settings_of(rows: pd.DataFrame) -> Settings:
+    """The variants of these rows by what they set, whether or not there are results."""
+    rows = with_options(rows)
+    columns = variant_columns(rows)
+    table = rows.assign(**{column: as_texts(rows[column]) for column in columns}).drop_duplicates(columns)
+    return Settings(columns=columns, options=_options(rows), table=table.reset_index(drop=True))
 
 
 def best_first(variants: Variants) -> pd.DataFrame:
     """One row a variant: variant, its factors, params, n, diverged, mean, sd (over seeds, n − 1), best."""
-    summary, ascending = variants.summary(), variants.metric not in HIGHER_IS_BETTER
+    summary, ascending = variants.summary(), not column_named(variants.metric).higher_is_better
     return summary.sort_values(["mean", "variant"], ascending=[ascending, True]).reset_index(drop=True)
 
 
@@ -207,8 +235,12 @@ def variant_columns(rows: pd.DataFrame) -> list[str]:
     """The columns that define a variant: those of the config, with a column for each option of its parts, but
     neither seeds nor LOOKS."""
     config = [column for column in CONFIG_COLUMNS if column in rows.columns and column not in LOOKS]
-    options = {f"{kind}_options": option_names(rows, kind) for kind in PARTS}
+    options = {f"{kind}_options": names for kind, names in _options(rows).items()}
     return list(dict.fromkeys(name for column in config for name in options.get(column, [column])))
+
+
+def _options(rows: pd.DataFrame) -> dict[str, list[str]]:
+    return {kind: option_names(rows, kind) for kind in PARTS}
 
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
@@ -248,22 +280,19 @@ def lost_by(metric: str) -> str:
 
 
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:
-    own = (*METRIC_COLUMNS, *MEASURED_COLUMNS, *DERIVED_COLUMNS)
+    possible = rows.columns[[column in METRICS or column not in COLUMNS for column in rows.columns]]
     numeric = [
-        str(column)
-        for column in rows.columns
-        if (column in own or column not in COLUMNS)
-        and pd.api.types.is_numeric_dtype(rows[column])
-        and rows[column].notna().any()
+        *map(
+            str, rows[possible].select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all").columns
+        )
     ]
     choices = f"choices: {', '.join(sorted(numeric))}"
     if metric not in numeric and metric not in ("val_loss", "test_loss"):
-        if metric in own and metric in rows and rows[metric].isna().all():
-            raise Incomparable(
-                f"--metric {metric}: empty in every row; these runs have none, or are older than it;"
-                f" {choices}"
-            )
-        raise Incomparable(f"--metric {metric}: no column of results{did_you_mean(metric, numeric)}")
+        if metric in METRICS and metric in rows and rows[metric].isna().all():
+            why = f"empty in every row; these runs have none, or are older than it; {choices}"
+        else:
+            why = f"no column of results{did_you_mean(metric, numeric)}"
+        raise Incomparable(f"--metric {metric}: {why}")
     if metric not in rows:
         raise Incomparable(f"--metric {metric}: no such column; {choices}")
 
@@ -272,15 +301,14 @@ def _refuse_mixed(rows: pd.DataFrame) -> None:
     hashed = "corpus_sha256" in rows and rows["corpus_sha256"].notna().any()
     text = TEXT_COLUMNS if hashed else ("corpus", *TEXT_COLUMNS)
     for columns, what in ((text, "texts"), (CODE_COLUMNS, "programs")):
-        present = [column for column in columns if column in rows.columns]
-        if not present:
-            continue
-        kinds = rows[present].drop_duplicates().astype(object).fillna("unknown").astype(str).drop_duplicates()
-        if len(kinds) > 1:
+        kinds = rows[rows.columns.intersection([*columns], sort=False)].drop_duplicates()
+        kinds = kinds.astype(object).fillna("unknown").astype(str).drop_duplicates()
+        differing = [column for column in columns if column in kinds and kinds[column].nunique() > 1]
+        if differing:
+            values = ", ".join(f"{column} {_short(kinds[column].unique())}" for column in differing)
             raise Incomparable(
-                f"these rows come from {len(kinds)} {what}, so their numbers don't compare:"
-                f" {_differences(kinds)}; compare them apart, or allow it with --mixed of compare, report or"
-                " plan"
+                f"these rows come from {len(kinds)} {what}, so their numbers don't compare: {values}; compare"
+                " them apart, or allow it with --mixed of compare, report or plan"
             )
 
 
@@ -296,28 +324,23 @@ def _refuse_mixed_parts(keyed: pd.DataFrame, columns: Sequence[str], differing: 
             name = variant_names(first, distinguishing(first, columns))[row]
             raise Incomparable(
                 f"{name}: its rows come from {len(values)} versions of its code, so they make no mean: parts"
-                f" {' / '.join(_short(values))}; force=stale runs the older ones again, or allow it with"
+                f" {_short(values)}; force=stale runs the older ones again, or allow it with"
                 " --mixed of compare, report or plan"
             )
 
 
-def _differences(kinds: pd.DataFrame) -> str:
-    differing = [column for column in kinds.columns if kinds[column].nunique() > 1]
-    return ", ".join(f"{column} {' / '.join(_short(kinds[column].unique()))}" for column in differing)
+def _short(values: Iterable[str]) -> str:
+    return " / ".join(value[:12] for value in values)
 
 
-def _short(values: Iterable[str]) -> list[str]:
-    return [value[:12] for value in values]
-
-
-def _told_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str], metric: str) -> Array:
+def _evaluated_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str], metric: str) -> Array:
     """Which rows repeat a run that another row, evaluated differently (LOOKS), reports as well or better."""
     empty = keyed[metric].isna().to_numpy()
-    told = pd.Series(keyed[metric].to_numpy()).groupby(run).transform("nunique").to_numpy() < 2
+    agree = pd.Series(keyed[metric].to_numpy()).groupby(run).transform("nunique").to_numpy() < 2
     rows = keyed[[*looks]].reset_index(drop=True).assign(variant=run[0], seed=run[1])
     rows = rows.iloc[np.argsort(empty, kind="stable")]
     again = rows.duplicated(["variant", "seed"]) & ~rows.duplicated()
-    return told & again.sort_index().to_numpy()
+    return agree & again.sort_index().to_numpy()
 
 
 def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric: str) -> None:
@@ -326,11 +349,8 @@ def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric:
     if len(twice):
         same = keyed[(key == twice.iloc[0]).to_numpy()]
         row = same.iloc[0]
-        others = [
-            str(column)
-            for column in keyed.columns
-            if column not in COLUMNS and same[column].astype(str).nunique() > 1
-        ]
+        foreign = keyed.columns.difference([*COLUMNS], sort=False)
+        others = [str(column) for column in foreign if same[column].astype(str).nunique() > 1]
         way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
         if looked := [column for column in LOOKS if column in same and same[column].nunique() > 1]:
             way_out = f"choose with --where {looked[0]}={row[looked[0]]}"

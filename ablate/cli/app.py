@@ -1,57 +1,64 @@
-"""The command line: its commands and exit codes. Heavy imports are made inside the commands."""
+"""The command line: its commands, its exit codes, and errors as one line. Heavy imports are made inside the
+commands."""
 
+import contextlib
+import errno
 import importlib
 import os
 import signal
 import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ablate import __version__
 from ablate.cli import completion
-from ablate.cli.output import TERMINATED, say
+from ablate.cli.shared import TERMINATED, say
+from ablate.config.rules import ConfigError
+from ablate.phrases import error_line
 
 # The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
 
-# Each command is the function of that name in the module of that name, beside this file.
-COMMANDS: dict[str, dict[str, Any]] = {
-    "run": {
-        "context_settings": {"ignore_unknown_options": True},
-        "epilog": "\b\nExamples:\n  ablate run fusion=sum heads=8\n  ablate run -m fusion=concat,sum,mean"
-        " heads=1,4 seed=0,1,2\n  ablate run --cfg job",
-    },
-    "compare": {
-        "epilog": "\b\nExamples:\n  ablate compare sweep-1a2b3c4d\n  ablate compare fusion --baseline heads=1"
-        " --where out_proj=true\n  ablate compare a.csv b.csv --metric val_bpb --format latex"
-    },
-    "report": {"epilog": "Example: ablate report fusion --charts figures"},
-    "plan": {"epilog": "Example: ablate plan fusion --difference 0.01 --budget 60"},
-    "runs": {"epilog": "\b\nExamples:\n  ablate runs --format csv\n  ablate runs fusion --watch"},
-    "verify": {
-        "epilog": "\b\nExamples:\n  ablate verify\n  ablate verify --sizes T=10,heads=8,key_width=8,d_model=8"
-        "\n  ablate verify --only 7"
-    },
-    "new": {"epilog": "Example: ablate new fusion mine"},
-    "check": {"epilog": "Example: ablate check mine.py"},
-    "probe": {
-        "epilog": "\b\nExamples:\n  ablate probe fusion\n  ablate probe concat-h4-d64x2-s0 --prune"
-        "\n  ablate probe fusion --where seed=0,1 --only kept,previous"
-    },
-    "claims": {
-        "epilog": "\b\nExamples:\n  ablate claims\n  ablate claims show 001\n"
-        "  ablate claims run 001 --dry-run"
-    },
-    "duel": {
-        "epilog": "\b\nExamples:\n  ablate duel sum concat\n"
-        "  ablate duel mine.py concat --text book.txt --budget 2h"
-    },
-    "sample": {"epilog": 'Example: ablate sample concat-h4-d64x2-s0 --prompt "The import statement"'},
+# The module beside this file that has the function of each command, and examples of its use.
+COMMANDS = {
+    "run": (
+        "train",
+        *("run fusion=sum heads=8", "run -m fusion=concat,sum,mean heads=1,4 seed=0,1,2", "run --cfg job"),
+    ),
+    "compare": (
+        "compare",
+        "compare sweep-1a2b3c4d",
+        "compare fusion --baseline heads=1 --where out_proj=true",
+        "compare a.csv b.csv --metric val_bpb --format latex",
+    ),
+    "report": ("compare", "report fusion --charts figures"),
+    "plan": ("compare", "plan fusion --difference 0.01 --budget 60"),
+    "runs": ("runs", "runs --format csv", "runs fusion --watch"),
+    "verify": (
+        "methods",
+        *("verify", "verify --sizes T=10,heads=8,key_width=8,d_model=8", "verify --only 7"),
+    ),
+    "new": ("methods", "new fusion mine"),
+    "check": ("methods", "check mine.py"),
+    "probe": (
+        "trained",
+        "probe fusion",
+        "probe concat-h4-d64x2-s0 --prune",
+        "probe fusion --where seed=0,1 --only kept,previous",
+    ),
+    "claims": ("claims", "claims", "claims show 001", "claims run 001 --dry-run"),
+    "duel": ("train", "duel sum concat", "duel mine.py concat --text book.txt --budget 2h"),
+    "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }
 
 
-def build(asked: str = "") -> typer.Typer:
-    """The Typer program with the requested command only (faster to import), or else with all of them."""
+def build(chosen: str = "") -> typer.Typer:
+    """The Typer program with the chosen command only (faster to import), or else with all of them."""
     app = typer.Typer(
         name="ablate",
         help="Head-fusion ablations: train tiny language models that differ in how they combine their"
@@ -62,13 +69,15 @@ def build(asked: str = "") -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for name in [asked] if asked in COMMANDS else COMMANDS:
-        module = importlib.import_module(f"ablate.cli.{name}")
-        command = getattr(module, name)
+    for name in [chosen] if chosen in COMMANDS else COMMANDS:
+        module, *examples = COMMANDS[name]
+        command = getattr(importlib.import_module(f"ablate.cli.{module}"), name)
+        lines = [f"ablate {example}" for example in examples]
+        epilog = f"Example: {lines[0]}" if len(lines) == 1 else "\n  ".join(["\b\nExamples:", *lines])
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name, **COMMANDS[name])
+            app.add_typer(command, name=name, epilog=epilog)
         else:
-            app.command(**COMMANDS[name])(command)
+            app.command(epilog=epilog, context_settings={"ignore_unknown_options": name == "run"})(command)
     return app
 
 
@@ -77,8 +86,6 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
-        from ablate.version import __version__
-
         typer.echo(__version__)
         raise typer.Exit
     if context.invoked_subcommand is None:
@@ -93,20 +100,41 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
-    except WrongUsage as error:
-        say(f"ablate: {_explained(error)}")
-        sys.exit(2)
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        from ablate.cli.faults import in_a_line  # imported late, so that --help stays fast
-
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
 
 
-def _explained(error: Any) -> str:
+def _terminated(*_: Any) -> None:
+    raise SystemExit(TERMINATED)
+
+
+# --- errors as one line ---------------------------------------------------------------------------
+
+
+def in_a_line(error: Exception) -> str:
+    """The message for the user; for an unexpected error it names the file with the traceback."""
+    if isinstance(error, WrongUsage):
+        return _of_usage(error)
+    if isinstance(error, ConfigError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{error.filename}: {error.strerror}; give a shorter one"
+    if isinstance(error, OSError):
+        line = f"{error.filename or 'standard output'}: {error.strerror or error}"
+    else:
+        from ablate.store.provenance import plugin_files
+
+        line, own = error_line(error, {}), error_line(error, plugin_files())
+        line = f"{line}; this is a fault of ablate's" if own == line else f"{own}; mend your method"
+    kept = _keep(error)
+    return f"{line}; its traceback is in {kept}" if kept else line
+
+
+def _of_usage(error: Any) -> str:
     """Typer's message about wrong usage as one line that ends with where to look."""
     reason = error.format_message()
     if checked := getattr(error.__cause__, "errors", None):  # from Pydantic, whose message omits the value
@@ -118,5 +146,27 @@ def _explained(error: Any) -> str:
     return f"{reason[0].lower()}{reason[1:]}; see {command} --help"
 
 
-def _terminated(*_: Any) -> None:
-    raise SystemExit(TERMINATED)
+def _keep(error: Exception) -> Path | None:
+    """Write the command and the traceback to a file and return its path; None if nothing can be written."""
+    command = " ".join(["ablate", *sys.argv[1:]])
+    text = (
+        f"{command}\nablate {__version__}, Python {sys.version}\n{''.join(traceback.format_exception(error))}"
+    )
+    for directory in _places():
+        with contextlib.suppress(OSError):
+            directory.mkdir(parents=True, exist_ok=True)
+            number, path = tempfile.mkstemp(".txt", "fault-", directory)
+            with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            return Path(path)
+    return None
+
+
+def _places() -> Iterator[Path]:
+    """The directories to try in turn. Not runs/, which may be missing, or be the broken part."""
+    with contextlib.suppress(RuntimeError):  # a user without a home directory
+        from ablate.files import cache
+
+        yield cache.directory()
+    with contextlib.suppress(FileNotFoundError):
+        yield Path(tempfile.gettempdir())

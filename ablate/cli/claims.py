@@ -1,15 +1,13 @@
 """`ablate claims`: the ledger of published claims."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, say
+from ablate.cli.shared import READ, FormatOption, WideOption, print_table, say
+from ablate.cli.train import say_lines, show_estimate
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, only_if
-
-if TYPE_CHECKING:
-    from ablate.study.outcome import Outcome
+from ablate.phrases import counted
 
 NumberArgument = Annotated[str, typer.Argument(metavar="NNN", help="The number of an entry, as 001.")]
 
@@ -22,26 +20,25 @@ claims = typer.Typer(
 
 
 @claims.callback()
-def listed(context: typer.Context, format: FormatOption = Format.table, wide: WideOption = False) -> None:
+def listed(context: typer.Context, format: FormatOption = "table", wide: WideOption = False) -> None:
     if context.invoked_subcommand is not None:
         return
     import pandas as pd
 
-    from ablate.ledger.entry import read_entries
-    from ablate.ledger.frozen import read_frozen
+    from ablate.ledger.entry import read_entries, read_frozen
+    from ablate.ledger.judge import judged_again
     from ablate.ledger.page import state
-    from ablate.ledger.results import judged_again
 
     frozen, rows = read_frozen(), []
-    for filed in read_entries():
-        judged, said = None, ""
+    for entry in read_entries():
+        n = ""
         try:
-            judged = judged_again(filed)
+            judged = judged_again(entry)
+            verdict, n = state(entry, judged, frozen), judged.found[0].n if judged else ""
         except ConfigError as error:
-            said = "does not fit its rows"
+            verdict = "does not fit its rows"
             say(str(error))
-        said, n = said or state(filed, judged, frozen), judged.found[0].n if judged else ""
-        rows.append([filed.name, said, n, filed.entry.digest[:12], filed.entry.sentence])
+        rows.append([entry.name, verdict, n, entry.digest[:12], entry.sentence])
     table = pd.DataFrame(rows, columns=["entry", "verdict", "n", "digest", "claim"])
     print_table(table, format, wide=wide or format not in READ)
 
@@ -53,9 +50,8 @@ def show(number: NumberArgument) -> None:
     from ablate.ledger.entry import find_entry
     from ablate.ledger.page import expectation
 
-    filed = find_entry(number)
-    entry = filed.entry
-    typer.echo(f"{filed.name}: {entry.sentence}")
+    entry = find_entry(number)
+    typer.echo(f"{entry.name}: {entry.sentence}")
     typer.echo(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
     typer.echo(f"published: {entry.published}")
     for name, arm in entry.arms.items():
@@ -71,15 +67,14 @@ def show(number: NumberArgument) -> None:
 @claims.command()
 def freeze(number: NumberArgument) -> None:
     """Write down the digest of an entry that can be run, and today's date, before its first run."""
-    from ablate.ledger.entry import find_entry
-    from ablate.ledger.frozen import freeze, read_frozen
+    from ablate.ledger.entry import find_entry, freeze, read_frozen
     from ablate.ledger.testing import require_possible
 
-    filed = find_entry(number)
-    if filed.name not in read_frozen():
-        require_possible(filed)
-    new = freeze(filed)
-    typer.echo(f"{filed.name}: {'frozen' if new else 'was frozen already'}, digest {filed.entry.digest[:12]}")
+    entry = find_entry(number)
+    if entry.name not in read_frozen():
+        require_possible(entry)
+    new = freeze(entry)
+    typer.echo(f"{entry.name}: {'frozen' if new else 'was frozen already'}, digest {entry.digest[:12]}")
 
 
 @claims.command(context_settings={"ignore_unknown_options": True})
@@ -98,25 +93,23 @@ def run(
 ) -> None:
     """Train the runs of a frozen entry, keep their rows in docs/results, and judge."""
     from ablate.analysis.notes import unusable
-    from ablate.cli.run import show_estimate
     from ablate.ledger import testing
-    from ablate.ledger.entry import find_entry
-    from ablate.ledger.frozen import read_frozen, require_frozen
-    from ablate.store.status import RESULTS
+    from ablate.ledger.entry import find_entry, read_frozen, require_frozen
+    from ablate.store.columns import RESULTS
     from ablate.study.run import run
 
-    filed = find_entry(number)
+    entry = find_entry(number)
     for override in launcher or ():
         if override != "force=stale" and not override.startswith(("hydra/launcher=", "hydra.launcher.")):
             raise ConfigError(f"{override}: a claim is run as it was frozen; only launchers may be chosen")
     if dry_run or trial:
         chosen = launcher or ()
-        asked = testing.trial(filed, chosen) if trial else testing.asked(filed, filed.entry.seeds[0], chosen)
-        outcome = run(asked, dry_run=dry_run)
+        sweep = testing.trial(entry, chosen) if trial else testing.asked(entry, entry.seeds[0], chosen)
+        outcome = run(sweep, dry_run=dry_run)
         if outcome.estimate:
             show_estimate(outcome.estimate, outcome.remarks)
             return
-        _say(outcome)
+        say_lines(outcome)
         rows = outcome.rows()
         for line in unusable(rows):
             say(line)
@@ -125,13 +118,13 @@ def run(
         if done < len(outcome.run_ids) and not outcome.left_at_work:
             raise typer.Exit(1)
         return
-    require_frozen(filed, read_frozen())
-    judged = testing.test(filed, launcher or (), said=_say)
+    require_frozen(entry, read_frozen())
+    judged = testing.test(entry, launcher or (), said=say_lines)
     if judged is None:
         raise typer.Exit(1)
     for one in judged.found:
         typer.echo(f"{one.contrast}: {one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}] nats, n = {one.n}")
-    typer.echo(f"{filed.name}: {judged.verdict}")
+    typer.echo(f"{entry.name}: {judged.verdict}")
 
 
 @claims.command()
@@ -141,14 +134,14 @@ def check(
     ] = False,
 ) -> None:
     """Check that entries are as frozen, that verdicts follow from the rows, and docs/ledger.md from both."""
-    from ablate.ledger.check import faults, faults_of_runs
+    from ablate.ledger.page import faults, faults_of_runs
 
-    found = faults()
-    if runs and not found:
-        found = [*faults_of_runs()]
-    for line in found:
+    wrong, remarks = faults(), []
+    if runs and not wrong:
+        wrong, remarks = faults_of_runs()
+    for line in (*wrong, *remarks):
         say(line)
-    if found:
+    if wrong:
         raise typer.Exit(1)
     typer.echo("the ledger fits")
 
@@ -160,8 +153,3 @@ def page() -> None:
 
     PAGE.write_text(page(), encoding="utf-8")
     typer.echo(str(PAGE))
-
-
-def _say(outcome: "Outcome") -> None:
-    for line in (*outcome.remarks, *outcome.refused, *only_if(outcome.left_at_work, outcome.left_at_work)):
-        say(line)

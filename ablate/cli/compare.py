@@ -1,26 +1,30 @@
-"""`ablate compare`: compare variants with their baselines."""
+"""`ablate compare`, `ablate report` and `ablate plan`: variants and their baselines over paired seeds."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ablate.cli import completion
-from ablate.cli.options import (
+from ablate.cli.shared import (
+    READ,
     BaselineOption,
     ByOption,
+    Format,
+    FormatOption,
     MarginOption,
     MetricOption,
     MixedOption,
     PluginOption,
     WhereOption,
-    question,
+    WideOption,
+    print_table,
+    remark,
+    say,
     use_plugins,
 )
-from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, remark, say
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ablate.analysis.compare import Comparison
 
 
@@ -65,7 +69,7 @@ def compare(
         typer.Option("--cost", help="Time a training step of each variant, also relative to its baseline."),
     ] = False,
     plugin: PluginOption = None,
-    format: FormatOption = Format.table,
+    format: FormatOption = "table",
     wide: WideOption = False,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
@@ -76,11 +80,10 @@ def compare(
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of, report_rows
+    from ablate.analysis.compare import compare, effects_of, question
     from ablate.analysis.load import load, metrics
     from ablate.analysis.notes import not_begun
-    from ablate.analysis.select import select, with_options
-    from ablate.analysis.steps_to import with_steps_to
+    from ablate.analysis.speed import with_step_times, with_steps_to
     from ablate.reporting import answers, words
 
     if cost and effects:
@@ -92,30 +95,31 @@ def compare(
     if steps_to is not None and metric is not None:
         raise typer.BadParameter("is a metric itself; leave --metric out", param_hint="--steps-to")
     results = load(targets or [])
-    asked = question(metric, by, baseline, where, mixed)
+    chosen = question(metric, by, baseline or None, where, mixed)
     if steps_to is not None:
         curves = metrics(results.directories)
-        rows, asked["metric"], line = with_steps_to(results.rows, curves, steps_to, results.records, **asked)
+        rows, chosen["metric"], line = with_steps_to(
+            results.rows, curves, steps_to, results.records, **chosen
+        )
         results = replace(results, rows=rows, notes=[*results.notes, line])
     if effects:
-        table, notes = effects_of(results.rows, records=results.records, **asked)
+        table, notes = effects_of(results.rows, records=results.records, **chosen)
         print_table(words.effects_for_reading(table) if format in READ else table, format, wide=wide)
     else:
-        result = compare(results.rows, records=results.records, margin=margin, **asked)
+        result = compare(results.rows, records=results.records, margin=margin, **chosen)
         notes = result.notes
         if cost:
-            from ablate.execution.timing import with_cost  # loads torch
+            from ablate.execution.timing import StepTimer  # loads torch
 
             use_plugins(plugin)
-            table, line = with_cost(result.table, result.runs, results.stores)
-            result, notes = replace(result, table=table), [*notes, line]
-        if pivot is not None or format is Format.latex:
-            rows = select(with_options(report_rows(results.rows)[0]), where or ())
-            _for_a_paper(result, rows, pivot, format, wide=wide)
+            timer = StepTimer(result.runs, results.stores)
+            result, notes = replace(result, table=with_step_times(result.table, timer)), [*notes, timer.line]
+        if pivot is not None or format == "latex":
+            _for_a_paper(result, pivot, format, wide=wide)
         elif format not in READ:
             print_table(result.table, format, wide=wide)
         else:
-            for line in answers.lines(result, results.rows, results.records, where or ()):
+            for line in answers.lines(result, results.records):
                 remark(line, format)
             typer.echo()
             for family in result.families:
@@ -127,18 +131,117 @@ def compare(
         say(line)
 
 
-def _for_a_paper(
-    result: "Comparison", rows: "pd.DataFrame", pivot: str | None, format: Format, *, wide: bool
-) -> None:
+def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wide: bool) -> None:
     """Print the means with their intervals; with a pivot, as a grid."""
     from ablate.reporting import paper
 
     keys = [key.strip() for key in pivot.split(",") if key.strip()] if pivot is not None else []
-    table = paper.pivot(result, rows, keys) if pivot is not None else paper.by_variant(result, rows)
-    if format is Format.latex:
+    table = paper.pivot(result, keys) if pivot is not None else paper.by_variant(result)
+    if format == "latex":
         typer.echo(paper.latex(table), nl=False)
     elif format not in READ:
         print_table(paper.tidy(result, keys), format)
     else:
         remark(table.caption, format)
         print_table(paper.plain(table), format, wide=wide)
+
+
+def report(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A study by name or directory, or a CSV file of results.", autocompletion=completion.studies
+        ),
+    ],
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write it; else beside the results.")
+    ] = None,
+    charts: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Also write the charts to DIR, as PNG, SVG and PDF.")
+    ] = None,
+    metric: MetricOption = None,
+    by: ByOption = None,
+    baseline: BaselineOption = None,
+    where: WhereOption = None,
+    margin: MarginOption = None,
+    mixed: MixedOption = False,
+) -> None:
+    """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
+    from ablate.analysis.compare import question
+    from ablate.reporting.html import write_report
+
+    chosen = question(metric, by, baseline or None, where, mixed)
+    typer.echo(write_report(target, out=out, charts=charts, margin=margin, **chosen))
+
+
+def _between(low: float, high: float) -> Callable[[float | None], float | None]:
+    """A Typer callback that accepts numbers strictly between the two, so neither nan nor infinity."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not low < value < high:
+            raise typer.BadParameter(f"{value:g} is not between {low:g} and {high:g}")
+        return value
+
+    return check
+
+
+def plan(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            help="The pilot: a study, or a CSV file of results.", autocompletion=completion.studies
+        ),
+    ],
+    difference: Annotated[
+        float,
+        typer.Option(help="The difference to detect, in the metric's unit.", callback=_between(0, 1e9)),
+    ] = 0.01,
+    power: Annotated[
+        float, typer.Option(help="The probability of detecting it.", callback=_between(0, 1))
+    ] = 0.8,
+    alpha: Annotated[
+        float, typer.Option(help="The family-wise error rate of compare.", callback=_between(0, 1))
+    ] = 0.05,
+    contrasts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1_000_000, help="The number of comparisons planned; by default those of the pilot."
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="Also say how small a difference this much time can detect.",
+            callback=_between(0, 1e9),
+        ),
+    ] = None,
+    metric: MetricOption = None,
+    by: ByOption = None,
+    baseline: BaselineOption = None,
+    where: WhereOption = None,
+    mixed: MixedOption = False,
+    format: FormatOption = "table",
+    wide: WideOption = False,
+) -> None:
+    """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
+    from ablate.analysis.compare import question
+    from ablate.analysis.load import load
+    from ablate.analysis.power import seeds_needed
+    from ablate.compute.limits import available_cores
+
+    results = load(targets)
+    table, lines = seeds_needed(
+        results.rows,
+        difference=difference,
+        power=power,
+        alpha=alpha,
+        contrasts=contrasts,
+        budget_min=budget,
+        records=results.records,
+        cores=available_cores(),
+        **question(metric, by, baseline or None, where, mixed),
+    )
+    print_table(table, format, wide=wide)
+    for line in (*results.notes, *lines):
+        say(line)

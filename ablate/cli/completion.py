@@ -47,9 +47,16 @@ def _join_words() -> str:
 
 
 def overrides(context: typer.Context, incomplete: str) -> list[str]:
-    from ablate.compose.offers import offers
+    from ablate.compose.configs import offers
+    from ablate.config.read import dotted
+    from ablate.config.schema import RunConfig
 
-    return offers(incomplete, context.params.get("overrides") or [])
+    types = {**dotted(RunConfig)}
+    if incomplete.startswith("corpus."):
+        from ablate.data.corpora.base import option_types  # takes a tenth of a second
+
+        types |= option_types()
+    return offers(incomplete, context.params.get("overrides") or [], types)
 
 
 def studies() -> list[str]:
@@ -77,7 +84,7 @@ def results_columns(incomplete: str) -> list[str]:
 
 
 def metrics() -> list[str]:
-    from ablate.study.declared import METRICS
+    from ablate.store.columns import METRICS
 
     return sorted(METRICS)
 

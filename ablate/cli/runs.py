@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ablate.cli import completion
-from ablate.cli.options import WhereOption
-from ablate.cli.output import READ, Format, FormatOption, WideOption, print_table, say
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.cli.shared import READ, Format, FormatOption, WhereOption, WideOption, print_table, say
+from ablate.config.conditions import column_of
+from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ablate.store.columns import Row
-    from ablate.store.removal import Doomed
     from ablate.store.store import Store
 
 SHOWN = ("run_id", "age", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps")
@@ -64,7 +63,7 @@ def runs(
     force: Annotated[
         bool, typer.Option("--force", help="With --delete: also runs that a study needs or that are running.")
     ] = False,
-    format: FormatOption = Format.table,
+    format: FormatOption = "table",
     wide: WideOption = False,
 ) -> None:
     """List the runs with their status.
@@ -106,21 +105,14 @@ def _table(
     table["age"] = [now - changed.get(run_id[:8], now) for run_id in table["run_id"]]
     table = select(table, where)
     if sort:
-        column = _column(table, sort.removeprefix("-"), "--sort")
+        column = column_of(sort.removeprefix("-"), table, f"--sort {sort}")
         table = table.sort_values(column, ascending=not sort.startswith("-"), kind="stable")
     else:
         table = table.sort_values("age", ascending=False, kind="stable")
     if columns:
         names = [name.strip() for name in columns.split(",")]
-        return table[[_column(table, name, "--columns") for name in names]]
+        return table[[column_of(name, table, f"--columns {columns}") for name in names]]
     return pd.DataFrame(table, columns=[*SHOWN])
-
-
-def _column(table: "pd.DataFrame", name: str, option: str) -> str:
-    for column in (name, name.rpartition(".")[2]):
-        if column in table:
-            return column
-    raise ConfigError(f"{option} {name}: no column of results{did_you_mean(name, [*map(str, table)])}")
 
 
 def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
@@ -138,29 +130,26 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
 def _remove(
     store: "Store", runs: Sequence[str], *, prune: bool, yes: bool, force: bool, format: Format
 ) -> None:
-    """List the runs that would be deleted or, with `yes`, delete them."""
-    from ablate.store.removal import named, remove, worthless
+    import pandas as pd
+
+    from ablate.store.removal import named, prunable, remove
 
     if prune and runs:
         raise typer.BadParameter(f"takes no runs; --delete {runs[0]} takes one", param_hint="--prune")
-    doomed = worthless(store) if prune else named(store, runs)
-    if not doomed:
+    candidates = prunable(store) if prune else named(store, runs)
+    if not candidates:
         say("nothing to delete" if prune else "name the runs: ablate runs --delete RUN…")
         return
-    for run in doomed:
+    for run in candidates:
         if run.needed_by and not force:
             raise ConfigError(f"{run.name}: {run.needed_by}; --force --yes deletes it all the same")
-    print_table(_of_doomed(doomed), format)
-    size = f"{sum(run.size for run in doomed) / 1e6:,.1f} MB"
+    rows = [
+        (run.name, run.row["status"], " ".join(run.studies), f"{run.size / 1e6:.1f}") for run in candidates
+    ]
+    print_table(pd.DataFrame(rows, columns=["run", "status", "study", "MB"]), format)
+    size = f"{sum(run.size for run in candidates) / 1e6:,.1f} MB"
     if not yes:
-        say(f"nothing is deleted yet: --yes deletes {counted(len(doomed), 'run')}, {size}")
+        say(f"nothing is deleted yet: --yes deletes {counted(len(candidates), 'run')}, {size}")
         return
-    remove(store, doomed)
-    say(f"deleted {counted(len(doomed), 'run')}, {size}")
-
-
-def _of_doomed(doomed: "Sequence[Doomed]") -> "pd.DataFrame":
-    import pandas as pd
-
-    rows = [(run.name, run.row["status"], " ".join(run.studies), f"{run.size / 1e6:.1f}") for run in doomed]
-    return pd.DataFrame(rows, columns=["run", "status", "study", "MB"])
+    remove(store, candidates)
+    say(f"deleted {counted(len(candidates), 'run')}, {size}")

@@ -2,24 +2,29 @@
 
 import os
 import platform
+import shutil
 from collections.abc import Collection
+from typing import Any
 
 import torch
 
+from ablate.compute.limits import available_memory
 from ablate.config.rules import ConfigError
 
+COMPILERS = ("g++", "clang++", "cl")
 
-def pick(asked: str) -> torch.device:
+
+def pick(name: str) -> torch.device:
     """The torch device for a value of `device`. Raises ConfigError for one that this machine lacks."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if asked == "auto":
+    if name == "auto":
         return torch.device("cuda" if count else "mps" if torch.backends.mps.is_available() else "cpu")
-    device = torch.device(asked)
+    device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= count:
         has = "no CUDA device" if count == 0 else f"CUDA devices 0 to {count - 1}"
-        raise ConfigError(f"device={asked}: this machine has {has}; use device=auto or device=cpu")
+        raise ConfigError(f"device={name}: this machine has {has}; use device=auto or device=cpu")
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(f"device={asked}: not available on this machine; use device=auto or device=cpu")
+        raise ConfigError(f"device={name}: not available on this machine; use device=auto or device=cpu")
     return device
 
 
@@ -37,13 +42,39 @@ def describe(device: torch.device) -> str:
     return device.type
 
 
-def peak_memory_mb(device: torch.device) -> float | None:
-    """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process; None if unknown."""
+def memory_of(device: torch.device) -> float:
+    """The most memory, in bytes, that a run on this device can have."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return available_memory()
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    if os.name != "posix":
-        return None
-    import resource
+    if os.name == "posix":
+        import resource
 
-    unit = 1 if platform.system() == "Darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+        unit = 1 if platform.system() == "Darwin" else 1024
+        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+    import psutil
+
+    used: Any = psutil.Process().memory_info()
+    return round(used.peak_wset / 1e6, 1)  # which only Windows has
+
+
+def why_not_compiled(device: torch.device) -> str | None:
+    """The reason why torch.compile can't work on this device, with a way out; None if it can."""
+    if device.type == "cpu":
+        cxx = os.environ.get("CXX")
+        if not any(map(shutil.which, [cxx] if cxx else COMPILERS)):
+            return f"{f'CXX={cxx} is not to be found' if cxx else 'no C++ compiler here'}; install g++"
+    elif device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        if not has_triton():
+            return "PyTorch has no Triton here; install triton"
+    else:
+        return f"not on {device.type}; use device=cpu"
+    return None

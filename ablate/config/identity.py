@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -11,20 +12,24 @@ from ablate.config.read import bare, hints, introduced, read_value
 from ablate.config.rules import OutsideIdentity
 from ablate.config.schema import PartConfig, RunConfig, SeedsConfig
 
-# The value, in older rows, of a method's option that was introduced later.
-LATER_OPTIONS = {"fusion": {"sum": {"order": "none"}}}
+# The options of a corpus that its fingerprint does not cover. Which pairs are `long` depends on the model.
+OUTSIDE_FINGERPRINT = ("long",)
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+SINCE = (0, 2)  # the first version with these ids; those of 0.1 are of fewer keys
 
 
 class Identity:
     """Computes run ids for one configuration and any seeds.
 
-    config: with `auto` and `match` resolved to numbers (ablate.model.resolve.resolved). vocab: the number of
+    config: with `auto` and `match` resolved to numbers (ablate.model.sizing.resolved). vocab: the number of
     tokens. corpus_sha256: the fingerprint of the text.
     """
 
     def __init__(self, config: RunConfig, *, vocab: int, corpus_sha256: str) -> None:
-        content = {**identity_keys(config), "text": corpus_sha256, "vocab": vocab}
+        content = identity_keys(config) | {"text": corpus_sha256, "vocab": vocab}
+        content["corpus"] |= {key: config.corpus.options.get(key) for key in OUTSIDE_FINGERPRINT}
         self._written = {key: _write(value) for key, value in sorted(content.items())}
 
     def of(self, config: RunConfig) -> str:
@@ -35,8 +40,14 @@ class Identity:
         return _sha256(f"{{{written}}}")[:16]
 
 
+def has_these_ids(version: str) -> bool:
+    """Whether `id_of_row` computes the run ids in rows of this version of ablate (column `ablate`)."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= SINCE
+
+
 def id_of_row(row: Mapping[str, str]) -> str:
-    """The run_id of the settings and seeds that a row of results.csv tells.
+    """The run_id of the settings and seeds in a row of results.csv.
 
     row: its cells; other programs may have written them anew (8.0 for 8, True for true). Raises ConfigError
     for a value that no run has, and KeyError for a missing column, unless its key was introduced later.
@@ -45,7 +56,9 @@ def id_of_row(row: Mapping[str, str]) -> str:
     own = {stream: _cell(row[f"seed_{stream}"]) for stream in hints(SeedsConfig)}
     seeds = {stream: seed if own[stream] is None else own[stream] for stream in own}
     text = {"text": row["corpus_sha256"], "vocab": _cell(row["vocab"])}
-    return digest(_told(RunConfig, _resolved(row)) | {"seed": seed, "seeds": seeds} | text)[:16]
+    content = _keys_of_row(RunConfig, _resolved(row)) | {"seed": seed, "seeds": seeds} | text
+    content["corpus"] |= {key: _cell(row[key]) for key in OUTSIDE_FINGERPRINT}
+    return digest(content)[:16]
 
 
 def run_name(config: RunConfig, identity: str) -> str:
@@ -74,38 +87,28 @@ def identity_keys(config: Any) -> dict[str, Any]:
     return content
 
 
-def _told(cls: type, row: Mapping[str, str], path: str = "") -> dict[str, Any]:
+def _keys_of_row(cls: type, row: Mapping[str, str], path: str = "") -> dict[str, Any]:
     """identity_keys but for the seeds, from a row."""
-    first = {
-        key: identity_keys(value) if dataclasses.is_dataclass(value) else value
-        for key, value in introduced(cls).items()
-    }
-    content = {}
+    came_later, content = introduced(cls), {}
     for key in [key for key in _deciding(cls) if path + key not in ("seed", "seeds")]:
         hint = bare(hints(cls)[key])
-        if hint is PartConfig and row.get(key):
-            content[key] = _told_part(key, row)
-        elif hint is PartConfig:
-            continue  # a part that came later
+        if hint is PartConfig:
+            options = json.loads(row[f"{key}_options"])
+            if key == "fusion" and row["normalize"]:
+                options["normalize"] = row["normalize"]
+            content[key] = {"name": row[key], "options": options}
         elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
-            content[key] = _told(hint, row, f"{key}.")
-        else:
-            value = _cell(row.get(key, "") if key in first else row[key])
-            content[key] = first.get(key) if value is None else read_value(path + key, value)
-    return {key: value for key, value in content.items() if key not in first or value != first[key]}
-
-
-def _told_part(kind: str, row: Mapping[str, str]) -> dict[str, Any]:
-    options = json.loads(row[f"{kind}_options"])
-    if kind == "fusion" and row["normalize"]:
-        options["normalize"] = row["normalize"]
-    later = LATER_OPTIONS.get(kind, {}).get(row[kind], {})
-    kept = {key: value for key, value in options.items() if later.get(key) != value}
-    return {"name": row[kind], "options": kept}
+            content[key] = _keys_of_row(hint, row, f"{key}.")
+        elif row.get(key) or key not in came_later:  # the cell is empty in older rows
+            cell = _cell(row[key])
+            value = None if cell is None else read_value(path + key, cell)
+            if key not in came_later or value != came_later[key]:
+                content[key] = value
+    return content
 
 
 def _resolved(row: Mapping[str, str]) -> dict[str, str]:
-    """The row with settings that have no effect as ablate.model.resolve.resolved writes them."""
+    """The row with settings that have no effect as ablate.model.sizing.resolved writes them."""
     without_keys = {"key_width": "auto"} if _cell(row["key_width"]) == 0 else {}
     unmatched = {"match_by": "mlp"} if row["match"] == "none" else {}
     return {**row, **without_keys, **unmatched}

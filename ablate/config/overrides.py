@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any
+
+from ablate.config.rules import typed
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
 # Hydra reads these as numbers and constants, so as text they need quotes.
@@ -31,15 +32,12 @@ def spelled(values: Mapping[str, Any]) -> str:
 
 
 def as_value(value: Any) -> str:
-    """A plain value in the syntax of overrides. Sequences become lists, not sweeps."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(as_value, value))}]"
-    text = str(value)
-    if not isinstance(value, str | PurePath) or (_PLAIN.fullmatch(text) and not _OTHER_TYPES.fullmatch(text)):
+    """A plain or nested value in the syntax of overrides. Sequences become lists, not sweeps."""
+    return typed(value, _quoted)
+
+
+def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text) and not _OTHER_TYPES.fullmatch(text):
         return text
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # backslashes count only before a quote
     escaped = re.sub(r"(\\+)$", r"\1\1", escaped)

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import ConfigError, IntroducedAt, Meaning, Rule, did_you_mean, typed
+from ablate.config.rules import ConfigError, ErrorText, IntroducedAt, Rule, did_you_mean, typed
 from ablate.config.schema import PartConfig, RunConfig
 
 T = TypeVar("T")
@@ -17,13 +17,14 @@ OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [confi
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:
     """The RunConfig of a composed configuration. Raises ConfigError."""
     parts = {}
-    for kind in (
-        key for key, hint in hints(RunConfig).items() if bare(hint) is PartConfig and key in mapping
-    ):
-        if not isinstance(part := mapping[kind], Mapping):
-            raise ConfigError(f"{kind}={typed(part)}: name a method by itself, as in {kind}=NAME")
-        options = {key: value for key, value in part.items() if key != "name"}
-        parts[kind] = {"name": part.get("name"), "options": options}
+    for kind, hint in hints(RunConfig).items():
+        cls = bare(hint)
+        if kind in mapping and isinstance(cls, type) and issubclass(cls, PartConfig):
+            if not isinstance(part := mapping[kind], Mapping):
+                raise ConfigError(f"{kind}={typed(part)}: name a method by itself, as in {kind}=NAME")
+            common = {key: value for key, value in part.items() if key in hints(cls)}
+            options = {key: value for key, value in part.items() if key not in common}
+            parts[kind] = {"name": None, **common, "options": options}
     return read(RunConfig, {**mapping, **parts})
 
 
@@ -150,9 +151,9 @@ def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
             rule.check(converted, path)
         return converted
     except ConfigError as error:
-        meanings = [rule.words for rule in own if isinstance(rule, Meaning)]
-        if meanings and str(error).startswith(f"{path}="):  # about this key, not one nested in it
-            raise ConfigError(f"{path}={typed(value)}: {meanings[0]}") from error
+        texts = [rule.words for rule in own if isinstance(rule, ErrorText)]
+        if texts and str(error).startswith(f"{path}="):  # about this key, not one nested in it
+            raise ConfigError(f"{path}={typed(value)}: {texts[0]}") from error
         raise
 
 

@@ -3,8 +3,9 @@
 import difflib
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Annotated, Any, ClassVar
 
 
@@ -20,12 +21,17 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"{hint} choices: {', '.join(names)}"
 
 
-def typed(value: Any) -> str:
-    """The value as one would type it on the command line."""
+def typed(value: Any, of_text: Callable[[str], str] = str) -> str:
+    """The value as one would type it on the command line. of_text: how a text is typed; as it is in
+    messages."""
     if isinstance(value, list | tuple):
-        return "[" + ",".join(typed(item) for item in value) + "]"
+        return f"[{','.join(typed(item, of_text) for item in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{typed(item, of_text)}' for key, item in value.items())}}}"
     if value is None:
         return "null"
+    if isinstance(value, str | PurePath):
+        return of_text(str(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -82,7 +88,7 @@ class Spelled(Rule):
 
 
 @dataclass(frozen=True)
-class Meaning(Rule):
+class ErrorText(Rule):
     """One message for every value that is refused, which says what to write; it replaces the messages of the
     type and of the other rules."""
 

@@ -12,7 +12,6 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
-    IntroducedAt,
     NonNegative,
     OutsideIdentity,
     Positive,
@@ -31,12 +30,9 @@ ENCODER_DECODER = "encoder-decoder"
 ENTRY_POINTS = ("ablate.fusions", "ablate.scores")
 
 
-Average = Annotated[float, Above(0), AtMost(1)]  # a share of the steps; at least the last step counts
-
-
 @dataclass(frozen=True, kw_only=True)
 class PartConfig:
-    """A part of attention, such as a fusion, by name. The part checks its options (ablate.model.parts)."""
+    """An exchangeable part, such as a fusion, by name. The part checks its options (config.registry)."""
 
     name: str
     options: Mapping[str, Any]
@@ -49,8 +45,8 @@ class ModelConfig:
     layers: Size
     context: Size
     mlp_hidden: Annotated[int, AtLeast(0), AtMost(2**31)] | Literal["auto"]
-    architecture: Annotated[Literal["decoder", "prefix", "encoder-decoder"], IntroducedAt("decoder")]
-    encoder_layers: Annotated[Size | None, IntroducedAt(None)]
+    architecture: Literal["decoder", "prefix", "encoder-decoder"]
+    encoder_layers: Size | None
     bias: bool
     dropout: Share
 
@@ -68,42 +64,25 @@ class TrainConfig:
     eps: Positive
     clip: Positive | None
     eval_every: Count
-    eval_tokens: Annotated[Count | None, IntroducedAt(None)]
-    average: Annotated[Average | None, IntroducedAt(None)]
-    translate: Annotated[bool, IntroducedAt(False)]
+    eval_tokens: Count | None
+    average: Annotated[float, Above(0), AtMost(1)] | None  # a share of the steps; at least the last counts
+    translate: bool
     precision: Literal["float32", "bfloat16"]
     save: Annotated[Literal["model", "none"], OutsideIdentity()]
     checkpoint_every: Annotated[Count | None, OutsideIdentity()]
-    probe_every: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
+    probe_every: Annotated[Count | None, OutsideIdentity()]
     linear: Annotated[Literal["auto", "mkl", "onednn"], OutsideIdentity()]
-    attention: Annotated[Literal["auto", "fused", "unfused"], OutsideIdentity(), IntroducedAt("auto")]
-    compile: Annotated[bool, OutsideIdentity(), IntroducedAt(False)]
+    attention: Annotated[Literal["auto", "fused", "unfused"], OutsideIdentity()]
+    compile: Annotated[bool, OutsideIdentity()]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusConfig:
-    """Which text or task, and how it becomes tokens. Keys that a corpus does not use are null.
-
-    Keys that the fingerprint of the text covers are outside the identity.
-    """
+class CorpusConfig(PartConfig):
+    """Which text or task, and how it becomes tokens. options: the keys that this corpus has of its own. The
+    fingerprint of the text covers them, but for those that ablate.config.identity names."""
 
     name: Annotated[str, OutsideIdentity()]
-    path: Annotated[str | None, OutsideIdentity()]
-    encoding: Annotated[str, OutsideIdentity()]
-    errors: Annotated[Literal["strict", "replace", "ignore"], OutsideIdentity()]
-    seed: Annotated[int | None, OutsideIdentity()]
-    characters: Annotated[Count | None, OutsideIdentity()]
-    lags: Annotated[tuple[int, ...] | None, OutsideIdentity(), IntroducedAt(None)]
-    symbols: Annotated[int | None, OutsideIdentity(), IntroducedAt(None)]
-    examples: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
-    held_out: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
-    length: Annotated[Size | None, OutsideIdentity(), IntroducedAt(None)]
-    vocabulary: Annotated[Size | None, OutsideIdentity(), IntroducedAt(None)]
-    pairs: Annotated[Count | None, OutsideIdentity(), IntroducedAt(None)]
-    filler: Annotated[Literal["random", "blank"] | None, OutsideIdentity(), IntroducedAt(None)]
-    direction: Annotated[Literal["de-en", "en-de"] | None, OutsideIdentity(), IntroducedAt(None)]
-    target: Annotated[str | None, OutsideIdentity(), IntroducedAt(None)]
-    long: Annotated[Literal["drop", "cut"] | None, IntroducedAt(None)]
+    options: Annotated[Mapping[str, Any], OutsideIdentity()]
     tokenizer: Literal["char", "byte", "bpe", "number"]
     bpe_vocab: Annotated[int, AtLeast(257), OutsideIdentity()]  # the resulting vocabulary size is inside
     splits: tuple[NonNegative, NonNegative, NonNegative]
@@ -117,26 +96,15 @@ class CorpusConfig:
             )
         if not (self.splits[0] > 0 and self.splits[1] > 0):
             raise ConfigError(f"{shown}: training and validation need text; only the test share may be 0")
-        if self.name == "file" and not self.path:
-            raise ConfigError(
-                "corpus=file: which text? add corpus.path=FILE (a file, a directory, a glob, or -)"
-            )
-        if self.name == "pairs" and not self.path:
-            raise ConfigError(
-                "corpus=pairs: which texts? add corpus.path=SOURCES corpus.target=TARGETS, line by line, or"
-                " corpus.path=FILE with a tab between source and target"
-            )
-        if self.name not in ("file", "pairs") and self.path:
-            raise ConfigError(f"corpus.path={self.path}: corpus={self.name} reads no file; add corpus=file")
 
     @property
     def called(self) -> str:
         """The name of the text for readers: that of its file or pattern, else of the corpus."""
-        if self.path is None:
+        if not (given := self.options.get("path")):
             return self.name
-        path = PurePath(self.path)
+        path = PurePath(str(given))
         parts = path.parts[-2:] if any(sign in path.name for sign in "*?[") else path.parts[-1:]
-        return "standard input" if self.path == "-" else "/".join(parts) or self.path
+        return "standard input" if given == "-" else "/".join(parts) or str(given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,20 +118,19 @@ class SeedsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    scores: Annotated[PartConfig, IntroducedAt(PartConfig(name=STANDARD_SCORES, options={}))]
+    scores: PartConfig
     fusion: PartConfig
     heads: Size
-    query_heads: Annotated[Size | Literal["auto"], IntroducedAt("auto")]
-    key_heads: Annotated[Size | Literal["auto"], IntroducedAt("auto")]
-    value_heads: Annotated[Size | Literal["auto"], IntroducedAt("auto")]
-    tie_qk: Annotated[bool, IntroducedAt(False)]
-    scale: Annotated[Literal["inside", "outside", "both", "none"], IntroducedAt("inside")]
-    value_proj: Annotated[bool, IntroducedAt(True)]
-    value_scale: Annotated[Literal[1] | Literal["matched"], IntroducedAt(1)]
-    at: Annotated[Literal["all", "encoder", "decoder", "cross"], IntroducedAt("all")]
-    wiring: Annotated[Literal["standard", "swapped"], OutsideIdentity(), IntroducedAt("standard")]
+    query_heads: Size | Literal["auto"]
+    key_heads: Size | Literal["auto"]
+    value_heads: Size | Literal["auto"]
+    tie_qk: bool
+    scale: Literal["inside", "outside", "both", "none"]
+    value_proj: bool
+    value_scale: Literal[1] | Literal["matched"]
+    at: Literal["all", "encoder", "decoder", "cross"]
     out_proj: bool
-    out_rank: Annotated[Size | None, IntroducedAt(None)]
+    out_rank: Size | None
     value_width: Size | Literal["auto", "narrow", "wide"]
     key_width: Size | Literal["auto"]
     match: Literal["none", "params", "flops"]

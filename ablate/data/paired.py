@@ -1,82 +1,135 @@
-"""A split of pairs of texts, in batches of similar length, laid out for an encoder-decoder or as one text.
+"""Splits of pairs of texts, drawn by a task or given: pairs in batches of similar length, laid out for an
+encoder-decoder or as one text.
 
 legend: B rows, S positions of the source, T of the target.
 """
 
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import ENCODER_DECODER, CorpusConfig, ModelConfig
-from ablate.data.pairs import Opened, Pair, Pairs
-from ablate.data.splits import NOT_ASKED, Batch, Split, asked_in, in_turns, spread
+from ablate.data.corpora.base import IGNORE_INDEX, PairsRecipe, PairTask
+from ablate.data.examples import BLOCK, Blocks, blocks_of, fingerprint, hashed, ranges
+from ablate.data.splits import Batch, Split, spread, target_positions
+from ablate.data.text import CorpusError
+from ablate.data.tokenizers import Tokenizer, WithSeparator, fitted
 from ablate.rng import generator
 
 # Batches that are ordered by length together. More of them save padding and cost learning: with 2, 4 and 16,
 # 99, 97 and 71 % of number words were right after 1,000 steps, and with no order at all 99 % (docs/pairs.md).
 BATCHES = 2
 PADDING = -1  # in a source that is shorter than the longest of its batch
+KEPT = 64  # blocks kept in memory
+Texts = tuple[str, str]  # a source and a target
 
 
-class Layout(ABC):
-    """How a pair becomes a row of a batch. edge: the token at the start and end of a target, which also
-    separates it from its source."""
+class Pair(NamedTuple):
+    """The ids of a source, (S,), and of a target, (T,), without separators."""
 
-    def __init__(self, edge: int) -> None:
-        self.edge = edge
+    source: np.ndarray
+    target: np.ndarray
 
-    @abstractmethod
+
+class DrawnPairs:
+    """The pairs of one split, drawn by a task. count: how many there are; None if it is endless."""
+
+    def __init__(self, blocks: Blocks[Texts], tokenizer: Tokenizer) -> None:
+        self.blocks, self.tokenizer, self.count = blocks, tokenizer, blocks.count
+        self._block = functools.lru_cache(KEPT)(lambda *place: encoded(tokenizer, blocks.block(*place)))
+
+    def to_train(self, seed: int, places: range) -> list[Pair]:
+        """The pairs at these places of an endless sequence, which starts at 0."""
+        chosen = [place if self.count is None else place % self.count for place in places]
+        return [self._block(seed, place // BLOCK)[place % BLOCK] for place in chosen]
+
+    @functools.cached_property
+    def held_out(self) -> Sequence[Pair]:
+        """`count` different pairs, or as many as there are: each short one, of which there are few, once."""
+        assert self.count is not None, "an endless split is not read as a whole"
+        different: dict[Texts, None] = {}
+        number, before = 0, -1
+        while before < len(different) < self.count:  # until a whole block brings nothing new
+            before = len(different)
+            different |= dict.fromkeys(self.blocks.block(self.blocks.seed, number))
+            number += 1
+        return encoded(self.tokenizer, [*different][: self.count])
+
+
+class GivenPairs:
+    """The given pairs of one split, as DrawnPairs. Training takes each once per epoch, in an order drawn for
+    that epoch."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.pairs, self.count = pairs, len(pairs)
+        self._order = functools.lru_cache(2)(self._ordered)
+
+    def to_train(self, seed: int, places: range) -> list[Pair]:
+        turns = (divmod(place, len(self.pairs)) for place in places)
+        return [self.pairs[self._order(seed, epoch)[at]] for epoch, at in turns]
+
+    @property
+    def held_out(self) -> Sequence[Pair]:
+        return self.pairs
+
+    def _ordered(self, seed: int, epoch: int) -> np.ndarray:
+        return generator(seed, "data", f"epoch/{epoch}").permutation(len(self.pairs))
+
+
+Pairs = DrawnPairs | GivenPairs
+
+
+def encoded(tokenizer: Tokenizer, texts: Sequence[Texts]) -> list[Pair]:
+    """The pairs as ids."""
+    sources, targets = (_ids(tokenizer, [pair[side] for pair in texts]) for side in (0, 1))
+    return [*map(Pair, sources, targets)]
+
+
+def _ids(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+    """The ids of each text, encoded all at once if the tokenizer allows it."""
+    if tokenizer.name not in ("char", "byte") or not texts:
+        return [tokenizer.encode(text) for text in texts]
+    ids = tokenizer.encode("".join(texts))
+    lengths = [len(text) if tokenizer.name == "char" else len(text.encode()) for text in texts]
+    return np.split(ids, np.cumsum(lengths)[:-1])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How pairs become the rows of a batch, each padded to the longest.
+
+    separator: the token at the start and end of a target. two_texts: whether an encoder reads the source; if
+    not, it stands in the row, before the target. The model predicts the target and the separator.
+    """
+
+    separator: int
+    two_texts: bool
+
     def positions(self, source: int, target: int) -> int:
         """The positions of a context that a pair takes with so many tokens of source and target."""
+        return max(source, target + 1) if self.two_texts else source + 1 + target
 
-    @abstractmethod
     def cut(self, pair: Pair, context: int) -> Pair:
         """The pair, cut so that it fits a context."""
-
-    @abstractmethod
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        """One row per pair, padded to the longest."""
-
-
-class TwoTexts(Layout):
-    """The encoder reads the source; the decoder reads edge and target, and predicts target and edge."""
-
-    def positions(self, source: int, target: int) -> int:
-        return max(source, target + 1)
-
-    def cut(self, pair: Pair, context: int) -> Pair:
-        return Pair(pair.source[:context], pair.target[: context - 1])
+        source = context if self.two_texts else context // 2
+        target = context - 1 if self.two_texts else context - source - 1
+        return Pair(pair.source[:source], pair.target[:target])
 
     def batch(self, pairs: Sequence[Pair]) -> Batch:
-        edge = [self.edge]
-        inputs = _padded([np.concatenate([edge, pair.target]) for pair in pairs], self.edge)
-        targets = _padded([np.concatenate([pair.target, edge]) for pair in pairs], NOT_ASKED)
-        source = _padded([pair.source for pair in pairs], PADDING)
-        return Batch(inputs, targets, asked_in(targets), source)
-
-
-class OneText(Layout):
-    """Source, edge and target in one row, where the model predicts target and edge."""
-
-    def positions(self, source: int, target: int) -> int:
-        return source + 1 + target
-
-    def cut(self, pair: Pair, context: int) -> Pair:
-        half = context // 2
-        return Pair(pair.source[:half], pair.target[: context - half - 1])
-
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        edge = [self.edge]
-        inputs = _padded([np.concatenate([pair.source, edge, pair.target]) for pair in pairs], self.edge)
-        answers = (
-            np.concatenate([np.full(len(pair.source), NOT_ASKED), pair.target, edge]) for pair in pairs
-        )
-        targets = _padded([*answers], NOT_ASKED)
-        return Batch(inputs, targets, asked_in(targets))
+        inputs, answers = [], []
+        for source, target in pairs:
+            before = source[:0] if self.two_texts else source
+            inputs.append(np.concatenate([before, [self.separator], target]))
+            answers.append(np.concatenate([np.full(len(before), IGNORE_INDEX), target, [self.separator]]))
+        targets = _padded(answers, IGNORE_INDEX)
+        sources = _padded([pair.source for pair in pairs], PADDING) if self.two_texts else None
+        return Batch(_padded(inputs, self.separator), targets, target_positions(targets), sources)
 
 
 class Paired(Split):
@@ -93,7 +146,7 @@ class Paired(Split):
     def size(self) -> int | None:
         if self.pairs.count is None:
             return None
-        return sum(len(pair.target) + 1 for pair in self.pairs.held_out())
+        return sum(len(pair.target) + 1 for pair in self.pairs.held_out)
 
     def read_per_row(self, context: int) -> float:
         return float(np.mean([len(pair.source) + len(pair.target) + 1 for pair in self._some]))
@@ -103,13 +156,13 @@ class Paired(Split):
         return self.layout.batch(self._together(batch, seed, together)[at])
 
     def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
-        pairs = self.pairs.held_out()
+        pairs = self.pairs.held_out
         if most is not None and pairs:
             each = np.mean([len(pair.target) + 1 for pair in pairs])
             pairs = [pairs[at] for at in spread(len(pairs), min(len(pairs), max(1, int(most // each))))]
-        pairs.sort(key=_length)
-        for places in in_turns(np.arange(len(pairs)), windows) if pairs else ():
-            yield self.layout.batch([pairs[at] for at in places])
+        pairs = sorted(pairs, key=_length)
+        for start in range(0, len(pairs), windows):
+            yield self.layout.batch(pairs[start : start + windows])
 
     def _ordered(self, batch: int, seed: int, together: int) -> list[list[Pair]]:
         first = together * BATCHES * batch
@@ -122,28 +175,63 @@ class Paired(Split):
         return self.pairs.to_train(0, range(1000))
 
 
-def laid_out(opened: Opened, config: CorpusConfig, model: ModelConfig) -> dict[str, Paired]:
-    """The splits as this model reads them. Pairs of files that are too long for it are dropped or cut
-    (corpus.long). Raises ConfigError."""
-    layout = (TwoTexts if model.architecture == ENCODER_DECODER else OneText)(opened.edge)
-    if opened.task is None:
-        splits = _fitted(opened.splits, layout, config.long, model.context)
+def open_pairs(
+    recipe: PairTask | PairsRecipe, config: CorpusConfig, model: ModelConfig
+) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
+    """The fingerprint of pairs, their tokenizer, and the splits as this model reads them. Given pairs that
+    are too long for it are dropped or cut (corpus.long). Raises ConfigError."""
+    two_texts = model.architecture == ENCODER_DECODER
+    if isinstance(recipe, PairsRecipe):
+        sha256, tokenizer, encoded_pairs = _given(recipe, config)
+        layout = Layout(tokenizer.separator, two_texts)
+        kept = _fitted(encoded_pairs, layout, recipe.long, model.context)
+        splits: Mapping[str, Pairs] = {name: GivenPairs(pairs) for name, pairs in kept.items()}
     else:
-        splits = opened.splits
-        if (longest := layout.positions(*opened.task.longest)) > model.context:
-            shorter = ", or a smaller corpus.length" if config.length else ""
+        tokenizer = recipe.tokenizer(config.tokenizer)
+        layout = Layout(tokenizer.separator, two_texts)
+        if (longest := layout.positions(*recipe.longest)) > model.context:
+            shorter = ", or a smaller corpus.length" if "length" in recipe.sizes else ""
             raise ConfigError(
-                f"model.context={model.context}: the longest pair of corpus={config.name} takes {longest}"
+                f"model.context={model.context}: the longest pair of corpus={recipe.name} takes {longest}"
                 f" positions; take model.context={longest} at least{shorter}"
             )
-    return {name: Paired(of, layout) for name, of in splits.items()}
+        blocks = blocks_of(recipe, "pairs", recipe.draw_pairs, _content, config.splits)
+        some = [of.block(of.seed, 0)[:10] for of in blocks.values() if of.count != 0]
+        sha256 = fingerprint(recipe, some, "pairs")
+        splits = {name: DrawnPairs(of, tokenizer) for name, of in blocks.items()}
+    return sha256, tokenizer, {name: Paired(pairs, layout) for name, pairs in splits.items()}
+
+
+def _given(recipe: PairsRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, list[Pair]]]:
+    """The fingerprint of given pairs, their tokenizer, and the pairs of each split."""
+    pairs = recipe.pairs()
+    texts = {
+        name: [pair for pair in pairs if low <= hashed(_content(pair)) < high]
+        for name, (low, high) in ranges(config.splits).items()
+    }
+    for name, share in zip(("train", "validation"), config.splits[:2], strict=True):
+        if not texts[name]:
+            raise CorpusError(
+                f"corpus.splits: {len(pairs):,} pairs leave none for {name}, whose share is {share:g}; give"
+                " more pairs, or a larger share"
+            )
+    alphabet = "".join(sorted({*"".join(map("".join, pairs))}))
+    training = (text for pair in texts["train"] for text in pair)
+    plain = fitted(config.tokenizer, alphabet, training, config.bpe_vocab)
+    splits = {name: encoded(plain, chosen) for name, chosen in texts.items()}
+    return digest(["pairs", pairs]), WithSeparator(plain), splits
+
+
+def _content(pair: Texts) -> bytes:
+    """What decides the split of a pair."""
+    return "\n".join(pair).encode("utf-8", "surrogatepass")
 
 
 def _fitted(
-    splits: Mapping[str, Pairs], layout: Layout, long: str | None, context: int
-) -> Mapping[str, Pairs]:
+    splits: Mapping[str, list[Pair]], layout: Layout, long: str | None, context: int
+) -> dict[str, list[Pair]]:
     """The pairs that fit a context, and with long=cut the others, cut."""
-    every = [layout.positions(*_length(pair)) for of in splits.values() for pair in of.held_out()]
+    every = [layout.positions(*_length(pair)) for pairs in splits.values() for pair in pairs]
     if (longer := sum(taken > context for taken in every)) and long is None:
         raise ConfigError(
             f"model.context={context}: {longer:,} of {len(every):,} pairs are longer, the longest"
@@ -151,14 +239,14 @@ def _fitted(
             " corpus.long=cut"
         )
 
-    def fitted(pair: Pair) -> Pair | None:
+    def fitted(pair: Pair) -> list[Pair]:
         if layout.positions(*_length(pair)) <= context:
-            return pair
-        return layout.cut(pair, context) if long == "cut" else None
+            return [pair]
+        return [layout.cut(pair, context)] if long == "cut" else []
 
-    kept = {name: of.keep(fitted) for name, of in splits.items()}
+    kept = {name: [one for pair in pairs for one in fitted(pair)] for name, pairs in splits.items()}
     for name in ("train", "validation"):
-        if not kept[name].count:
+        if not kept[name]:
             raise ConfigError(
                 f"corpus.long=drop: no pairs left for {name}: all are longer than"
                 f" model.context={context}; take a larger one, or corpus.long=cut"

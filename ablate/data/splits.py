@@ -3,7 +3,6 @@
 Legend: B rows, T positions in a row (`context`).
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,19 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ablate.data.corpora.base import IGNORE_INDEX
 from ablate.rng import generator
 
-NOT_ASKED = -100  # the target where nothing is to be predicted
+SPLITS = ("train", "validation", "test")
 
 
 class Batch(NamedTuple):
-    """inputs, targets: (B, T) int64; targets are NOT_ASKED where nothing is to be predicted. asked: (K,) the
-    indices of the real targets in the flattened targets; None if all of them are. source: (B, S) int64, the
-    text that an encoder reads, below 0 where it is padded; None if there is none."""
+    """inputs, targets: (B, T) int64; targets are IGNORE_INDEX where nothing is to be predicted.
+    target_positions: (K,) the indices of the other targets in the flattened targets; None if every position
+    has a target. source: (B, S) int64, the text that an encoder reads, below 0 where it is padded; None if
+    there is none."""
 
     inputs: Tensor
     targets: Tensor
-    asked: Tensor | None = None
+    target_positions: Tensor | None = None
     source: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
@@ -35,11 +36,11 @@ class Split(ABC):
     """Rows to train on or to evaluate.
 
     predicted_bytes: the UTF-8 bytes that its targets stand for; None where they are no text.
-    asked_share: the share of positions that have a target. is_ragged: whether rows differ in length.
+    target_share: the share of positions that have a target. is_ragged: whether rows differ in length.
     """
 
     predicted_bytes: int | None = None
-    asked_share: float = 1.0
+    target_share: float = 1.0
     is_ragged: bool = False
 
     @property
@@ -83,34 +84,23 @@ class Stream(Split):
     def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
         """The whole split in adjacent windows, so that each token but the first is a target once. A shorter
         last window comes alone, with shape (1, less than T)."""
-        whole = self.size - self.size % context
-        if most is not None and most < self.size and whole:
-            for some in in_turns(spread(whole // context, max(1, most // context)), windows):
-                yield self._windows_at(some * context, context)
-            return
-        for start in range(0, whole, windows * context):
-            stop = min(start + windows * context, whole)
-            yield self._windows(start, stop, context)
-        if whole < self.size:
-            yield self._windows(whole, self.size, self.size - whole)
+        count, rest = divmod(self.size, context)
+        some = count
+        if most is not None and most < self.size and count:
+            some, rest = max(1, most // context), 0
+        for places in in_turns(spread(count, some), windows):
+            yield self._windows_at(places * context, context)
+        if rest:
+            yield self._windows_at(np.array([self.size - rest]), rest)
 
     def _windows_at(self, starts_B: np.ndarray, context: int) -> Batch:
         windows_BT1 = self.tokens[starts_B[:, None] + np.arange(context + 1)]
         return Batch(int64(windows_BT1[:, :-1]), int64(windows_BT1[:, 1:]))
 
-    def _windows(self, start: int, stop: int, width: int) -> Batch:
-        inputs, targets = self.tokens[start:stop], self.tokens[start + 1 : stop + 1]
-        return Batch(int64(inputs.reshape(-1, width)), int64(targets.reshape(-1, width)))
 
-
-def place_of(content: bytes) -> float:
-    """The content of an example hashed to a number in [0, 1), which determines its split."""
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") / 2**64
-
-
-def asked_in(targets_BT: Tensor) -> Tensor:
-    """(K,) the places of the flattened targets that are asked about."""
-    return torch.nonzero(targets_BT.flatten() != NOT_ASKED).flatten()
+def target_positions(targets_BT: Tensor) -> Tensor:
+    """(K,) the indices of the flattened targets that are not IGNORE_INDEX."""
+    return torch.nonzero(targets_BT.flatten() != IGNORE_INDEX).flatten()
 
 
 def spread(count: int, some: int) -> np.ndarray:
@@ -120,7 +110,7 @@ def spread(count: int, some: int) -> np.ndarray:
 
 def in_turns(places: np.ndarray, at_once: int) -> list[np.ndarray]:
     """The indices in chunks of `at_once`."""
-    return np.split(places, range(at_once, len(places), at_once))
+    return np.split(places, range(at_once, len(places), at_once)) if len(places) else []
 
 
 def int64(ids: np.ndarray) -> Tensor:

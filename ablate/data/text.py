@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.files.byte_order import marked_encoding
+from ablate.files import marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
 GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
@@ -156,8 +156,8 @@ def check_encoding(encoding: str) -> None:
     if _is_of_text(encoding):
         return
     names = {name for pair in encodings.aliases.aliases.items() for name in pair}
-    known = sorted(name.replace("_", "-") for name in names if _is_of_text(name))
-    near = difflib.get_close_matches(encoding.lower().replace("_", "-"), known, n=1)
+    names_of_text = sorted(name.replace("_", "-") for name in names if _is_of_text(name))
+    near = difflib.get_close_matches(encoding.lower().replace("_", "-"), names_of_text, n=1)
     reason = "no encoding of text" if encoding.lower().replace("-", "_") in names else "no such encoding"
     raise CorpusError(
         f"corpus.encoding={encoding}: {reason}; use {near[0] if near else 'utf-8'}"

@@ -1,5 +1,6 @@
-"""Split a text and write it to disk as token ids, in passes that hold little of it in memory."""
+"""Split a text and write it to the cache as token ids, in passes that hold little of it in memory."""
 
+import contextlib
 import hashlib
 import itertools
 import sys
@@ -11,13 +12,61 @@ from typing import Any
 
 import numpy as np
 
+from ablate.config.identity import digest
+from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
+from ablate.data.splits import SPLITS, Stream
 from ablate.data.text import CorpusError, Text
-from ablate.data.tokenizers import Bpe, Byte, Char, Tokenizer, utf8
+from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
+from ablate.files import cache
 
-FORMAT = 2  # the format that `write` produces: raise it when the files, or the ids in them, change
-SPLITS = ("train", "validation", "test")
+FORMAT = 3  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
+
+
+def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream]]:
+    """The fingerprint of a text, the SHA-256 of it as UTF-8, its tokenizer and its splits, from the cache if
+    they are there. Raises CorpusError."""
+    try:
+        sha256, (directory, about) = _entry(text, config)
+    except OSError as error:
+        raise CorpusError(
+            f"{cache.directory()}: the cache can't be used ({error.strerror or error});"
+            " set ABLATE_CACHE to a directory with room"
+        ) from None
+    tokenizer = load(directory / "tokenizer.json")
+    splits = {
+        split: Stream(read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
+        for split, facts in about.items()
+    }
+    return sha256, tokenizer, splits
+
+
+def _entry(text: Text, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
+    """(fingerprint, (directory of the cache entry, what `write` returned))."""
+    memo = "" if text.stamp is None else f"fingerprint-{digest(text.stamp)}"
+    memoized = cache.find(memo) if memo else None
+    if memoized and (entry := cache.find(_key(memoized[1], config))):
+        return memoized[1], entry
+    try:
+        scanned = scan(text)
+    except CorpusError:
+        raise
+    except ConfigError as error:
+        raise CorpusError(f"corpus.encoding={config.options.get('encoding')}: {error}") from None
+    if not scanned.characters:
+        raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
+    if memo:
+        with contextlib.suppress(OSError):
+            cache.publish(memo, lambda _: scanned.sha256)
+    key = _key(scanned.sha256, config)
+    entry = cache.find(key) or cache.publish(key, lambda part: write(part, text, scanned, config))
+    return scanned.sha256, entry
+
+
+def _key(sha256: str, config: CorpusConfig) -> str:
+    vocab = config.bpe_vocab if config.tokenizer == "bpe" else None
+    return digest([FORMAT, sha256, config.tokenizer, vocab, config.splits])
 
 
 @dataclass(frozen=True)
@@ -30,12 +79,12 @@ class Scan:
 
 
 def scan(text: Text) -> Scan:
-    digest, characters, seen = hashlib.sha256(), 0, np.zeros(sys.maxunicode + 1, bool)
+    sha256, characters, occurs = hashlib.sha256(), 0, np.zeros(sys.maxunicode + 1, bool)
     for chunk in text.chunks():
-        digest.update(utf8(chunk))
+        sha256.update(utf8(chunk))
         characters += len(chunk)
-        seen[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
-    return Scan(digest.hexdigest(), characters, "".join(map(chr, np.flatnonzero(seen))))
+        occurs[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
+    return Scan(sha256.hexdigest(), characters, "".join(map(chr, np.flatnonzero(occurs))))
 
 
 def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> dict[str, Any]:
@@ -44,21 +93,24 @@ def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> d
     Returns {split: {"tokens", "predicted_bytes"}}. Raises CorpusError if the text changed since the scan.
     """
     lengths = split_lengths(scanned.characters, config.splits)
-    tokenizer = _tokenizer(text, scanned, config, lengths)
+    train = itertools.takewhile(lambda part: part[0] == 0, _cut(text.chunks(), lengths))
+    training = pieces(part for _, part in train)
+    tokenizer = fitted(config.tokenizer, scanned.alphabet, training, config.bpe_vocab)
     (directory / "tokenizer.json").write_text(tokenizer.dump(), encoding="utf-8")
-    digest = hashlib.sha256()
+    sha256 = hashlib.sha256()
     about = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
-    for split, parts in _by_split(_hashed(text.chunks(), digest), lengths):
+    for index, parts in itertools.groupby(_cut(_hashed(text.chunks(), sha256), lengths), itemgetter(0)):
+        split = SPLITS[index]
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
         with (directory / f"{split}.bin").open("wb") as file:
-            for piece in pieces(parts):
+            for piece in pieces(part for _, part in parts):
                 ids = tokenizer.encode(piece)
                 file.write(ids.data)
                 lengths_of_ids = tokenizer.byte_lengths[ids]
                 first = first if tokens else int(lengths_of_ids[0])
                 tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
         about[split] = {"tokens": tokens, "predicted_bytes": size - first}
-    if digest.hexdigest() != scanned.sha256:
+    if sha256.hexdigest() != scanned.sha256:
         raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
     return about
 
@@ -104,12 +156,6 @@ def _cut_before(text: str, start: int, stop: int) -> int:
     return next(places, stop)
 
 
-def _by_split(chunks: Iterable[str], lengths: list[int]) -> Iterator[tuple[str, Iterator[str]]]:
-    """(name of the split, its text in parts), in order, for the splits that are not empty."""
-    for index, parts in itertools.groupby(_cut(chunks, lengths), key=itemgetter(0)):
-        yield SPLITS[index], map(itemgetter(1), parts)
-
-
 def _cut(chunks: Iterable[str], lengths: list[int]) -> Iterator[tuple[int, str]]:
     """(index of the split, part of its text). The last split takes all text beyond the lengths."""
     index, room = 0, lengths[0]
@@ -124,21 +170,7 @@ def _cut(chunks: Iterable[str], lengths: list[int]) -> Iterator[tuple[int, str]]
             yield index, part
 
 
-def _hashed(chunks: Iterable[str], digest: Any) -> Iterator[str]:
+def _hashed(chunks: Iterable[str], sha256: Any) -> Iterator[str]:
     for chunk in chunks:
-        digest.update(utf8(chunk))
+        sha256.update(utf8(chunk))
         yield chunk
-
-
-def _tokenizer(text: Text, scanned: Scan, config: CorpusConfig, lengths: list[int]) -> Tokenizer:
-    match config.tokenizer:
-        case "char":
-            return Char(scanned.alphabet)
-        case "byte":
-            return Byte()
-        case "bpe":
-            splits = _by_split(text.chunks(), lengths)
-            train = next((parts for split, parts in splits if split == "train"), iter(()))
-            return Bpe.train(pieces(train), config.bpe_vocab)
-        case "number":
-            raise AssertionError("a text has no numbers for tokens")

@@ -7,7 +7,7 @@ be converted to bits per byte, which are comparable across tokenizers.
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,14 @@ from ablate.config.rules import ConfigError
 
 
 class Tokenizer(ABC):
-    """A fixed vocabulary. byte_lengths: (vocab_size,) int64, UTF-8 bytes of each token."""
+    """A fixed vocabulary. byte_lengths: (vocab_size,) int64, UTF-8 bytes of each token. separator: the token
+    that marks the ends of texts that come in pairs; only some tokenizers have one. state: the plain data from
+    which its class makes it again."""
 
     name: str
+    state: Mapping[str, Any] = {}
     byte_lengths: np.ndarray
+    separator: int
 
     @property
     def vocab_size(self) -> int:
@@ -40,13 +44,9 @@ class Tokenizer(ABC):
     def decode(self, ids: ArrayLike) -> str:
         """The text of (tokens,) ids, with U+FFFD for incomplete characters."""
 
-    @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """The plain data, besides the name, from which `load` rebuilds the tokenizer."""
-
     def dump(self) -> str:
         """The JSON text that `load` reads."""
-        return json.dumps({"name": self.name, **self.state()})
+        return json.dumps({"name": self.name, **self.state})
 
 
 class Char(Tokenizer):
@@ -55,7 +55,7 @@ class Char(Tokenizer):
     name = "char"
 
     def __init__(self, alphabet: str) -> None:
-        self.alphabet = alphabet
+        self.alphabet, self.state = alphabet, {"alphabet": alphabet}
         self._codes = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
         self.byte_lengths = np.array([len(character.encode()) for character in alphabet], np.int64)
         # Ids by code point. Unknown characters, and all code points above the table, get the id vocab_size.
@@ -78,9 +78,6 @@ class Char(Tokenizer):
     def decode(self, ids: ArrayLike) -> str:
         return self._codes[np.asarray(ids, np.int64)].tobytes().decode("utf-32-le")
 
-    def state(self) -> dict[str, Any]:
-        return {"alphabet": self.alphabet}
-
 
 class Byte(Tokenizer):
     """One token for each byte of the text in UTF-8."""
@@ -96,16 +93,15 @@ class Byte(Tokenizer):
     def decode(self, ids: ArrayLike) -> str:
         return np.asarray(ids, np.int64).astype(np.uint8).tobytes().decode(errors="replace")
 
-    def state(self) -> dict[str, Any]:
-        return {}
-
 
 class Numbers(Tokenizer):
     """One token for each number below vocab_size, written with spaces between: the words of a task."""
 
     name = "number"
+    separator = 0
 
     def __init__(self, vocab_size: int) -> None:
+        self.state = {"vocab_size": vocab_size}
         self.byte_lengths = np.array([len(f"{number} ") for number in range(vocab_size)], np.int64)
 
     def encode(self, text: str) -> np.ndarray:
@@ -119,9 +115,6 @@ class Numbers(Tokenizer):
     def decode(self, ids: ArrayLike) -> str:
         return " ".join(map(str, np.asarray(ids, np.int64).tolist()))
 
-    def state(self) -> dict[str, Any]:
-        return {"vocab_size": self.vocab_size}
-
 
 LONGEST_WORD = 1000  # characters; longer words are cut, since training time is quadratic in their length
 
@@ -132,6 +125,7 @@ class Bpe(Tokenizer):
     name = "bpe"
 
     def __init__(self, model: str) -> None:
+        self.state = {"model": model}
         self._model = _hugging_face().Tokenizer.from_str(model)
         # A token is spelled with one letter of the byte-level alphabet for each of its bytes.
         vocabulary = self._model.get_vocab()
@@ -166,57 +160,49 @@ class Bpe(Tokenizer):
     def decode(self, ids: ArrayLike) -> str:
         return self._model.decode(np.asarray(ids, np.int64).tolist())
 
-    def state(self) -> dict[str, Any]:
-        return {"model": json.loads(self._model.to_str())}
 
-
-class WithEdge(Tokenizer):
-    """Another tokenizer with one more token, the edge, which marks the ends of texts and has no bytes."""
+class WithSeparator(Tokenizer):
+    """Another tokenizer with one more token: the separator, which has no bytes and ends texts."""
 
     def __init__(self, plain: Tokenizer) -> None:
-        self.plain = plain
-        self.name = plain.name
+        self.plain, self.name = plain, plain.name
+        self.state = {**plain.state, "separator": True}
         self.byte_lengths = np.append(plain.byte_lengths, 0)
-
-    @property
-    def edge(self) -> int:
-        return self.plain.vocab_size
+        self.separator = plain.vocab_size
 
     def encode(self, text: str) -> np.ndarray:
         return self.plain.encode(text)
 
     def decode(self, ids: ArrayLike) -> str:
-        """The text without edges."""
+        """The text without separators."""
         ids = np.asarray(ids, np.int64)
-        return self.plain.decode(ids[ids != self.edge])
+        return self.plain.decode(ids[ids != self.separator])
 
-    def state(self) -> dict[str, Any]:
-        return {**self.plain.state(), "edge": True}
+
+def fitted(kind: str, alphabet: str, training: Iterable[str], bpe_vocab: int) -> Tokenizer:
+    """The tokenizer of a text that corpus.tokenizer=KIND stands for. alphabet: the characters of the whole
+    text, sorted; training: what byte pairs are learned from, read for them alone."""
+    match kind:
+        case "char":
+            return Char(alphabet)
+        case "byte":
+            return Byte()
+        case "bpe":
+            return Bpe.train(training, bpe_vocab)
+    raise AssertionError("a text has no numbers for tokens")
 
 
 def load(path: Path) -> Tokenizer:
     """The tokenizer in a file that has its `dump`. Raises ConfigError for any other file."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        plain = _plain(state.pop("name"), state)
-        return WithEdge(plain) if state.get("edge") else plain
+        has_separator = state.pop("separator", False)
+        plain = {kind.name: kind for kind in (Char, Byte, Numbers, Bpe)}[state.pop("name")](**state)
+        return WithSeparator(plain) if has_separator else plain
     except Exception as error:  # Hugging Face raises bare Exceptions
         raise ConfigError(
             f"{path}: no tokenizer can be read from it ({error}); remove it and run again"
         ) from None
-
-
-def _plain(name: str, state: dict[str, Any]) -> Tokenizer:
-    match name:
-        case "char":
-            return Char(state["alphabet"])
-        case "byte":
-            return Byte()
-        case "number":
-            return Numbers(state["vocab_size"])
-        case "bpe":
-            return Bpe(json.dumps(state["model"]))
-    raise ValueError("unknown name")
 
 
 def utf8(text: str) -> bytes:

@@ -8,10 +8,8 @@ from ablate.store.columns import Row
 
 @dataclass(frozen=True)
 class Started:
-    """Training began. name: of the run's directory. label: a short name. after: the step from which it
-    resumes, 0 for a new run."""
+    """Training began. label: a short name. after: the step from which it resumes, 0 for a new run."""
 
-    name: str
     label: str
     steps: int
     after: int
@@ -48,14 +46,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The run had finished before."""
-
-    row: Row
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """Another command has finished the run."""
+    """The run had a result already, as when another command has finished it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class Noticed:
     line: str
 
 
-Event = Started | Stepped | Evaluated | Ended | Finished | Skipped | Elsewhere | Taken | Refused | Noticed
+Event = Started | Stepped | Evaluated | Ended | Finished | Skipped | Taken | Refused | Noticed
 Listener = Callable[[Event], None]
 
 

@@ -1,16 +1,18 @@
-"""Train one run and store its result."""
+"""Train one run and store its result: its row, and the rows, log lines, checkpoints, weights on the way."""
 
 import contextlib
 import dataclasses
+import inspect
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from ablate.compute import device
-from ablate.execution import plugins, translate
+from ablate.execution import formulas, plugins, translate
 from ablate.execution.events import (
     Ended,
     Evaluated,
@@ -22,21 +24,23 @@ from ablate.execution.events import (
     Stepped,
     unheard,
 )
-from ablate.execution.recorder import Recorder, describe
-from ablate.execution.run import Resolved, Run, build, tokens_a_step, training
+from ablate.execution.run import PlacedRun, Run, build, to_checkpoint, to_state, training
 from ablate.files.atomic import StoreError
-from ablate.store.columns import Row
-from ablate.store.provenance import machine
+from ablate.model import fusion, scores
+from ablate.model.models import Model
+from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.provenance import machine, parts_code, provenance, status_now
 from ablate.store.run_files import Damaged, RunWriter, Stamp, read_started
-from ablate.store.status import RESULTS, Status, status_now
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
-from ablate.training.train import Diverged, Evaluation, Step
+from ablate.training.train import Averaged, Diverged, Evaluation, Kept, State, Step, in_precision
 
 LOOK_EVERY_S = 0.2  # time between reports of the loss, since reading it waits for the device
 
 
-def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: Stamp | None = None) -> Row:
+def execute(
+    run: PlacedRun, listener: Listener, root: Path = Path("runs"), *, known: Stamp | None = None
+) -> Row:
     """Train one run, store its result and return its row; a finished run is not repeated.
 
     A failed or diverged run has a row too, with the reason. known: the stamp of the result that existed when
@@ -47,7 +51,7 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
     current, finished = stored.stamp(), _finished(stored, listener)
     if finished and (known not in (None, current) or not _again(run.config.force, finished)):
         finished["status"] = status_now(finished)
-        listener(Skipped(finished))
+        listener(Skipped())
         return finished
     current, row = current if finished else [], describe(run)
     with _attempt(stored, run, listener, row, known=current) as writer:
@@ -59,10 +63,12 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
             about["sacrebleu"] = translate.signatures()
         writer.write_json("environment.json", {**machine(), **about})
         writer.write("tokenizer.json", run.corpus.tokenizer.dump())
-        for name, source in plugins.copies(run).items():
+        for name, source in plugins.copies(run.spec.chosen).items():
             writer.write(name, source)
         writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
-        listener(_started(run, writer))
+        after = writer.start.step if writer.start else 0
+        label = f"{run.config.fusion.name}-h{run.config.heads}"
+        listener(Started(label, run.config.train.steps, after, run.tokens_a_step))
         try:
             row |= _train(run, writer, listener)
         except StoreError:  # a full disk, or a run taken over by another process, is not a failure of the run
@@ -77,10 +83,10 @@ def execute(run: Run, listener: Listener, root: Path = Path("runs"), *, known: S
     return row
 
 
-def require_its_plugins(run: Resolved, store: Store) -> None:
+def require_its_plugins(run: Run, store: Store) -> None:
     """Raises ConfigError if the run was begun with another version of a plugin, unless force asks to train it
     again."""
-    if run.config.force is not False or not plugins.copies(run):
+    if run.config.force is not False or not plugins.copies(run.spec.chosen):
         return
     stored = store.run(run.name)
     for directory in (stored.directory, stored.latest()):
@@ -89,7 +95,7 @@ def require_its_plugins(run: Resolved, store: Store) -> None:
                 plugins.require_the_same(read_started(directory), run.name)
 
 
-def settled(run: Resolved, root: Path = Path("runs")) -> Row | None:
+def settled(run: Run, root: Path = Path("runs")) -> Row | None:
     """The row of a run that is finished and not to be trained again; None for any other."""
     try:
         finished = Store(root).run(run.name).read()
@@ -98,7 +104,7 @@ def settled(run: Resolved, root: Path = Path("runs")) -> Row | None:
     return None if finished is None or _again(run.config.force, finished) else finished
 
 
-def record_failure(run: Run, reason: str, root: Path = Path("runs"), *, known: Stamp) -> Row:
+def record_failure(run: PlacedRun, reason: str, root: Path = Path("runs"), *, known: Stamp) -> Row:
     """Store and return a failed row, with the reason, for a run whose process is gone; its log is kept. If
     the run had been finished before, by that process or another, return that row. known: as for `execute`.
     Raises StoreError."""
@@ -126,17 +132,17 @@ def _finished(stored: StoredRun, listener: Listener) -> Row | None:
 
 @contextlib.contextmanager
 def _attempt(
-    stored: StoredRun, run: Run, listener: Listener, row: Row, *, known: Stamp
+    stored: StoredRun, run: PlacedRun, listener: Listener, row: Row, *, known: Stamp
 ) -> Iterator[RunWriter]:
     """StoredRun.attempt, which first puts aside a damaged earlier attempt."""
-    asked_for = dataclasses.asdict(run.config)
+    config = dataclasses.asdict(run.config)
     with contextlib.ExitStack() as stack:
         try:
-            writer = stack.enter_context(stored.attempt(asked_for, row, known=known))
+            writer = stack.enter_context(stored.attempt(config, row, known=known))
         except Damaged as error:
             if aside := stored.put_aside_if_damaged(error.path.parent):
                 listener(Noticed(f"{error}: {aside}"))
-            writer = stack.enter_context(stored.attempt(asked_for, row, known=known))
+            writer = stack.enter_context(stored.attempt(config, row, known=known))
         yield writer
 
 
@@ -148,38 +154,81 @@ def _finish(stored: StoredRun, writer: RunWriter, row: Row, before: Row | None, 
     stored.finish(writer, row, known=known)
 
 
-def _train(run: Run, writer: RunWriter, listener: Listener) -> Row:
-    """Train and evaluate; returns the resulting columns."""
+def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
+    """Train and evaluate, and write what a run keeps on the way; returns the resulting columns. Raises
+    StoreError if the disk refuses."""
     if run.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(run.device)
-    model, recorder, looked = build(run), Recorder(run, writer), time.monotonic()
+    config, model, looked = run.config.train, build(run), time.monotonic()
+    metrics = list(writer.start.metrics) if writer.start else []
+    last: Evaluation | None = None
+    averaged: Averaged | None = None
     try:
-        for event in training(run, model, run.config.train, start=recorder.start):
-            recorder.record(event)
-            if isinstance(event, Step) and (now := time.monotonic()) - looked > LOOK_EVERY_S:
-                looked = now
-                listener(Stepped(event.step, event.loss.item()))
-            elif isinstance(event, Evaluation) and event.train_loss is not None:
-                losses = (event.train_loss, event.validation.loss)
-                listener(Evaluated(event.step, *losses, event.tokens_per_s))
+        for event in training(run, model, config, start=to_state(writer.start) if writer.start else None):
+            writer.check()
+            match event:
+                case Step(step) if (now := time.monotonic()) - looked > LOOK_EVERY_S:
+                    looked = now
+                    listener(Stepped(step, event.loss.item()))
+                case Evaluation(step, train_loss=train_loss):
+                    last, val_loss = event, event.validation.loss
+                    metrics.append(formulas.at_evaluation(event))
+                    writer.metrics(metrics[-1])
+                    train = "" if train_loss is None else f" train_loss {train_loss:.4f}"
+                    writer.log(f"step {step}/{config.steps}{train} val_loss {val_loss:.4f}")
+                    if train_loss is not None:
+                        listener(Evaluated(step, train_loss, val_loss, event.tokens_per_s))
+                case State():
+                    writer.checkpoint(to_checkpoint(event, metrics))
+                case Averaged():
+                    averaged = event
+                case Kept():
+                    writer.write_weights(_arrays(event.params), event.step)
     except Diverged as error:
-        return recorder.diverged(error)
-    return recorder.done(model)
+        writer.log(str(error))
+        row = formulas.at_divergence(run, error, metrics)
+        return {"status": Status.DIVERGED, "error": str(error), **row}
+    assert last is not None, "training ends with an evaluation"
+    row = formulas.at_end(run, model, last, metrics, averaged)
+    if config.translate:
+        row |= _translate(run, model, writer)
+    peak_memory_mb = device.peak_memory_mb(run.device)
+    if config.save == "model":
+        writer.write_weights(_arrays(model.state_dict()))
+    return {"status": Status.DONE, **row, "peak_memory_mb": peak_memory_mb}
 
 
-def _started(run: Run, writer: RunWriter) -> Started:
-    config = run.config
-    return Started(
-        name=run.name,
-        label=f"{config.fusion.name}-h{config.heads}",
-        steps=config.train.steps,
-        after=writer.start.step if writer.start else 0,
-        tokens_a_step=tokens_a_step(run),
-    )
+def _translate(run: PlacedRun, model: Model, writer: RunWriter) -> Row:
+    """Write the sources, targets and translations of the test split, and return the columns of scores."""
+    computing = in_precision(model, run.config.train.precision).eval()
+    lines = translate.of_test(computing, run.corpus, run.spec.context)
+    for name, texts in zip(translate.FILES, zip(*lines, strict=True), strict=True):
+        writer.write(name, "".join(f"{text}\n" for text in texts))
+    return translate.scores(lines)
 
 
 def _again(force: bool | str, finished: Row) -> bool:
-    """Whether a finished run is to be trained again."""
     if finished["status"] == Status.FAILED or force is True:
         return True
     return force == "stale" and status_now(finished) == Status.STALE
+
+
+def describe(run: PlacedRun) -> Row:
+    """The row of a run that begins: its config and sizes, where it computes, and the program's version."""
+    specs = [spec for spec, _ in run.spec.kinds.values()]
+    parts = [fusion.method_of(a.fusion)[0] for a in specs] + [scores.method_of(a.scores)[0] for a in specs]
+    return {
+        **formulas.before_training(run),
+        "status": Status.RUNNING,
+        "device": device.describe(run.device),
+        "linear": run.linear,
+        "attention": run.attention,
+        "compile": run.config.train.compile,
+        "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
+        **provenance(),
+        **parts_code(*(inspect.getfile(method) for method in dict.fromkeys(parts))),
+    }
+
+
+def _arrays(weights: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {name: value.detach().cpu().numpy() for name, value in weights.items()}

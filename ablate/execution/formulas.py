@@ -8,25 +8,30 @@ import json
 import math
 from typing import Any
 
-from ablate.execution.run import Resolved, Run, tokens_a_step
+from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
-from ablate.model.blocks import Model
-from ablate.model.costs import attention_params, flops_per_token, total_params
+from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
 from ablate.model.function_class import function_class
-from ablate.model.resolve import match_error
+from ablate.model.models import Model
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
-from ablate.training.computing import in_precision
-from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluate
+from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluate, in_precision
 
 AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 
 
-def before_training(run: Resolved) -> Row:
+def before_training(run: Run) -> Row:
     """The columns known before the first step: identity, config, seeds, sizes and costs."""
     config, spec, attention = run.config, run.spec, run.spec.chosen
     fusion, scores = attention.fusion, attention.scores
     options = {key: value for key, value in fusion.options.items() if key != "normalize"}
-    keys = {**vars(config.corpus), **vars(config.train), **vars(spec), **vars(config.model), **vars(config)}
+    keys = {
+        **config.corpus.options,
+        **vars(config.corpus),
+        **vars(config.train),
+        **vars(spec),
+        **vars(config.model),
+        **vars(config),
+    }
     return {
         **{column: keys[column] for column in CONFIG_COLUMNS if column in keys},
         "run_id": run.run_id,
@@ -37,7 +42,7 @@ def before_training(run: Resolved) -> Row:
         "scores_options": json.dumps(scores.options, sort_keys=True),
         "key_width": attention.key_width,
         "match_by": config.match_by if config.match != "none" else None,
-        "match_error": match_error(config, spec),
+        "match_error": None if config.match == "none" else relative_cost(spec, config.match),
         "seed": config.seed,
         "seed_backbone": config.seeds.backbone,
         "seed_fusion": config.seeds.fusion,
@@ -47,7 +52,7 @@ def before_training(run: Resolved) -> Row:
         "function_class": function_class(attention),
         "params": total_params(spec),
         "params_attention": attention_params(spec),
-        "flops_per_token": flops_per_token(spec, run.corpus.splits["train"].asked_share),
+        "flops_per_token": flops_per_token(spec, run.corpus.splits["train"].target_share),
         "corpus": config.corpus.called,
         "corpus_sha256": run.corpus.sha256,
     }
@@ -67,7 +72,7 @@ def at_evaluation(evaluation: Evaluation) -> Row:
 
 
 def at_end(
-    run: Run, model: Model, last: Evaluation, metrics: list[Row], averaged: Averaged | None = None
+    run: PlacedRun, model: Model, last: Evaluation, metrics: list[Row], averaged: Averaged | None = None
 ) -> Row:
     """The columns of a run that reached its last step. model: after training; metrics: of metrics.csv."""
     computing = in_precision(model, run.config.train.precision)
@@ -92,17 +97,16 @@ def at_end(
     }
 
 
-def at_divergence(run: Run, error: Diverged, metrics: list[Row]) -> Row:
+def at_divergence(run: PlacedRun, error: Diverged, metrics: list[Row]) -> Row:
     """The columns of a run that diverged. metrics: the rows of metrics.csv until then."""
     return {
-        "tokens": round(error.step * tokens_a_step(run)),
+        "tokens": round(error.step * run.tokens_a_step),
         **_best(metrics),
         "wall_s": round(error.seconds, 3),
     }
 
 
-def _score(run: Run, computing: Model, split: str) -> Score:
-    """The score on a whole split."""
+def _score(run: PlacedRun, computing: Model, split: str) -> Score:
     return evaluate(computing, run.corpus.splits[split], context=run.spec.context)
 
 
@@ -110,8 +114,7 @@ def _of_test(test: Score) -> Row:
     return {"test_loss": test.loss, "test_acc": test.accuracy, "test_exact": test.exact_match}
 
 
-def _of_average(run: Run, model: Model, averaged: Averaged) -> Row:
-    """The columns of the model with averaged weights."""
+def _of_average(run: PlacedRun, model: Model, averaged: Averaged) -> Row:
     model = copy.deepcopy(model)
     model.load_state_dict(averaged.params, strict=False)
     computing = in_precision(model, run.config.train.precision)
@@ -127,7 +130,7 @@ def _best(metrics: list[Row]) -> Row:
     return {"best_val_loss": best["val_loss"], "best_step": best["step"]}
 
 
-def _fusion_weights(run: Run, model: Model) -> list[Any] | None:
+def _fusion_weights(run: PlacedRun, model: Model) -> list[Any] | None:
     """The learned weights of the heads, layers × heads (× channels), with one kind of attention after the
     other; None if the method has none."""
     sites = [site for site in model.sites() if run.spec.at in ("all", site.kind)]

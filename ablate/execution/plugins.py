@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.config.read import introduced
 from ablate.config.rules import ConfigError
 from ablate.config.schema import ENTRY_POINTS
-from ablate.execution.run import Resolved
 from ablate.files.svg import inline
 from ablate.model import fusion, scores
-from ablate.phrases import some
-from ablate.store import code
+from ablate.model.spec import AttentionSpec
+from ablate.phrases import error_line, some
+from ablate.store import provenance
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code
 
@@ -64,7 +63,7 @@ def read(path: Path) -> Plugin:
     try:
         return Plugin(str(path.absolute()), path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"--plugin {path}: {error.strerror or error}; name a Python file") from error
+        raise ConfigError(f"{path}: {error.strerror or error}; name a Python file") from error
 
 
 def installed() -> Iterator[Plugin]:
@@ -74,7 +73,8 @@ def installed() -> Iterator[Plugin]:
             spec = importlib.util.find_spec(point.module)
             if spec is None or not spec.origin:
                 raise ConfigError(
-                    f"{point.module}: the entry point {point.name} of {group} names it, and it is not there"
+                    f"{point.module}: no such module, which the entry point {point.name} of {group} names;"
+                    " install it, or remove that package"
                 )
             yield Plugin(spec.origin, Path(spec.origin).read_bytes(), point.module)
 
@@ -101,17 +101,20 @@ def install(plugins: Sequence[Plugin]) -> None:
     """Execute the plugins that are new or have changed, and register their methods. Raises ConfigError."""
     for plugin in plugins:
         if _used.get(plugin.path) != plugin:
-            _refuse_twins(plugin)
+            if any(one.name == plugin.name and one.path != plugin.path for one in _used.values()):
+                raise ConfigError(
+                    f"--plugin {plugin.path}: another plugin is called {plugin.name}; rename one of them"
+                )
             _forget(plugin.path)
-            code.know(Path(plugin.path), plugin.name, plugin.source)
+            provenance.register_plugin(Path(plugin.path), plugin.name, plugin.source)
             _methods[plugin.path] = _registered(plugin)
             _used[plugin.path] = plugin
             parts_code.cache_clear()
 
 
-def copies(run: Resolved) -> dict[str, bytes]:
+def copies(attention: AttentionSpec) -> dict[str, bytes]:
     """The files that a run keeps of its plugins: their source and the drawings of its methods, by name."""
-    attention, files = run.spec.chosen, {}
+    files = {}
     for method in (fusion.method_of(attention.fusion)[0], scores.method_of(attention.scores)[0]):
         if plugin := _used.get(inspect.getfile(method)):
             path = Path(plugin.path)
@@ -125,9 +128,9 @@ def copies(run: Resolved) -> dict[str, bytes]:
 def require_the_same(row: Row, run: str) -> None:
     """Raises ConfigError unless the plugins that made a row are loaded and unchanged. run: its name."""
     for name, was in (row.get("part_files") or {}).items():
-        if not code.is_of_plugin(name):
+        if not provenance.is_of_plugin(name):
             continue
-        file, now = name.removeprefix(code.PLUGIN), code.tree_digest(name)
+        file, now = name.removeprefix(provenance.PLUGIN), provenance.tree_digest(name)
         if now is None:
             raise ConfigError(
                 f"{run}: was made with the plugin {file}; give that file, as --plugin {file}, or make it"
@@ -146,18 +149,18 @@ def _registered(plugin: Plugin) -> list[Method]:
     before = {kind: {*folder.methods()} for kind, folder in KINDS.items()}
     try:
         _execute(plugin)
-        found = [
+        added = [
             (kind, name) for kind, folder in KINDS.items() for name in {*folder.methods()} - before[kind]
         ]
-        if not found:
+        if not added:
             raise ConfigError(
                 'it registers no method; write @register("NAME") above a class, as ablate new does'
             )
-        return [Method(*each, _defaults(*each, KINDS[each[0]].methods()[each[1]])) for each in sorted(found)]
+        return [Method(*each, _defaults(*each, KINDS[each[0]].methods()[each[1]])) for each in sorted(added)]
     except ConfigError as error:
         for kind, folder in KINDS.items():
             folder.forget({*folder.methods()} - before[kind])
-        raise ConfigError(f"{'' if plugin.module else '--plugin '}{plugin.name}: {error}") from error
+        raise ConfigError(f"{plugin.name}: {error}") from error
 
 
 def _execute(plugin: Plugin) -> None:
@@ -176,7 +179,7 @@ def _execute(plugin: Plugin) -> None:
         line = f"line {error.lineno}: " if error.lineno else ""
         raise ConfigError(f"{line}no Python ({error.msg}); correct it") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"it raises {code.raised(error)}; mend that") from error
+        raise ConfigError(f"it raises {error_line(error, provenance.plugin_files())}; mend that") from error
 
 
 def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
@@ -189,23 +192,11 @@ def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
         raise ConfigError(
             f"{kind}={name}: its Options are no dataclass; write @dataclass(frozen=True, kw_only=True)"
         )
-    defaults = dict(introduced(method.Options))
-    for field in dataclasses.fields(method.Options):
-        if field.default is not dataclasses.MISSING:
-            defaults[field.name] = field.default
-        elif field.name not in defaults:
-            raise ConfigError(
-                f"{kind}={name}: its option {field.name} has no default; write one in its Options"
-            )
+    defaults = {field.name: field.default for field in dataclasses.fields(method.Options)}
+    for option, default in defaults.items():
+        if default is dataclasses.MISSING:
+            raise ConfigError(f"{kind}={name}: its option {option} has no default; write one in its Options")
     return defaults
-
-
-def _refuse_twins(plugin: Plugin) -> None:
-    for other in _used.values():
-        if other.name == plugin.name and other.path != plugin.path:
-            raise ConfigError(
-                f"--plugin {plugin.path}: another plugin is called {plugin.name}; rename one of them"
-            )
 
 
 def _forget(path: str) -> None:

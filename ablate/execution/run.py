@@ -1,61 +1,146 @@
-"""A run that is resolved, one that can begin, and how to build and train its model."""
+"""A run: what a config means on any machine, and on this one; its model, its training, and its state in a
+checkpoint."""
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
 
 import torch
 
-from ablate.compute.products import PRODUCTS
+from ablate.compute import device
+from ablate.compute.fastest import PRODUCTS
+from ablate.config.identity import Identity, run_name
+from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig, TrainConfig
-from ablate.data.corpora import Corpus
+from ablate.data.corpus import Corpus, open_corpus, require_usable
+from ablate.execution.place import attention_of, linear_of, require_memory
+from ablate.execution.translate import require_sacrebleu
 from ablate.model.attend import FORMULATIONS
-from ablate.model.blocks import Model
-from ablate.model.build import build_model
 from ablate.model.costs import flops_per_token
+from ablate.model.models import Model, build_model
+from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
+from ablate.store.columns import Row
+from ablate.store.run_files import Checkpoint
+from ablate.training.optim import Moments
 from ablate.training.train import Event, State, train
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """A run whose corpus is open, whose sizes are numbers and whose identity is known. What computes it is
-    not."""
+class Run:
+    """What a config means on any machine: sizes are numbers, the corpus is open, the identity is known."""
 
     config: RunConfig
     spec: ModelSpec
     corpus: Corpus
-    run_id: str
-    name: str
+    identity: Identity = field(compare=False, repr=False)
+
+    @cached_property
+    def run_id(self) -> str:
+        return self.identity.of(self.config)
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return run_name(self.config, self.run_id)
+
+    @cached_property
+    def step_flops(self) -> float:
+        """FLOPs of a training step: the backward pass costs twice the forward pass."""
+        share = self.corpus.splits["train"].target_share
+        return 3.0 * flops_per_token(self.spec, share) * self.config.train.batch * self.spec.context
+
+    @property
+    def cost(self) -> float:
+        """Its expected time, in any unit."""
+        return self.step_flops * self.config.train.steps
+
+    @property
+    def tokens_a_step(self) -> float:
+        """The tokens that a training step reads, on average."""
+        return self.config.train.batch * self.corpus.splits["train"].read_per_row(self.spec.context)
+
+    def with_seeds(self, config: RunConfig) -> Self:
+        """The run with the seeds of `config`, which differs from its own in nothing else."""
+        config = dataclasses.replace(self.config, seed=config.seed, seeds=config.seeds)
+        return dataclasses.replace(self, config=config)
 
 
 @dataclass(frozen=True)
-class Run(Resolved):
-    """A run that can begin on this machine."""
+class PlacedRun(Run):
+    """A run on this machine: where and by what it is computed."""
 
     device: torch.device
     linear: str  # mkl or onednn; torch where PyTorch decides
     attention: str  # fused or unfused
 
 
-def step_flops(run: Resolved) -> float:
-    """FLOPs of a training step: the backward pass costs twice the forward pass."""
-    asked_share = run.corpus.splits["train"].asked_share
-    return 3.0 * flops_per_token(run.spec, asked_share) * run.config.train.batch * run.spec.context
+def resolve(config: RunConfig) -> Run:
+    """The run that a config asks for. What no machine can train is refused here: raises ConfigError."""
+    resolve_spec(dataclasses.replace(config, match="none"), vocab=1)  # only a match needs its vocabulary
+    corpus = open_corpus(config.corpus, config.model)
+    require_usable(corpus, config.model.context)
+    spec = resolve_spec(config, corpus.tokenizer.vocab_size)
+    if config.train.translate and config.model.architecture == "decoder":
+        raise ConfigError(
+            f"train.translate=true: model={config.model.name} reads one text; take model=pair or"
+            " model=prefix, or leave it out"
+        )
+    config = resolved(config, spec)
+    return Run(config, spec, corpus, Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256))
 
 
-def tokens_a_step(run: Resolved) -> float:
-    """The tokens that a training step reads, on average."""
-    return run.config.train.batch * run.corpus.splits["train"].read_per_row(run.spec.context)
+def prepare(config: RunConfig) -> PlacedRun:
+    """The run that a config asks for, on this machine. Raises ConfigError if it can't begin."""
+    device.pick(config.device)  # a wrong device should not wait for a text to be read, nor a wrong size
+    return place(resolve(config))
 
 
-def build(run: Run) -> Model:
+def place(run: Run) -> PlacedRun:
+    """The run on this machine. Raises ConfigError if it can't begin here."""
+    config, where = run.config, device.pick(run.config.device)
+    linear, attention = linear_of(config.train, where), attention_of(config.train, where)
+    train = run.corpus.splits["train"]
+    if not train.is_ragged:  # every step is of the same size
+        require_memory(run.spec, config.train, where, attention, train.target_share)
+    if config.train.translate:
+        require_sacrebleu()
+    _require_compiler(config, where)
+    return PlacedRun(config, run.spec, run.corpus, run.identity, where, linear, attention)
+
+
+def _require_compiler(config: RunConfig, place: torch.device) -> None:
+    if not config.train.compile:
+        return
+    if config.model.architecture != "decoder":
+        raise ConfigError(
+            f"train.compile=true: batches of pairs come in many lengths, and model={config.model.name} would"
+            " be compiled for each; leave it out"
+        )
+    if reason := device.why_not_compiled(place):
+        raise ConfigError(f"train.compile=true: {reason}, or leave it out")
+    if place.type == "cpu" and (config.train.precision, config.train.linear) == ("float32", "onednn"):
+        raise ConfigError(
+            "train.compile=true train.linear=onednn: torch.compile can't follow oneDNN's product;"
+            " use train.linear=mkl"
+        )
+
+
+# --- its model and its training -------------------------------------------------------------------
+
+
+def build(run: PlacedRun) -> Model:
     """The model of a run before its first step, on its device, with its product and attention."""
     model = build_model(run.spec, run.config.resolved_seeds()).to(run.device)
     model.use(product=PRODUCTS.get(run.linear), attend=FORMULATIONS[run.attention])
     return model
 
 
-def training(run: Run, model: Model, config: TrainConfig, start: State | None = None) -> Iterator[Event]:
+def training(
+    run: PlacedRun, model: Model, config: TrainConfig, start: State | None = None
+) -> Iterator[Event]:
     """`train` on the corpus and batches of a run, with `config`, which may differ from the run's own."""
     return train(
         model,
@@ -65,4 +150,37 @@ def training(run: Run, model: Model, config: TrainConfig, start: State | None = 
         context=run.spec.context,
         data_seed=run.config.resolved_seeds()["data"],
         start=start,
+    )
+
+
+# --- its state, in a checkpoint ---------------------------------------------------------------------
+
+
+def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
+    kinds = {
+        "param": state.params,
+        "first": state.moments.first,
+        "second": state.moments.second,
+        "average": state.average,
+    }
+    arrays = {
+        f"{kind}/{name}": tensor.detach().cpu().numpy()
+        for kind, tensors in kinds.items()
+        for name, tensor in tensors.items()
+    }
+    return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
+
+
+def to_state(checkpoint: Checkpoint) -> State:
+    kinds: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}, "average": {}}
+    for key, array in checkpoint.arrays.items():
+        kind, _, name = key.partition("/")
+        kinds[kind][name] = torch.from_numpy(array)
+    return State(
+        checkpoint.step,
+        kinds["param"],
+        Moments(kinds["first"], kinds["second"]),
+        kinds["average"],
+        checkpoint.seconds,
+        checkpoint.evaluation_seconds,
     )

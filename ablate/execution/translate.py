@@ -12,10 +12,9 @@ import numpy as np
 import torch
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora import Corpus
-from ablate.data.paired import Paired
-from ablate.data.pairs import Pair
-from ablate.model.blocks import Model
+from ablate.data.corpus import Corpus
+from ablate.data.paired import Pair, Paired
+from ablate.model.models import Model
 
 AT_ONCE = 256  # sources per batch
 FILES = ("test.source", "test.target", "test.translation")  # kept in a run, one text per line
@@ -23,29 +22,31 @@ FILES = ("test.source", "test.target", "test.translation")  # kept in a run, one
 
 @torch.no_grad()
 def translated(model: Model, split: Paired, sources: Sequence[np.ndarray], context: int) -> list[np.ndarray]:
-    """The greedy translation of each source, which ends with the edge or where the context is full."""
-    found: dict[int, np.ndarray] = {}
+    """The greedy translation of each source, which ends with the separator or where the context is full."""
+    results: dict[int, np.ndarray] = {}
     order = sorted(range(len(sources)), key=lambda at: len(sources[at]))
     for at in range(0, len(order), AT_ONCE):
         some = order[at : at + AT_ONCE]
-        found |= dict(zip(some, _together(model, split, [sources[i] for i in some], context), strict=True))
-    return [found[at] for at in range(len(sources))]
+        batch = _together(model, split, [sources[i] for i in some], context)
+        results |= dict(zip(some, batch, strict=True))
+    return [results[at] for at in range(len(sources))]
 
 
 def _together(model: Model, split: Paired, sources: list[np.ndarray], context: int) -> list[np.ndarray]:
-    edge, device = split.layout.edge, next(model.parameters()).device
+    separator, device = split.layout.separator, next(model.parameters()).device
     targets: list[list[int]] = [[] for _ in sources]
     going = [i for i, source in enumerate(sources) if split.layout.positions(len(source), 0) <= context]
     while going:
         pairs = [Pair(sources[i], np.array(targets[i], np.int64)) for i in going]
         batch = split.layout.batch(pairs).to(device)
-        # The last position asked about in a row is the one that predicts the next token.
-        assert batch.asked is not None
-        last = batch.asked[torch.bincount(batch.asked // batch.inputs.shape[1]).cumsum(0) - 1]
-        said = model(batch.inputs, last, batch.source).argmax(-1).tolist()
+        # The last target position of a row is the one that predicts the next token.
+        positions = batch.target_positions
+        assert positions is not None
+        last = positions[torch.bincount(positions // batch.inputs.shape[1]).cumsum(0) - 1]
+        predicted = model(batch.inputs, last, batch.source).argmax(-1).tolist()
         left = []
-        for i, letter in zip(going, said, strict=True):
-            if letter != edge:
+        for i, letter in zip(going, predicted, strict=True):
+            if letter != separator:
                 targets[i].append(letter)
                 if split.layout.positions(len(sources[i]), len(targets[i])) < context:
                     left.append(i)
@@ -57,12 +58,12 @@ def of_test(model: Model, corpus: Corpus, context: int) -> list[tuple[str, str, 
     """Source, target and translation of each pair of the test split."""
     split = corpus.splits["test"]
     assert isinstance(split, Paired), "pairs are laid out so"
-    pairs = split.pairs.held_out()
-    said = translated(model, split, [pair.source for pair in pairs], context)
+    pairs = split.pairs.held_out
+    translations = translated(model, split, [pair.source for pair in pairs], context)
     written = corpus.tokenizer.decode
     return [
         (written(pair.source), written(pair.target), written(translation))
-        for pair, translation in zip(pairs, said, strict=True)
+        for pair, translation in zip(pairs, translations, strict=True)
     ]
 
 

@@ -1,4 +1,5 @@
-"""Atomic writing of files and directories, safe with several writers; errors of the system as one line.
+"""Files and directories that are complete or absent, with any number of writers; errors of the system as one
+line.
 
 It relies on two operations that are atomic on every file system, also over a network: renaming a file over
 another, and renaming a directory onto a free name, in which only one of several processes succeeds.
@@ -8,17 +9,25 @@ Loads no torch.
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import Any, Generic, TypeVar
 
 from ablate.config.rules import ConfigError
 
 NEW = ".new-"  # prefix of a directory that is not complete yet
 GONE = ".gone-"  # prefix of a directory that was taken away
+COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
+CHANGES_S = 10  # how long to wait for other processes that are changing it
+VERSION = "version"  # a key of the file, missing in one that was written by hand
+
+Content = dict[str, Any]
+T = TypeVar("T")
 
 
 class StoreError(ConfigError):
@@ -118,25 +127,149 @@ def take_away(directory: Path, into: Path) -> Path:
     return directory.rename(into / f"{GONE}{secrets.token_hex(4)}")
 
 
-def sync(files: Iterable[Path]) -> None:
-    """Flush the files to disk (fsync), so that they survive a power cut."""
-    for path in files:
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
-
-
-def synced_digest(path: Path) -> str:
-    """16 hex digits over the bytes of a file, after flushing it to disk (fsync)."""
+def sync(path: Path) -> None:
+    """Flush a file to disk (fsync), so that it survives a power cut."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-        return _digest(file)
 
 
 def file_digest(path: Path) -> str:
     """16 hex digits over the bytes of a file."""
     with path.open("rb") as file:
-        return _digest(file)
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-def _digest(file: IO[bytes]) -> str:
-    return hashlib.file_digest(file, "sha256").hexdigest()[:16]  # pyright: ignore[reportArgumentType]
+# --- JSON files -----------------------------------------------------------------------------------
+
+
+class Garbled(StoreError):
+    """A file is not what ablate wrote."""
+
+
+def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
+    """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
+    if it can't be read at the moment."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict) and keys <= content.keys():
+            return content
+        reason = "something is missing in it"
+    except OSError as error:
+        if is_gone(error):
+            raise FileNotFoundError(path) from None
+        raise out_of_reach(path, error) from error
+    except ValueError as error:
+        reason = str(error)
+    raise garbled(path, reason)
+
+
+def out_of_reach(path: Path, error: OSError) -> StoreError:
+    """The error for a file that may be intact: no network, too many open files, or no permission."""
+    return StoreError(
+        f"{path}: can't be read ({error.strerror or error}); mend that, and run the same command"
+    )
+
+
+def garbled(path: Path, reason: str) -> Garbled:
+    """The error for a file of ablate's that is damaged or was edited."""
+    return Garbled(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")
+
+
+class Versions(Generic[T]):
+    """A JSON file that several processes change, none of which ever undoes another's change.
+
+    A change turns one version into the next, such as .versions/8/study.json, whose directory only one process
+    can create: one that comes second applies its change to the result of the first. The file itself is a copy
+    of the last version, for people and for copying a store; if a user edits or restores it, that counts.
+    parse: its value, from its content; plain: the content of a value; empty: the value while there is no such
+    file. within: the directory of the versions, by default beside the file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[Content], T],
+        plain: Callable[[Any], Content],
+        empty: T,
+        within: Path | None = None,
+    ) -> None:
+        self.path = path
+        self.parse = parse
+        self.plain = plain
+        self.empty = empty
+        self.within = within or path.parent / ".versions"
+
+    def read(self) -> T:
+        """The value of the last version. Raises StoreError if it can't be read."""
+        return self._current()[1]
+
+    def change(self, change: Callable[[T], T]) -> T:
+        """Replace the value by change(value), which is called again if another process was faster. Raises
+        StoreError, and whatever `change` raises to refuse."""
+        while True:
+            version, before = self._current()
+            after = change(before)
+            if after == before:
+                return after
+            with explained(self.path.parent):
+                content = {**self.plain(after), VERSION: version + 1}
+                text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+                made = make_once(self.within / str(version + 1), {self.path.name: text.encode()})
+                # A number below the newest does not count: it was free again, and the change would be lost.
+                if self._publish() == version + 1 and made:
+                    return after
+
+    def _current(self) -> tuple[int, T]:
+        """The number of the last version, and its value."""
+        content, newest = None, 0
+        for newest in self._while_it_changes():
+            with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
+                content = self._read_copy(newest)
+                break
+        version = max(newest, content.pop(VERSION, 0)) if content else newest
+        try:
+            return version, self.empty if content is None else self.parse(content)
+        except (KeyError, TypeError, ValueError) as error:
+            raise garbled(self.path, str(error)) from error
+
+    def _read_copy(self, newest: int) -> Content | None:
+        """The content of the file, or of the newest version if it is not copied yet; None if there is
+        neither. Raises FileNotFoundError if there is a newer version by now."""
+        version = self.within / str(newest)
+        try:
+            plain = read_json(self.path, set())
+            if plain.get(VERSION, 0) >= newest:
+                return plain
+            if self.path.stat().st_ctime > version.stat().st_ctime + COPIED_S:
+                return plain
+        except FileNotFoundError:
+            if not newest:
+                return None
+        return read_json(version / self.path.name, set())
+
+    def _publish(self) -> int:
+        """Copy the newest version to the file and delete older ones; returns its number."""
+        for newest in self._while_it_changes():
+            with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
+                write_atomically(self.path, (self.within / str(newest) / self.path.name).read_bytes())
+                if newest == self._newest():
+                    for number in self._numbers():
+                        if number < newest:
+                            shutil.rmtree(self.within / str(number), ignore_errors=True)
+                    return newest
+        raise AssertionError
+
+    def _while_it_changes(self) -> Iterator[int]:
+        """Yield the newest version again and again, for retries. Raises StoreError when CHANGES_S have
+        passed, so that no concurrent change can be the reason."""
+        until = time.monotonic() + CHANGES_S
+        while time.monotonic() < until:
+            yield self._newest()
+            time.sleep(0.01)
+        raise garbled(self.within, f"its newest, {self._newest()}, holds no {self.path.name}")
+
+    def _newest(self) -> int:
+        return max(self._numbers(), default=0)
+
+    def _numbers(self) -> list[int]:
+        return [int(name) for name in names(self.within) if name.isdecimal()]

@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ablate.config.identity import digest
 from ablate.files.atomic import rename_onto_free
 
 DAY = 86_400  # seconds
@@ -26,12 +25,12 @@ DAY = 86_400  # seconds
 log = logging.getLogger(__name__)
 
 
-def find(key: str) -> tuple[Path, dict[str, Any]] | None:
+def find(key: str) -> tuple[Path, Any] | None:
     """The entry's directory and the data that its writer returned; None if it is missing or damaged."""
     return _whole(directory() / key) or _whole(writable() / key)
 
 
-def publish(key: str, write: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
+def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
     """Make an entry by `write(empty directory) -> plain data about it`, unless another process does so first.
 
     Raises OSError, such as for a full disk.
@@ -48,24 +47,6 @@ def publish(key: str, write: Callable[[Path], dict[str, Any]]) -> tuple[Path, di
             with scratch() as trash, suppress(OSError):  # damaged: move it away; others may do the same
                 os.rename(place, trash / "damaged")
         return place, about
-
-
-def recall(stamp: Any) -> Any:
-    """The value remembered under `stamp`; None if there is none that is readable, or the stamp is None."""
-    for root in (directory, writable) if stamp is not None else ():
-        with suppress(OSError, ValueError):
-            return json.loads(_memo(root(), stamp).read_text(encoding="utf-8"))
-
-
-def remember(stamp: Any, value: Any) -> None:
-    """Keep plain data under a stamp. A memo that can't be written is skipped."""
-    if stamp is None:
-        return
-    with suppress(OSError), scratch() as part:
-        (part / "memo").write_text(json.dumps(value), encoding="utf-8")
-        memo = _memo(writable(), stamp)
-        memo.parent.mkdir(exist_ok=True)
-        os.replace(part / "memo", memo)
 
 
 @contextmanager
@@ -121,11 +102,7 @@ def _writable(wanted: Path) -> Path:
         return temporary
 
 
-def _memo(root: Path, stamp: Any) -> Path:
-    return root / "memo" / f"{digest(stamp)}.json"
-
-
-def _whole(place: Path) -> tuple[Path, dict[str, Any]] | None:
+def _whole(place: Path) -> tuple[Path, Any] | None:
     """The entry, if all its files have the sizes recorded when they were written."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))

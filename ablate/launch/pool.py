@@ -1,53 +1,70 @@
-"""Train runs in long-lived worker processes that keep PyTorch and the corpus loaded.
+"""Train runs: one in this process, or many in long-lived worker processes that keep PyTorch and the corpus
+loaded.
 
-If a worker dies, only its own run fails, and the worker is replaced. Workers end with the parent, however the
-parent ends; their runs can be resumed.
+If a worker dies, only its own run fails, and the worker is replaced. Runs that are under way when the parent
+ends can be resumed.
+
+Of commands that work on the same list, each begins at a different place, and jumps to another when it meets
+another command. It skips runs that are finished in the store. Runs that another process is working on it
+tries again last: by then they are finished, or their process is gone.
 """
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import threading
+import math
+import secrets
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.connection import wait
+from typing import NamedTuple
 
 from ablate.config.rules import ConfigError
-from ablate.config.schema import RunConfig
-from ablate.execution import plugins
-from ablate.execution.events import Elsewhere, Event, Finished, Listener, Refused, Skipped, Taken
-from ablate.execution.execute import record_failure
-from ablate.execution.plugins import Plugin
-from ablate.execution.prepare import prepare
-from ablate.launch import server
-from ablate.launch.queue import Item, Queue
-from ablate.launch.worker import work
-from ablate.store.run_files import Busy
+from ablate.execution.events import Event, Finished, Listener, Noticed, Refused, Skipped, Taken
+from ablate.execution.execute import execute, record_failure
+from ablate.execution.run import PlacedRun
+from ablate.launch.processes import READY, Worker
+from ablate.store.run_files import Busy, Stamp
 from ablate.store.store import Store
 
-LOOK_EVERY_S = 0.2  # how often timeouts are checked
+TIMEOUTS_EVERY_S = 0.2  # time between checks of timeouts
+LOOK_EVERY_S = 0.5  # time between looks at the store
+AGAIN_S = 1.0  # time before trying again a run that another process is working on
 STARTS = 3  # attempts to start a worker that ends before it is ready
 LAST_WORDS = (Finished, Skipped, Taken, Refused)
-READY = "ready"  # the first message of a worker
 
 
-@dataclass(frozen=True)
-class Job(Item):
-    """One run to train: its item for the queue, and its config."""
+class Item(NamedTuple):
+    """A run to train. cost: its expected time, in any unit."""
 
-    config: RunConfig
-
-
-# The listener for the events of a job on worker 0, 1, …
-Watcher = Callable[[int, Job], Listener]
+    name: str
+    cost: float
 
 
-def run_jobs(
-    jobs: Sequence[Job],
+# The listener for the events of a run on worker 0, 1, …
+Watcher = Callable[[int, Item], Listener]
+
+
+def train_or_wait(run: PlacedRun, listener: Listener, *, known: Stamp) -> None:
+    """Train one run in this process; if another process is working on it, wait. Raises ConfigError if it
+    can't begin.
+
+    known: the stamp of the result that existed when the command began.
+    """
+    waits = False
+    while True:
+        try:
+            execute(run, listener, known=known)
+            return
+        except Busy as error:
+            if not waits:
+                listener(Noticed(f"{error}; waiting"))
+            waits = True
+            time.sleep(AGAIN_S)
+
+
+def train_all(
+    runs: Sequence[PlacedRun],
+    known: Mapping[str, Stamp],
     *,
     workers: int,
     threads: int,
@@ -55,176 +72,192 @@ def run_jobs(
     watcher: Watcher,
     gpus: Sequence[str] = (),
     leave_from: float | None = None,
-) -> dict[int, str]:
-    """Train every run; returns, by index into `jobs`, the reason for each run that could not even begin.
+) -> dict[str, str]:
+    """Train every run in worker processes; returns, by name, the reason for each run that could not even
+    begin.
 
-    A failed run has a row in the store like any other. gpus: those for the workers to take in turn; none if
-    they share what there is. leave_from: begin at this share of the list, and leave runs to others that are
-    at them, as helpers do; None: begin anywhere, and wait for others. Raises ConfigError if workers can't
-    start.
+    A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
+    that existed when the command began. gpus: for the workers to take in turn; none if they share what there
+    is. leave_from: begin at this share of the list, and leave runs to others that are at them, as helpers do;
+    None: begin anywhere, and wait for others. Raises ConfigError if workers can't start.
     """
-    pool = _Jobs(jobs, watcher, Queue(jobs, Store(), leave_from), leaves=leave_from is not None)
+    queue = Queue([Item(run.name, run.cost) for run in runs], Store(), leave_from)
+    pool = _Pool(runs, known, watcher, queue, leaves=leave_from is not None)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
-    staff = [_Worker(number, threads, own[number]) for number in range(min(workers, len(jobs)))]
+
+    def hire(number: int) -> Worker:
+        return Worker(try_next, threads=threads, environment=own[number])
+
+    staff = [hire(number) for number in range(min(workers, len(runs)))]
     try:
         while pool.goes_on(staff):
-            for worker in staff:
-                if worker.idle and (index := pool.next(worker)) is not None:
-                    worker.give(index, jobs[index])
-            wait([w.pipe for w in staff] + [w.process.sentinel for w in staff], timeout=LOOK_EVERY_S)
-            for worker in staff:
-                pool.attend(worker)
+            for number, worker in enumerate(staff):
+                if worker.idle and (index := pool.next(number)) is not None:
+                    worker.give(index, (runs[index], known[runs[index].name]))
+            wait([end for worker in staff for end in worker.ends], timeout=TIMEOUTS_EVERY_S)
+            for number, worker in enumerate(staff):
+                pool.attend(number, worker)
                 if reason := worker.end(timeout_s):
-                    pool.attend(worker)  # its last messages
-                    pool.lost(worker, reason)
+                    pool.attend(number, worker)  # its last messages
+                    pool.lost(number, worker, reason)
                     pool.stop(worker)
-                    staff[worker.number] = _Worker(worker.number, threads, worker.own)
+                    staff[number] = hire(number)
     finally:
         for worker in staff:
             pool.stop(worker)
     return pool.refused
 
 
-class _Jobs:
-    """The runs still to be trained, and the outcome of the others."""
+class Queue:
+    """A queue of runs, by their index in `items`."""
 
-    def __init__(self, jobs: Sequence[Job], watcher: Watcher, queue: Queue, *, leaves: bool) -> None:
-        self.jobs = jobs
-        self.watcher = watcher
-        self.queue = queue
-        self.leaves = leaves
-        self.refused: dict[int, str] = {}
-        self.lost_starts = Counter[int]()  # failed starts by worker, since it was last ready
+    def __init__(self, items: Sequence[Item], store: Store, start: float | None = None) -> None:
+        """start: where to begin, as a share of the list; at random by default."""
+        self.items = items
+        self.store = store
+        self.made: list[int] = []  # runs that others finished; the caller empties it
+        self._waiting = _alike(items, store.interrupted())
+        for alike in self._waiting:
+            alike.rotate(-(secrets.randbelow(len(alike)) if start is None else int(start * len(alike))))
+        self._later = deque[tuple[float, int]]()  # (time to try again, index)
+        self._looked = -math.inf
+        self._before = store.finished()  # to be trained again, or damaged: `execute` decides
+        self._finished: set[str] = set()
 
-    def goes_on(self, workers: list["_Worker"]) -> bool:
+    def __bool__(self) -> bool:
+        return self.has_free or bool(self._later)
+
+    @property
+    def has_free(self) -> bool:
+        """Whether there are runs that nobody was at so far."""
+        return any(self._waiting)
+
+    def next(self) -> int | None:
+        """The run to try now; None if there is none at the moment, or none left."""
+        if not self:
+            return None
+        self._look()
+        for alike in self._waiting:
+            while alike:
+                if not self._is_made(index := alike.popleft()):
+                    return index
+        for _ in range(len(self._later)):
+            when, index = self._later.popleft()
+            if self._is_made(index):
+                continue
+            if when <= time.monotonic():
+                return index
+            self._later.append((when, index))
+        return None
+
+    def later(self, index: int) -> None:
+        """Postpone a run that another process is working on, and continue at another place of the list."""
+        self._later.append((time.monotonic() + AGAIN_S, index))
+        if alike := next(filter(None, self._waiting), None):
+            alike.rotate(secrets.randbelow(len(alike)))
+
+    def _look(self) -> None:
+        if time.monotonic() - self._looked >= LOOK_EVERY_S:
+            self._finished = self.store.finished() - self._before
+            self._looked = time.monotonic()
+
+    def _is_made(self, index: int) -> bool:
+        """Whether another process has finished the run since this command began."""
+        if self.items[index].name not in self._finished:
+            return False
+        self.made.append(index)
+        return True
+
+
+def _alike(items: Sequence[Item], interrupted: set[str]) -> list[deque[int]]:
+    """Groups of runs of similar cost, the costliest first, so that no long run is left for the end;
+    interrupted runs come before all others."""
+    alike: dict[tuple[bool, int], deque[int]] = {}
+    for index, item in enumerate(items):
+        key = item.name in interrupted, math.frexp(item.cost)[1]
+        alike.setdefault(key, deque()).append(index)
+    return [alike[key] for key in sorted(alike, reverse=True)]
+
+
+@dataclass
+class _Pool:
+    """The runs still to be trained, and the outcome of the others. leaves: whether it leaves runs to others
+    that are at them."""
+
+    runs: Sequence[PlacedRun]
+    known: Mapping[str, Stamp]
+    watcher: Watcher
+    queue: Queue
+    leaves: bool
+    refused: dict[str, str] = field(default_factory=dict)
+    lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
+
+    def goes_on(self, workers: list[Worker]) -> bool:
         busy = any(worker.index is not None for worker in workers)
         return busy or (self.queue.has_free if self.leaves else bool(self.queue))
 
-    def next(self, worker: "_Worker") -> int | None:
+    def next(self, number: int) -> int | None:
         index = self.queue.next()
         while self.queue.made:
             made = self.queue.made.pop()
-            self.watcher(worker.number, self.jobs[made])(Elsewhere())
+            self.watcher(number, self.queue.items[made])(Skipped())
         return index
 
-    def attend(self, worker: "_Worker") -> None:
-        """Handle the messages of a worker."""
+    def attend(self, number: int, worker: Worker) -> None:
+        """Handle the messages of a worker. number: its place among them."""
         for message in worker.messages():
-            if message == READY:
-                self.lost_starts[worker.number] = 0
+            if message is READY:
+                self.lost_starts[number] = 0
             else:
-                self.hear(worker, message)
+                self.hear(number, worker, message)
 
-    def hear(self, worker: "_Worker", event: Event) -> None:
+    def hear(self, number: int, worker: Worker, event: Event) -> None:
         """Handle an event of the run that a worker is training."""
         index = worker.index
         assert index is not None
-        self.watcher(worker.number, self.jobs[index])(event)
+        self.watcher(number, self.queue.items[index])(event)
         match event:
             case Taken():
                 self.queue.later(index)
             case Refused(reason):
-                self.refused[index] = reason
+                self.refused[self.runs[index].name] = reason
         if isinstance(event, LAST_WORDS):
             worker.index = None
 
-    def lost(self, worker: "_Worker", reason: str) -> None:
+    def lost(self, number: int, worker: Worker, reason: str) -> None:
         """Record that a worker process is gone, and with it its run, if it had one."""
         if worker.index is not None:
             try:
-                job = self.jobs[worker.index]
-                row = record_failure(prepare(job.config), reason, known=job.known)
-                self.hear(worker, Finished(row))
+                run = self.runs[worker.index]
+                row = record_failure(run, reason, known=self.known[run.name])
+                self.hear(number, worker, Finished(row))
             except Busy:  # another command was faster; or the server is gone but its worker not yet
-                self.hear(worker, Taken(reason))
+                self.hear(number, worker, Taken(reason))
             except ConfigError as error:
-                self.hear(worker, Refused(str(error)))
+                self.hear(number, worker, Refused(str(error)))
         elif not worker.idle:
-            self.lost_starts[worker.number] += 1
-            if self.lost_starts[worker.number] == STARTS:
+            self.lost_starts[number] += 1
+            if self.lost_starts[number] == STARTS:
                 raise ConfigError(f"a worker process could not start, {STARTS} times: {reason}")
 
-    def stop(self, worker: "_Worker") -> None:
-        """Kill a worker and release its claim, so that no other machine has to wait for it to expire."""
+    def stop(self, worker: Worker) -> None:
+        """Kill a worker and release its lease, so that no other machine has to wait for it to expire."""
         worker.stop()
         if worker.index is not None and worker.process.pid:
-            self.queue.store.run(self.jobs[worker.index].name).release(worker.process.pid)
+            self.queue.store.run(self.runs[worker.index].name).release(worker.process.pid)
 
 
-@dataclass
-class _Worker:
-    """One worker process, seen from the parent."""
+def try_next(receive: Callable[[], tuple[PlacedRun, Stamp]], listener: Listener) -> None:
+    """Train the next run. The listener gets its events, the last of which is Finished, Skipped, Taken or
+    Refused.
 
-    number: int
-    threads: int
-    own: Mapping[str, str]  # environment variables
-    index: int | None = None  # of its current job
-    idle: bool = field(default=False, init=False)
-    since: float = field(default=0.0, init=False)
-
-    def __post_init__(self) -> None:
-        context, environment = server.context(), {**os.environ, **self.own}
-        self.pipe, child = context.Pipe()
-        given = (child, self.threads, environment, plugins.used())
-        self.process = context.Process(target=_work, args=given, daemon=True)
-        with server.as_workers_begin(), server.without_main():
-            self.process.start()
-        child.close()
-
-    def give(self, index: int, job: Job) -> None:
-        self.index, self.idle, self.since = index, False, time.monotonic()
-        with contextlib.suppress(OSError):  # it has just died, which `end` will report
-            self.pipe.send((job.config, job.known))
-
-    def messages(self) -> Iterator[Any]:
-        """New messages of the worker; ends early if it died while sending one."""
-        with contextlib.suppress(EOFError, OSError):
-            while self.pipe.poll():
-                message = self.pipe.recv()
-                self.idle = message == READY or isinstance(message, LAST_WORDS)
-                yield message
-
-    def end(self, timeout_s: float | None) -> str | None:
-        """The reason why the process ended; None if it is alive. Kills one that exceeds the timeout."""
-        if self.process.is_alive():
-            if self.index is None or timeout_s is None or time.monotonic() - self.since < timeout_s:
-                return None
-            self.process.kill()
-            self.process.join()
-            return f"took longer than hydra.launcher.timeout={timeout_s:g} seconds"
-        code = self.process.exitcode or 0
-        if code >= 0:
-            return f"its process ended with exit code {code}"
-        name = signal.Signals(-code).name
-        return f"its process was ended by {name}" + ("; out of memory?" if name == "SIGKILL" else "")
-
-    def stop(self) -> None:
-        """Kill the process; its run stays as an interrupted one."""
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
-
-
-# --- in the worker ------------------------------------------------------------------------------
-
-
-def _work(pipe: Connection, threads: int, environment: Mapping[str, str], own: Sequence[Plugin]) -> None:
-    os.environ.update(environment)  # the parent's current one; the server's dates from its start
-    # Ctrl-C reaches the whole process group, SIGTERM in SLURM the whole job: the parent decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    import torch
-
-    torch.set_num_threads(threads)
-    plugins.install(own)
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        pipe.send(READY)
-        work(iter(pipe.recv, None), pipe.send)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
+    receive: gives the run, with the stamp of the result that existed when the command began; it may raise
+    ConfigError, as it opens the corpus in this process.
+    """
+    try:
+        run, known = receive()
+        execute(run, listener, known=known)
+    except Busy as error:
+        listener(Taken(str(error)))
+    except ConfigError as error:
+        listener(Refused(str(error)))

@@ -1,26 +1,34 @@
-"""An entry of the ledger, claims/NNN-name.yaml: what was published, how it is tested, what would count."""
+"""An entry of the ledger, claims/NNN-name.yaml: what was published, how it is tested, what would count.
 
-import dataclasses
+The freeze, claims/frozen.json, holds the digest of each entry and the date when it was frozen.
+"""
+
+import datetime
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 
 from ablate.config.identity import digest
-from ablate.config.read import read, unlike_defaults
-from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, Meaning, Rule, Spelled, typed
-from ablate.study.declared import AnArm, InAList, KeysOfARun
+from ablate.config.overrides import as_value
+from ablate.config.read import read
+from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Rule, Spelled, typed
+from ablate.files.atomic import write_atomically
+from ablate.phrases import lines_if
+from ablate.study.config import KeysOfARun
 
 CLAIMS = Path("claims")
+FROZEN = "frozen.json"
 FILE = re.compile(r"(\d{3})-([a-z0-9-]+)\.yaml")
 EXAMPLE = "see the other files of claims/ for an example"
 TUNED, METRIC, ALPHA = "train.lr", "test_loss", 0.05
 LARGEST_SEED = 2**31
+Frozen = Mapping[str, Mapping[str, str]]  # by name of the entry, its digest and date
 Expect = Literal["below", "above", "within", "at_most", "at_least"]
 
 
@@ -68,31 +76,31 @@ class Prediction:
         if self.published is not None and (self.published > 0) != (self.expect == "above"):
             raise ConfigError(f"{self.contrast}: published={self.published} is not {self.expect} 0")
 
-    @cached_property
-    def weights(self) -> dict[str, int]:
-        """The weight of each arm. Raises ConfigError."""
-        return weights_of(self.contrast)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """The content of a file. sentence: the claim. fusion: whether it is about how heads are brought together.
-    settings: overrides of every run; lr: the grid of learning rates, for every arm. yardstick: the contrast
-    that is worth 1 in shares. seeds: at how many reporting seeds there is a verdict; the next number only if
-    it was undecided. note: what the test leaves out."""
+    """A claim and its test. name: of its file, such as 003-write-rank. digest: of the file's content
+    (digest_of). sentence: the claim. fusion: whether it is about how heads are brought together. settings:
+    overrides of every run; lr: the grid of learning rates, for every arm. yardstick: the contrast that is
+    worth 1 in shares. seeds: at how many reporting seeds there is a verdict; the next number only if it was
+    undecided. note: what the test leaves out."""
 
+    name: str
+    digest: str
     sentence: str
     fusion: bool
     source: Source
     published: str
-    settings: Annotated[Mapping[str, Any], KeysOfARun(), Meaning("write overrides, as {heads: 8}")]
-    arms: Mapping[str, Annotated[Mapping[str, str], AnArm()]]
-    lr: Annotated[list[str], InAList()]
+    settings: Annotated[Mapping[str, Any], KeysOfARun(), ErrorText("write overrides, as {heads: 8}")]
+    arms: Mapping[
+        str, Annotated[Mapping[str, Any], KeysOfARun(), ErrorText("write overrides, as {fusion: sum}")]
+    ]
+    lr: Annotated[list[float], ErrorText("write a list of rates, as [0.006, 0.012]")]
     predictions: list[Prediction]
     margin: Annotated[float, Above(0)]
     seeds: Annotated[list[int], Looks()]
     yardstick: str = ""
-    develop: Annotated[list[int], Meaning("write whole numbers, as [0, 1, 2]")] = field(
+    develop: Annotated[list[int], ErrorText("write whole numbers, as [0, 1, 2]")] = field(
         default_factory=lambda: [0, 1, 2, 3, 4]
     )
     extend: Annotated[int, AtLeast(0)] = 3
@@ -103,20 +111,15 @@ class Entry:
             raise ConfigError("predictions=[]: without one there is no rule for a verdict; add one")
         if any(not name.isidentifier() for name in self.arms):
             raise ConfigError(f"arms={typed(list(self.arms))}: name them by letters, digits and _")
-        contrasts = {p.contrast: p.weights for p in self.predictions}
-        if self.yardstick:
-            contrasts[self.yardstick] = weights_of(self.yardstick)
-        for contrast, weights in contrasts.items():
-            if unknown := [name for name in weights if name not in self.arms]:
+        for contrast in (*(p.contrast for p in self.predictions), *lines_if(self.yardstick, self.yardstick)):
+            if unknown := [name for name in weights_of(contrast) if name not in self.arms]:
                 raise ConfigError(f"{contrast}: {unknown[0]} is no arm; there is {', '.join(self.arms)}")
         if not self.yardstick and any(p.of_attention is not None for p in self.predictions):
             raise ConfigError("yardstick: of_attention needs it; write a contrast, as uniform - concat")
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the parsed entry, without values that equal their defaults: comments and layout do not
-        count, and keys added later leave it as it is."""
-        return digest(_plain(self))
+    @property
+    def number(self) -> str:
+        return self.name[:3]
 
     def seed(self, k: int) -> int:
         """The k-th reporting seed, which all arms share: it follows from the digest, so nobody chose it."""
@@ -127,26 +130,11 @@ class Entry:
         """The block of a study that tests the claim with this many reporting seeds."""
         return {
             **{"kind": "tuned", "question": self.sentence, "tune": TUNED, "metric": METRIC},
-            "factors": {TUNED: [_number(one) for one in self.lr]},
-            "arms": {
-                name: {key: _number(one) for key, one in arm.items()} for name, arm in self.arms.items()
-            },
+            **{"factors": {TUNED: self.lr}, "arms": self.arms},
             **{"develop": self.develop, "extend": self.extend, "report_at": ["tuned"]},
             "seeds": [self.seed(k) for k in range(look)],
             **{"primary": [], "margin": self.margin},
         }
-
-
-@dataclass(frozen=True)
-class Filed:
-    """An entry with the name of its file, such as 003-write-rank."""
-
-    name: str
-    entry: Entry
-
-    @property
-    def number(self) -> str:
-        return self.name[:3]
 
 
 def weights_of(contrast: str) -> dict[str, int]:
@@ -162,27 +150,27 @@ def weights_of(contrast: str) -> dict[str, int]:
     return weights
 
 
-def read_entries(directory: Path = CLAIMS) -> list[Filed]:
+def read_entries(directory: Path = CLAIMS) -> list[Entry]:
     """All entries by number. Raises ConfigError for a file that is none, and for a number that two have."""
     if not directory.is_dir():
         raise ConfigError(f"{directory}/: no such directory here; run this in a checkout of ablate")
-    filed: dict[str, Filed] = {}
+    entries: dict[str, Entry] = {}
     for path in sorted(directory.glob("*.yaml")):
         if not (named := FILE.fullmatch(path.name)):
             raise ConfigError(f"{path}: name it by a number and a word, as 003-write-rank.yaml")
-        if before := filed.get(named[1]):
+        if before := entries.get(named[1]):
             raise ConfigError(f"{path}: {before.name} has this number; take the next one")
-        filed[named[1]] = Filed(path.stem, read_entry(path))
-    return list(filed.values())
+        entries[named[1]] = read_entry(path)
+    return list(entries.values())
 
 
-def find_entry(number: str, directory: Path = CLAIMS) -> Filed:
+def find_entry(number: str, directory: Path = CLAIMS) -> Entry:
     """The entry of this number (or name). Raises ConfigError."""
     entries = read_entries(directory)
-    for filed in entries:
-        if number in (filed.name, filed.number) or (number.isdigit() and int(number) == int(filed.number)):
-            return filed
-    raise ConfigError(f"{number}: no such entry; there is {', '.join(filed.number for filed in entries)}")
+    for entry in entries:
+        if number in (entry.name, entry.number) or (number.isdigit() and int(number) == int(entry.number)):
+            return entry
+    raise ConfigError(f"{number}: no such entry; there is {', '.join(entry.number for entry in entries)}")
 
 
 def read_entry(path: Path) -> Entry:
@@ -194,27 +182,61 @@ def read_entry(path: Path) -> Entry:
     if not isinstance(content, Mapping):
         raise ConfigError(f"{path}: write the keys of an entry; {EXAMPLE}")
     try:
-        return read(Entry, content, missing=EXAMPLE)
+        if own := [key for key in ("name", "digest") if key in content]:
+            raise ConfigError(f"{own[0]}: it follows from the file; leave it out")
+        return read(Entry, {**content, "name": path.stem, "digest": digest_of(content)}, missing=EXAMPLE)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _number(text: str) -> Any:
-    """A value in the syntax of overrides as the plain value that it stands for."""
+def digest_of(content: Mapping[str, Any]) -> str:
+    """SHA-256 of the content of a file as YAML gives it: comments, layout and the order of keys do not count.
+    Whatever reads it later leaves the digest as it is."""
+    overrides = {key: _plain(content[key], as_typed=True) for key in ("lr", "arms") if key in content}
+    return digest(_plain(content) | overrides)
+
+
+def read_frozen(directory: Path = CLAIMS) -> dict[str, Mapping[str, str]]:
+    """By name of the entry, its digest and date. Raises ConfigError."""
+    path = directory / FROZEN
     try:
-        return int(text)
-    except ValueError:
-        try:
-            return float(text)  # YAML reads 1e-05 as text
-        except ValueError:
-            return yaml.safe_load(text)
+        frozen = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return {str(name): {"digest": of["digest"], "date": of["date"]} for name, of in frozen.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ConfigError(f"{path}: not readable ({error}); restore it from the repository") from error
 
 
-def _plain(one: Any) -> Any:
-    if dataclasses.is_dataclass(one):
-        one = unlike_defaults(one)
-    if isinstance(one, Mapping):
-        return {str(key): _plain(value) for key, value in one.items()}
-    if isinstance(one, list | tuple):
-        return [_plain(value) for value in one]
-    return one if isinstance(one, str | int | float | None) else str(one)  # YAML makes a date of 2024-01-01
+def freeze(entry: Entry, directory: Path = CLAIMS) -> bool:
+    """Write the digest and today's date; returns whether this is new. Raises ConfigError if the entry was
+    edited since it was frozen."""
+    frozen = read_frozen(directory)
+    if entry.name in frozen:
+        require_frozen(entry, frozen)
+        return False
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    frozen[entry.name] = {"digest": entry.digest, "date": today}
+    write_atomically(directory / FROZEN, json.dumps(frozen, indent=2, sort_keys=True) + "\n")
+    return True
+
+
+def require_frozen(entry: Entry, frozen: Frozen) -> None:
+    """Raises ConfigError unless the entry is frozen as it is now."""
+    name, now = entry.name, entry.digest
+    if name not in frozen:
+        raise ConfigError(f"{name}: not frozen, so it can't be run; ablate claims freeze {entry.number}")
+    if (then := frozen[name]["digest"]) != now:
+        raise ConfigError(
+            f"{name}: edited after it was frozen (digest {now[:12]}, frozen {then[:12]}); undo the edit, or"
+            " make it a new entry with the next number"
+        )
+
+
+def _plain(value: Any, *, as_typed: bool = False) -> Any:
+    """A value of YAML as JSON can write it. as_typed: values as text in the syntax of overrides."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one, as_typed=as_typed) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one, as_typed=as_typed) for one in value]
+    if as_typed and not isinstance(value, str):
+        return as_value(value)
+    return value if isinstance(value, str | int | float | None) else str(value)  # 2024-01-01 is a date

@@ -1,20 +1,32 @@
-"""The verdict on a claim, from the rows of its runs."""
+"""The verdict on a claim, from the rows of its runs.
 
+docs/results/NAME keeps these rows, the record of their study, and the verdict on them.
+"""
+
+import json
+import platform
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.arms import of_arms
+from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
+from ablate.files.atomic import write_atomically
 from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of
 from ablate.phrases import some
+from ablate.store.columns import RESULTS as ENDED
+from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
-from ablate.store.status import Status
+
+RESULTS = Path("docs/results")
+VERDICT = "verdict.json"
 
 
 class Verdict(StrEnum):
@@ -65,25 +77,75 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
     looks (Bonferroni). Raises ConfigError.
     """
     _require_one_program(rows)
-    seeds = reporting_seeds(entry, record)
-    losses = of_arms(entry.arms, rows, record, METRIC, seeds)
+    seeds = _reporting_seeds(entry, record)
+    losses = _losses(entry, rows, record, seeds)
     diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]
     level = 1 - ALPHA / (len(entry.predictions) * len(entry.seeds))
-    worth_S = _contrast(weights_of(entry.yardstick), losses) if entry.yardstick else None
+    worth_S = _contrast(entry.yardstick, losses) if entry.yardstick else np.full(len(seeds), np.nan)
     found = [_found(entry, one, losses, worth_S, level) for one in entry.predictions]
-    verdicts = {one.verdict for one in found}
-    verdict = next((v for v in (Verdict.NOT, Verdict.UNDECIDED) if v in verdicts), Verdict.REPLICATED)
-    if diverged:
-        verdict = Verdict.UNDECIDED
-    worth = np.nan if worth_S is None else float(np.mean(worth_S))
-    return Judged(verdict, found, level, worth, diverged)
+    verdicts = {Verdict.UNDECIDED} if diverged else {one.verdict for one in found}
+    verdict = next(v for v in (Verdict.NOT, Verdict.UNDECIDED, Verdict.REPLICATED) if v in verdicts)
+    return Judged(verdict, found, level, float(np.mean(worth_S)), diverged)
 
 
-def reporting_seeds(entry: Entry, record: StudyRecord) -> list[int]:
+def keep(entry: Entry, study: Path, root: Path = RESULTS) -> Judged:
+    """Copy results.csv and study.json of a finished study, and write the verdict beside them. Raises
+    ConfigError if runs are missing."""
+    judged = judge(entry, *read_kept(study))
+    directory = root / entry.name
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("results.csv", "study.json"):
+        shutil.copyfile(study / name, directory / name)
+    write_atomically(directory / VERDICT, json.dumps(as_plain(entry, judged), indent=2) + "\n")
+    return judged
+
+
+def read_kept(directory: Path) -> tuple[pd.DataFrame, StudyRecord]:
+    """The rows and the record of a study. Raises ConfigError."""
+    results = load([str(directory)])
+    if not results.records:
+        raise ConfigError(f"{directory}: no study.json; a claim is judged by the runs that it lists")
+    return results.rows, results.records[0]
+
+
+def judged_again(entry: Entry, root: Path = RESULTS) -> Judged | None:
+    """The verdict that the kept rows give; None if there are none yet. Raises ConfigError if it is not the
+    one kept beside them, or not on this entry."""
+    directory = root / entry.name
+    if not directory.exists():
+        return None
+    rows, record = read_kept(directory)
+    if record.claim != entry.digest:
+        raise ConfigError(
+            f"{directory}: its runs were made for digest {record.claim[:12] or '(none)'}, not for this entry"
+        )
+    judged = judge(entry, rows, record)
+    try:
+        kept = _rounded({**json.loads((directory / VERDICT).read_text(encoding="utf-8"))})
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{directory / VERDICT}: not readable ({error}); ablate claims run writes it"
+        ) from error
+    now = _rounded(as_plain(entry, judged))
+    if differing := [key for key in now if key != "python" and now[key] != kept.get(key)]:
+        raise ConfigError(
+            f"{directory / VERDICT}: {differing[0]} does not follow from results.csv; ablate claims run"
+            f" {entry.number} writes it again"
+        )
+    return judged
+
+
+def as_plain(entry: Entry, judged: Judged) -> dict[str, Any]:
+    """The content of verdict.json; NaN becomes null."""
+    plain = {"digest": entry.digest, "python": platform.python_version(), **asdict(judged)}
+    return json.loads(json.dumps(plain), parse_constant=lambda _: None)
+
+
+def _reporting_seeds(entry: Entry, record: StudyRecord) -> list[int]:
     """The reporting seeds of the record, in the entry's order. Raises ConfigError for any others."""
-    there = {*record.seeds} - {*entry.develop}
+    reporting = {*record.seeds} - {*entry.develop}
     for look in entry.seeds:
-        if {entry.seed(k) for k in range(look)} == there:
+        if {entry.seed(k) for k in range(look)} == reporting:
             return [entry.seed(k) for k in range(look)]
     raise ConfigError(
         f"its reporting seeds are not the first {some([*map(str, entry.seeds)])} of the entry's"
@@ -102,68 +164,82 @@ def _require_one_program(rows: pd.DataFrame) -> None:
         )
 
 
-def _contrast(weights: Mapping[str, int], losses: Mapping[str, stats.Array]) -> stats.Array:
-    return np.sum([weight * losses[arm] for arm, weight in weights.items()], axis=0)
+def _losses(
+    entry: Entry, rows: pd.DataFrame, record: StudyRecord, seeds: list[int]
+) -> dict[str, stats.Array]:
+    """(S,) the loss of each arm at its own value, by name; NaN for a run that diverged, all NaN for an arm
+    that did at every value. Raises ConfigError if a run is missing or has no result."""
+    losses = {}
+    for name in entry.arms:
+        choice = record.chosen.get(name)
+        if choice is not None and choice.value is None:  # it diverged at every value
+            losses[name] = np.full(len(seeds), np.nan)
+            continue
+        own = {run_id for run_id, role in record.roles.items() if name in role.values.get("tuned", ())}
+        of_arm = rows[rows["run_id"].isin(own) & rows["status"].isin(ENDED)]
+        of_arm = of_arm.drop_duplicates("seed").set_index("seed").reindex(seeds)
+        if missing := int(of_arm["run_id"].isna().sum()):
+            raise ConfigError(f"arm {name}: {missing} of its {len(seeds)} reporting runs have no result")
+        loss_S = pd.to_numeric(of_arm[METRIC], errors="coerce").to_numpy(float)
+        losses[name] = np.where(np.isfinite(loss_S), loss_S, np.nan)
+    return losses
+
+
+def _contrast(contrast: str, losses: Mapping[str, stats.Array]) -> stats.Array:
+    return np.sum([weight * losses[arm] for arm, weight in weights_of(contrast).items()], axis=0)
 
 
 def _found(
     entry: Entry,
     prediction: Prediction,
     losses: Mapping[str, stats.Array],
-    worth_S: stats.Array | None,
+    worth_S: stats.Array,
     level: float,
 ) -> Found:
-    difference_S = _contrast(prediction.weights, losses)
-    worth = np.nan if worth_S is None or not np.mean(worth_S) > 0 else float(np.mean(worth_S))
+    difference_S = _contrast(prediction.contrast, losses)
+    worth_S = np.where(np.mean(worth_S) > 0, worth_S, np.nan)
     bound_S = np.full_like(difference_S, prediction.bound or entry.margin)
-    if prediction.of_attention is not None and worth_S is not None:
-        bound_S = prediction.of_attention * (worth_S if worth > 0 else np.nan)  # it scatters over seeds too
-    effect, over, under = (
-        _interval(values_S, level)
-        for values_S in (difference_S, difference_S - bound_S, difference_S + bound_S)
-    )
+    if prediction.of_attention is not None:
+        bound_S = prediction.of_attention * worth_S  # it scatters over seeds too
+    diff, low, high = _interval(difference_S, level)
     return Found(
         contrast=prediction.contrast,
         expect=prediction.expect,
-        diff=effect.middle,
-        low=effect.low,
-        high=effect.high,
+        diff=diff,
+        low=low,
+        high=high,
         n=int((~np.isnan(difference_S)).sum()),
-        share=effect.middle / worth,
+        share=diff / float(np.mean(worth_S)),
         bound=float(np.mean(bound_S)),
-        verdict=_verdict(prediction, entry.margin, effect, over, under),
+        verdict=_verdict(prediction, entry.margin, difference_S, bound_S, level),
     )
 
 
-class _Interval(NamedTuple):
-    middle: float
-    low: float
-    high: float
-
-
 def _verdict(
-    prediction: Prediction, margin: float, effect: _Interval, over: _Interval, under: _Interval
+    prediction: Prediction, margin: float, difference_S: stats.Array, bound_S: stats.Array, level: float
 ) -> Verdict:
-    """The verdict on a prediction, from the intervals of the difference, of the difference − bound (over) and
-    of the difference + bound (under)."""
-    if np.isnan([effect.low, over.low, under.low]).any():
+    at_most, at_least = difference_S - bound_S, -difference_S - bound_S
+    has_to_be_below_0 = {
+        **{"below": [difference_S], "above": [-difference_S]},
+        **{"at_most": [at_most], "at_least": [at_least], "within": [at_most, at_least]},
+    }[prediction.expect]
+    middles, lows, highs = np.transpose([_interval(values_S, level) for values_S in has_to_be_below_0])
+    if np.isnan(lows).any():
         return Verdict.UNDECIDED
-    if prediction.expect in ("below", "above"):
-        sign = 1 if prediction.expect == "above" else -1
-        low, high = sorted((sign * effect.low, sign * effect.high))
-        if high < 0 or (low > -margin and high < margin):  # too small to matter, even if it is there
-            return Verdict.NOT
-        seen = sign * effect.middle >= prediction.share * abs(prediction.published or 0)
-        return Verdict.REPLICATED if low > 0 and seen else Verdict.UNDECIDED
-    at_most = prediction.expect in ("within", "at_most")
-    at_least = prediction.expect in ("within", "at_least")
-    if (at_most and over.low > 0) or (at_least and under.high < 0):
+    claims_effect = prediction.expect in ("below", "above")
+    is_small = claims_effect and lows[0] > -margin and highs[0] < margin
+    if is_small or (lows > 0).any():
         return Verdict.NOT
-    holds = not (at_most and over.high >= 0) and not (at_least and under.low <= 0)
-    return Verdict.REPLICATED if holds else Verdict.UNDECIDED
+    is_seen = not claims_effect or -middles[0] >= prediction.share * abs(prediction.published or 0)
+    return Verdict.REPLICATED if is_seen and (highs < 0).all() else Verdict.UNDECIDED
 
 
-def _interval(values_S: stats.Array, level: float) -> _Interval:
+def _interval(values_S: stats.Array, level: float) -> tuple[float, float, float]:
     """The mean with its t-interval; NaN as bounds where nothing scatters."""
     one = stats.paired(values_S[None], np.zeros_like(values_S)[None], margin=np.inf, alpha=1 - level)
-    return _Interval(*(float(one[name][0]) for name in ("diff", "low", "high")))
+    return float(one["diff"][0]), float(one["low"][0]), float(one["high"][0])
+
+
+def _rounded(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a verdict.json, with numbers up to the sixth decimal."""
+    return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))

@@ -1,13 +1,22 @@
-"""docs/ledger.md, made from the entries, their freeze and their results."""
+"""docs/ledger.md, made from the entries, their freeze and their results; and what in these does not fit."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from ablate.config.identity import has_these_ids
 from ablate.config.overrides import spelled
-from ablate.ledger.entry import CLAIMS, Filed, Prediction, read_entries
-from ablate.ledger.frozen import Frozen, read_frozen
-from ablate.ledger.judge import Found, Judged, Verdict
-from ablate.ledger.results import RESULTS, judged_again
-from ablate.phrases import counted
+from ablate.config.rules import ConfigError
+from ablate.ledger.entry import (
+    CLAIMS,
+    Entry,
+    Frozen,
+    Prediction,
+    read_entries,
+    read_frozen,
+    require_frozen,
+)
+from ablate.ledger.judge import RESULTS, Found, Judged, Verdict, judged_again, read_kept
+from ablate.phrases import counted, lines_if, some
 
 PAGE = Path("docs/ledger.md")
 INTRO = """# The ledger
@@ -41,20 +50,21 @@ OUTCOMES = {Verdict.REPLICATED: "holds", Verdict.NOT: "fails", Verdict.UNDECIDED
 
 def page(directory: Path = CLAIMS, results: Path = RESULTS) -> str:
     """The text of the page. Raises ConfigError."""
-    frozen, lines, told = read_frozen(directory), [], []
-    for filed in read_entries(directory):
-        judged = judged_again(filed, results)
-        lines.append(_row(filed, judged, frozen))
-        told += ["", *_section(filed, judged, frozen)]
+    frozen, lines, sections = read_frozen(directory), [], []
+    for entry in read_entries(directory):
+        judged = judged_again(entry, results)
+        seeds, verdict = judged.found[0].n if judged else "", state(entry, judged, frozen)
+        lines.append(f"| [{entry.number}](#{entry.name}) | {entry.sentence} | {verdict} | {seeds} |")
+        sections += ["", *_section(entry, judged, frozen)]
     head = ["| | claim | verdict | seeds |", "| --- | --- | --- | --- |"]
-    return "\n".join([INTRO, *head, *lines, *told]) + "\n"
+    return "\n".join([INTRO, *head, *lines, *sections]) + "\n"
 
 
-def state(filed: Filed, judged: Judged | None, frozen: Frozen) -> str:
+def state(entry: Entry, judged: Judged | None, frozen: Frozen) -> str:
     """The verdict in words, or why there is none. frozen: all of frozen.json."""
-    if filed.name not in frozen:
+    if entry.name not in frozen:
         return "not frozen"
-    if frozen[filed.name]["digest"] != filed.entry.digest:
+    if frozen[entry.name]["digest"] != entry.digest:
         return "edited after it was frozen"
     return str(judged.verdict) if judged else "frozen, not run yet"
 
@@ -76,16 +86,44 @@ def expectation(one: Prediction, margin: float) -> str:
     return f"`{one.contrast}` {words}"
 
 
-def _row(filed: Filed, judged: Judged | None, frozen: Frozen) -> str:
-    seeds, said = str(judged.found[0].n) if judged else "", state(filed, judged, frozen)
-    return f"| [{filed.number}](#{filed.name}) | {filed.entry.sentence} | {said} | {seeds} |"
+def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> list[str]:
+    """A line for each thing in the ledger that does not fit. Raises ConfigError if an entry can't be read."""
+    entries, frozen = read_entries(directory), read_frozen(directory)
+    names = {entry.name for entry in entries}
+    found = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
+    found += [line for entry in entries for line in _of_entry(entry, frozen, results)]
+    if not found and (not ledger.exists() or ledger.read_text(encoding="utf-8") != page(directory, results)):
+        found.append(f"{ledger}: not what the files give; ablate claims page writes it")
+    return found
 
 
-def _section(filed: Filed, judged: Judged | None, frozen: Frozen) -> list[str]:
-    entry, source = filed.entry, filed.entry.source
+def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> tuple[list[str], list[str]]:
+    """A line for each entry whose rows are not of the runs that it asks for, as composed anew; and one on the
+    entries whose rows an earlier version made, with ids that can't be computed again. The ledger has to be
+    without other faults."""
+    from ablate.ledger.testing import run_ids  # it loads torch
+
+    found, earlier = [], []
+    for entry in read_entries(directory):
+        if not (results / entry.name).exists():
+            continue
+        try:
+            rows, record = read_kept(results / entry.name)
+            if not all(has_these_ids(str(version)) for version in rows["ablate"].unique()):
+                earlier.append(entry.name)
+            elif other := run_ids(entry, rows) ^ {*record.runs}:
+                found.append(f"{entry.name}: {len(other)} of its runs are not those that it asks for")
+        except ConfigError as error:
+            found.append(f"{entry.name}: {error}")
+    line = f"an earlier version made the rows of {some(earlier)}; their run ids can't be computed again"
+    return found, lines_if(earlier, line)
+
+
+def _section(entry: Entry, judged: Judged | None, frozen: Frozen) -> list[str]:
+    source = entry.source
     arms = ", ".join(f"{arm} (`{spelled(keys)}`)" for arm, keys in entry.arms.items())
     lines = [
-        *(f"## {filed.name}", "", f"> {entry.sentence}", ""),
+        *(f"## {entry.name}", "", f"> {entry.sentence}", ""),
         f"Source: [{source.cite}]({source.url}); {source.read}. Published: {entry.published}.",
         "",
         *(f"- {expectation(one, entry.margin)}" for one in entry.predictions),
@@ -102,9 +140,9 @@ def _section(filed: Filed, judged: Judged | None, frozen: Frozen) -> list[str]:
             *("", _closing(judged, entry.yardstick), ""),
         ]
     else:
-        lines += [f"{state(filed, None, frozen).capitalize()}.", ""]
-    if of := frozen.get(filed.name):
-        lines.append(f"Frozen {of['date']}, digest `{of['digest'][:16]}`. `ablate claims run {filed.number}`")
+        lines += [f"{state(entry, None, frozen).capitalize()}.", ""]
+    if of := frozen.get(entry.name):
+        lines.append(f"Frozen {of['date']}, digest `{of['digest'][:16]}`. `ablate claims run {entry.number}`")
     return lines
 
 
@@ -122,3 +160,13 @@ def _closing(judged: Judged, yardstick: str) -> str:
     if judged.diverged:
         words += f"; runs of {', '.join(judged.diverged)} diverged, which leaves it undecided"
     return f"{words}."
+
+
+def _of_entry(entry: Entry, frozen: Frozen, results: Path) -> Iterator[str]:
+    try:
+        if entry.name in frozen or (results / entry.name).exists():
+            require_frozen(entry, frozen)
+        judged_again(entry, results)
+    except ConfigError as error:
+        line = str(error)
+        yield line if entry.name in line else f"{entry.name}: {line}"

@@ -2,81 +2,74 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from ablate.compose.asked import Sweep
+from ablate.compose.sweep import Sweep
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
-from ablate.ledger.entry import Filed
-from ablate.ledger.judge import Verdict
-from ablate.ledger.results import Judged, keep
+from ablate.ledger.entry import Entry
+from ablate.ledger.judge import Judged, Verdict, keep
 from ablate.store.store import Store
-from ablate.study.designed import proposed
-from ablate.study.run import declared_here, run
-
-if TYPE_CHECKING:
-    from ablate.study.outcome import Outcome
+from ablate.study.run import Outcome, declared_here, run
+from ablate.study.study import Study
 
 TRIAL = ("train.steps=4", "train.eval_every=4", "train.batch=4", "corpus.splits=[0.996,0.002,0.002]")
 TRIAL_DEVELOP, TRIAL_SEEDS = (0,), (1, 2)  # not those that report, so a trial shows nothing of the result
 
 
-def asked(filed: Filed, look: int, arguments: Sequence[str] = (), name: str = "") -> Sweep:
+def asked(entry: Entry, look: int, arguments: Sequence[str] = (), name: str = "") -> Sweep:
     """The sweep that tests the claim with this many reporting seeds. arguments: further overrides, such as
     those of a launcher. name: of the study, by default that of the entry. Raises ConfigError."""
-    entry = filed.entry
     settings = [f"{key}={as_value(value)}" for key, value in entry.settings.items()]
     return declared_here(
         entry.study(look),
-        [f"name={name or filed.name}", *settings, *arguments],
-        command=f"ablate claims run {filed.number}",
+        [f"name={name or entry.name}", *settings, *arguments],
+        command=f"ablate claims run {entry.number}",
         claim=entry.digest,
     )
 
 
-def require_possible(filed: Filed) -> None:
+def require_possible(entry: Entry) -> None:
     """Raises ConfigError unless all arms of the entry can be built and trained here. Trains nothing."""
-    estimate = run(asked(filed, filed.entry.seeds[0]), dry_run=True).estimate
+    estimate = run(asked(entry, entry.seeds[0]), dry_run=True).estimate
     if estimate and (left_out := estimate.record.left_out):
         arm, why = next(iter(left_out.items()))
-        raise ConfigError(f"{filed.name}: {arm}: {why}")
+        raise ConfigError(f"{entry.name}: {arm}: {why}")
 
 
-def test(filed: Filed, arguments: Sequence[str], *, said: Callable[["Outcome"], None]) -> Judged | None:
+def test(entry: Entry, arguments: Sequence[str], *, said: Callable[[Outcome], None]) -> Judged | None:
     """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
     undecided. None if runs are left at work or could not begin. said: is told the outcome of each look.
     Raises ConfigError."""
-    entry, judged = filed.entry, None
-    record = Store().read_study(filed.name)
+    judged = None
+    record = Store().read_study(entry.name)
     seeds = {*record.seeds} if record else set()
     last = max((look for look in entry.seeds if entry.seed(look - 1) in seeds), default=entry.seeds[0])
     for look in [look for look in entry.seeds if look >= last]:  # an interrupted look goes on
-        outcome = run(asked(filed, look, arguments))
+        outcome = run(asked(entry, look, arguments))
         said(outcome)
         if outcome.left_at_work or outcome.refused:
             return None
-        judged = keep(filed, Store().study_directory(filed.name))
+        judged = keep(entry, Store().study_directory(entry.name))
         if judged.verdict is not Verdict.UNDECIDED or judged.diverged:
             break
     return judged
 
 
-def run_ids(filed: Filed, rows: pd.DataFrame) -> set[str]:
+def run_ids(entry: Entry, rows: pd.DataFrame) -> set[str]:
     """The ids of all runs that the entry asks for, with the rows that it got so far. Raises ConfigError, as
     where this Python has another pydoc."""
-    entry = filed.entry
     there = {str(row["run_id"]): {str(c): v for c, v in row.items()} for row in rows.to_dict("records")}
     look = max((look for look in entry.seeds if entry.seed(look - 1) in {*rows["seed"]}), default=0)
     if not look:
         raise ConfigError("its rows are of other seeds than the entry's")
-    return {*proposed(asked(filed, look), there)}
+    return {*Study(asked(entry, look), remote=True).run_ids(there)}
 
 
-def trial(filed: Filed, arguments: Sequence[str] = ()) -> Sweep:
+def trial(entry: Entry, arguments: Sequence[str] = ()) -> Sweep:
     """The study with few steps and with other seeds: whether it runs, and nothing about its result.
     arguments: as of `asked`."""
-    sweep = asked(filed, filed.entry.seeds[0], [*TRIAL, *arguments], name=f"trial-{filed.name}")
+    sweep = asked(entry, entry.seeds[0], [*TRIAL, *arguments], name=f"trial-{entry.name}")
     own = {"seeds": [*TRIAL_SEEDS], "extend": 0, "develop": [*TRIAL_DEVELOP]}
     return replace(sweep, study={**(sweep.study or {}), **own}, claim="")

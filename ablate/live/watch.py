@@ -1,26 +1,55 @@
-"""Watch what runs in a store, from another shell: `ablate runs --watch`. Loads no torch."""
+"""What a person sees of the runs in a store, whoever trains them: with `ablate runs --watch`, and while the
+helpers of a cluster train them for this command. Loads no torch.
+"""
 
 import contextlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ablate.launch.arrays import Array, read_arrays
-from ablate.launch.engines.base import State
-from ablate.phrases import counted, duration
-from ablate.store.columns import Row
-from ablate.store.status import RESULTS, Status
+from ablate.live.board import Lines
+from ablate.phrases import counted, duration, lines_if
+from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.jobs import Array, State, read_arrays
 from ablate.store.store import Store
 
 EVERY_S = 1.0
 LATEST = 5  # how many of the runs that ended last are shown
+
+
+class StudyBoard(Lines):
+    """The jobs and the runs of a study: in a terminal a table that is kept up to date, with lines above it
+    for runs that failed; elsewhere a line for each run that ends, and for each change of the jobs."""
+
+    def __init__(self, study: str, total: int) -> None:
+        super().__init__(Console(stderr=True, highlight=False), total)
+        self.study = study
+        self.live = _live(self.console, transient=True)
+        self.quiet = self.live is not None
+
+    def __enter__(self) -> "StudyBoard":
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self, arrays: Sequence[Array], trouble: str) -> None:
+        """Called every second. trouble: why the engine does not answer; empty if it does."""
+        if self.live:
+            self.live.update(Group(look(Store(), self.study).table, Text(trouble)), refresh=True)
+        else:
+            self.say_once("; ".join([*job_lines(arrays), *lines_if(trouble, trouble)]))
 
 
 def watch(store: Store, target: str | None) -> None:
@@ -30,19 +59,22 @@ def watch(store: Store, target: str | None) -> None:
     In a terminal the table is updated in place and stays at the end; elsewhere the summary line is printed
     whenever it changes. Raises StoreError.
     """
-    console, said = Console(highlight=False), ""
-    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
-        live = stack.enter_context(Live(console=console, auto_refresh=False)) if console.is_terminal else None
+    lines = Lines(Console(highlight=False), None)
+    live = _live(lines.console)
+    with contextlib.suppress(KeyboardInterrupt), live or contextlib.nullcontext():
         while True:
-            seen = look(store, target)
+            now = look(store, target)
             if live:
-                live.update(seen.table, refresh=True)
-            elif seen.line != said:
-                console.print(seen.line, markup=False, soft_wrap=True)
-                said = seen.line
-            if target and seen.is_over:
+                live.update(now.table, refresh=True)
+            else:
+                lines.say_once(now.line)
+            if target and now.is_over:
                 return
             time.sleep(EVERY_S)
+
+
+def _live(console: Console, *, transient: bool = False) -> Live | None:
+    return Live(console=console, auto_refresh=False, transient=transient) if console.is_terminal else None
 
 
 @dataclass(frozen=True)
@@ -138,27 +170,23 @@ def _board(
     for name in ("run", "", *(["on"] if several else []), "step", "left", "train_loss", "val_loss"):
         words = name in ("run", "", "on")
         table.add_column(name, justify="left" if words else "right", no_wrap=name != "run")
+
+    def add(row: Row, state: RenderableType, step: str, left: str, losses: Mapping[str, Any]) -> None:
+        name = f"{row['fusion']} heads={row['heads']} out_proj={str(row['out_proj']).lower()}"
+        on = [hosts.get(row["run_id"][:8], "")] if several else []
+        numbers = [losses.get(key) for key in ("train_loss", "val_loss")]
+        texts = ["" if number is None else f"{float(number):.4f}" for number in numbers]
+        table.add_row(f"{name} seed={row['seed']}", state, *on, step, left, *texts)
+
     for pace in under_way:
-        steps = pace.row["steps"]
-        losses = [
-            f"{float(pace.losses[k]):.4f}" if k in pace.losses else "" for k in ("train_loss", "val_loss")
-        ]
-        left = "" if pace.left_s is None else duration(pace.left_s)
+        steps, left = pace.row["steps"], "" if pace.left_s is None else duration(pace.left_s)
         bar = ProgressBar(total=steps, completed=pace.step, width=12)
-        on = [hosts.get(pace.row["run_id"][:8], "")] if several else []
-        table.add_row(_name(pace.row), bar, *on, f"{pace.step}/{steps}", left, *losses)
+        add(pace.row, bar, f"{pace.step}/{steps}", left, pace.losses)
     ended = [row for row in rows if row["status"] != Status.RUNNING]
     ended.sort(key=lambda row: changed.get(row["run_id"][:8], 0))
     for row in ended[-LATEST:]:
-        losses = [
-            f"{row[k]:.4f}" if isinstance(row.get(k), float) else "" for k in ("train_loss", "val_loss")
-        ]
-        on = [""] if several else []
-        table.add_row(_name(row), row["status"], *on, f"{row['steps']}", "", *losses)
+        add(row, row["status"], str(row["steps"]), "", row)
+    shown: list[RenderableType] = [Text(title), table]
     if len(ended) > LATEST:
-        return Group(Text(title), table, Text(f"and {counted(len(ended) - LATEST, 'run')} that ended before"))
-    return Group(Text(title), table)
-
-
-def _name(row: Row) -> str:
-    return f"{row['fusion']} heads={row['heads']} out_proj={str(row['out_proj']).lower()} seed={row['seed']}"
+        shown.append(Text(f"and {counted(len(ended) - LATEST, 'run')} that ended before"))
+    return Group(*shown)

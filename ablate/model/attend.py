@@ -1,22 +1,80 @@
-"""Softmax attention in two formulations that differ only in speed.
+"""Masks, which say what a query may see, and softmax attention under them in two formulations.
 
-The fused one is PyTorch's kernel, which never stores a whole attention pattern; the unfused one is matrix
-products and a softmax. In bfloat16 on a CPU the fused kernel can take five times as long as in float32, so
-the choice has to be timed.
+The formulations differ only in speed. The fused one is PyTorch's kernel, which never stores a whole attention
+pattern; the unfused one is matrix products and a softmax. In bfloat16 on a CPU the fused kernel can take five
+times as long as in float32, so the choice has to be timed. Attention is always given its mask explicitly.
 
 legend: B batch, T time of the queries, S time of the keys and values, P patterns, K key width, W width of all
 values that a pattern reads.
 """
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.masks import CAUSAL, EVERYTHING, Mask
 
+class Mask(ABC):
+    @property
+    def constant(self) -> bool:
+        """Whether the mask is the same for all batches with these T and S."""
+        return True
+
+    @abstractmethod
+    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+        """Booleans that broadcast to (B, P, T, S): whether the query at position t sees position s; (T, S) if
+        they are the same for all rows and patterns.
+
+        Raises ValueError if the mask is undefined for these T and S.
+        """
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """s ≤ t: a position sees itself and all earlier ones."""
+
+    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+        if queries != sources:
+            raise ValueError(
+                f"a causal mask needs queries and keys at the same positions, not {queries} and {sources}"
+                " of them; attention to another sequence takes EVERYTHING"
+            )
+        return torch.ones(queries, sources, dtype=torch.bool, device=device).tril()
+
+
+@dataclass(frozen=True)
+class Everything(Mask):
+    """Every position sees every source."""
+
+    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+        return torch.ones(queries, sources, dtype=torch.bool, device=device)
+
+
+@dataclass(frozen=True, eq=False)
+class PaddingMask(Mask):
+    """`mask`, with padding hidden. padding_mask_BS: false where the source is padding; true at least once per
+    row."""
+
+    mask: Mask
+    padding_mask_BS: Tensor
+
+    @property
+    def constant(self) -> bool:
+        return False
+
+    def visible(self, queries: int, sources: int, device: torch.device | None = None) -> Tensor:
+        """(B, 1, T, S), or (B, 1, 1, S) if every query sees the same."""
+        visible_B11S = self.padding_mask_BS[:, None, None]
+        if self.mask == EVERYTHING:
+            return visible_B11S
+        return visible_B11S & self.mask.visible(queries, sources, device)
+
+
+CAUSAL, EVERYTHING = Causal(), Everything()
 Attend = Callable[[Tensor, Tensor, Tensor, Mask, float, float], Tensor]
 
 

@@ -1,22 +1,145 @@
 """Multi-head attention: projections, a rule on scores, the fusion of the heads, and the readout (out_proj).
 
+A rule on scores computes a pattern from one set of queries and one set of keys. Heads with equal queries,
+keys and rule share a pattern, which is computed once; it may read the values of several heads, concatenated.
+See: Shazeer, "Fast transformer decoding: one write-head is all you need", 2019; Ainslie et al., "GQA", 2023.
+
 legend: B batch, T time of the queries, S time of the keys and values, H heads, P patterns, n values that a
 pattern reads, K key width, V value width, C model width, F fused width.
 """
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor, nn
 
 from ablate.model import fusion, scores
+from ablate.model.attend import Mask, PaddingMask
 from ablate.model.layers import Linear, LowRank, Nothing, Times
-from ablate.model.masks import Filled, Mask
-from ablate.model.sharing import Share, head_shape
-from ablate.model.spec import AttentionSpec
+from ablate.model.spec import AttentionSpec, HeadShape
 
 
 def form(spec: AttentionSpec) -> str:
     """The form of the attention's fusion: equal forms compute the same function (Fusion.form)."""
     method, options = fusion.method_of(spec.fusion)
     return method.form(spec.heads, options)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """P patterns, each of which reads n values.
+
+    heads: (P,) the first head of each pattern. queries, keys: (P,) the sets it compares. values: (P·n,) the
+    sets it reads; a pattern with fewer than n repeats its last. reads: (H,) the index into `values` of each
+    head.
+    """
+
+    heads: tuple[int, ...]
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+    values: tuple[int, ...]
+    reads: tuple[int, ...]
+
+    @property
+    def each(self) -> int:
+        """n, the number of values that a pattern reads."""
+        return len(self.values) // len(self.heads)
+
+
+def sharing(spec: AttentionSpec) -> Sharing:
+    method, options = scores.method_of(spec.scores)
+    rules = method.rules(spec.heads, options)
+    read: dict[tuple, dict[int, int]] = {}  # by pattern, its values and their places
+    of_head, first = [], []
+    for head in range(spec.heads):
+        query, key, value = (
+            head * count // spec.heads for count in (spec.query_heads, spec.key_heads, spec.value_heads)
+        )
+        pattern = (query, key, rules[head])
+        if pattern not in read:
+            first.append(head)
+        places = read.setdefault(pattern, {})
+        of_head.append((pattern, places.setdefault(value, len(places))))
+    each = max(map(len, read.values()))
+    start = {pattern: i * each for i, pattern in enumerate(read)}
+    values = [[*places, *[[*places][-1]] * (each - len(places))] for places in read.values()]
+    return Sharing(
+        heads=tuple(first),
+        queries=tuple(query for query, _, _ in read),
+        keys=tuple(key for _, key, _ in read),
+        values=tuple(value for of_pattern in values for value in of_pattern),
+        reads=tuple(start[pattern] + place for pattern, place in of_head),
+    )
+
+
+def head_shape(spec: AttentionSpec) -> HeadShape:
+    """The sizes that the parts of this attention are given."""
+    inside = spec.scale in ("inside", "both") and spec.key_width > 0
+    return HeadShape(
+        heads=spec.heads,
+        key_width=spec.key_width,
+        value_width=spec.value_width,
+        d_model=spec.d_model,
+        patterns=sharing(spec).heads,
+        scale=1 / math.sqrt(spec.key_width) if inside else 1.0,
+    )
+
+
+class Share(nn.Module):
+    """Rearranges projections by pattern, and the outputs of patterns by head."""
+
+    of_queries: Tensor | None
+    of_keys: Tensor | None
+    of_values: Tensor | None
+    of_heads: Tensor | None
+    of_patterns: Tensor | None
+
+    def __init__(self, spec: AttentionSpec) -> None:
+        super().__init__()
+        shared = sharing(spec)
+        self.each = shared.each
+        self.query_heads, self.key_heads, self.value_heads = (
+            spec.query_heads,
+            spec.key_heads,
+            spec.value_heads,
+        )
+        self.key_width, self.value_width = spec.key_width, spec.value_width
+        self._index("of_queries", shared.queries, spec.query_heads)
+        self._index("of_keys", shared.keys, spec.key_heads)
+        self._index("of_values", shared.values, spec.value_heads)
+        self._index("of_heads", shared.reads, len(shared.values))
+        self._index("of_patterns", [place // shared.each for place in shared.reads], len(shared.heads))
+
+    def queries(self, q_BTX: Tensor) -> Tensor:
+        """The queries of each pattern, q_BPTK, from the projection of all of them."""
+        return _picked(
+            q_BTX.unflatten(-1, (self.query_heads, self.key_width)).transpose(1, 2), self.of_queries
+        )
+
+    def keys(self, k_BSX: Tensor) -> Tensor:
+        """The keys of each pattern, k_BPSK."""
+        return _picked(k_BSX.unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2), self.of_keys)
+
+    def values(self, v_BSX: Tensor) -> Tensor:
+        """The values that each pattern reads, concatenated: (B, P, S, n·V)."""
+        v = _picked(v_BSX.unflatten(-1, (self.value_heads, self.value_width)).transpose(1, 2), self.of_values)
+        return v.unflatten(1, (-1, self.each)).transpose(2, 3).flatten(3)
+
+    def heads(self, read: Tensor) -> Tensor:
+        """The outputs of the heads, z_BTHV, from those of the patterns, (B, P, T, n·V)."""
+        z = read.unflatten(-1, (self.each, self.value_width)).transpose(1, 2).flatten(2, 3)
+        return z if self.of_heads is None else z.index_select(2, self.of_heads)
+
+    def patterns(self, patterns_BPTS: Tensor) -> Tensor:
+        """The pattern of each head: A_BHTS."""
+        return _picked(patterns_BPTS, self.of_patterns)
+
+    def _index(self, name: str, places: Sequence[int], count: int) -> None:
+        """Store `places` as an index buffer, or None if they are all of `count` in order."""
+        as_they_are = [*places] == [*range(count)]
+        self.register_buffer(name, None if as_they_are else torch.tensor(places), persistent=False)
 
 
 class Attention(nn.Module):
@@ -47,30 +170,32 @@ class Attention(nn.Module):
         self.fusion = method(head_shape(spec), options)
         self.out_proj = _readout(fused, spec)
 
-    def forward(self, x_BTC: Tensor, source_BSC: Tensor, filled_BS: Tensor | None = None) -> Tensor:
+    def forward(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same.
-        filled_BS: true where the source is no padding; None if it has none."""
-        return self.out_proj(self.fusion(self.read(x_BTC, source_BSC, filled_BS), x_BTC))
+        padding_mask_BS: false where the source is padding; None if it has none."""
+        return self.out_proj(self.fusion(self.read(x_BTC, source_BSC, padding_mask_BS), x_BTC))
 
-    def read(self, x_BTC: Tensor, source_BSC: Tensor, filled_BS: Tensor | None = None) -> Tensor:
+    def read(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """The output of each head before fusion: z_BTHV."""
         q_BPTK, k_BPSK = self.compared(x_BTC, source_BSC)
         v_BPSW = self.share.values(self.value(source_BSC))
         dropout = self.spec.dropout if self.training else 0.0
-        read = self.scores(q_BPTK, k_BPSK, v_BPSW, self._mask(filled_BS), dropout)
+        read = self.scores(q_BPTK, k_BPSK, v_BPSW, self._mask(padding_mask_BS), dropout)
         return self.gain(self.share.heads(read))
 
-    def probabilities(self, x_BTC: Tensor, source_BSC: Tensor, filled_BS: Tensor | None = None) -> Tensor:
+    def probabilities(
+        self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None
+    ) -> Tensor:
         """The attention pattern of each head, without dropout: A_BHTS."""
         compared = self.compared(x_BTC, source_BSC)
-        return self.share.patterns(self.scores.probabilities(*compared, self._mask(filled_BS)))
+        return self.share.patterns(self.scores.probabilities(*compared, self._mask(padding_mask_BS)))
 
     def compared(self, x_BTC: Tensor, source_BSC: Tensor) -> tuple[Tensor, Tensor]:
         """The queries and keys of each pattern: q_BPTK, k_BPSK."""
         return self.share.queries(self.query(x_BTC)), self.share.keys(self.key(source_BSC))
 
-    def _mask(self, filled_BS: Tensor | None) -> Mask:
-        return self.mask if filled_BS is None else Filled(self.mask, filled_BS)
+    def _mask(self, padding_mask_BS: Tensor | None) -> Mask:
+        return self.mask if padding_mask_BS is None else PaddingMask(self.mask, padding_mask_BS)
 
 
 def _readout(fused: int, spec: AttentionSpec) -> nn.Module:
@@ -79,3 +204,8 @@ def _readout(fused: int, spec: AttentionSpec) -> nn.Module:
     if spec.out_rank is None:
         return Linear(fused, spec.d_model, bias=spec.bias, scale=spec.residual_scale)
     return LowRank(fused, spec.d_model, spec.out_rank, bias=spec.bias, scale=spec.residual_scale)
+
+
+def _picked(x: Tensor, index: Tensor | None) -> Tensor:
+    """The indexed entries of dimension 1."""
+    return x if index is None else x.index_select(1, index)

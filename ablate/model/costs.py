@@ -1,29 +1,45 @@
-"""The cost of a model in parameters and FLOPs.
+"""The cost of a model in parameters and FLOPs, and the standard model that costs are matched to.
 
-Formulas are per model unless noted; the tests compare them with the real module and with
-torch.utils.flop_counter. legend: d model width, h heads, k key width, v value width, F fused width, r rank of
-out_proj, p patterns, n values that a pattern reads, m MLP width, T context, L layers, N vocabulary.
+Parameters of attention are counted on the module. The formulas for all else are per model unless noted; the
+tests compare them with the real module and with torch.utils.flop_counter. legend: d model width, k key width,
+v value width, p patterns, n values that a pattern reads, m MLP width, T context.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+
+import torch
 
 from ablate.model import fusion, scores
-from ablate.model.sharing import head_shape, sharing
-from ablate.model.spec import AttentionSpec, ModelSpec
+from ablate.model.attend import CAUSAL
+from ablate.model.attention import Attention, head_shape, sharing
+from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 
 def attention_params(spec: ModelSpec) -> int:
-    """Parameters of all attention modules. Each has d·k for each set of queries and of keys, d·v for each set
-    of values, F·d or r·(F + d) for the readout, and those of its parts."""
+    """Parameters of all attention modules."""
     return sum(layers * _params_of(a) for a, layers in spec.kinds.values())
 
 
+_counted: dict[tuple[type, type, str], int] = {}  # by the classes of its parts, and its sizes and options
+
+
 def _params_of(a: AttentionSpec) -> int:
-    keys = 0 if a.tie_qk else a.key_heads
-    projected = (a.query_heads + keys) * a.key_width + (a.value_heads * a.value_width if a.value_proj else 0)
-    weights, biases = a.d_model * projected + _readout(a), projected + (a.d_model if a.out_proj else 0)
-    return weights + (biases if a.bias else 0) + _of_parts(a, "count_params")
+    """Parameters of one attention, counted on a module that is built once."""
+    key = (fusion.method_of(a.fusion)[0], scores.method_of(a.scores)[0], repr(a))
+    if key not in _counted:
+        _counted[key] = sum(param.numel() for param in _without_numbers(a).parameters())
+    return _counted[key]
+
+
+def _without_numbers(a: AttentionSpec) -> Attention:
+    """The module on torch's meta device, where tensors have shapes only; on the CPU if one of its parts
+    computes with numbers while it is built."""
+    try:
+        with torch.device("meta"):
+            return Attention(a, CAUSAL)
+    except Exception:  # of any kind that a part may raise; if it was another fault, it raises again
+        return Attention(a, CAUSAL)
 
 
 def total_params(spec: ModelSpec) -> int:
@@ -38,16 +54,16 @@ def total_params(spec: ModelSpec) -> int:
     return embeddings + attention_params(spec) + (spec.layers + spec.encoder_layers) * mlp + norms
 
 
-def flops_per_token(spec: ModelSpec, asked_share: float = 1.0) -> int:
+def flops_per_token(spec: ModelSpec, target_share: float = 1.0) -> int:
     """Matrix-product FLOPs of a forward pass, per token, with full T×T scores and the output layer, which is
-    computed at asked_share of the positions. With an encoder, per token of a target as long as its source.
+    computed at target_share of the positions. With an encoder, per token of a target as long as its source.
 
     Per layer: 2d for each number in the queries, keys and values; 2Tp(k + nv) for the scores and their
     product with the values; twice the readout's weights; 4dm for the MLP; and the FLOPs of the parts.
     """
     layers = sum(count * _flops_of(a, spec.context) for a, count in spec.kinds.values())
     mlps = (spec.layers + spec.encoder_layers) * 4 * spec.d_model * spec.mlp_hidden
-    return layers + mlps + round(asked_share * 2 * spec.d_model * spec.vocab)
+    return layers + mlps + round(target_share * 2 * spec.d_model * spec.vocab)
 
 
 def _flops_of(a: AttentionSpec, T: int) -> int:
@@ -57,23 +73,24 @@ def _flops_of(a: AttentionSpec, T: int) -> int:
     projected += a.value_heads * a.value_width if a.value_proj else 0
     reading = len(shared.heads) * (a.key_width + shared.each * a.value_width)
     rule, options = scores.method_of(a.scores)
-    own = _of_parts(a, "count_flops") + T * rule.count_flops_per_source(head_shape(a), options)
-    return 2 * a.d_model * projected + 2 * T * reading + 2 * _readout(a) + own
+    method, fusion_options = fusion.method_of(a.fusion)
+    fused, shape = method.slots(a.heads, fusion_options) * a.value_width, head_shape(a)
+    readout = fused * a.d_model if a.out_rank is None else a.out_rank * (fused + a.d_model)
+    own = method.count_flops(shape, fusion_options) + rule.count_flops(shape, options)
+    own += T * rule.count_flops_per_source(shape, options)
+    return 2 * a.d_model * projected + 2 * T * reading + 2 * readout * a.out_proj + own
 
 
 COSTS: dict[str, Callable[[ModelSpec], int]] = {"params": total_params, "flops": flops_per_token}
 
 
-def _readout(spec: AttentionSpec) -> int:
-    """The number of weights of out_proj."""
-    method, options = fusion.method_of(spec.fusion)
-    fused = method.slots(spec.heads, options) * spec.value_width
-    if not spec.out_proj:
-        return 0
-    return fused * spec.d_model if spec.out_rank is None else spec.out_rank * (fused + spec.d_model)
+def reference(spec: ModelSpec) -> ModelSpec:
+    """The model that costs are matched to: with standard attention and an MLP of width 4d."""
+    with_standard = spec.with_chosen(**standard(spec.d_model, spec.chosen.heads))
+    return dataclasses.replace(with_standard, mlp_hidden=4 * spec.d_model)
 
 
-def _of_parts(spec: AttentionSpec, count: str) -> int:
-    """The sum over the parts of a count. count: the name of a method of Part."""
-    parts: list[tuple[Any, Any]] = [fusion.method_of(spec.fusion), scores.method_of(spec.scores)]
-    return sum(getattr(method, count)(head_shape(spec), options) for method, options in parts)
+def relative_cost(spec: ModelSpec, cost: str) -> float:
+    """The relative difference between the params or flops of a model and those of its reference."""
+    target = COSTS[cost](reference(spec))
+    return (COSTS[cost](spec) - target) / target

@@ -41,17 +41,17 @@ def scale_folds(spec: AttentionSpec) -> bool:
 
 def _patterns(spec: AttentionSpec) -> str:
     method, options = scores.method_of(spec.scores)
-    said = [f"scores={method.spelled(options)}", f"heads={spec.heads}"]
+    parts = [f"scores={method.spelled(options)}", f"heads={spec.heads}"]
     if method.compares:
-        said += [
+        parts += [
             f"query_heads={spec.query_heads}",
             f"key_heads={spec.key_heads}",
             f"key_width={spec.key_width}",
         ]
-        said += ["tie_qk"] if spec.tie_qk else []
+        parts += ["tie_qk"] if spec.tie_qk else []
         inside = "inside" if spec.scale in ("inside", "both") else "none"
-        said += [] if scale_folds(spec) else [f"scale={inside}"]
-    return " ".join(said)
+        parts += [] if scale_folds(spec) else [f"scale={inside}"]
+    return " ".join(parts)
 
 
 def _written(spec: AttentionSpec) -> str:
@@ -70,11 +70,11 @@ def _as_it_is(spec: AttentionSpec) -> str:
     """The description for a fusion that is no static sum, or for values that are shared or not projected."""
     method, options = fusion.method_of(spec.fusion)
     constant = method.homogeneous and (spec.value_proj or spec.out_proj)
-    said = [f"fusion={method.form(spec.heads, options)}", f"value_width={spec.value_width}"]
-    said += [f"value_heads={spec.value_heads}"] if spec.value_proj else ["x"]
-    said += [] if constant else [f"gain={spec.gain:.6g}"]
-    said += [f"out_proj rank={rank_of_out_proj(spec) or 'full'}"] if spec.out_proj else []
-    return " ".join(said)
+    parts = [f"fusion={method.form(spec.heads, options)}", f"value_width={spec.value_width}"]
+    parts += [f"value_heads={spec.value_heads}"] if spec.value_proj else ["x"]
+    parts += [] if constant else [f"gain={spec.gain:.6g}"]
+    parts += [f"out_proj rank={rank_of_out_proj(spec) or 'full'}"] if spec.out_proj else []
+    return " ".join(parts)
 
 
 def _has_own_values(spec: AttentionSpec) -> bool:

@@ -1,20 +1,22 @@
-"""The sizes of a model: turns `auto` into numbers, and refuses what can't be built."""
+"""From a config to the sizes of a model: `auto` and `match` become numbers, and what can't be built is
+refused."""
 
 import dataclasses
 from typing import Any
 
+from ablate.config.identity import identity_keys
 from ablate.config.rules import ConfigError, typed
 from ablate.config.schema import (
     ENCODER_DECODER,
     STANDARD_FUSION,
     STANDARD_HEADS,
-    STANDARD_SCORES,
     PartConfig,
     RunConfig,
 )
 from ablate.model import fusion, scores
+from ablate.model.costs import COSTS, reference, relative_cost
 from ablate.model.layers import STD
-from ablate.model.spec import AttentionSpec, ModelSpec
+from ablate.model.spec import AttentionSpec, ModelSpec, standard
 
 SHARED = ("query_heads", "key_heads", "value_heads")
 # The only allowed values of these keys for attention without queries and keys.
@@ -25,6 +27,56 @@ COMPARED = {
     "tie_qk": False,
     "scale": "inside",
 }
+TOLERANCE = 0.01  # allowed relative difference between the cost of a matched model and its reference
+
+
+def resolve_spec(config: RunConfig, vocab: int) -> ModelSpec:
+    """The sizes that `config` asks for, with a vocabulary of `vocab` tokens.
+
+    Sizes given as numbers are kept and checked, so resolving twice changes nothing. Raises ConfigError for
+    what can't be built: widths that do not divide, a fused width that does not fit the residual stream, costs
+    that can't be matched.
+    """
+    spec = sizes(config, vocab)
+    if config.match == "none":
+        return spec
+    _check_match(config)
+    matched = _matched(config, spec)
+    error = relative_cost(matched, config.match)
+    if abs(error) <= TOLERANCE:
+        return matched
+    mlp = f"mlp_hidden={matched.mlp_hidden}"
+    at = mlp if config.match_by == "mlp" else f"value_width={matched.chosen.value_width}"
+    raise ConfigError(
+        f"match={config.match}: the closest that match_by={config.match_by} comes to the cost of"
+        f" {STANDARD_FUSION} with out_proj is {error:+.1%}, at {at}, and"
+        f" {TOLERANCE:.0%} is allowed; nearest that can be matched: {_nearest_match(config, vocab)}"
+    )
+
+
+def resolved(config: RunConfig, spec: ModelSpec) -> RunConfig:
+    """`config` in canonical form: `auto` and `match` replaced by the resulting numbers, and as many key heads
+    as heads written as auto."""
+    model = dataclasses.replace(config.model, mlp_hidden=spec.mlp_hidden)
+    match_by = config.match_by if config.match != "none" else "mlp"  # without a match it has no effect
+    attention = spec.chosen
+    as_heads: Any = {key: "auto" for key in SHARED if getattr(config, key) == config.heads}
+    return dataclasses.replace(
+        config,
+        **as_heads,
+        model=model,
+        value_width=attention.value_width,
+        key_width=attention.key_width or "auto",  # 0 where there are no keys
+        scores=_deciding(config.scores, scores),
+        fusion=_deciding(config.fusion, fusion),
+        match_by=match_by,
+    )
+
+
+def _deciding(part: PartConfig, kind: Any) -> PartConfig:
+    """The part with only the options that belong to the identity. kind: the package of the part."""
+    _, options = kind.method_of(part)
+    return PartConfig(name=part.name, options=identity_keys(options))
 
 
 def sizes(config: RunConfig, vocab: int) -> ModelSpec:
@@ -34,10 +86,12 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     one = 1 if mlp_hidden == 0 else 2  # modules of a layer that write into the residual stream, as in GPT-2
     common: dict[str, Any] = {"vocab": vocab, "context": model.context, "mlp_hidden": mlp_hidden}
     if model.architecture != ENCODER_DECODER:
-        _refuse_two_texts(config)
+        for key, value in (("at", config.at), ("model.encoder_layers", model.encoder_layers)):
+            if value not in ("all", None):
+                raise ConfigError(
+                    f"{key}={value}: model={model.name} has no encoder; leave {key} out, or take model=pair"
+                )
         return ModelSpec(**common, layers=model.layers, attention=_attention(config, one * model.layers))
-    if config.wiring == "swapped":
-        raise ConfigError(_swapped(config))
     if model.encoder_layers is None:
         raise ConfigError("model.encoder_layers=null: an encoder needs layers; give a number")
     writers = {
@@ -45,10 +99,15 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
         "encoder": one * model.encoder_layers,
         "cross": (one + 1) * model.layers,
     }
-    at = {
-        kind: _attention(config if config.at in ("all", kind) else _standard(config), count)
-        for kind, count in writers.items()
-    }
+    others = [kind for kind in writers if config.at not in ("all", kind)]
+    if others and model.d_model % STANDARD_HEADS:
+        raise ConfigError(
+            f"at={config.at}: the other attentions have {STANDARD_HEADS} heads, which do not divide"
+            f" model.d_model={model.d_model}; take one that they divide, or at=all"
+        )
+    at = {kind: _attention(config, count) for kind, count in writers.items()}
+    for kind in others:
+        at[kind] = dataclasses.replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
     if scores.method_of(at["cross"].scores)[0].by_position:
         raise ConfigError(
             f"scores={config.scores.name}: it compares positions, and those of a source are not those of its"
@@ -62,50 +121,6 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
         encoder=at["encoder"],
         cross=at["cross"],
         at=config.at,
-    )
-
-
-def _refuse_two_texts(config: RunConfig) -> None:
-    """Raises ConfigError for keys that only an encoder-decoder has."""
-    given = {"at": config.at, "wiring": config.wiring, "model.encoder_layers": config.model.encoder_layers}
-    for key, value in given.items():
-        if value not in ("all", "standard", None):
-            raise ConfigError(
-                f"{key}={value}: model={config.model.name} has no encoder; leave {key} out, or take"
-                " model=pair"
-            )
-
-
-def _swapped(config: RunConfig) -> str:
-    """The message that says why queries and keys can't come from the encoder and values from the decoder."""
-    width = config.model.d_model // config.heads
-    return (
-        "wiring=swapped: queries and keys of a source of 7 tokens give patterns of 7 × 7, and values of a"
-        f" target of 5 are 5 × {width}: 7 weights can't read 5 values; use wiring=standard, where queries"
-        " come from the decoder, keys and values from the encoder (ablate verify shows it)"
-    )
-
-
-def _standard(config: RunConfig) -> RunConfig:
-    """The config of the attentions that `at` leaves out: concat with out_proj and STANDARD_HEADS."""
-    if config.model.d_model % STANDARD_HEADS:
-        raise ConfigError(
-            f"at={config.at}: the other attentions have {STANDARD_HEADS} heads, which do not divide"
-            f" model.d_model={config.model.d_model}; take one that they divide, or at=all"
-        )
-    keys = ("query_heads", "key_heads", "value_heads", "value_width", "key_width")
-    return dataclasses.replace(
-        config,
-        fusion=PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
-        scores=PartConfig(name=STANDARD_SCORES, options={}),
-        heads=STANDARD_HEADS,
-        tie_qk=False,
-        scale="inside",
-        value_proj=True,
-        value_scale=1,
-        out_proj=True,
-        out_rank=None,
-        **dict.fromkeys(keys, "auto"),
     )
 
 
@@ -173,23 +188,23 @@ def _attention(config: RunConfig, writers: int) -> AttentionSpec:
 
 def _heads(config: RunConfig, key: str) -> int:
     """How many sets of queries, keys or values there are. Raises ConfigError unless it divides heads."""
-    asked, heads = getattr(config, key), config.heads
-    if asked == "auto":
+    value, heads = getattr(config, key), config.heads
+    if value == "auto":
         return heads
-    if heads % asked == 0:
-        return asked
+    if heads % value == 0:
+        return value
     divisors = [number for number in range(1, heads + 1) if heads % number == 0]
-    near = sorted(sorted(divisors, key=lambda number: abs(number - asked))[:2])
+    near = sorted(sorted(divisors, key=lambda number: abs(number - value))[:2])
     raise ConfigError(
-        f"{key}={asked}: does not divide heads={heads}; use {key}={' or '.join(map(str, near))}"
+        f"{key}={value}: does not divide heads={heads}; use {key}={' or '.join(map(str, near))}"
     )
 
 
 def _refuse_comparing(config: RunConfig) -> None:
     for key, nothing in COMPARED.items():
-        if (asked := getattr(config, key)) != nothing:
+        if (value := getattr(config, key)) != nothing:
             raise ConfigError(
-                f"{key}={typed(asked)}: scores={config.scores.name} has no queries and keys;"
+                f"{key}={typed(value)}: scores={config.scores.name} has no queries and keys;"
                 f" use {key}={typed(nothing)}"
             )
 
@@ -197,15 +212,15 @@ def _refuse_comparing(config: RunConfig) -> None:
 def _value_width(config: RunConfig, slots: int) -> int:
     """The width of a head's output. Without out_proj the fused vector, slots·V wide, goes straight into the
     residual stream, so it has to be d wide. Without value_proj all heads together read d numbers."""
-    d, asked = config.model.d_model, config.value_width
-    if asked == "narrow" or (asked == "auto" and (config.out_proj or not config.value_proj)):
+    d, given = config.model.d_model, config.value_width
+    if given == "narrow" or (given == "auto" and (config.out_proj or not config.value_proj)):
         width = narrow(config, "value_width")
-    elif asked == "wide":
+    elif given == "wide":
         width = d
-    elif asked == "auto":
+    elif given == "auto":
         width = max(1, d // slots)
     else:
-        width = asked
+        width = given
     if not config.value_proj:
         _check_slices(config, width)
     if config.out_proj or slots * width == d:
@@ -213,7 +228,7 @@ def _value_width(config: RunConfig, slots: int) -> int:
     fits = d % slots == 0 and (config.value_proj or d // slots * config.heads == d)
     fitting = f"use value_width={d // slots} or" if fits else "no value_width fits, so use"
     raise ConfigError(
-        f"value_width={asked}: with out_proj=false the fused heads go straight into the residual stream,"
+        f"value_width={given}: with out_proj=false the fused heads go straight into the residual stream,"
         f" which takes model.d_model={d} numbers a token; fusion={config.fusion.name} heads={config.heads}"
         f" gives it {slots * width}; {fitting} out_proj=true"
     )
@@ -232,3 +247,55 @@ def _check_slices(config: RunConfig, width: int) -> None:
             f"value_proj=false: each of heads={heads} reads a slice of its own, and value_heads="
             f"{config.value_heads} would share them; use value_heads=auto, or value_proj=true"
         )
+
+
+def _check_match(config: RunConfig) -> None:
+    narrow(config, "match")  # the reference is narrow
+    if config.match_by == "mlp":
+        return
+    if not (config.out_proj and config.value_proj):
+        key = "value_proj" if config.out_proj else "out_proj"
+        stream = "input" if config.out_proj else "residual stream"
+        raise ConfigError(
+            f"match_by=value_width: with {key}=false the {stream} fixes the value width; use match_by=mlp, or"
+            f" {key}=true"
+        )
+    if config.value_width in ("narrow", "wide"):
+        raise ConfigError(
+            f"value_width={config.value_width}: match_by=value_width chooses the value width;"
+            " leave it at auto, or use match_by=mlp"
+        )
+
+
+def _matched(config: RunConfig, spec: ModelSpec) -> ModelSpec:
+    """`spec` with the width that brings its cost closest to the reference's; a width given as a number stays.
+
+    The cost is linear in either width, so two points determine it.
+    """
+    given = config.model.mlp_hidden if config.match_by == "mlp" else config.value_width
+    if given != "auto":
+        return spec
+    cost = COSTS[config.match]
+    at_1, at_2 = (cost(_with_width(spec, config.match_by, value)) for value in (1, 2))
+    value = max(1, round(1 + (cost(reference(spec)) - at_1) / (at_2 - at_1)))
+    return _with_width(spec, config.match_by, value)
+
+
+def _with_width(spec: ModelSpec, match_by: str, width: int) -> ModelSpec:
+    if match_by == "mlp":
+        return dataclasses.replace(spec, mlp_hidden=width)
+    return spec.with_chosen(value_width=width)
+
+
+def _nearest_match(config: RunConfig, vocab: int) -> str:
+    """Advice on what can be matched: the other width to match by, else the nearest number of heads."""
+    others = [dataclasses.replace(config, match_by=by) for by in ("mlp", "value_width")]
+    heads = [config.heads + sign * away for away in range(1, 64) for sign in (-1, 1)]
+    for other in others + [dataclasses.replace(config, heads=h) for h in heads if h > 0]:
+        try:
+            _check_match(other)
+            if abs(relative_cost(_matched(other, sizes(other, vocab)), other.match)) <= TOLERANCE:
+                return f"heads={other.heads} match_by={other.match_by}"
+        except ConfigError:
+            continue
+    return "none; use match=none"

@@ -4,15 +4,31 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate.config.schema import PartConfig
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES, PartConfig
+
+
+def standard(d_model: int, heads: int) -> dict[str, Any]:
+    """The fields of the standard attention: softmax, concat, narrow heads that share nothing, out_proj."""
+    return {
+        "fusion": PartConfig(name=STANDARD_FUSION, options={"normalize": "none"}),
+        "scores": PartConfig(name=STANDARD_SCORES, options={}),
+        **dict.fromkeys(("heads", "query_heads", "key_heads", "value_heads"), heads),
+        **dict.fromkeys(("key_width", "value_width"), d_model // heads),
+        "tie_qk": False,
+        "scale": "inside",
+        "value_proj": True,
+        "value_gain": 1.0,
+        "out_proj": True,
+        "out_rank": None,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadShape:
     """The sizes of an attention that its parts need.
 
-    patterns: the first head of each attention pattern (ablate.model.sharing). scale: the factor on the scores
-    before softmax.
+    patterns: the first head of each attention pattern (ablate.model.attention.Sharing). scale: the factor on
+    the scores before softmax.
     """
 
     heads: int
@@ -101,10 +117,10 @@ class ModelSpec:
     @property
     def kinds(self) -> dict[str, tuple[AttentionSpec, int]]:
         """Each kind of attention in the model, decoder, encoder or cross, with the number of its layers."""
-        found = {"decoder": (self.attention, self.layers)}
+        kinds = {"decoder": (self.attention, self.layers)}
         if self.encoder is not None and self.cross is not None:
-            found |= {"encoder": (self.encoder, self.encoder_layers), "cross": (self.cross, self.layers)}
-        return found
+            kinds |= {"encoder": (self.encoder, self.encoder_layers), "cross": (self.cross, self.layers)}
+        return kinds
 
     def with_chosen(self, **changes: Any) -> "ModelSpec":
         """The spec with these fields changed in the attentions that the keys of a config apply to."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ablate.data.corpora import Corpus
+from ablate.data.corpora.base import PairTask
+from ablate.data.corpus import Corpus
 from ablate.data.paired import Paired
-from ablate.model.blocks import Model
-from ablate.probes.look import patterns
+from ablate.model.models import Model
+from ablate.probes.patterns import patterns_of
 
 PAIRS = 256  # the most pairs that are read
 
@@ -36,41 +37,41 @@ class Alignment:
 @torch.no_grad()
 def read(corpus: Corpus, model: Model) -> list[Alignment]:
     """The alignments of held-out pairs; empty unless the corpus is a task that knows them."""
-    split = corpus.splits["validation"]
-    if corpus.task is None or not isinstance(split, Paired):
+    split, task = corpus.splits["validation"], corpus.recipe
+    if not isinstance(task, PairTask) or not isinstance(split, Paired):
         return []
-    pairs = split.pairs.held_out()[:PAIRS]
-    seen = patterns(model, split.layout.batch(pairs))
+    pairs = split.pairs.held_out[:PAIRS]
+    seen = patterns_of(model, split.layout.batch(pairs))
     of_cross = [
         layer.numpy() for site, layer in zip(model.sites(), seen, strict=True) if site.kind == "cross"
     ]
-    found = []
+    alignments = []
     for row, pair in enumerate(pairs):
-        gold_TS = corpus.task.aligned(*(corpus.tokenizer.decode(side) for side in pair))
+        gold_TS = task.aligned(*(corpus.tokenizer.decode(side) for side in pair))
         T, S = gold_TS.shape
-        # Letter t is predicted at position t, since the edge comes first.
-        found.append(Alignment(gold_TS, [layer[row, :, :T, :S] for layer in of_cross]))
-    return found
+        # Letter t is predicted at position t, since the separator comes first.
+        alignments.append(Alignment(gold_TS, [layer[row, :, :T, :S] for layer in of_cross]))
+    return alignments
 
 
-def aligned(found: list[Alignment], layer: int | None) -> list[float]:
+def aligned(alignments: list[Alignment], layer: int | None) -> list[float]:
     """By head: the mean weight on the letters that a letter comes from, over letters with a known origin.
     layer: as for `pattern`."""
-    known = [one.gold_TS.any(1) for one in found]
+    known = [one.gold_TS.any(1) for one in alignments]
     totals = [
         (one.pattern(layer) * one.gold_TS)[:, known_T].sum((1, 2))
-        for one, known_T in zip(found, known, strict=True)
+        for one, known_T in zip(alignments, known, strict=True)
     ]
     return (np.sum(totals, 0) / sum(known_T.sum() for known_T in known)).tolist()
 
 
-def error_rate(found: list[Alignment], layer: int | None) -> list[float]:
+def error_rate(alignments: list[Alignment], layer: int | None) -> list[float]:
     """By head: the alignment error rate, 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A: a link from each letter with a
     known origin to the letter with the largest weight; P: links to letters that it may come from; S: those
     where there is only one such letter. layer: as for `pattern`. See: Och and Ney, "A systematic comparison
     of various statistical alignment models", 2003."""
     hits, links, sure = np.zeros(1), 0, 0
-    for one in found:
+    for one in alignments:
         known_T = one.gold_TS.any(1)
         gold_TS = one.gold_TS[known_T]
         weights_HTS = one.pattern(layer)[:, known_T]

@@ -3,17 +3,16 @@
 legend: R rows of text, T positions in each, L layers, H heads, v verbs.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from ablate.data.grammar_words import Word, words
+from ablate.data.corpora.grammar import Grammar, Word, words
 from ablate.data.splits import Batch, spread
-from ablate.execution.run import Run
-from ablate.model.blocks import Model
-from ablate.probes.look import patterns
+from ablate.execution.run import PlacedRun
+from ablate.model.models import Model
+from ablate.probes.patterns import patterns_of
 
 ROWS = 512
 SHUFFLES = 200
@@ -35,23 +34,23 @@ class Lines:
 
 
 @torch.no_grad()
-def read(run: Run, model: Model) -> Lines:
+def read(run: PlacedRun, model: Model) -> Lines:
     """Evaluate a model of a run on corpus=grammar on its validation split."""
-    tokens, context, config = run.corpus.tokens("validation"), run.spec.context, run.config.corpus
-    assert config.seed is not None and config.characters is not None
+    tokens, context, drawn = run.corpus.tokens("validation"), run.spec.context, run.corpus.recipe
+    assert isinstance(drawn, Grammar)
     # A token is one or several letters: find where each begins in the whole text, with one byte per letter.
     lengths = run.corpus.tokenizer.byte_lengths
     before = int(lengths[run.corpus.tokens("train")].sum())
     begins = before + np.concatenate([[0], np.cumsum(lengths[tokens])])
-    found = [*words(config.seed, config.characters)]
-    tagged = _letters(found, begins[-1])
+    all_words = [*words(drawn.seed, drawn.characters)]
+    tagged = _letters(all_words, begins[-1])
     starts = spread((len(tokens) - 1) // context, min(ROWS, (len(tokens) - 1) // context)) * context
     inputs = torch.from_numpy(tokens[starts[:, None] + np.arange(context)].astype(np.int64))
     targets = torch.from_numpy(tokens[starts[:, None] + np.arange(1, context + 1)].astype(np.int64))
     logits = model(inputs).flatten(0, 1)
     nats = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
     at = begins[starts[:, None] + np.arange(1, context + 1)]  # the first letter of each target
-    weights, subjects = _from_verbs(model, inputs, found, begins, starts)
+    weights, subjects = _from_verbs(model, inputs, all_words, begins, starts)
     return Lines(nats.numpy(), {tag: letters[at] for tag, letters in tagged.items()}, weights, subjects)
 
 
@@ -62,17 +61,12 @@ def losses(lines: Lines) -> dict[str, float]:
 
 def on_subject(
     lines: Lines, draws: np.random.Generator
-) -> tuple[list[list[tuple[float, float]]], float, float]:
-    """By layer and head, the mean weight on the subject's letters, and the same with subjects shuffled among
-    the verbs, as chance gives. Then the 95 % range of the largest head over such shuffles."""
-    of_own = _weight(lines, lines.subjects)
+) -> tuple[list[list[float]], list[list[float]], float, float]:
+    """By layer and head, the mean weight on the subject's letters; the same with subjects shuffled among the
+    verbs, as chance gives. Then the 95 % range of the largest head over such shuffles."""
     shuffled = np.stack([_weight(lines, draws.permutation(lines.subjects)) for _ in range(SHUFFLES)])
     low, high = np.quantile(shuffled.max((1, 2)), [0.025, 0.975])
-    by_chance = shuffled.mean(0)
-    found = [
-        [*zip(own, null, strict=True)] for own, null in zip(of_own.tolist(), by_chance.tolist(), strict=True)
-    ]
-    return found, float(low), float(high)
+    return _weight(lines, lines.subjects).tolist(), shuffled.mean(0).tolist(), float(low), float(high)
 
 
 def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
@@ -83,13 +77,13 @@ def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
 
 
 def _from_verbs(
-    model: Model, inputs: torch.Tensor, found: list[Word], begins: np.ndarray, starts: np.ndarray
+    model: Model, inputs: torch.Tensor, all_words: list[Word], begins: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """weights_LHvT and subjects (Lines) of the verbs in these rows whose subject is in the same row."""
     context = inputs.shape[1]
     first = np.searchsorted(begins, begins[starts])
     rows, queries, places = [], [], []
-    for word in found:
+    for word in all_words:
         if word.subject is None or word.subject[0] < begins[0]:
             continue
         verb, began, ended = np.searchsorted(begins, (word.start, *word.subject))
@@ -101,7 +95,7 @@ def _from_verbs(
             places.append((verb - 1 - began, verb - 1 - ended))
     layers = []
     place = np.arange(context)
-    for layer in patterns(model, Batch(inputs, inputs)):
+    for layer in patterns_of(model, Batch(inputs, inputs)):
         rows_vHT = layer.numpy()[rows, :, queries]
         back_vT = np.array(queries)[:, None] - place  # entry d is d tokens back
         taken = np.take_along_axis(rows_vHT, np.clip(back_vT, 0, None)[:, None], -1) * (back_vT >= 0)[:, None]
@@ -109,18 +103,13 @@ def _from_verbs(
     return np.stack(layers), np.array(places)
 
 
-def _letters(found: list[Word], length: int) -> dict[str, np.ndarray]:
+def _letters(all_words: list[Word], length: int) -> dict[str, np.ndarray]:
     """By tag, which letters of the text have it."""
     letters = {tag: np.zeros(length + 1, bool) for tag in TAGS}
-    for word in found:
-        for tag in _tags(word):
-            letters[tag][word.start : word.stop] = True
+    for word in all_words:
+        if word.subject is not None:
+            letters[f"verb_{min(word.between, 2)}"][word.start : word.stop] = True
+        if word.is_two:
+            letters["noun_or_verb"][word.start : word.stop] = True
     letters["else"] = ~np.any([*letters.values()], 0)
     return letters
-
-
-def _tags(word: Word) -> Iterator[str]:
-    if word.subject is not None:
-        yield f"verb_{min(word.between, 2)}"
-    if word.is_two:
-        yield "noun_or_verb"

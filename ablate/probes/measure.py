@@ -6,30 +6,29 @@ legend: B rows, T positions, H heads, V value width, n tokens.
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ablate.data.splits import Batch, Split
-from ablate.execution.kept import in_float64
-from ablate.execution.run import Run
-from ablate.model.blocks import Model
-from ablate.model.build import draw_weights
-from ablate.probes import alignment, apart, grammar, patterns, shares
-from ablate.probes.look import Heads, look
-from ablate.probes.look import patterns as patterns_of
+from ablate.execution.run import PlacedRun
+from ablate.execution.trained import in_float64
+from ablate.model.models import Model, draw_weights
+from ablate.probes import alignment, grammar, outputs, patterns
 from ablate.probes.needed import gradient_norms, loss_added, pruned, sensitivity
+from ablate.probes.patterns import Heads, look, patterns_of
 from ablate.rng import generator
 
 TOKENS = 16_384  # tokens of the validation split for probes that predict one thing from another
 ROWS = 32  # rows for patterns, and for probes that compute the loss once per head
-TOLD = 4_000  # tokens for the classifier that names heads
+NAMED = 4_000  # tokens for the classifier that names heads
 COMPARED = 1_000  # tokens for CKA, whose cost is quadratic in them
 TWINS = 20  # untrained models, whose largest heads give the range to compare with
 
 
-OF_SHARES = {"kept": shares.linear_shares, "kept_mlp": shares.mlp_shares, "bits": shares.bits_kept}
+OF_SHARES = {"kept": outputs.linear_shares, "kept_mlp": outputs.mlp_shares, "bits": outputs.bits_kept}
 OF_PATTERNS: dict[str, Callable[[Tensor], list[float]]] = {
     "entropy": patterns.entropies,
     "entropy_but_first": functools.partial(patterns.entropies, but_first=True),
@@ -61,35 +60,32 @@ class Value:
 
 
 def measure(
-    run: Run, model: Model, *, prune: bool = False, briefly: bool = False, ranges: bool = True
+    run: PlacedRun, model: Model, *, prune: bool = False, briefly: bool = False, ranges: bool = True
 ) -> list[Value]:
     """The probes of a model of this run, in float64 on the CPU. prune: also `pruned`, whose cost is quadratic
     in the number of heads. briefly: leave out the probe with an MLP. ranges: with low and high. Raises
     ConfigError if the validation split is too short."""
     split, context = run.corpus.splits["validation"], run.spec.context
     names, exact = layer_names(model), [site.attention.fusion.adds_up for site in model.sites()]
-    found = []
+    values = []
     for layer, heads in zip(names, look(model, _rows(split, context, TOKENS)), strict=True):
-        found += [*_written(layer, heads, briefly=briefly)]
+        values += _written(layer, heads, briefly=briefly)
     if not split.is_ragged:
-        found += [*_patterns(run, model, ranges=ranges)]
+        values += _patterns(run, model, ranges=ranges)
     batch = _rows(split, context, ROWS * context)
     for probe, of in (("loss_added", loss_added), ("sensitivity", sensitivity)):
-        for at, of_heads in enumerate(of(model, batch)):
-            found += [
-                Value(names[at], head, probe, value, exact=exact[at])
-                for head, value in enumerate(of_heads, 1)
-            ]
+        for layer, of_heads, adds_up in zip(names, of(model, batch), exact, strict=True):
+            values += _of_heads(layer, probe, of_heads, exact=adds_up)
     for layer, norms in zip(names, gradient_norms(model, batch), strict=True):
-        found += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
+        values += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
     if run.corpus.name == "grammar":
-        found += [*_grammar(run, model)]
+        values += _grammar(run, model)
     if pairs := alignment.read(run.corpus, model):
-        found += [*_alignments(pairs)]
+        values += _alignments(pairs)
     if prune:
         for at, head, loss in pruned(model, batch):
-            found.append(Value(names[at], head + 1, "pruned", loss, exact=all(exact)))
-    return [value for value in found if np.isfinite(value.value)]
+            values.append(Value(names[at], head + 1, "pruned", loss, exact=all(exact)))
+    return [value for value in values if np.isfinite(value.value)]
 
 
 def layer_names(model: Model) -> Sequence[int | str]:
@@ -99,69 +95,77 @@ def layer_names(model: Model) -> Sequence[int | str]:
     return [f"{site.kind} {site.layer}" if several else site.layer for site in sites]
 
 
+def _of_heads(
+    layer: int | str,
+    probe: str,
+    values: Sequence[float],
+    null: Sequence[float] | float | None = None,
+    **about: Any,
+) -> list[Value]:
+    """A value for each head of a layer. null: one for each head, or for all."""
+    nulls = null if isinstance(null, Sequence) else [null] * len(values)
+    pairs = enumerate(zip(values, nulls, strict=True), 1)
+    return [Value(layer, head, probe, value, by_chance, **about) for head, (value, by_chance) in pairs]
+
+
 def _alignments(pairs: list[alignment.Alignment]) -> Iterator[Value]:
-    """The probes of alignment of each cross-attention, next to those of the plain diagonal."""
     for probe, of in (("aligned", alignment.aligned), ("alignment_errors", alignment.error_rate)):
         (diagonal,) = of(pairs, None)
         for layer in range(len(pairs[0].weights)):
-            for head, value in enumerate(of(pairs, layer), 1):
-                yield Value(f"cross {layer + 1}", head, probe, value, diagonal)
+            yield from _of_heads(f"cross {layer + 1}", probe, of(pairs, layer), diagonal)
 
 
 def _written(layer: int | str, heads: Heads, *, briefly: bool) -> Iterator[Value]:
     """The probes of what heads write: how much of each is kept, and how different they are."""
     read, written, fused = (part[heads.real].numpy() for part in (heads.read, heads.written, heads.fused))
     n, H, V = read.shape
-    shares.require_tokens(n, max(fused.shape[-1], H * V))
+    outputs.require_tokens(n, max(fused.shape[-1], H * V))
     draws = generator(0, "probe", f"shuffled/{layer}")
     nobody, nobody_fused = _shuffled(heads, draws)
     targets, others = ([part[:, head] for head in range(H)] for part in (read, nobody))
     for probe, of in OF_SHARES.items():
-        if briefly and of is shares.mlp_shares:
-            continue
-        pairs = zip(of(fused, targets), of(nobody_fused, others), strict=True)
-        for head, (value, null) in enumerate(pairs, 1):
-            yield Value(layer, head, probe, value, null)
-    kept, by_chance = (shares.dimensions_kept(*pair) for pair in ((fused, read), (nobody_fused, nobody)))
+        if not (briefly and of is outputs.mlp_shares):
+            yield from _of_heads(layer, probe, of(fused, targets), of(nobody_fused, others))
+    kept, by_chance = (outputs.dimensions_kept(*pair) for pair in ((fused, read), (nobody_fused, nobody)))
     yield Value(layer, None, "dimensions", kept, by_chance)
-    some = written[:: max(1, n // TOLD)]
+    some = written[:: max(1, n // NAMED)]
     for probe, values, null in (
-        ("write_rank", apart.effective_ranks(written), None),
-        ("angle", apart.angles(written), None),
-        ("told", apart.told_apart(some, centred=False), 1 / H),
-        ("told_centred", apart.told_apart(some, centred=True), 1 / H),
-        ("cka", apart.cka(written[:: max(1, n // COMPARED)]), 0.0),
+        ("write_rank", outputs.effective_ranks(written), None),
+        ("angle", outputs.angles(written), None),
+        ("head_id_accuracy", outputs.head_id_accuracy(some), 1 / H),
+        ("cka", outputs.cka(written[:: max(1, n // COMPARED)]), 0.0),
     ):
-        for head, value in enumerate(values, 1):
-            yield Value(layer, head, probe, value, null, exact=heads.exact)
+        yield from _of_heads(layer, probe, values, null, exact=heads.exact)
 
 
 def _shuffled(heads: Heads, draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """The heads, each with its tokens shuffled independently, and what the same fusion makes of them."""
-    read = shares.shuffled(heads.read[heads.real].numpy(), draws)
+    read = outputs.shuffled(heads.read[heads.real].numpy(), draws)
     whole = heads.read.index_put((heads.real,), torch.from_numpy(read))
     return read, heads.fuse(whole)[heads.real].numpy()
 
 
-def _patterns(run: Run, model: Model, *, ranges: bool) -> Iterator[Value]:
-    of_nothing = _of_nothing(run) if ranges else {}
+def _patterns(run: PlacedRun, model: Model, *, ranges: bool) -> Iterator[Value]:
+    untrained = _untrained_ranges(run) if ranges else {}
     for probe, layers in _scores(model, *_texts(run)).items():
-        low, high = of_nothing.get(probe, (None, None))
+        low, high = untrained.get(probe, (None, None))
         for layer, values in enumerate(layers, 1):
-            for head, value in enumerate(values, 1):
-                yield Value(layer, None if probe == "pattern_rank" else head, probe, value, None, low, high)
+            if probe == "pattern_rank":
+                yield Value(layer, None, probe, *values, low=low, high=high)
+            else:
+                yield from _of_heads(layer, probe, values, low=low, high=high)
 
 
 def _scores(model: Model, text: Batch, again: Batch) -> dict[str, list[list[float]]]:
     """The probes of patterns, by probe and layer: one value per head, or one for the layer."""
     seen = patterns_of(model, text)
-    found = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
-    found["pattern_rank"] = [[patterns.pattern_rank(layer)] for layer in seen]
-    found["induction"] = [patterns.induction(layer) for layer in patterns_of(model, again)]
-    return found
+    scores = {probe: [of(layer) for layer in seen] for probe, of in OF_PATTERNS.items()}
+    scores["pattern_rank"] = [[patterns.pattern_rank(layer)] for layer in seen]
+    scores["induction"] = [patterns.induction(layer) for layer in patterns_of(model, again)]
+    return scores
 
 
-def _texts(run: Run) -> tuple[Batch, Batch]:
+def _texts(run: PlacedRun) -> tuple[Batch, Batch]:
     """Rows of the validation split, and rows of random tokens repeated once."""
     context = run.spec.context
     text = _rows(run.corpus.splits["validation"], context, ROWS * context)
@@ -169,22 +173,19 @@ def _texts(run: Run) -> tuple[Batch, Batch]:
     return text, Batch(twice, twice)
 
 
-def _grammar(run: Run, model: Model) -> Iterator[Value]:
-    """The probes of corpus=grammar: losses by the role of a letter, and weights from a verb on its
-    subject."""
+def _grammar(run: PlacedRun, model: Model) -> Iterator[Value]:
     lines = grammar.read(run, model)
     for tag, loss in grammar.losses(lines).items():
         yield Value(0, None, f"loss_{tag}", loss)
-    found, low, high = grammar.on_subject(lines, generator(0, "probe", "subjects"))
-    for layer, weights in enumerate(found, 1):
-        for head, (weight, null) in enumerate(weights, 1):
-            yield Value(layer, head, "on_subject", weight, null, low, high)
+    weights, nulls, low, high = grammar.on_subject(lines, generator(0, "probe", "subjects"))
+    for layer, pair in enumerate(zip(weights, nulls, strict=True), 1):
+        yield from _of_heads(layer, "on_subject", *pair, low=low, high=high)
 
 
 _RANGES: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}  # by model and text, for all seeds
 
 
-def _of_nothing(run: Run) -> dict[str, tuple[float, float]]:
+def _untrained_ranges(run: PlacedRun) -> dict[str, tuple[float, float]]:
     """By probe, the 95 % prediction interval of the largest head of another untrained model, if normal."""
     key = (repr(run.spec), run.corpus.sha256)
     if key not in _RANGES:

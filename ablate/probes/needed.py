@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ablate.data.splits import Batch
-from ablate.model.blocks import Model
-from ablate.probes.look import real_at
+from ablate.model.models import Model
+from ablate.probes.patterns import real_at
 
 
 @contextlib.contextmanager

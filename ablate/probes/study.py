@@ -1,81 +1,101 @@
-"""Probe the runs of a study and write the values to a CSV beside its results."""
+"""Probe the runs that a target names, and write files beside its results: values, and maps of attention."""
 
 import functools
+import json
 import os
-import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 
-from ablate.analysis.probes import COLUMNS, read
-from ablate.compute.cores import available
+from ablate.analysis.load import load
+from ablate.analysis.probes import COLUMNS, FILE, read
+from ablate.analysis.select import select, with_options
+from ablate.analysis.variants import USABLE, collect, names_of_runs
+from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
-from ablate.execution import plugins
-from ablate.execution.kept import in_float64, prepared, weights_by_step, weights_of
+from ablate.data.paired import Pair, Paired
+from ablate.data.splits import Batch
+from ablate.data.tokenizers import Tokenizer
+from ablate.execution.run import PlacedRun
+from ablate.execution.trained import in_float64, prepared, require_weights, weights_of
+from ablate.execution.translate import translated
 from ablate.files.atomic import write_atomically
-from ablate.launch import server
-from ablate.probes.measure import measure
+from ablate.launch.processes import map_in_workers
+from ablate.model.models import Model
+from ablate.probes.measure import layer_names, measure
+from ablate.probes.outputs import likeness
+from ablate.probes.patterns import divergence, look
+from ablate.store.columns import Status
+from ablate.store.provenance import status_now
 from ablate.store.run_files import read_started, weights_on_the_way
-from ablate.store.status import Status, status_now
+from ablate.store.store import Store
+
+UNTRAINED = -1  # the step of the model before training
+DIGITS = 4  # of the numbers in attention maps
+MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their number
 
 
-def probe_run(
-    directory: Path, run_id: str, *, prune: bool = False, each: Callable[..., Iterable[pd.DataFrame]] = map
-) -> pd.DataFrame:
-    """The probes of one finished run, as COLUMNS: of the trained model and of intermediate weights, if it
-    kept any, with the values of the untrained model beside them. Raises ConfigError if the run kept no
-    weights, or if there is too little text.
+@dataclass(frozen=True)
+class Probed:
+    """directories: of the finished runs, by run_id. variant: the names of their variants, by run_id. path:
+    the default path of the CSV."""
 
-    each: measures the models, as `map` does.
-    """
-    if status_now(read_started(directory)) == Status.STALE:
-        reason = "other code or another torch made it, so what it began as is not known"
-        raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
-    weights_of(directory)  # refuses a run that kept none
-    run = prepared(directory)
-    if prune and sum(spec.heads * layers for spec, layers in run.spec.kinds.values()) > MOST_PRUNED:
-        raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
-    steps = [UNTRAINED, *weights_on_the_way(directory), run.config.train.steps]
-    untrained, *tables = each(functools.partial(_measured, directory, prune=prune), steps)
-    place = ["layer", "head", "probe"]
-    twin = untrained[[*place, "value"]].rename(columns={"value": "untrained"})
-    table = pd.concat(tables, ignore_index=True).merge(twin, "left", on=place)
-    return table.assign(run_id=run_id)[[*COLUMNS]]
+    directories: Mapping[str, Path]
+    variant: pd.Series
+    path: Path
+
+    def first_of_each(self) -> list[str]:
+        """The first run of each variant."""
+        finished = self.variant[self.variant.index.isin([*self.directories])]
+        return finished[~finished.duplicated()].index.tolist()
 
 
-def _measured(directory: Path, step: int, *, prune: bool) -> pd.DataFrame:
-    """Of the model of a run as it was after this step."""
-    run = prepared(directory)
-    model, last = in_float64(run), step == run.config.train.steps
-    if last:
-        model.load_state_dict(weights_of(directory))
-    elif step != UNTRAINED:
-        model.load_state_dict(dict(weights_by_step(directory))[step])
-    briefly = not last and step != UNTRAINED
-    values = measure(run, model, prune=prune and last, briefly=briefly, ranges=step != UNTRAINED)
-    return _table(values).assign(step=step)
+def find(target: str, where: Sequence[str] = ()) -> Probed:
+    """The runs of a target that meet `where`. target: a study by name or directory, a CSV file of one, or a
+    run by a prefix of its id or name. Raises ConfigError."""
+    store = Store()
+    if Path(target).exists() or target in store.study_names():
+        results = load([target])
+        path = results.sources[0].directory / FILE
+    else:
+        directory, results = store.find(target), load([])
+        of_it = results.rows["run_id"] == read_started(directory)["run_id"]
+        results, path = replace(results, rows=results.rows[of_it]), store.root / f"{directory.name}-{FILE}"
+    rows = select(with_options(results.rows), where)
+    if len(rows) and not (rows["status"].isin(USABLE) & rows["val_loss"].notna()).any():
+        how = " and ".join(dict.fromkeys(rows["status"]))
+        raise ConfigError(f"{target}: {how}, so there is nothing to probe; take a run that is done")
+    shown = collect(rows, "val_loss", mixed=True).shown
+    rows = rows[rows["status"].isin(USABLE) & rows["val_loss"].notna()]
+    variant = names_of_runs(rows, shown)
+    directories = {run_id: at for run_id, at in results.directories.items() if run_id in variant.index}
+    if not directories:
+        raise ConfigError(f"{target}: no finished run of it lies here; probe where the runs were made")
+    return Probed(directories, variant, path)
 
 
 def probe_runs(
-    directories: Mapping[str, Path], path: Path, *, prune: bool, told: Callable[[str], None]
+    directories: Mapping[str, Path], path: Path, *, prune: bool, report: Callable[[str], None]
 ) -> pd.DataFrame:
-    """Probe these runs, given by run_id, with one process per core. `path` is written after each run, and
-    keeps the values of other runs.
+    """Probe these runs, given by run_id, with one process per core: the trained model of each and its
+    intermediate weights, if it kept any, with the values of the untrained model beside them. `path` is
+    written after each run, and keeps the values of other runs.
 
-    told: called with a line for each run, also for one that can't be probed. Raises ConfigError if none can.
+    report: called with a line for each run, also for one that can't be probed: it is stale, kept no weights,
+    or has too little text. Raises ConfigError if none can.
     """
     before = read(path) if path.exists() else pd.DataFrame(columns=[*COLUMNS])
     parts = [before[~before["run_id"].isin([*directories])]]
-    for number, (name, found) in enumerate(_each(directories, prune=prune), 1):
-        if isinstance(found, ConfigError):
-            told(f"[{number}/{len(directories)}] {found}")
+    for number, (run_id, table) in enumerate(_each(directories, prune=prune), 1):
+        if isinstance(table, ConfigError):
+            report(f"[{number}/{len(directories)}] {table}")
             continue
-        parts.append(found)
-        told(f"[{number}/{len(directories)}] {name}")
+        parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
+        report(f"[{number}/{len(directories)}] {directories[run_id].name}")
         _write(path, parts)
     if len(parts) == 1:
         raise ConfigError("none of the runs could be probed, for the reasons above")
@@ -85,52 +105,140 @@ def probe_runs(
 def _each(
     directories: Mapping[str, Path], *, prune: bool
 ) -> Iterator[tuple[str, pd.DataFrame | ConfigError]]:
-    """The name of each run with its values, or with the reason why it has none, in order of completion. A
-    process measures a run, or a model of a run that is alone."""
-    alone = len(directories) == 1
-    workers = min(2 if alone else len(directories), available())
-    if workers == 1:
-        yield from (_probed(item, prune=prune) for item in directories.items())
-        return
-    pool = ProcessPoolExecutor(workers, server.context(), _begin, (plugins.used(),))
+    """The id of each run with its values, or with the reason why it has none, in order of completion."""
+    steps: dict[str, list[int]] = {}
+    for run_id, directory in directories.items():
+        try:
+            steps[run_id] = _steps(directory, prune=prune)
+        except ConfigError as error:
+            yield run_id, error
+    models = [(run_id, step) for run_id, of_run in steps.items() for step in of_run]
+    tables: dict[str, dict[int, pd.DataFrame | ConfigError]] = {run_id: {} for run_id in steps}
+    measured = map_in_workers(
+        functools.partial(_measured, prune=prune),
+        [(directories[run_id], step) for run_id, step in models],
+        min(len(models), available_cores()),
+    )
+    for index, table in measured:
+        run_id, step = models[index]
+        tables[run_id][step] = table
+        if len(tables[run_id]) == len(steps[run_id]):
+            yield run_id, _beside_untrained(tables.pop(run_id))
+
+
+def _steps(directory: Path, *, prune: bool) -> list[int]:
+    """The steps of a finished run after which its weights are known. Raises ConfigError if it can't be
+    probed."""
+    if status_now(read_started(directory)) == Status.STALE:
+        reason = "other code or another torch made it, so what it began as is not known"
+        raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
+    require_weights(directory)
+    run = prepared(directory)
+    if prune and sum(spec.heads * layers for spec, layers in run.spec.kinds.values()) > MOST_PRUNED:
+        raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
+    return [UNTRAINED, *weights_on_the_way(directory), run.config.train.steps]
+
+
+def _measured(model_of: tuple[Path, int], *, prune: bool) -> pd.DataFrame | ConfigError:
+    """The probes of the model of a run as it was after a step, or the reason why there are none."""
+    directory, step = model_of
     try:
-        with server.as_workers_begin(), server.without_main():
-            if alone:
-                yield from (_probed(item, prune=prune, each=pool.map) for item in directories.items())
-                return
-            probe = functools.partial(_probed, prune=prune)
-            futures = [pool.submit(probe, item) for item in directories.items()]
-        yield from (future.result() for future in as_completed(futures))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _begin(used: Sequence[plugins.Plugin]) -> None:
-    """Set up a worker: one thread, as other workers use the other cores; Ctrl-C is left to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    plugins.install(used)
-
-
-def _probed(
-    item: tuple[str, Path], *, prune: bool, each: Callable[..., Iterable[pd.DataFrame]] = map
-) -> tuple[str, pd.DataFrame | ConfigError]:
-    run_id, directory = item
-    try:
-        return directory.name, probe_run(directory, run_id, prune=prune, each=each)
+        run = prepared(directory)
+        model, last = in_float64(run), step == run.config.train.steps
+        if step != UNTRAINED:
+            model.load_state_dict(weights_of(directory, None if last else step))
+        briefly = not last and step != UNTRAINED
+        values = measure(run, model, prune=prune and last, briefly=briefly, ranges=step != UNTRAINED)
+        numbers = dict.fromkeys(("value", "null", "low", "high"), float)
+        table = pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64", **numbers})
+        return table.assign(step=step)
     except ConfigError as error:
-        return directory.name, ConfigError(str(error))
+        return ConfigError(str(error))  # which can be sent between processes, whatever its class
 
 
-UNTRAINED = -1  # the step of the model before training
-MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their number
-
-
-def _table(values: Iterable) -> pd.DataFrame:
-    numbers = dict.fromkeys(("value", "null", "low", "high"), float)
-    return pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64", **numbers})
+def _beside_untrained(tables: Mapping[int, pd.DataFrame | ConfigError]) -> pd.DataFrame | ConfigError:
+    """The values by step, with those of the untrained model beside them."""
+    by_step: list[pd.DataFrame] = []
+    for _, table in sorted(tables.items()):
+        if isinstance(table, ConfigError):
+            return table
+        by_step.append(table)
+    untrained, *later = by_step
+    place = ["layer", "head", "probe"]
+    twin = untrained[[*place, "value"]].rename(columns={"value": "untrained"})
+    return pd.concat(later, ignore_index=True).merge(twin, "left", on=place)
 
 
 def _write(path: Path, parts: list[pd.DataFrame]) -> None:
     table = pd.concat([part for part in parts if len(part)], ignore_index=True)
     write_atomically(Path(os.path.realpath(path)), table.to_csv(index=False, lineterminator="\n").encode())
+
+
+# --- where heads look in a user's own text ---------------------------------------------------------
+
+
+def write_maps(directories: Mapping[str, Path], text: Path, path: Path) -> None:
+    """Write a JSON file about this text: for each run, by run_id, what `_maps` returns. Raises
+    ConfigError."""
+    try:
+        content = text.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--text {text}: can't be read ({error}); give a text file in UTF-8") from None
+    runs = {run_id: _maps(directory, content) for run_id, directory in directories.items()}
+    write_atomically(path, json.dumps(runs, ensure_ascii=False).encode())
+
+
+def _maps(directory: Path, text: str) -> dict[str, object]:
+    """The `tokens`, the names of `layers`, the `patterns` by layer, head, query and key, and for each pair of
+    heads in a layer the `likeness` of their outputs and the `divergence` of their patterns. The text is cut
+    at model.context.
+
+    For a model with an encoder, the first line has a source and, after a tab, its target, by default the
+    model's translation. The layers are those of cross-attention, `tokens` are the tokens it predicts, and
+    `keys` those of the source.
+    """
+    weights, run = weights_of(directory), prepared(directory)
+    model = in_float64(run)
+    model.load_state_dict(weights)
+    try:
+        batch, tokens, keys = _two_texts(run, model, text) if run.spec.encoder else _one_text(run, text)
+    except ConfigError as error:
+        raise ConfigError(f"--text: {error}") from None
+    seen = zip(layer_names(model), look(model, batch), strict=True)
+    shown = [(name, heads) for name, heads in seen if heads.site.kind == "cross" or not keys]
+    return {
+        "tokens": tokens,
+        **({"keys": keys} if keys else {}),
+        "layers": [str(name) for name, _ in shown],
+        "patterns": [heads.patterns[0].numpy().round(DIGITS).tolist() for _, heads in shown],
+        "likeness": [likeness(heads.written[0].numpy()).round(DIGITS).tolist() for _, heads in shown],
+        "divergence": [divergence(heads.patterns).round(DIGITS).tolist() for _, heads in shown],
+    }
+
+
+def _one_text(run: PlacedRun, text: str) -> tuple[Batch, list[str], list[str]]:
+    tokenizer = run.corpus.tokenizer
+    ids = tokenizer.encode(text)[: run.spec.context].astype(np.int64)
+    if len(ids) < 4:
+        raise ConfigError(f"{len(ids)} tokens are too few to look at; give more text")
+    text_1T = torch.from_numpy(ids)[None]
+    return Batch(text_1T, text_1T), _letters(tokenizer, ids), []
+
+
+def _two_texts(run: PlacedRun, model: Model, text: str) -> tuple[Batch, list[str], list[str]]:
+    tokenizer, split = run.corpus.tokenizer, run.corpus.splits["validation"]
+    assert isinstance(split, Paired)
+    source, _, target = (text.strip().splitlines() or [""])[0].partition("\t")
+    read = tokenizer.encode(source.strip())[: run.spec.context]
+    if not len(read):
+        raise ConfigError("its first line is empty; write a source there, and its target after a tab")
+    if target.strip():
+        written = tokenizer.encode(target.strip())[: run.spec.context - 1]
+    else:
+        (written,) = translated(model, split, [read], run.spec.context)
+    batch = split.layout.batch([Pair(read, written)])
+    return batch, [*_letters(tokenizer, written), "end"], _letters(tokenizer, read)
+
+
+def _letters(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
+    return [tokenizer.decode(ids[at : at + 1]) for at in range(len(ids))]

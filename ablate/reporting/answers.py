@@ -1,87 +1,88 @@
-"""The findings of a comparison in plain sentences, which readers see first. Prints nothing."""
+"""The findings of a comparison in plain sentences, for a report, a terminal, a notebook. Prints nothing."""
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison, report_rows
+from ablate.analysis.compare import Comparison
 from ablate.analysis.power import seconds_a_run
-from ablate.analysis.select import select, with_options
-from ablate.analysis.variants import STEPS_TO, USABLE, name_parts
-from ablate.compute.cores import available
-from ablate.phrases import counted, duration, only_if
-from ablate.reporting.commands import whole_study, with_seeds
-from ablate.reporting.subject import NOTHING_ASKED
+from ablate.analysis.variants import USABLE, levels_of
+from ablate.compute.limits import available_cores
+from ablate.phrases import counted, counted_between, duration, lines_if
+from ablate.reporting.subject import NOTHING_ASKED, whole_study, with_seeds
 from ablate.reporting.words import (
+    Voice,
+    confidence,
+    fields,
+    finding,
     interactions,
     names,
-    number,
     parametrization,
-    percent,
-    share_of_attention,
     unit,
 )
-from ablate.store.columns import HIGHER_IS_BETTER
+from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
 MOST = 3  # the most sentences
 FIRST_SEEDS = 8  # how many seeds to advise for a grid of one seed
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
-BETTER = (stats.BETTER, stats.BETTER_WITHIN)
+PLAIN = Voice(
+    untested="",  # no answer is about what was not tested
+    undecided="whether {one} costs or saves anything against {other}{at} is undecided:"
+    " {cost}{of} ({cost_low} to {cost_high})",
+    equivalent="{one} and {other} differ by less than {margin}{of}{at}: {cost} ({cost_low} to {cost_high})",
+    decided="{one} {verb} {size}{of} ({least} to {most}) against {other}{at}{weight}",
+    verbs=("saves", "costs"),
+    within=", less than the {margin} that would matter",
+    beyond="{share}{perplexity}",
+)
+IN_STEPS = replace(
+    PLAIN,
+    decided="{one} takes {size}{of} ({least} to {most}) {verb} than {other}{at}{weight}",
+    verbs=("fewer", "more"),
+)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """found: the results of the contrasts, in at most MOST sentences. trust: how certain they are. more: what
-    would make them more certain, with the command to type and its time on this machine."""
+    """findings: the results of the contrasts, in at most MOST sentences. trust: how certain they are. more:
+    what would make them more certain, with the command to type and its time on this machine."""
 
-    found: list[str]
+    findings: list[str]
     trust: list[str]
     more: list[str]
 
 
-def answer(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, *, cores: int) -> Answer:
-    """The answer of a comparison. rows: those compared. record: of their study. cores: of this machine, to
-    estimate the time of more seeds."""
-    rows = rows[rows["status"].isin(USABLE)]
+def answer(comparison: Comparison, record: StudyRecord) -> Answer:
+    """The answer of a comparison. record: of its study."""
+    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     variants = comparison.table["variant"].nunique()
     if int(comparison.table["n"].max()) < 2:
-        return Answer([ONE_SEED], [], of_one_seed(rows, record, variants, cores=cores))
-    more = _More(record, rows, variants, cores)
+        return Answer([ONE_SEED], [], of_one_seed(rows, record, variants))
     tested = _tested(comparison)
-    found = findings(comparison, record.answer, record.tuned_key.rpartition(".")[2])
-    if tested.empty or not found:
-        return Answer(
-            found or ["Nothing was tested: no variant has a baseline and two paired seeds."], [], []
-        )
-    where = place(rows)
-    return Answer(
-        [f"{where}: {_small(found[0])}" if where else found[0], *found[1:]],
-        _trust(comparison, record),
-        more.of(tested),
-    )
+    sentences = findings(comparison, record.answer, record.tuned_column)
+    if tested.empty or not sentences:
+        nothing = "Nothing was tested: no variant has a baseline and two paired seeds."
+        return Answer(sentences or [nothing], [], [])
+    if where := place(rows):
+        sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
+    return Answer(sentences, _trust(comparison, record), _to_decide(tested, rows, record, variants))
 
 
-def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int, *, cores: int) -> list[str]:
+def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
     """Advice for a grid with one seed. rows: of finished runs. variants: how many there are."""
-    return _More(record, rows, variants, cores).seeds(
-        FIRST_SEEDS, "{} shows how large a difference has to be"
-    )
+    return _with_seeds(FIRST_SEEDS, "{} shows how large a difference has to be", rows, record, variants)
 
 
-def lines(
-    comparison: Comparison, rows: pd.DataFrame, records: Sequence[StudyRecord], where: Sequence[str] = ()
-) -> list[str]:
-    """The answer as lines. rows: of one or several studies; only those that meet `where` are compared."""
+def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
+    """The answer as lines. records: of one or several studies."""
     record = records[0] if len(records) == 1 else NOTHING_ASKED
-    chosen = select(with_options(report_rows(rows)[0]), where)
-    found = answer(comparison, chosen, record, cores=available())
-    return [*found.found, *found.trust, *found.more]
+    parts = answer(comparison, record)
+    return [*parts.findings, *parts.trust, *parts.more]
 
 
 def findings(comparison: Comparison, terms: Mapping[str, str] | None = None, tuned: str = "") -> list[str]:
@@ -92,40 +93,46 @@ def findings(comparison: Comparison, terms: Mapping[str, str] | None = None, tun
     which each variant has its own value; it is not named.
     """
     tested, terms = _tested(comparison), terms or {}
-    tested = tested.assign(**{side: tested[side].map(_without(tuned)) for side in ("variant", "baseline")})
+    for side in ("variant", "baseline"):
+        tested = tested.assign(**{side: [without(name, tuned) for name in tested[side]]})
     # A setting that all contrasts share need not be repeated.
     settings = {names(row["variant"], row["baseline"])[2] for row in tested.to_dict("records")}
-    told = functools.partial(_sentence, comparison=comparison, terms=terms, with_setting=len(settings) > 1)
+    voice = IN_STEPS if column_named(comparison.metric).unit == "steps" else PLAIN
+
+    def sentence(row: Mapping[Any, Any]) -> str:
+        given = {"at": ""} if len(settings) == 1 else {}
+        if not unit(comparison.metric):
+            given["of"] = f" of {comparison.metric}"
+        return f"{finding(row, comparison, voice, terms, **given)}{parametrization(row, comparison)}."
+
     if len(tested) > MOST:
         sizes = tested["diff"].abs().where(tested["verdict"] != stats.UNDECIDED, -1.0)
         largest = tested.to_dict("records")[int(sizes.argmax())]
-        told_of = [f"Of {_tally(tested, 'comparison')}.", f"The largest: {told(largest)}"]
         alike = int(tested["same_class"].sum())
         line = f"In {alike} of them both can learn the same functions, so all of it is parametrization."
-        told_of += only_if(alike, line)
+        sentences = [f"Of {_tally(tested, 'comparison')}.", f"The largest: {sentence(largest)}"]
+        sentences += lines_if(alike, line)
     else:
         open_ = tested[tested["verdict"] == stats.UNDECIDED]
         together = _undecided(open_, comparison, terms) if len(open_) > 1 and len(settings) == 1 else ""
         rest = tested.drop(open_.index) if together else tested
-        told_of = [*map(told, rest.to_dict("records")), *only_if(together, together)]
-    return [*map(_capital, [*told_of, *interactions(comparison)])]
+        sentences = [*map(sentence, rest.to_dict("records")), *lines_if(together, together)]
+    return [line[:1].upper() + line[1:] for line in (*sentences, *interactions(comparison))]
 
 
-def _without(column: str) -> Callable[[str], str]:
-    """Takes a column out of the name of a variant."""
-    return lambda name: " ".join(part for part in name_parts(name) if part.partition("=")[0] != column)
+def without(name: str, column: str) -> str:
+    """The name of a variant without a column."""
+    return " ".join(f"{key}={level}" for key, level in levels_of(name).items() if key != column)
 
 
 def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, str]) -> str:
     """One sentence about several undecided contrasts, with one baseline or with different ones."""
-    of, sign = unit(comparison.metric), -1 if comparison.metric in HIGHER_IS_BETTER else 1
     each, baselines = [], set[str]()
     for row in rows.to_dict("records"):
-        variant, baseline, _ = names(row["variant"], row["baseline"], terms)
-        low, high = sorted((sign * row["low"], sign * row["high"]))
-        interval = f"{number(sign * row['diff'])}{of} ({number(low)} to {number(high)})"
-        each.append(f"{variant}, {interval}{parametrization(row, comparison).replace(';', ',')}")
-        baselines.add(baseline)
+        of_row = fields(row, comparison, terms)
+        words = "{one}, {cost}{of} ({cost_low} to {cost_high})".format(**of_row)
+        each.append(f"{words}{parametrization(row, comparison).replace(';', ',')}")
+        baselines.add(of_row["other"])
     against = f" against {baselines.pop()}" if len(baselines) == 1 else ""
     return f"nothing is decided yet{against} about {'; '.join(each)}."
 
@@ -137,48 +144,6 @@ def _tested(comparison: Comparison) -> pd.DataFrame:
         if len(tested):
             return tested
     return comparison.table.head(0)
-
-
-def _sentence(
-    row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str], with_setting: bool
-) -> str:
-    found = _finding(row, comparison, terms, with_setting)
-    return f"{found[:-1]}{parametrization(row, comparison)}."
-
-
-def _finding(
-    row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str], with_setting: bool
-) -> str:
-    variant, baseline, setting = names(row["variant"], row["baseline"], terms)
-    at = f" ({setting})" if with_setting and setting else ""
-    metric, verdict = comparison.metric, row["verdict"]
-    sign = -1 if metric in HIGHER_IS_BETTER else 1
-    diff = sign * row["diff"]
-    low, high = sorted((sign * row["low"], sign * row["high"]))
-    of = unit(metric) or f" of {metric}"
-    if verdict == stats.EQUIVALENT:
-        between = f"{number(diff)} ({number(low)} to {number(high)})"
-        return f"{variant} and {baseline} differ by less than {comparison.margin:g}{of}{at}: {between}."
-    if verdict == stats.UNDECIDED:
-        between = f"{number(diff)}{of} ({number(low)} to {number(high)})"
-        return f"whether {variant} costs or saves anything against {baseline}{at} is undecided: {between}."
-    saves = verdict in BETTER
-    low, high = (-high, -low) if saves else (low, high)
-    size = f"{number(abs(diff))}{of} ({number(low)} to {number(high)})"
-    if metric.startswith(STEPS_TO):
-        told = f"{variant} takes {size} {'fewer' if saves else 'more'} than {baseline}{at}"
-    else:
-        told = f"{variant} {'saves' if saves else 'costs'} {size} against {baseline}{at}"
-    if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN):
-        return f"{told}, less than the {comparison.margin:g} that would matter."
-    return f"{told}{share_of_attention(row['share'])}{_perplexity(row['ratio'])}."
-
-
-def _perplexity(ratio: float) -> str:
-    """The words for a ratio of perplexities, which is exp of a difference in nats."""
-    if not math.isfinite(ratio):
-        return ""
-    return f", about {percent(ratio - 1)} {'more' if ratio > 1 else 'less'} perplexity"
 
 
 def _tally(tested: pd.DataFrame, what: str) -> str:
@@ -201,10 +166,9 @@ def place(rows: pd.DataFrame) -> str:
 def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     tested = _tested(comparison)
     low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
-    seeds = counted(high, "paired seed") if low == high else f"{low} to {high} paired seeds"
-    level = f"{100 * (1 - comparison.alpha):g} %"
     hold = "the interval holds" if len(tested) == 1 else f"all {len(tested)} intervals hold together"
-    lines = [f"{seeds}; {hold} with {level} confidence."]
+    seeds = counted_between(low, high, "paired seed")
+    lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence."]
     if tuned := record.tuned_key:
         lines.append(f"Each variant is at its own {tuned}, chosen on development seeds.")
     if (margin := comparison.margin) == margin:
@@ -218,46 +182,57 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     return lines
 
 
+def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
+    """What would decide these contrasts, or narrow their intervals."""
+    if record.demonstration:
+        command = whole_study(record)
+        return [f"A demonstration: `{command}` asks it properly, and --dry-run says how long that takes."]
+    seeds = int(tested["pairs"].max())
+    undecided = tested[tested["verdict"] == stats.UNDECIDED]
+    needed = undecided["more_seeds"].dropna()
+    if undecided.empty:
+        line = "{} would narrow the intervals by a third"
+        return _with_seeds(2 * seeds, line, rows, record, variants)
+    if needed.empty:
+        return ["No number of seeds would decide this: the difference is about as large as the margin."]
+    which = "it" if len(undecided) == 1 else f"all {len(needed)}"
+    if len(needed) < len(undecided):
+        which = f"{len(needed)} of the {len(undecided)} undecided"
+    more = int(needed.max())
+    line = f"About {counted(more, 'more seed')} would decide {which}: {{}}"
+    return _with_seeds(seeds + more, line, rows, record, variants)
+
+
+def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
+    """`line` with the command that gives every variant `count` seeds, and its time on this machine."""
+    command = with_seeds(record, count)
+    seconds, at_once = seconds_a_run(rows, available_cores())
+    runs = variants * max(0, count - rows["seed"].nunique())
+    time = "" if math.isnan(seconds) else f", about {duration(runs * seconds / at_once)} here"
+    return [f"{line.format(f'`{command}`' if command else f'{count} seeds')}{time}."]
+
+
+# --- in a notebook ---------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class _More:
-    """Advice on more seeds. variants: how many have to be trained with each seed."""
+class ShownComparison(Comparison):
+    """A comparison that displays its answer, its tables and its notes."""
 
-    record: StudyRecord
-    rows: pd.DataFrame
-    variants: int
-    cores: int
+    answer: list[str]
 
-    def of(self, tested: pd.DataFrame) -> list[str]:
-        """What would decide these contrasts, or narrow their intervals."""
-        if self.record.demonstration:
-            command = whole_study(self.record)
-            return [f"A demonstration: `{command}` asks it properly, and --dry-run says how long that takes."]
-        seeds = int(tested["pairs"].max())
-        undecided = tested[tested["verdict"] == stats.UNDECIDED]
-        needed = undecided["more_seeds"].dropna()
-        if undecided.empty:
-            return self.seeds(2 * seeds, "{} would narrow the intervals by a third")
-        if needed.empty:
-            return ["No number of seeds would decide this: the difference is about as large as the margin."]
-        which = "it" if len(undecided) == 1 else f"all {len(needed)}"
-        if len(needed) < len(undecided):
-            which = f"{len(needed)} of the {len(undecided)} undecided"
-        more = int(needed.max())
-        return self.seeds(seeds + more, f"About {counted(more, 'more seed')} would decide {which}: {{}}")
+    def __repr__(self) -> str:
+        """The text that `ablate compare` prints."""
+        from ablate.reporting import words
+        from ablate.reporting.tables import render
 
-    def seeds(self, count: int, line: str) -> list[str]:
-        """`line` with the command that gives every variant `count` seeds, and its time on this machine."""
-        command = with_seeds(self.record, count)
-        seconds, at_once = seconds_a_run(self.rows, self.cores)
-        runs = self.variants * max(0, count - self.rows["seed"].nunique())
-        time = "" if math.isnan(seconds) else f", about {duration(runs * seconds / at_once)} here"
-        return [f"{line.format(f'`{command}`' if command else f'{count} seeds')}{time}."]
+        blocks = [
+            f"{words.caption(self, family)}\n{render(words.for_reading(self, family), 'table')}"
+            for family in self.families
+        ]
+        return "\n".join([*self.answer, *blocks, *self.notes])
 
+    def _repr_html_(self) -> str:
+        from ablate.reporting.html import comparison_html
 
-def _capital(line: str) -> str:
-    return line[:1].upper() + line[1:]
-
-
-def _small(line: str) -> str:
-    """A sentence with a small first letter, to follow a colon."""
-    return line[:1].lower() + line[1:]
+        return comparison_html(self, self.answer)

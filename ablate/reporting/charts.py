@@ -1,8 +1,10 @@
-"""The charts of a report, drawn from the data of its page. No statistics, no torch."""
+"""The charts of a comparison, each a function from the page to its figures, with its own numbers.
+
+They are means and ranges over seeds, without tests. A new chart is a function that is named in CHARTS.
+"""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -10,116 +12,89 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.files.atomic import explained
-from ablate.phrases import only_if
-from ablate.reporting import factor_charts, head_charts, own_files
+from ablate.analysis.load import metrics
+from ablate.analysis.select import as_texts, with_options
+from ablate.analysis.variants import USABLE, diverged, mean_interval, names
+from ablate.phrases import lines_if
+from ablate.reporting import head_charts
 from ablate.reporting.figures import (
     COLORS,
     GREY,
-    MANY_COLUMNS,
     Figure,
+    Labels,
+    colours,
     curves,
+    graded,
     heat_map,
-    legend,
+    in_colour,
+    measured,
+    over_runs,
+    ranges,
     slug,
     spec,
     tooltips,
 )
-from ablate.reporting.labels import Labels, in_colour
-from ablate.reporting.methods import HYPERPARAMETERS
+from ablate.reporting.methods import chosen_by
 from ablate.reporting.page import Page
+from ablate.reporting.words import confidence
+from ablate.store.columns import column_named
 
-VERDICTS = {
-    stats.BETTER: "#2e9e6b",
-    stats.BETTER_WITHIN: "#6fa83a",
-    stats.EQUIVALENT: "#3b82c4",
-    stats.UNDECIDED: GREY,
-    stats.WORSE_WITHIN: "#d9730d",
-    stats.WORSE: "#d64550",
+VERDICTS = {  # their colours and shapes
+    stats.BETTER: ("#2e9e6b", "diamond"),
+    stats.BETTER_WITHIN: ("#6fa83a", "triangle-up"),
+    stats.EQUIVALENT: ("#3b82c4", "square"),
+    stats.UNDECIDED: (GREY, "circle"),
+    stats.WORSE_WITHIN: ("#d9730d", "triangle-down"),
+    stats.WORSE: ("#d64550", "cross"),
 }
-SHAPES = ("diamond", "triangle-up", "square", "circle", "triangle-down", "cross")
-WIDTH = 640  # of charts in files; in the page the width follows the window
+POINTS = 60  # the most points of a curve
+LEVELS = 3  # a numeric factor needs this many levels for a curve
+FACTOR = 4.0  # if the largest level is this many times the smallest, the axis is logarithmic
 
 
 def figures(page: Page) -> list[Figure]:
-    """The figures of a page, in reading order."""
-    found = [figure for part in (_intervals, _curves, _rates) for figure in part(page)]
-    found += [*factor_charts.figures(page), *_weights(page)]
-    if page.heads is not None:
-        found += head_charts.figures(page.heads, Labels(page.comparison), in_colour(page.comparison))
-    return found
-
-
-def save(drawn: Sequence[Figure], directory: Path) -> None:
-    """Write each chart as PNG, SVG and PDF. Raises ConfigError before writing any if one can't be written."""
-    import vl_convert
-
-    formats: dict[str, Callable[[str], str | bytes]] = {
-        "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=2),
-        "svg": vl_convert.vegalite_to_svg,
-        "pdf": vl_convert.vegalite_to_pdf,
-    }
-    with explained(directory):
-        directory.mkdir(exist_ok=True)
-    charts = {
-        directory / f"{stem}.{format}": (chart, format)
-        for figure in drawn
-        for stem, chart in figure.charts.items()
-        for format in formats
-    }
-    for path, (_, format) in charts.items():
-        own_files.check_file(path, format)
-    for path, (chart, format) in charts.items():
-        content = formats[format](json.dumps({**chart, "width": WIDTH, "background": "white"}))
-        data = content.encode() if isinstance(content, str) else content
-        own_files.write(path, own_files.marked(data, format), format)
-
-
-# --- each figure ----------------------------------------------------------------------------------
+    """The figures of a page, in reading order. Raises ConfigError if the file of probes can't be read."""
+    return [figure for chart in (*CHARTS, head_charts.figures) for figure in chart(page)]
 
 
 def _intervals(page: Page) -> Iterator[Figure]:
     """The difference of each variant to its baseline, one row per variant."""
-    comparison = page.comparison
+    comparison, margin = page.comparison, page.comparison.margin
     ends = comparison.table[["low", "high"]].to_numpy(float)
-    reach = [*ends[np.isfinite(ends)], *(m for m in (-comparison.margin, comparison.margin) if m == m), 0.0]
+    reach = [*ends[np.isfinite(ends)], *(m for m in (-margin, margin) if m == m), 0.0]
     same = alt.Scale(domain=[min(reach), max(reach)], nice=True)  # the same in all families
+    label = Labels(comparison)
     for family in comparison.families:
         table = comparison.family(family)
-        table = table[table["low"].notna()]
-        if table.empty:
-            continue
-        label = Labels(comparison)
         data = table[["variant", "baseline", "pairs", "diff", "low", "high", "p_holm", "verdict"]]
+        data = data[data["low"].notna()]
+        if data.empty:
+            continue
         drawn = data.assign(label=[label(name) for name in data["variant"]])
-        y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(grid=False))
-        seen = [verdict for verdict in VERDICTS if verdict in set(data["verdict"])]
-        domain = alt.Scale(domain=seen, range=[VERDICTS[verdict] for verdict in seen])
-        shapes = alt.Scale(domain=seen, range=[SHAPES[[*VERDICTS].index(verdict)] for verdict in seen])
-        color = alt.Color("verdict:N", scale=domain)
-        tip = tooltips(drawn, "variant", "baseline", "pairs", "diff", "low", "high", "p_holm", "verdict")
-        base = alt.Chart(drawn).encode(y=y, tooltip=tip)
-        x_title = f"difference in {comparison.metric} to the baseline"
-        band = pd.DataFrame([{"from": -comparison.margin, "to": comparison.margin}])
+        verdicts = [verdict for verdict in VERDICTS if verdict in {*data["verdict"]}]
+        colors = alt.Scale(domain=verdicts, range=[VERDICTS[verdict][0] for verdict in verdicts])
+        shapes = alt.Scale(domain=verdicts, range=[VERDICTS[verdict][1] for verdict in verdicts])
+        base = alt.Chart(drawn).encode(
+            y=alt.Y("label:N", sort=None, title=None, axis=alt.Axis(grid=False)),
+            color=alt.Color("verdict:N", scale=colors),
+            tooltip=tooltips(drawn, *data.columns),
+        )
+        x = alt.X("low:Q", title=f"difference in {comparison.metric} to the baseline", scale=same)
+        band, zero = pd.DataFrame([{"from": -margin, "to": margin}]), pd.DataFrame([{"zero": 0}])
         chart = alt.layer(
             alt.Chart(band).mark_rect(opacity=0.18, color=GREY).encode(x="from:Q", x2="to:Q"),
-            alt.Chart(pd.DataFrame([{"zero": 0}]))
-            .mark_rule(color=GREY, strokeDash=[3, 3])
-            .encode(x="zero:Q"),
-            base.mark_rule(strokeWidth=2).encode(
-                x=alt.X("low:Q", title=x_title, scale=same), x2="high:Q", color=color
-            ),
+            alt.Chart(zero).mark_rule(color=GREY, strokeDash=[3, 3]).encode(x="zero:Q"),
+            base.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q"),
             base.mark_point(filled=True, size=60, opacity=1).encode(
-                x="diff:Q", color=color, shape=alt.Shape("verdict:N", scale=shapes)
+                x="diff:Q", shape=alt.Shape("verdict:N", scale=shapes)
             ),
         )
-        level = f"{100 * (1 - comparison.alpha):g} %"
         yield Figure(
             f"intervals-{slug(family)}",
             f"Differences to the baseline, {family}",
-            f"Points: differences to the baseline; lines: simultaneous {level} intervals; grey band: the"
-            f" margin of ±{comparison.margin:g}, too small to matter. Left of zero the variant has the lower"
-            f" {comparison.metric}.",
+            f"Points: differences to the baseline; lines: simultaneous {confidence(comparison)} intervals;"
+            f" grey band: the margin of ±{margin:g}, too small to matter. Left of zero the variant has the"
+            f" lower {comparison.metric}.",
             {f"intervals-{slug(family)}": spec(chart, 17 * len(drawn), label.title)},
             data,
             first=family == comparison.families[0],
@@ -127,10 +102,17 @@ def _intervals(page: Page) -> Iterator[Figure]:
 
 
 def _curves(page: Page) -> Iterator[Figure]:
-    """Validation loss over steps; the most important variants in colour, the others in grey."""
-    data = page.curves
-    if data.empty:
+    """The validation loss by step; the most important variants in colour, the others in grey."""
+    rows = page.own[page.own["status"].isin(USABLE)]
+    variant = dict(zip(rows["run_id"], names(rows, page.comparison.shown), strict=True))
+    losses = metrics(page.subject.directories)
+    losses = losses.assign(variant=losses["run_id"].map(variant)).dropna(subset="variant")
+    table = over_runs(losses, ["variant", "step"], "val_loss")
+    complete = table[table["n"] == table.groupby("variant")["n"].transform("max")]
+    if complete.empty:
         return
+    thinned = [_thinned(curve) for _, curve in complete.groupby("variant", sort=False)]
+    data = pd.concat(thinned, ignore_index=True)
     chosen = in_colour(page.comparison)
     others = data[~data["variant"].isin(chosen)]
     which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
@@ -145,45 +127,40 @@ def _curves(page: Page) -> Iterator[Figure]:
     )
 
 
+def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
+    at = np.unique(np.linspace(0, len(curve) - 1, POINTS).round().astype(int))
+    return curve.sort_values("step").iloc[at]
+
+
 def _rates(page: Page) -> Iterator[Figure]:
-    """Loss against the tuned key, or against the learning rate."""
-    data = page.rates
+    """The loss against the tuned key, or against the learning rate."""
+    column, metric = page.subject.record.tuned_column or "lr", chosen_by(page.comparison.metric)
+    data = _by_value(page.subject.rows, metric, page.comparison.shown, column)
     if data.empty:
         return
-    comparison = page.comparison
-    column, metric = page.tuned or "lr", page.rate_metric
-    words = "learning rate" if column == "lr" else HYPERPARAMETERS.get(column, column)
-    label = Labels(comparison, without=column)
-    there = {*data["variant"]}
-    # Best first, as in the other charts, so that variants keep their colours.
-    order = [name for name in dict.fromkeys([*label.variants, *data["variant"]]) if name in there]
+    words = "learning rate" if column == "lr" else column_named(column).words
+    label = Labels(page.comparison, without=column)
     drawn = data.assign(label=[label(name) for name in data["variant"]])
+    # Best first, as in the other charts, so that variants keep their colours.
+    texts = dict.fromkeys([*map(label, page.comparison.table["variant"]), *drawn["label"]])
+    order = [text for text in texts if text in {*drawn["label"]}]
     phases = drawn["phase"].nunique() > 1
     grid = drawn[drawn["phase"] != "report"] if phases else drawn
-    ticks = sorted(set(grid[column].astype(float)))
-    axis = alt.Axis(format="~g", values=ticks if len(ticks) <= MANY_COLUMNS else alt.Undefined)
-    x = alt.X(f"{column}:Q", title=words, scale=alt.Scale(type="log", nice=False), axis=axis)
-    color = (
-        alt.Color(
-            "label:N",
-            sort=[label(name) for name in order],
-            scale=alt.Scale(range=list(COLORS)),
-            legend=legend(drawn["label"]),
-        )
-        if len(order) <= len(COLORS)
-        else alt.value(GREY)
-    )
-    tip = ("variant", "phase", column, "mean", "low", "high", "n")
     finite, lost = drawn[drawn["diverged"] == 0], drawn[drawn["diverged"] > 0]
-    base = alt.Chart(finite).encode(x=x, color=color, tooltip=tooltips(finite, *tip))
-    y = alt.Y("mean:Q", title=metric, scale=alt.Scale(zero=False))
+    x = graded(column, grid[column].astype(float), words, log=True)
+    look: dict[str, Any] = {
+        "color": colours("label", order) if len(order) <= len(COLORS) else alt.value(GREY)
+    }
+    tip = ("variant", "phase", column, "mean", "low", "high", "n")
+    base = alt.Chart(finite).encode(x=x, tooltip=tooltips(finite, *tip), **look)
+    y = measured(alt.Y, "mean", metric)
     dash: dict[str, Any] = {"detail": "variant:N"}
     shape: dict[str, Any] = {}
     if phases:  # one legend, that of the points, is enough for both
         dash = {"strokeDash": alt.StrokeDash("phase:N", legend=None)}
         shape = {"shape": alt.Shape("phase:N", legend=alt.Legend(symbolFillColor=GREY))}
     layers = [
-        base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        *ranges(base, finite, alt.Y, metric),
         base.mark_line().encode(y=y, **dash),
         base.mark_point(filled=True, size=45, opacity=1).encode(y=y, **shape),
     ]
@@ -192,41 +169,198 @@ def _rates(page: Page) -> Iterator[Figure]:
     )
     if len(lost):
         gone = alt.Chart(lost).mark_point(shape="triangle-up", size=70, opacity=1)
-        lines = tooltips(lost, "variant", "phase", column, "n", "diverged")
-        layers.append(gone.encode(x=x, y=alt.value(6), color=color, tooltip=lines))
+        tip = tooltips(lost, "variant", "phase", column, "n", "diverged")
+        layers.append(gone.encode(x=x, y=alt.value(6), tooltip=tip, **look))
         about += " Open triangles at the top: seeds diverged there, so that there is no mean."
-    hidden = [*only_if(not phases, "phase"), *only_if(lost.empty, "diverged")]
-    yield Figure(
-        "rates",
-        f"Loss against {words}",
-        about,
-        {"rates": spec(alt.layer(*layers), 280)},
-        data.drop(columns=hidden),
+    hidden = [*lines_if(not phases, "phase"), *lines_if(lost.empty, "diverged")]
+    specs = {"rates": spec(alt.layer(*layers), 280)}
+    yield Figure("rates", f"Loss against {words}", about, specs, data.drop(columns=hidden))
+
+
+def _by_value(rows: pd.DataFrame, metric: str, shown: Sequence[str], column: str) -> pd.DataFrame:
+    """The metric by the values of `column`: variant (named without `column`), phase, `column`, mean, low,
+    high, n, diverged; empty if all rows have the same value.
+
+    There is no mean if a seed diverged, as a tuned study counts its loss as infinite: a mean over the other
+    seeds would be too good.
+    """
+    rows = with_options(rows)
+    result = rows[metric].to_numpy(float)
+    usable, lost = rows["status"].isin(USABLE) & np.isfinite(result), diverged(rows, result)
+    rows = rows.assign(result=rows[metric].where(usable), lost=lost)[usable | lost]
+    if column not in rows or rows[column].nunique() < 2:
+        return pd.DataFrame()
+    by = ["variant", "phase", column]
+    named = rows.assign(
+        variant=names(rows, [other for other in shown if other != column]),
+        phase=as_texts(rows["phase"]) if "phase" in rows else "",
     )
+    table = over_runs(named, by, "result")
+    table["diverged"] = named.groupby(by, sort=False)["lost"].sum().to_numpy()
+    table.loc[table["diverged"] > 0, ["mean", "low", "high"]] = np.nan
+    return table.sort_values(by, ignore_index=True)
+
+
+def _seeds(page: Page) -> Iterator[Figure]:
+    """One point per run; lines join the runs of one seed."""
+    shown, metric = in_colour(page.comparison), page.comparison.metric
+    label = Labels(page.comparison, among=shown)
+    rows = page.own[page.own["status"].isin(USABLE) & np.isfinite(page.own[metric].to_numpy(float))]
+    data = pd.DataFrame(
+        {"variant": names(rows, page.comparison.shown), "seed": rows["seed"], "value": rows[metric]}
+    )
+    data = data[data["variant"].isin(shown)]
+    if data["variant"].nunique() < 2 or data["seed"].nunique() < 2:
+        return
+    drawn = data.round({"value": 5}).assign(label=[label(name) for name in data["variant"]])
+    order = [label(name) for name in shown if name in {*data["variant"]}]
+    axis = alt.Axis(labelAngle=0 if len(order) < 5 else -35)
+    base = alt.Chart(drawn).encode(
+        x=alt.X("label:N", sort=order, title=label.title, axis=axis),
+        y=measured(alt.Y, "value", metric),
+        tooltip=tooltips(drawn, "variant", "seed", "value"),
+    )
+    points = base.mark_point(filled=True, size=40, opacity=0.9)
+    chart = alt.layer(
+        base.mark_line(color=GREY, opacity=0.4, strokeWidth=1).encode(detail="seed:N"),
+        points.encode(color=colours("label", order, legend=False)),
+    )
+    about = f"{metric} of each run; a line joins the runs of one seed. Differences are taken along the lines."
+    yield Figure("seeds", "Seed by seed", about, {"seeds": spec(chart, 280)}, data)
+
+
+def _against(page: Page) -> Iterator[Figure]:
+    """Means with intervals over each numeric factor, one line for each combination of the other factors."""
+    comparison, tuned = page.comparison, page.subject.record.tuned_column
+    table = comparison.table.drop_duplicates("variant")
+    for column in comparison.shown:
+        levels = pd.to_numeric(table[column], errors="coerce")
+        if column == tuned or levels.nunique() < LEVELS:
+            continue
+        label = Labels(comparison, without=column)
+        data = mean_interval(table.assign(**{column: levels}).dropna(subset=column))
+        data["line"] = [label.full(name) for name in data["variant"]]
+        data = data[[column, "line", "variant", "n", "mean", "low", "high"]].sort_values(["line", column])
+        words, lines = column_named(column).words, [*data["line"].unique()]
+        few = 1 < len(lines) <= len(COLORS)
+        drawn = data.round({"mean": 5, "low": 5, "high": 5})
+        look: dict[str, Any] = {"color": colours("line", lines)} if few else {"detail": "line:N"}
+        low, high = levels.min(), levels.max()
+        x = graded(column, data[column], words, log=low > 0 and high / low >= FACTOR)
+        y = measured(alt.Y, "mean", comparison.metric)
+        tip = tooltips(drawn, "variant", "mean", "low", "high", "n")
+        base = alt.Chart(drawn).encode(x=x, tooltip=tip, **look)
+        chart = alt.layer(
+            *ranges(base, drawn, alt.Y, comparison.metric),
+            base.mark_line().encode(y=y),
+            base.mark_point(filled=True, size=45, opacity=1).encode(y=y),
+        )
+        yield Figure(
+            f"against-{slug(column)}",
+            f"{comparison.metric} against {words}",
+            f"Mean {comparison.metric} over seeds with its 95 % interval, at each {words}.",
+            {f"against-{slug(column)}": spec(chart, 280)},
+            data,
+        )
+
+
+def _grid(page: Page) -> Iterator[Figure]:
+    """Heat maps of the means, heads against the other factors, one for each value of out_proj."""
+    comparison, tuned = page.comparison, page.subject.record.tuned_column
+    table = comparison.table.drop_duplicates("variant")
+    table = table[table["variant"].isin({*names(page.own, comparison.shown)})]
+    if not {"heads", "out_proj"} <= {*comparison.shown} or table["heads"].nunique() < 2 or len(table) < 4:
+        return
+    rows = [c for c in comparison.shown if c not in ("heads", "out_proj", tuned) and table[c].nunique() > 1]
+    if not rows or table.duplicated([*rows, "heads", "out_proj"]).any():
+        return
+    data = table[[*comparison.shown, "n", "mean", "sd"]].reset_index(drop=True)
+    cells = table[["variant", "n", "mean", "sd", "out_proj"]].assign(
+        row=table[rows].agg(" · ".join, axis=1), column=table["heads"]
+    )
+    low, high = float(table["mean"].min()), float(table["mean"].max())
+    charts = {
+        f"grid-out_proj-{slug(str(level))}": heat_map(
+            part.drop(columns="out_proj"),
+            "blues",
+            f"heads (out_proj={level})",
+            title=" · ".join(rows),
+            order=sorted(table["heads"].unique(), key=float),
+            domain=(low, high) if column_named(comparison.metric).higher_is_better else (high, low),
+            digits=3,
+        )
+        for level, part in cells.groupby("out_proj", sort=False)
+    }
+    about = f"Mean {comparison.metric} over seeds; the darker, the better. Colours are the same in all maps."
+    yield Figure("grid", "The grid", about, charts, data)
+
+
+def _costs(page: Page) -> Iterator[Figure]:
+    """The result against the parameters and FLOPs of each variant."""
+    metric = page.comparison.metric
+    means = mean_interval(page.comparison.table.drop_duplicates("variant"))
+    own = page.own.assign(
+        variant=names(page.own, page.comparison.shown), out_proj=as_texts(page.own["out_proj"])
+    )
+    costs = own[["variant", "fusion", "out_proj", "params", "flops_per_token"]].drop_duplicates("variant")
+    data = means[["variant", "n", "mean", "low", "high"]].merge(costs, on="variant")
+    legend = alt.Legend(columns=1, symbolFillColor=GREY, labelExpr="'out_proj ' + datum.label")
+    several = data["out_proj"].nunique() > 1
+    shape: dict[str, Any] = {"shape": alt.Shape("out_proj:N", legend=legend)} if several else {}
+    charts = {}
+    for cost, words in (("params", "parameters"), ("flops_per_token", "FLOPs per token, forward")):
+        if data[cost].nunique() < 2:
+            continue
+        base = alt.Chart(data).encode(
+            x=measured(alt.X, cost, words, axis=alt.Axis(format="~s")),
+            color=colours("fusion", [*data["fusion"].unique()]),
+            tooltip=tooltips(data, "variant", cost, "mean", "n"),
+        )
+        points = base.mark_point(filled=True, size=60, opacity=0.85)
+        points = points.encode(y=measured(alt.Y, "mean", metric), **shape)
+        chart = alt.layer(*ranges(base, data, alt.Y, metric), points)
+        charts[f"cost-{cost.partition('_')[0]}"] = spec(chart, 260)
+    if charts:
+        about = (
+            f"Mean {metric} with its 95 % interval, against parameters and against forward FLOPs per token; a"
+            " point a variant."
+        )
+        yield Figure("cost", "Cost against result", about, charts, data, first=True)
 
 
 def _weights(page: Page) -> Iterator[Figure]:
     """Learned weights: one row per variant and layer, one column per head."""
-    data = page.weights
-    if data.empty:
+    shown = page.comparison.shown
+    rows = with_options(page.own)  # of all rows: those with weights may lack an option that others have
+    rows = rows[rows["status"].isin(USABLE) & rows["fusion_weights"].notna()]
+    rows = rows.sort_values(list(shown), ignore_index=True)
+    long = [
+        (name, layer, head, weight)
+        for name, text in zip(names(rows, shown), rows["fusion_weights"], strict=True)
+        for layer, heads in enumerate(_numbers(text), 1)
+        for head, weight in enumerate(heads, 1)
+    ]
+    if not long:
         return
+    place = ["variant", "layer", "head"]
+    data = over_runs(pd.DataFrame(long, columns=[*place, "weight"]), place, "weight")
     label = Labels(page.comparison, among=data["variant"])
-    drawn = data.assign(
-        row=[
-            label.join(label(name), f"layer {layer}")
-            for name, layer in zip(data["variant"], data["layer"], strict=True)
-        ],
-        text=[f"{mean:.2f}" for mean in data["mean"]],
-    )
-    base = alt.Chart(drawn).encode(
-        x=alt.X("head:O", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("row:N", sort=None, title=None),
-    )
-    title = label.join(label.title, "layer")
+    cells = data.assign(row=label.of_layers(data), column=data["head"])
     yield Figure(
         "weights",
         "Learned fusion weights",
         "The weight of each head at the end of the training, mean over seeds; the darker, the larger.",
-        {"weights": heat_map(base, drawn, "purples", data["head"].max(), title=title)},
+        {"weights": heat_map(cells, "purples", "head", title=label.join(label.title, "layer"))},
         data,
     )
+
+
+def _numbers(text: str) -> list[list[float]]:
+    """fusion_weights, layers × heads; empty if the text is anything else."""
+    try:
+        return [[float(weight) for weight in layer] for layer in json.loads(text)]
+    except (ValueError, TypeError, RecursionError):
+        return []
+
+
+CHARTS = (_intervals, _curves, _rates, _seeds, _against, _grid, _costs, _weights)

@@ -1,4 +1,5 @@
-"""Figures of a report: charts as Vega-Lite specifications with their data, and helpers for all charts.
+"""Figures of a report: charts as Vega-Lite specifications with their data, the parts that charts are made of,
+and the names of variants in them.
 
 The same specification serves everywhere: the page draws it (its colours are mid-tones, visible on white and
 on black; the style sheet sets those of text and lines), and vl-convert renders it to PNG, SVG and PDF.
@@ -12,6 +13,9 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+
+from ablate.analysis.compare import Comparison
+from ablate.analysis.variants import levels_of
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#888888"
@@ -46,11 +50,6 @@ class Figure:
     charts: dict[str, dict[str, Any]]
     data: pd.DataFrame
     first: bool = False
-
-
-def legend(labels: Iterable[str]) -> alt.Legend:
-    """A legend, in one column if a label is too long for two columns on a phone."""
-    return alt.Legend(columns=1, labelLimit=300) if max(map(len, labels)) > 22 else alt.Legend()
 
 
 def slug(text: str) -> str:
@@ -89,69 +88,151 @@ def spec(chart: Any, height: int, title: str = "") -> dict[str, Any]:
     return {**json.loads(text), "config": CONFIG}
 
 
+def over_runs(values: pd.DataFrame, by: Sequence[str], column: str = "value") -> pd.DataFrame:
+    """For each group of runs the mean of a column; low and high, the lowest and the highest run; and n."""
+    groups = values.groupby([*by], sort=False)[column]
+    return groups.agg(mean="mean", low="min", high="max", n="count").reset_index()
+
+
+# --- parts of charts -------------------------------------------------------------------------------------
+
+
+def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
+    """An axis (alt.X or alt.Y) of measured numbers, which need not begin at 0."""
+    return channel(f"{column}:Q", title=title, scale=alt.Scale(zero=False), **more)
+
+
+def graded(column: str, levels: Iterable[float], title: str, *, log: bool) -> alt.X:
+    """The axis of a numeric factor, with a tick at each level if there is room."""
+    ticks = sorted({*levels})
+    axis = alt.Axis(format="~g", values=ticks if len(ticks) <= MANY_COLUMNS else alt.Undefined)
+    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
+    return alt.X(f"{column}:Q", title=title, scale=scale, axis=axis)
+
+
+def colours(column: str, order: Sequence[str], *, legend: bool = True) -> alt.Color:
+    """A colour for each text, with a legend: of one column if a text is too long for two on a phone."""
+    long = max(map(len, order), default=0) > 22
+    shown = alt.Legend(columns=1, labelLimit=300) if long else alt.Legend()
+    scale = alt.Scale(domain=[*order], range=list(COLORS))
+    return alt.Color(f"{column}:N", scale=scale, sort=None, legend=shown if legend else None)
+
+
+def ranges(base: Any, data: pd.DataFrame, channel: Any, title: str) -> list[Any]:
+    """A line from low to high for each row along an axis (alt.X or alt.Y); none if all rows are of single
+    seeds, which have no interval."""
+    name = channel.__name__.lower()
+    ends: dict[str, Any] = {name: channel("low:Q", title=title), f"{name}2": "high:Q"}
+    return [base.mark_rule(opacity=0.6).encode(**ends)] if data["low"].notna().any() else []
+
+
 def curves(
     data: pd.DataFrame, label: Callable[[str], str], chosen: Sequence[str], at: str, x: str, y: str
 ) -> Any:
     """A chart of `mean` over the whole numbers in the column `at`, one line per variant, with a band from low
-    to high if there are such columns. The chosen variants are coloured, the others grey. x, y: titles of the
-    axes. label: gives the short name of a variant."""
+    to high. The chosen variants are coloured, the others grey. x, y: titles of the axes. label: gives the
+    short name of a variant."""
     drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
-    whole = alt.X(f"{at}:Q", title=x, scale=alt.Scale(zero=False), axis=alt.Axis(tickMinStep=1))
-    shown = [column for column in ("variant", at, "mean", "low", "high", "n") if column in drawn]
-    axes = {"x": whole, "y": alt.Y("mean:Q", title=y, scale=alt.Scale(zero=False))}
-    colored = drawn[drawn["variant"].isin(chosen)]
-    colored = colored.sort_values([at, "variant"], kind="stable")
-    order = [label(name) for name in chosen if name in set(colored["variant"])]
-    scale = alt.Scale(domain=order, range=list(COLORS))
-    color = alt.Color("label:N", scale=scale, sort=None, legend=legend(order or [""]))
+    tip = tooltips(drawn, "variant", at, "mean", "low", "high", "n")
+    axes = {"x": measured(alt.X, at, x, axis=alt.Axis(tickMinStep=1)), "y": measured(alt.Y, "mean", y)}
+    colored = drawn[drawn["variant"].isin(chosen)].sort_values([at, "variant"], kind="stable")
+    order = [label(name) for name in chosen if name in {*colored["variant"]}]
     picked = alt.selection_point(fields=["label"], bind="legend")  # a click on the legend highlights one line
-    seen = alt.condition(picked, alt.value(1.0), alt.value(0.12))
-    base = alt.Chart(colored).encode(color=color)
+    opacity = alt.condition(picked, alt.value(1.0), alt.value(0.12))
+    base = alt.Chart(colored).encode(color=colours("label", order))
     lines = base.mark_line(strokeWidth=2, point={"size": 40})
-    lines = lines.encode(**axes, opacity=seen, tooltip=tooltips(drawn, *shown)).add_params(picked)
-    layers = [lines]
-    if "low" in drawn:
-        layers.insert(0, base.mark_area(opacity=0.18).encode(x=whole, y=alt.Y("low:Q"), y2="high:Q"))
+    layers = [
+        base.mark_area(opacity=0.18).encode(x=axes["x"], y=alt.Y("low:Q"), y2="high:Q"),
+        lines.encode(**axes, opacity=opacity, tooltip=tip).add_params(picked),
+    ]
     others = drawn[~drawn["variant"].isin(chosen)]
     if len(others):
         few = drawn[at].nunique() < 2
         grey = alt.Chart(others).mark_line(color=GREY, opacity=0.45, strokeWidth=1, point=few)
-        layers.insert(0, grey.encode(**axes, detail="variant:N", tooltip=tooltips(drawn, *shown)))
+        layers.insert(0, grey.encode(**axes, detail="variant:N", tooltip=tip))
     return alt.layer(*layers)
 
 
-def intervals(base: Any, data: pd.DataFrame, axis: str, title: Any = alt.Undefined) -> list[Any]:
-    """A line from low to high for each row, along the axis x or y; none for single seeds, which have no
-    interval."""
-    if data["low"].isna().all():
-        return []
-    end: dict[str, Any] = {
-        f"{axis}2": "high:Q",
-        axis: (alt.X if axis == "x" else alt.Y)("low:Q", title=title),
-    }
-    return [base.mark_rule(opacity=0.6).encode(**end)]
-
-
 def heat_map(
-    base: Any,
-    drawn: pd.DataFrame,
+    cells: pd.DataFrame,
     scheme: Any,
-    columns: int,
+    across: str,
+    down: str | None = None,
     *,
+    value: str = "mean",
     title: str = "",
+    order: Sequence[str] | None = None,
     domain: tuple[float, float] | None = None,
+    digits: int = 2,
+    height: int = 22,
+    **axis: Any,
 ) -> dict[str, Any]:
-    """A heat map of `mean`, with `text` in its cells if there is room."""
-    low, high = domain or (float(drawn["mean"].min()), float(drawn["mean"].max()))
-    color = alt.Color("mean:Q", scale=alt.Scale(scheme=scheme, domain=[low, high]), legend=None)
-    shown = [
-        c for c in ("variant", "layer", "rank", "head", "other", "mean", "low", "high", "n") if c in drawn
-    ]
-    layers = [base.mark_rect().encode(color=color, tooltip=tooltips(drawn, *shown))]
-    if columns <= MANY_COLUMNS:
-        ink = alt.condition(
-            f"datum.mean > {low + 0.7 * (high - low)}", alt.value("white"), alt.value("black")
-        )
+    """A heat map of `value` by `column` and `row`, with numbers in its cells if there is room.
+
+    across, down: titles of the axes. order: of the columns. domain: the lightest and the darkest value, by
+    default the lowest and the highest. height: of a cell. axis: further properties of both axes.
+    """
+    light, dark = domain or (float(cells[value].min()), float(cells[value].max()))
+    about = [c for c in ("variant", "layer", "rank", "head", "other", "query", "key") if c in cells]
+    tip = tooltips(cells, *about, value, *(c for c in ("low", "high", "sd", "n") if c in cells))
+    base = alt.Chart(cells.assign(text=cells[value].map(f"{{:.{digits}f}}".format))).encode(
+        x=alt.X("column:N", sort=order, title=across, axis=alt.Axis(**{"labelAngle": 0, **axis})),
+        y=alt.Y("row:N", sort=None, title=down, axis=alt.Axis(**axis)),
+    )
+    scale = alt.Scale(scheme=scheme, domain=[light, dark])
+    layers = [base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=scale, legend=None), tooltip=tip)]
+    if cells["column"].nunique() <= MANY_COLUMNS and height >= 20:
+        is_dark = f"(datum.{value} - {light}) / {dark - light} > 0.7"
+        ink = alt.condition(is_dark, alt.value("white"), alt.value("black"))
         layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
-    rows = drawn["row"].nunique() if "row" in drawn else columns
-    return spec(alt.layer(*layers), 22 * rows, title)
+    return spec(alt.layer(*layers), height * cells["row"].nunique(), title)
+
+
+# --- names of variants -----------------------------------------------------------------------------------
+
+
+class Labels:
+    """Names variants by the values of the varying columns. title: the names of these columns.
+
+    without: a column to leave out. among: the variants in the chart; by default all.
+    """
+
+    def __init__(
+        self, comparison: Comparison, *, without: str = "", among: Iterable[str] | None = None
+    ) -> None:
+        table = comparison.table
+        if among is not None:
+            table = table[table["variant"].isin({*among})]
+        self.columns = [c for c in comparison.shown if c != without and table[c].nunique() > 1]
+        self.title = self.join(*self.columns)
+
+    def __call__(self, variant: str) -> str:
+        levels = levels_of(variant)
+        return self.join(*(levels.get(column, "") for column in self.columns))
+
+    def full(self, variant: str) -> str:
+        """A name such as `sum · heads 4`, for charts in which no axis says what the numbers are."""
+        levels = levels_of(variant)
+        named = ((column, levels[column]) for column in self.columns if column in levels)
+        return self.join(*(level if column == "fusion" else f"{column} {level}" for column, level in named))
+
+    def of_layers(self, data: pd.DataFrame) -> list[str]:
+        """A name such as `sum · layer 1` for each row, by its variant and its layer."""
+        pairs = zip(data["variant"], data["layer"], strict=True)
+        return [self.join(self(variant), layer_name(layer)) for variant, layer in pairs]
+
+    @staticmethod
+    def join(*parts: str) -> str:
+        return " · ".join(part for part in parts if part)
+
+
+def layer_name(layer: object) -> str:
+    """The name of a layer in charts, as `layer 1` or `cross 1`."""
+    return f"layer {layer}" if str(layer).isdecimal() else str(layer)
+
+
+def in_colour(comparison: Comparison) -> list[str]:
+    """The variants drawn in colour: those of the primary contrasts, else the best."""
+    primary = comparison.family("primary")
+    table = primary if len(primary) else comparison.table
+    return list(dict.fromkeys(table["variant"]))[: len(COLORS)]

@@ -1,144 +1,205 @@
-"""Charts of what heads do, from the numbers that `ablate probe` wrote. No statistics, no torch."""
+"""The charts of what heads do, from the files of `ablate probe`, each with its own numbers.
 
+A new chart is a function from Heads to figures that is named in CHARTS.
+"""
+
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
-from ablate.analysis.probes import PROBES, SORTED, at_the_end
-from ablate.reporting.figures import COLORS, GREY, Figure, curves, heat_map, intervals, slug, spec, tooltips
-from ablate.reporting.heads import ATTENTION, Heads
-from ablate.reporting.labels import Labels
+from ablate.analysis.compare import Comparison
+from ablate.analysis.probes import (
+    FILE,
+    PROBES,
+    SORTED,
+    at_the_end,
+    named,
+    over_seeds,
+    read,
+    silent,
+    text_file,
+)
+from ablate.analysis.variants import names_of_runs
+from ablate.reporting.figures import (
+    GREY,
+    Figure,
+    Labels,
+    colours,
+    curves,
+    heat_map,
+    in_colour,
+    layer_name,
+    measured,
+    over_runs,
+    ranges,
+    slug,
+    spec,
+    tooltips,
+)
+from ablate.reporting.page import Page
 
+# Probes that only need attention patterns, for which the range of untrained models is known.
+ATTENTION = (
+    *("previous", "induction", "first", "distance", "distance_but_first", "entropy", "entropy_but_first"),
+    *("jsd", "pattern_rank", "on_subject", "aligned", "alignment_errors"),
+)
+OVER_STEPS = ("previous", "induction", "loss_added", "grad_query", "grad_value")
 SHAPES = ("triangle-right", "circle", "triangle-left")
+MOST_VARIANTS = 4  # the most variants with attention maps
 MAPS = 3  # the most attention maps per run
 LETTERS = 32  # how many tokens of a text an axis shows
-Label = Callable[[str], str]
 
 
-def figures(heads: Heads, label: Labels, chosen: Sequence[str]) -> Iterator[Figure]:
-    """The figures about heads. label: gives the names of variants. chosen: the variants drawn in colour."""
-    if heads.summary.empty:
+@dataclass(frozen=True)
+class Heads:
+    """values: as from analysis.probes.read. variant: names by run_id. maps: what `ablate probe --text` wrote
+    about one run of each variant, by the variant's name."""
+
+    values: pd.DataFrame
+    variant: pd.Series
+    maps: Mapping[str, Mapping[str, Any]]
+    comparison: Comparison
+
+    @cached_property
+    def label(self) -> Labels:
+        return Labels(self.comparison)
+
+    @cached_property
+    def last(self) -> pd.DataFrame:
+        """The summary over seeds at the last step."""
+        values = self.values[self.values["probe"] != "pruned"]
+        return at_the_end(over_seeds(values, self.variant), by="variant")
+
+    def of(self, probe: str) -> pd.DataFrame:
+        """The values of a probe at the last step, with their variant."""
+        values = self.values[self.values["probe"] == probe]
+        return named(at_the_end(values), self.variant)
+
+    def curves(self, data: pd.DataFrame, at: str, x: str, y: str) -> Any:
+        return curves(data, self.label.full, in_colour(self.comparison), at, x, y)
+
+
+def figures(page: Page) -> Iterator[Figure]:
+    """The figures about heads; none without probes. Raises ConfigError if their file can't be read."""
+    path = page.subject.page.with_name(FILE)
+    if not path.is_file():
         return
-    last = at_the_end(heads.summary, by="variant")
-    parts = (
-        _shares(last, label),
-        _attention(heads, last, label),
-        _needed(last, label),
-        _ranked(heads, label),
-        _pruned(heads, label.full, chosen),
-        _over_steps(heads, label.full, chosen),
-        _alike(heads),
-        _on_text(heads),
-    )
-    for part in parts:
-        yield from part
+    variant = names_of_runs(page.own, page.comparison.shown)
+    values = read(path)
+    values = values[values["run_id"].isin(variant.index)]
+    text = text_file(path)
+    runs = json.loads(text.read_text(encoding="utf-8")) if text.is_file() else {}
+    maps = {variant[run_id]: of_run for run_id, of_run in runs.items() if run_id in variant.index}
+    if (values["probe"] == "pruned").all():
+        return
+    heads = Heads(values, variant, dict([*maps.items()][:MOST_VARIANTS]), page.comparison)
+    for chart in CHARTS:
+        yield from chart(heads)
 
 
-def _shares(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
-    data = last[last["probe"] == "kept"]
-    if len(data) and data["smallest"].min() < 0.999:  # concatenated heads are kept in full, by algebra
-        yield Figure(
-            "heads-kept",
-            "What of a head is kept",
-            "The share of a head that can be computed back from what attention writes, on held-out text: the"
-            " largest, the median and the smallest head of a layer, mean over seeds and 95 % interval. Tick:"
-            " the same with each head shuffled over tokens by itself.",
-            {"heads-kept": spec(_sorted(data, label, PROBES["kept"], tick="null"), _height(data))},
-            _told(data),
-        )
-
-
-def _attention(heads: Heads, last: pd.DataFrame, label: Label) -> Iterator[Figure]:
-    data = last[last["probe"].isin(ATTENTION)]
-    shown = [probe for probe in ATTENTION if probe in set(data["probe"]) and probe not in heads.silent]
-    quiet = [f"{probe} ({beyond} of {runs} runs)" for probe, (beyond, runs) in heads.silent.items()]
-    about = (
-        "The largest, the median and the smallest head of a layer, mean over seeds and 95 % interval. Tick:"
-        " the largest head of the same model before training."
-    )
-    if quiet:
-        about += f" As by chance, but for so many runs, and not drawn: {', '.join(quiet)}."
-    if shown or quiet:
+def _sorted(heads: Heads) -> Iterator[Figure]:
+    """The largest, the median and the smallest head of each layer: what is kept of them, where they look, and
+    how much the loss needs them."""
+    each = "the largest, the median and the smallest head of a layer, mean over seeds and 95 % interval."
+    quiet = silent(heads.values, heads.variant)
+    lines = ", ".join(f"{probe} ({beyond} of {runs} runs)" for probe, (beyond, runs) in quiet.items())
+    chance = f" As by chance, but for so many runs, and not drawn: {lines}." if quiet else ""
+    for key, title, about, probes, tick in (
+        (
+            *("kept", "What of a head is kept"),
+            "The share of a head that can be computed back from what attention writes, on held-out text:"
+            f" {each} Tick: the same with each head shuffled over tokens by itself.",
+            *(("kept",), "null"),
+        ),
+        (
+            *("attention", "Where heads look"),
+            f"{each.capitalize()} Tick: the largest head of the same model before training.{chance}",
+            *(ATTENTION, "untrained"),
+        ),
+        (
+            *("needed", "What heads are needed for"),
+            f"The loss that is added when what a head writes is put at its mean: {each} Two heads that do the"
+            " same can each be spared.",
+            *(("loss_added",), ""),
+        ),
+    ):
+        data = heads.last[heads.last["probe"].isin(probes)]
+        if data.empty or (key == "kept" and data["smallest"].min() >= 0.999):  # in full, by algebra
+            continue
         charts = {
-            f"heads-{probe}": spec(
-                _sorted(part := data[data["probe"] == probe], label, PROBES[probe], tick="untrained"),
-                _height(part),
+            f"heads-{key if len(probes) == 1 else probe}": _sorted_chart(
+                data[data["probe"] == probe], heads.label, PROBES[probe], tick
             )
-            for probe in shown
+            for probe in probes
+            if probe in {*data["probe"]} - {*quiet}
         }
-        yield Figure("heads-attention", "Where heads look", about, charts, _told(data))
+        table = data.drop(columns=["step"]).dropna(axis=1, how="all")
+        yield Figure(f"heads-{key}", title, about, charts, table)
 
 
-def _needed(last: pd.DataFrame, label: Label) -> Iterator[Figure]:
-    data = last[last["probe"] == "loss_added"]
-    if len(data):
-        yield Figure(
-            "heads-needed",
-            "What heads are needed for",
-            "The loss that is added when what a head writes is put at its mean: the largest, the median and"
-            " the smallest head of a layer, mean over seeds and 95 % interval. Two heads that do the same can"
-            " each be spared.",
-            {"heads-needed": spec(_sorted(data, label, PROBES["loss_added"], tick=""), _height(data))},
-            _told(data),
+def _sorted_chart(data: pd.DataFrame, label: Labels, title: str, tick: str) -> dict[str, Any]:
+    """One row per variant and layer, with a point for each of SORTED. tick: a column to mark for comparison;
+    "" for none."""
+    rows = data.assign(row=label.of_layers(data))
+    parts = [
+        rows[["row", "variant", "layer", "n"]].assign(
+            head=which, mean=rows[which], low=rows[f"{which}_low"], high=rows[f"{which}_high"]
         )
-
-
-def _sorted(data: pd.DataFrame, label: Label, title: str, *, tick: str) -> Any:
-    """One row per variant and layer, with a point for the largest, the median and the smallest head."""
-    named = data.assign(row=_rows(data, label))
-    parts = []
-    for which in SORTED:
-        part = named[["row", "variant", "layer", "n"]].assign(
-            head=which, mean=named[which], low=named[f"{which}_low"], high=named[f"{which}_high"]
-        )
-        parts.append(part)
+        for which in SORTED
+    ]
     drawn = pd.concat(parts, ignore_index=True).round({"mean": 5, "low": 5, "high": 5})
     y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(grid=False))
-    color = alt.Color("head:N", sort=[*SORTED], scale=alt.Scale(domain=[*SORTED], range=list(COLORS)))
     shape = alt.Shape("head:N", scale=alt.Scale(domain=[*SORTED], range=list(SHAPES)))
     base = alt.Chart(drawn).encode(
         y=y,
         yOffset=alt.YOffset("head:N", sort=[*SORTED]),
-        color=color,
+        color=colours("head", SORTED),
         tooltip=tooltips(drawn, "variant", "layer", "head", "mean", "n"),
     )
-    x = alt.X("mean:Q", title=title, scale=alt.Scale(zero=False))
+    points = base.mark_point(filled=True, size=60, opacity=1)
     layers = [
-        *intervals(base, drawn, "x", title),
-        base.mark_point(filled=True, size=60, opacity=1).encode(x=x, shape=shape),
+        *ranges(base, drawn, alt.X, title),
+        points.encode(x=measured(alt.X, "mean", title), shape=shape),
     ]
-    if tick and named[tick].notna().any():
-        marks = alt.Chart(named[["row", tick]].round({tick: 5})).mark_tick(color=GREY, thickness=2)
+    if tick and rows[tick].notna().any():
+        marks = alt.Chart(rows[["row", tick]].round({tick: 5})).mark_tick(color=GREY, thickness=2)
         layers.insert(0, marks.encode(x=alt.X(f"{tick}:Q", title=title), y=y))
-    return alt.layer(*layers)
+    return spec(alt.layer(*layers), 8 * len(drawn))
 
 
-def _ranked(heads: Heads, label: Label) -> Iterator[Figure]:
-    """Heads by rank, so that they can be averaged over seeds."""
-    data = heads.ranked("loss_added")
+def _ranked(heads: Heads) -> Iterator[Figure]:
+    """The loss added by rank within the layer and run, since ranks can be averaged over seeds."""
+    values = heads.of("loss_added")
+    ranks = values.groupby(["run_id", "layer"])["value"].rank(method="first", ascending=False)
+    data = over_runs(values.assign(rank=ranks.astype(int)), ["variant", "layer", "rank"])
     if data.empty or data["rank"].max() < 2:
         return
-    drawn = data.assign(row=_rows(data, label), text=[f"{value:.2f}" for value in data["mean"]])
-    base = alt.Chart(drawn.round({"mean": 5})).encode(
-        x=alt.X("rank:O", title="head, the most needed first", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("row:N", sort=None, title=None),
-    )
+    cells = data.assign(row=heads.label.of_layers(data), column=data["rank"])
     yield Figure(
         "heads-map",
         "How many heads matter",
         "The loss that is added without a head, heads sorted within a layer and run, mean over seeds; the"
         " darker, the more.",
-        {"heads-map": heat_map(base, drawn, "oranges", drawn["rank"].nunique())},
+        {"heads-map": heat_map(cells, "oranges", "head, the most needed first")},
         data,
     )
 
 
-def _pruned(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figure]:
-    data = heads.prune_curve()
-    if data.empty:
+def _pruned(heads: Heads) -> Iterator[Figure]:
+    """The loss by the number of heads removed, for each kind of attention."""
+    values = heads.of("pruned")
+    if values.empty:
         return
+    parts = values["layer"].astype(str).str.partition(" ")
+    values["kind"] = parts[0].where(parts[2] != "", "")  # without a kind if there is only one
+    values["removed"] = values.groupby(["run_id", "kind"]).cumcount() + 1
+    data = over_runs(values, ["variant", "kind", "removed"])
     x = "heads taken away, the cheapest first"
     yield Figure(
         "heads-pruned",
@@ -147,7 +208,7 @@ def _pruned(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figur
         " band from the lowest to the highest.",
         {
             slug(f"heads-pruned {kind}".strip()): spec(
-                curves(part.drop(columns="kind"), label, chosen, "removed", x, "loss, nats"), 280, str(kind)
+                heads.curves(part.drop(columns="kind"), "removed", x, "loss, nats"), 280, str(kind)
             )
             for kind, part in data.groupby("kind", sort=False)
         },
@@ -155,22 +216,26 @@ def _pruned(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figur
     )
 
 
-def _over_steps(heads: Heads, label: Label, chosen: Sequence[str]) -> Iterator[Figure]:
+def _over_steps(heads: Heads) -> Iterator[Figure]:
     """The largest head of any layer by step, if the runs kept intermediate weights."""
-    data = heads.by_step()
-    if data.empty:
+    values = named(heads.values[heads.values["probe"].isin(OVER_STEPS)], heads.variant)
+    if values["step"].nunique() < 2:
         return
+    last = at_the_end(values)
+    values = pd.concat([last.assign(step=0, value=last["untrained"]).dropna(subset="value"), values])
+    runs = values.groupby(["variant", "probe", "step", "run_id"], sort=False)["value"].max()
+    data = over_runs(runs.reset_index(), ["variant", "probe", "step"])
     charts = {
         f"heads-steps-{slug(str(probe))}": spec(
-            curves(part.drop(columns="probe"), label, chosen, "step", "step", PROBES[str(probe)]), 200
+            heads.curves(part.drop(columns="probe"), "step", "step", PROBES[str(probe)]), 200
         )
         for probe, part in data.groupby("probe", sort=False)
     }
     yield Figure(
         "heads-steps",
         "When heads begin to",
-        "The largest head of any layer at the steps whose weights were kept, mean over seeds; at step 0 that"
-        " of the model before training.",
+        "The largest head of any layer at the steps whose weights were kept: mean over seeds, band from the"
+        " lowest to the highest; at step 0 that of the model before training.",
         charts,
         data,
     )
@@ -185,14 +250,11 @@ def _alike(heads: Heads) -> Iterator[Figure]:
             if H < 2:
                 continue
             rows = [(a + 1, b + 1, pairs[a][b]) for a in range(H) for b in range(H)]
-            drawn = pd.DataFrame(rows, columns=["head", "other", "mean"])
-            drawn["text"] = [f"{value:.2f}" for value in drawn["mean"]]
-            tables.append(drawn[["head", "other", "mean"]].assign(variant=name, layer=layer))
-            base = alt.Chart(drawn).encode(
-                x=alt.X("head:O", axis=alt.Axis(labelAngle=0)), y=alt.Y("other:O", title="head")
-            )
+            table = pd.DataFrame(rows, columns=["head", "other", "mean"])
+            tables.append(table.assign(variant=name, layer=layer))
+            cells, domain = table.assign(row=table["other"], column=table["head"]), (0.0, 1.0)
             charts[f"heads-alike-{slug(name)}-{slug(layer)}"] = heat_map(
-                base, drawn, "purples", H, title=f"{name}, {layer}", domain=(0.0, 1.0)
+                cells, "purples", "head", "head", title=f"{name}, {layer}", domain=domain
             )
     if charts:
         yield Figure(
@@ -208,34 +270,29 @@ def _alike(heads: Heads) -> Iterator[Figure]:
 def _on_text(heads: Heads) -> Iterator[Figure]:
     """Attention maps, with the tokens on the axes."""
     charts, tables = {}, []
+    axis = {"labelExpr": "split(datum.label, ' ')[1]", "labelFontSize": 9, "ticks": False}
     for name, maps in heads.maps.items():
         tokens, keys = _on_axis(maps["tokens"]), _on_axis(maps.get("keys", maps["tokens"]))
-        names, is_text = _layers(maps), "keys" not in maps
+        layers, is_text = _layers(maps), "keys" not in maps
         for layer, head, what in _telling(maps["patterns"], is_text=is_text):
-            pattern = maps["patterns"][layer][head]
             rows = [
-                (tokens[query], keys[key], pattern[query][key])
+                (tokens[query], keys[key], maps["patterns"][layer][head][query][key])
                 for query in range(len(tokens))
                 for key in range(query + 1 if is_text else len(keys))
             ]
-            drawn = pd.DataFrame(rows, columns=["query", "key", "weight"])
-            axis = alt.Axis(labelExpr="split(datum.label, ' ')[1]", labelFontSize=9, ticks=False)
-            chart = (
-                alt.Chart(drawn)
-                .mark_rect()
-                .encode(
-                    x=alt.X("key:N", sort=keys, title="looks at", axis=axis),
-                    y=alt.Y("query:N", sort=tokens, title="from", axis=axis),
-                    color=alt.Color("weight:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), legend=None),
-                    tooltip=tooltips(drawn, "query", "key", "weight"),
-                )
+            table = pd.DataFrame(rows, columns=["query", "key", "weight"])
+            charts[f"heads-text-{slug(name)}-{slug(layers[layer])}-{head + 1}"] = heat_map(
+                table.assign(row=table["query"], column=table["key"]),
+                *("blues", "looks at", "from"),
+                value="weight",
+                title=f"{name}, {layers[layer]}, head {head + 1}{what}",
+                order=keys,
+                domain=(0.0, 1.0),
+                height=10,
+                **axis,
             )
-            title = f"{name}, {names[layer]}, head {head + 1}{what}"
-            charts[f"heads-text-{slug(name)}-{slug(names[layer])}-{head + 1}"] = spec(
-                chart, 9 * len(tokens) + 40, title
-            )
-            top = drawn.sort_values("weight", ascending=False).head(20)
-            tables.append(top.assign(variant=name, layer=names[layer], head=head + 1))
+            top = table.sort_values("weight", ascending=False).head(20)
+            tables.append(top.assign(variant=name, layer=layers[layer], head=head + 1))
     if charts:
         yield Figure(
             "heads-text",
@@ -249,16 +306,15 @@ def _on_text(heads: Heads) -> Iterator[Figure]:
 
 def _layers(maps: Mapping[str, Any]) -> list[str]:
     """The names of the layers."""
-    return [_layer(layer) for layer in maps.get("layers", range(1, len(maps["patterns"]) + 1))]
-
-
-def _layer(name: object) -> str:
-    """The name of a layer in charts, as `layer 1` or `cross 1`."""
-    return f"layer {name}" if str(name).isdecimal() else str(name)
+    return [layer_name(layer) for layer in maps.get("layers", range(1, len(maps["patterns"]) + 1))]
 
 
 def _on_axis(tokens: Sequence[str]) -> list[str]:
     return [f"{i} {_visible(token)}" for i, token in enumerate(tokens[:LETTERS])]
+
+
+def _visible(token: str) -> str:
+    return token.replace(" ", "·").replace("\n", "⏎").replace("\t", "→") or "∅"
 
 
 def _telling(
@@ -266,43 +322,22 @@ def _telling(
 ) -> list[tuple[int, int, str]]:
     """(layer, head, what this head does more than any other), for at most MAPS different heads. In
     cross-attention, the heads whose weight is on the fewest letters, without a description."""
-    places = [(layer, head) for layer, heads in enumerate(patterns) for head in range(len(heads))]
+    left = {(at, head): np.array(A) for at, layer in enumerate(patterns) for head, A in enumerate(layer)}
     if not is_text:
-        sharpest = sorted(places, key=lambda at: -mean([max(row) for row in patterns[at[0]][at[1]]]))
-        return [(layer, head, "") for layer, head in sharpest[:MAPS]]
-    scores: Mapping[str, Callable[[Any], float]] = {
-        "looks at the position before": lambda A: mean([A[t][t - 1] for t in range(1, len(A))]),
-        "looks at the first position": lambda A: mean([A[t][0] for t in range(2, len(A))]),
-        "looks at itself": lambda A: mean([A[t][t] for t in range(2, len(A))]),
-        "looks far back": lambda A: mean(
-            [sum(A[t][s] * (t - s) for s in range(t)) / t for t in range(1, len(A))]
-        ),
+        sharpest = sorted(left, key=lambda place: -left[place].max(1).mean())
+        return [(*place, "") for place in sharpest[:MAPS]]
+    scores: Mapping[str, Callable[[Any], Any]] = {
+        "looks at the position before": lambda A_TT: np.diag(A_TT, -1),
+        "looks at the first position": lambda A_TT: A_TT[2:, 0],
+        "looks at itself": lambda A_TT: np.diag(A_TT)[2:],
+        "looks far back": lambda A_TT: [A_TT[t, :t] @ np.arange(t, 0, -1) / t for t in range(1, len(A_TT))],
     }
-    found: dict[tuple[int, int], str] = {}
-    for what, score in scores.items():
-        left = [place for place in places if place not in found]
-        if left:
-            best = max(left, key=lambda place: score(patterns[place[0]][place[1]]))
-            found[best] = f": {what}"
-    return [(layer, head, what) for (layer, head), what in found.items()][:MAPS]
+    telling = []
+    for what, score in [*scores.items()][: min(MAPS, len(left))]:
+        best = max(left, key=lambda place: np.sum(score(left[place])))  # over equally many positions
+        telling.append((*best, f": {what}"))
+        del left[best]
+    return telling
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / max(1, len(values))
-
-
-def _rows(data: pd.DataFrame, label: Label) -> list[str]:
-    pairs = zip(data["variant"], data["layer"], strict=True)
-    return [" · ".join(part for part in (label(name), _layer(layer)) if part) for name, layer in pairs]
-
-
-def _height(data: pd.DataFrame) -> int:
-    return 8 * len(SORTED) * len(data)
-
-
-def _told(data: pd.DataFrame) -> pd.DataFrame:
-    return data.drop(columns=["step"]).dropna(axis=1, how="all")
-
-
-def _visible(token: str) -> str:
-    return token.replace(" ", "·").replace("\n", "⏎").replace("\t", "→") or "∅"
+CHARTS = (_sorted, _ranked, _pruned, _over_steps, _alike, _on_text)

@@ -6,33 +6,33 @@ Its Content-Security-Policy allows only the scripts in the file, by their digest
 import base64
 import functools
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ablate.analysis.compare import Comparison, Question
+from ablate.files.svg import inline
 from ablate.reporting import own_files, words
-from ablate.reporting.drawings import drawings
-from ablate.reporting.glossary import GLOSSARY, explained
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
 from ablate.reporting.tables import readable, render
+from ablate.store.provenance import PACKAGE, PART_FOLDERS
 
 HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """text: as shown. key: a number to sort by; empty if there is none."""
 
     text: str
-    key: str = ""
+    key: str
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,11 @@ def write_report(
     own_files.check_file(path, "html")
     if charts is not None:
         own_files.check_directory(charts)
-    from ablate.reporting.charts import figures, save  # imported late, since altair is slow to import
+    from ablate.reporting.charts import figures  # imported late, since altair is slow to import
 
     page = gather(subject, margin=margin, **question)
     drawn = figures(page)
+    specs = {stem: spec for figure in drawn for stem, spec in figure.charts.items()}
     bundle, script = _bundle() if drawn else "", (HERE / "script.js").read_text(encoding="utf-8")
     content = _template("page.html.j2").render(
         page=page,
@@ -77,7 +78,7 @@ def write_report(
         drawings=drawings(subject.rows, subject.directories),
         comparison=[comparison_table(page.comparison, family) for family in page.comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
-        specs={stem: spec for figure in drawn for stem, spec in figure.charts.items()},
+        specs=specs,
         sentences=words.sentences(page.comparison),
         glossary=GLOSSARY,
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
@@ -87,33 +88,22 @@ def write_report(
         digests=[_digest(text) for text in (bundle, script) if text],
     )
     if charts is not None:
-        save(drawn, Path(charts))
+        own_files.write_charts(specs, Path(charts))
     own_files.write(path, content.encode(), "html")
     return path
 
 
 def comparison_table(comparison: Comparison, family: str) -> Table:
     """One family as a terminal shows it, with numbers to sort by."""
-    read = words.for_reading(comparison, family)
+    read = words.for_reading(comparison, family).drop(columns="best", errors="ignore")
     raw = comparison.family(family)
-    best = raw["best"].tolist()
-    keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
-    read = read.drop(columns="best", errors="ignore")
     if "verdict" in read:  # far to the left, to be visible on a phone
         read.insert([*read.columns].index("n"), "verdict", read.pop("verdict"))
     if "params" not in read:  # if anything is matched, it is there already
         read.insert([*read.columns].index("n"), "params", raw["params"].astype(float).tolist())
-    made = table(read, words.caption(comparison, family))
-    columns = [raw[keys[name]].tolist() if name in keys else None for name in made.names]
-    rows = [
-        [
-            Cell(cell.text, _key(column[i])) if column else cell
-            for cell, column in zip(row, columns, strict=True)
-        ]
-        for i, row in enumerate(made.rows)
-    ]
-    numeric = [number or name in keys for name, number in zip(made.names, made.numeric, strict=True)]
-    return Table(made.caption, made.names, numeric, rows, best)
+    keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
+    numbers = {name: raw[column] for name, column in keys.items() if name in read}
+    return table(read, words.caption(comparison, family), numbers, raw["best"].tolist())
 
 
 def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
@@ -125,15 +115,28 @@ def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
     )
 
 
-def table(frame: pd.DataFrame, caption: str) -> Table:
-    """A DataFrame as a table for readers."""
-    names = [str(name) for name in frame.columns]
-    rows = [
-        [Cell(readable(name, value), _key(value)) for name, value in zip(names, row, strict=True)]
-        for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False)
+def table(
+    frame: pd.DataFrame,
+    caption: str,
+    numbers: Mapping[str, pd.Series] | None = None,
+    strong: Sequence[bool] = (),
+) -> Table:
+    """A DataFrame as a table for readers. numbers: those to sort by, of columns that are text."""
+    names, numbers = [str(name) for name in frame.columns], numbers or {}
+    frame = frame.astype(object).where(frame.notna(), None)
+    columns = [
+        [
+            Cell(readable(name, value), _key(key))
+            for value, key in zip(frame[name].tolist(), numbers.get(name, frame[name]).tolist(), strict=True)
+        ]
+        for name in names
     ]
-    numeric = [all(not cell.text or cell.key for cell in column) for column in zip(*rows, strict=True)]
-    return Table(caption, names, numeric or [False] * len(names), rows, [False] * len(rows))
+    numeric = [
+        name in numbers or (len(frame) > 0 and all(not cell.text or cell.key for cell in column))
+        for name, column in zip(names, columns, strict=True)
+    ]
+    rows = [[*row] for row in zip(*columns, strict=True)]
+    return Table(caption, names, numeric, rows, [*strong] or [False] * len(rows))
 
 
 def _key(value: Any) -> str:
@@ -172,3 +175,80 @@ def _template(name: str) -> Any:
     )
     environment.filters["explained"] = explained
     return environment.get_template(name)
+
+
+# --- drawings of methods ---------------------------------------------------------------------------------
+
+FOLDERS = {Path(folder).name: PACKAGE / folder for folder in PART_FOLDERS}  # by kind, also a column's name
+
+
+def drawings(rows: pd.DataFrame, directories: Mapping[str, Path]) -> dict[tuple[str, str], Markup]:
+    """The drawings of the methods in these rows that have one, by kind and name.
+
+    directories: of finished runs, by run_id; each keeps a copy of the drawings of its plugins.
+    """
+    found = {}
+    for kind in {*FOLDERS} & {*rows.columns}:
+        for name, runs in rows.groupby(rows[kind].astype(str))["run_id"]:
+            if str(name).isidentifier():  # so that no name can lead to another directory
+                places = [FOLDERS[kind], *(directories[run] for run in runs if run in directories)]
+                shown = (inline(place / f"{name}.svg") for place in places)
+                found[kind, str(name)] = Markup(next(filter(None, shown), ""))
+    return {method: drawing for method, drawing in found.items() if drawing}
+
+
+# --- terms, explained as tooltips in the text and as a list at its end ------------------------------------
+
+GLOSSARY = {
+    "nats": "The unit of a loss: −ln of the probability that the model gave to what came next. 0.01 nats less"
+    " is 1 % less perplexity.",
+    "perplexity": "exp of the loss: between how many equally likely tokens the model hesitates.",
+    "paired seeds": "Runs of two variants with the same seed see the same batches and start alike, so their"
+    " difference is taken seed by seed.",
+    "interval": "Where the true difference lies, by the scatter over seeds. Simultaneous intervals hold all"
+    " together, so that of many comparisons none is wrong by chance alone.",
+    "margin": "A difference that makes no difference, named before anything was run. Within it two variants"
+    " are called equivalent.",
+    "p_holm": "How often chance alone would give such a difference, corrected by Holm for the number of"
+    " comparisons in the table.",
+    "verdict": "better, worse or equivalent, if the whole interval says so; else undecided, with the number"
+    " of seeds that would decide it.",
+    "parametrization": "How the same functions are written as weights, which decides where training starts"
+    " and how it moves. Variants that can learn the same functions differ in nothing else.",
+    "what attention is worth": "How much worse the baseline does if its heads average all earlier tokens"
+    " instead of choosing.",
+    "baseline": "What a variant is compared with: the same in all but one thing.",
+}
+# Patterns of the terms that are spelled in several ways.
+SPELLINGS = {
+    "paired seeds": "paired seeds?",
+    "interval": "simultaneous|intervals?|low, high",
+    "p_holm": "p_holm|Holm",
+    "verdict": "verdict|equivalent|undecided",
+}
+_TERMS = re.compile("|".join(rf"\b({SPELLINGS.get(term, term)})\b" for term in GLOSSARY))
+
+
+def explained(text: str) -> Markup:
+    """The text as HTML: text between backticks becomes code, and each term gets its meaning as a tooltip at
+    its first occurrence."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # an unpaired backtick
+        return _with_tooltips(text)
+    code = Markup("<code>{}</code>").format
+    return Markup("").join(code(piece) if i % 2 else _with_tooltips(piece) for i, piece in enumerate(pieces))
+
+
+def _with_tooltips(text: str) -> Markup:
+    parts, end, done = [], 0, set[str]()
+    for match in _TERMS.finditer(text):
+        term = [*GLOSSARY][(match.lastindex or 1) - 1]
+        if term in done:
+            continue
+        done.add(term)
+        parts += [
+            escape(text[end : match.start()]),
+            Markup('<abbr title="{}">{}</abbr>').format(GLOSSARY[term], match[0]),
+        ]
+        end = match.end()
+    return Markup("").join([*parts, escape(text[end:])])

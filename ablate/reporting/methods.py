@@ -1,91 +1,49 @@
-"""The methods paragraph and the table of hyper-parameters for a paper. Loads no torch."""
+"""What was done, for a paper: a paragraph and a table of hyper-parameters; and what limits the answer.
+
+It loads no torch."""
+
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import TEXT
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
-from ablate.config.schema import STANDARD_FUSION
+from ablate.phrases import counted_between
+from ablate.reporting.words import confidence
+from ablate.store.columns import TABLE, column_named
 from ablate.store.record import StudyRecord
 
-HYPERPARAMETERS = {
-    "fusion": "fusion of heads",
-    "normalize": "normalization of the fused vector",
-    "scores": "rule on scores",
-    "heads": "heads",
-    "query_heads": "heads with queries of their own",
-    "key_heads": "heads with keys of their own",
-    "value_heads": "heads with values of their own",
-    "tie_qk": "keys with the weight of the queries",
-    "scale": "place of 1/√key_width",
-    "value_proj": "value projection",
-    "value_scale": "constant on the values",
-    "out_proj": "output projection",
-    "out_rank": "rank of the output projection",
-    "key_width": "query and key width per head",
-    "value_width": "value width per head",
-    "match": f"matched to {STANDARD_FUSION} in",
-    "d_model": "model width",
-    "architecture": "architecture",
-    "at": "attention that the factors apply to",
-    "layers": "layers",
-    "encoder_layers": "layers of the encoder",
-    "context": "context (tokens)",
-    "mlp_hidden": "MLP hidden width",
-    "bias": "biases",
-    "dropout": "dropout",
-    "params": "parameters",
-    "corpus": "text",
-    "tokenizer": "tokenizer",
-    "vocab": "vocabulary",
-    "splits": "training, validation, test shares",
-    "steps": "steps",
-    "batch": "batch (windows)",
-    "lr": "peak learning rate",
-    "warmup": "warm-up (share of steps)",
-    "min_lr_ratio": "last learning rate (share of peak)",
-    "weight_decay": "weight decay",
-    "beta1": "AdamW β1",
-    "beta2": "AdamW β2",
-    "eps": "AdamW ε",
-    "clip": "gradient norm clipped at",
-    "precision": "precision",
-    "seed": "seeds",
-}
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
 MODELS = {
     "decoder": "a causal transformer language model",
     "prefix": "a causal transformer language model that reads source and target as one text",
     "encoder-decoder": "a transformer with an encoder and a decoder",
 }
-UNSAID = {"architecture": "decoder", "at": "all"}  # values that need no row if all runs have them
 LEVELS = 8  # more levels than this are shown as a range
 
 
 def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
     """The table hyperparameter, value, with all levels of those that vary."""
-    there = {
-        column: words
-        for column, words in HYPERPARAMETERS.items()
-        if column in rows and not (rows[column] == UNSAID.get(column)).all()
+    values = {
+        column.label: _levels(rows[column.name])
+        for column in sorted(TABLE, key=lambda column: column.role == "seed")
+        if column.label
+        and column.role in ("config", "derived", "seed")
+        and column.name in rows
+        and not (rows[column.name] == column.unsaid).all()
     }
-    values = {words: _levels(rows[column]) for column, words in there.items()}
     return pd.DataFrame(
         [(words, value) for words, value in values.items() if value], columns=["hyperparameter", "value"]
     )
 
 
-def paragraph(
-    rows: pd.DataFrame, comparison: Comparison, record: StudyRecord, development: pd.DataFrame
-) -> str:
-    """A paragraph on what was done. rows: those reported. development: those that were used to choose
-    values."""
-    rows = rows[rows["status"].isin(USABLE)]
+def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataFrame) -> str:
+    """A paragraph on what was done. development: the rows that were used to choose values."""
+    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     of = {str(column): _levels(rows[column]) for column in rows.columns}
     table = comparison.table
-    key = record.tuned_key
-    tuned = key.rpartition(".")[2]
+    tuned = record.tuned_column
     if tuned:
         of[tuned] = "each variant's own (below)"
     factors = [column for column in comparison.shown if column != tuned]
@@ -111,13 +69,13 @@ def paragraph(
             " the same values in every tensor of equal name and shape.",
         ]
     if tuned:
-        sentences += _tuning(key, comparison.metric.replace("test_", "val_", 1), record, development)
+        sentences += _tuning(chosen_by(comparison.metric), record, development)
     sentences.append(
         f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
         " seeds."
     )
     if table["p"].notna().any():
-        level = f"{100 * (1 - comparison.alpha):g} %"
+        level = confidence(comparison)
         sentences.append(
             f"Differences are tested by paired t-tests, corrected by Holm within each family; intervals are"
             f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between better,"
@@ -132,17 +90,22 @@ def paragraph(
     return " ".join(sentences)
 
 
-def _tuning(key: str, metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
+def chosen_by(metric: str) -> str:
+    """The metric by which a study that reports `metric` chooses values: that of the validation split."""
+    return metric.replace("test_", "val_", 1)
+
+
+def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
     """Sentences on how each arm's value was chosen, and at which other values it is reported."""
-    column = key.rpartition(".")[2]
+    column = record.tuned_column
     grid = f" ({_levels(development[column])})" if column in development else ""
     values = {arm: choice.value for arm, choice in record.chosen.items() if choice.value}
     came = (
         f" (it came to {', '.join(f'{value} for {arm}' for arm, value in values.items())})" if values else ""
     )
     return [
-        f"Each variant has its own {key}, chosen on the validation split and on development seeds"
-        f" ({', '.join(record.development_seeds)}), which report nothing: of the mean {metric} at each"
+        f"Each variant has its own {record.tuned_key}, chosen on the validation split and on development"
+        f" seeds ({', '.join(record.development_seeds)}), which report nothing: of the mean {metric} at each"
         f" point of a grid of powers of two{grid}, the same for all variants, the minimum of a parabola in"
         f" log2 {column} through the best point and its neighbours; a point at which a seed diverged counts"
         f" as infinite{came}.",
@@ -151,7 +114,7 @@ def _tuning(key: str, metric: str, record: StudyRecord, development: pd.DataFram
 
 
 def _levels(column: pd.Series) -> str:
-    if column.name in TEXT:  # a hash of digits is no number
+    if column_named(str(column.name)).kind == "text":  # a hash of digits is no number
         return ", ".join(column.dropna().unique())
     values = [value for value in as_texts(column).unique() if value]
     numbers = pd.to_numeric(pd.Series(values), errors="coerce")
@@ -164,3 +127,73 @@ def _levels(column: pd.Series) -> str:
 
 def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- limits ----------------------------------------------------------------------------------------------
+
+FEW_SEEDS = 5
+FEW_DIMENSIONS = 16  # key width of a head below which there is a warning
+WELL_BEFORE = 0.9  # share of the steps before which a best step counts as early
+
+
+def limits(comparison: Comparison, record: StudyRecord, train_tokens: Mapping[str, int]) -> Iterator[str]:
+    """One sentence per limit. train_tokens: the length of the training split by run_id, if known."""
+    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
+    if record.demonstration:
+        yield "A demonstration: too few steps and seeds to conclude anything from."
+    low, high = int(comparison.table["n"].min()), int(comparison.table["n"].max())
+    few = ": few, so intervals are wide and only large differences show" if low < FEW_SEEDS else ""
+    yield f"{counted_between(low, high, 'seed')} a variant{few}."
+    if not record.primary:
+        yield "No contrast was named beforehand: every difference is a lead to test, not a result."
+    sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
+    levels = {words: _levels(rows[column]) for column, words in sizes.items()}
+    known = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
+    yield ": ".join(filter(None, ["Conditional on this size and length of training", known])) + "."
+
+    texts = rows["corpus_sha256"].nunique()
+    named = f"{_levels(rows['corpus'])}, tokenizer {_levels(rows['tokenizer'])}"
+    if not texts:
+        yield "Conditional on the text, which these rows don't name."
+    elif texts == 1:
+        yield f"Conditional on this text ({named}): another one may answer otherwise."
+    else:
+        yield f"Over {texts} texts ({named}), which is no random sample of texts."
+
+    narrow = rows[pd.to_numeric(rows["key_width"], errors="coerce") < FEW_DIMENSIONS]
+    if len(narrow):
+        yield (
+            f"Heads of {int(narrow['key_width'].min())} query and key dimensions (d_k) at heads ="
+            f" {_levels(narrow['heads'])}: below {FEW_DIMENSIONS}, scores get poor whatever the fusion; don't"
+            " carry these over to larger models."
+        )
+    if not record.tuned_key and rows["lr"].nunique() == 1:
+        yield (
+            f"One learning rate for all variants, {_levels(rows['lr'])}, tuned for none of them: a difference"
+            " may be one of tuning."
+        )
+    small, large = rows["params"].astype(float).min(), rows["params"].astype(float).max()
+    if large > 1.01 * small and not (rows["match"] != "none").all():
+        yield (
+            f"Variants differ in size too, from {small:,.0f} to {large:,.0f} parameters: a difference may be"
+            " one of size (match=params evens it out)."
+        )
+    yield from _overfit(rows, comparison, train_tokens)
+
+
+def _overfit(rows: pd.DataFrame, comparison: Comparison, train_tokens: Mapping[str, int]) -> list[str]:
+    """A sentence about runs longer than an epoch whose best step is well before the end."""
+    epoch = rows["run_id"].map(train_tokens)
+    early = rows["best_step"] < WELL_BEFORE * rows["steps"]
+    rose = rows["val_loss"] > rows["best_val_loss"]
+    over = rows[early & rose & ~(rows["tokens"].astype(float) <= epoch)]
+    if over.empty:
+        return []
+    unknown = epoch[over.index].isna()
+    length = " (how long an epoch is, their files don't tell)" if unknown.all() else ", longer than an epoch"
+    worst = (over["val_loss"] - over["best_val_loss"]).max()
+    return [
+        f"{len(over)} of {len(rows)} runs overfit{length}: their validation loss was best before"
+        f" {100 * WELL_BEFORE:.0f} % of the steps, and rose by up to {worst:.4f} since."
+        f" {'The final losses count' if comparison.metric == 'val_loss' else 'Final results count'}."
+    ]

@@ -4,16 +4,20 @@ To be recognized, a page names its generator in its head, and a chart in a comme
 format.
 """
 
+import json
 import os
 import struct
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import explained, write_atomically
 
 GENERATOR = '<meta name="generator" content="ablate">'
 REMARK = "Made by ablate"
+WIDTH = 640  # of charts in files; in the page the width follows the window
 
 
 def _png_text(text: bytes) -> bytes:
@@ -56,6 +60,26 @@ def write(path: Path, content: bytes, format: str) -> None:
     """Write a file atomically, following a link. Raises ConfigError like check_file."""
     check_file(path, format)
     write_atomically(Path(os.path.realpath(path)), content)
+
+
+def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
+    """Write each Vega-Lite chart, given by the stem of its file, as PNG, SVG and PDF. Raises ConfigError
+    before writing any if one can't be written."""
+    import vl_convert
+
+    formats: dict[str, Callable[[str], str | bytes]] = {
+        "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=2),
+        "svg": vl_convert.vegalite_to_svg,
+        "pdf": vl_convert.vegalite_to_pdf,
+    }
+    with explained(directory):
+        directory.mkdir(exist_ok=True)
+    files = [(directory / f"{stem}.{format}", stem, format) for stem in specs for format in formats]
+    for path, _, format in files:
+        check_file(path, format)
+    for path, stem, format in files:
+        content = formats[format](json.dumps({**specs[stem], "width": WIDTH, "background": "white"}))
+        write(path, marked(content.encode() if isinstance(content, str) else content, format), format)
 
 
 def marked(chart: bytes, format: str) -> bytes:

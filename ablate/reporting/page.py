@@ -2,54 +2,38 @@
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import pandas as pd
 
-from ablate.analysis import series
-from ablate.analysis.compare import Comparison, Question, compare, report_rows
-from ablate.analysis.load import metrics
+from ablate.analysis.compare import Comparison, Question, compare
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
-from ablate.analysis.probes import FILE
-from ablate.analysis.roles import at_own_value
-from ablate.analysis.select import as_text, as_texts, select, with_options
-from ablate.compute.cores import available
+from ablate.analysis.select import as_texts, at_own_value, select, with_options
+from ablate.config.conditions import as_text
 from ablate.config.identity import digest
 from ablate.reporting.answers import Answer, answer
-from ablate.reporting.commands import SINGLE_RUNS, commands
-from ablate.reporting.heads import Heads
-from ablate.reporting.heads import find as find_heads
-from ablate.reporting.limits import limits
-from ablate.reporting.methods import hyperparameters, paragraph
-from ablate.reporting.subject import Subject
+from ablate.reporting.methods import chosen_by, hyperparameters, limits, paragraph
+from ablate.reporting.subject import SINGLE_RUNS, Subject, commands
 
-VERSIONS = ("ablate", "code", "git", "torch", "device", "engine", "linear", "attention", "compile", "threads")
+NOT_BEGUN = "not begun: {} of {} runs; the study's command goes on from there"
+VERSIONS = ("ablate", "code", "git", "torch", "device", "linear", "attention", "compile", "threads")
 
 
 @dataclass(frozen=True)
 class Page:
-    """curves, rates, seeds, weights, costs: as from analysis.series, empty if there is nothing to draw.
-    tuned: in a tuned study, the column for which each arm has its own value. rates: `rate_metric` by that
-    column, else by learning rate. heads: the data of probes, if there are any. facts: versions, text and
-    machine of the rows. hyperparameters: as from reporting.methods."""
+    """subject: with the rows shown. own: its reported rows, each at its arm's own value of the tuned key;
+    charts take their numbers from them. facts: versions, text and machine of the rows. hyperparameters: as
+    from reporting.methods."""
 
-    name: str
-    question: str
+    subject: Subject
+    own: pd.DataFrame
+    comparison: Comparison
     answer: Answer
     limits: list[str]
-    comparison: Comparison
     notes: list[str]
-    curves: pd.DataFrame
-    tuned: str
-    rate_metric: str
-    rates: pd.DataFrame
-    seeds: pd.DataFrame
-    weights: pd.DataFrame
-    costs: pd.DataFrame
     cost: str
-    heads: Heads | None
     failures: list[str]
     commands: list[str]
     facts: dict[str, str]
@@ -65,60 +49,42 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         only = f"only rows where {' and '.join(where)}"
         subject = replace(subject, rows=chosen, is_whole=False, notes=[*subject.notes, only])
     comparison = compare(subject.rows, margin=margin, records=[record], **question)
-    rows, _ = report_rows(subject.rows)
-    own, shown = at_own_value(rows), comparison.shown
-    tuned = record.tuned_key.rpartition(".")[2]
-    # Values are chosen on the validation split, so the test split is shown only in the results.
-    rate_metric = comparison.metric.replace("test_", "val_", 1)
+    rows, own = comparison.rows, at_own_value(comparison.rows)
     development = _development(subject.rows)
     failures = [
         *unusable(rows, comparison.metric),
-        *_undeveloped(development, rate_metric, tuned),
+        *_undeveloped(development, chosen_by(comparison.metric), record.tuned_column),
         *missing_seeds(rows),
-        *_not_begun(subject),
+        *(not_begun(subject.rows, record, NOT_BEGUN) if subject.is_whole else []),
     ]
     environment = _environment(subject)
     return Page(
-        name=subject.name,
-        question=record.question,
-        answer=answer(comparison, rows, record, cores=available()),
-        limits=limits(rows, comparison, record, environment.pop("train_tokens")),
+        subject=subject,
+        own=own,
         comparison=comparison,
+        answer=answer(comparison, record),
+        limits=[*limits(comparison, record, environment.pop("train_tokens"))],
         notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures],
-        curves=series.curves(own, metrics(subject.directories), shown),
-        tuned=tuned,
-        rate_metric=rate_metric,
-        rates=series.by_value(subject.rows, rate_metric, shown, tuned or "lr"),
-        seeds=series.per_seed(own, comparison.metric, shown),
-        weights=series.weights(own, shown),
-        costs=(costs := series.costs(own, shown)),
-        cost=_cost(costs),
-        heads=find_heads(subject.page.with_name(FILE), _names(own, shown)),
+        cost=_cost(own),
         failures=failures,
         commands=reproduced,
         facts=_facts(subject, environment),
-        methods=paragraph(rows, comparison, record, development),
+        methods=paragraph(comparison, record, development),
         hyperparameters=hyperparameters(own),
     )
 
 
-def _cost(costs: pd.DataFrame) -> str:
+def _cost(rows: pd.DataFrame) -> str:
     """What the variants cost, in a sentence; empty if the rows do not say."""
+    costs = rows[["params", "flops_per_token"]].dropna()
 
     def spread(column: str) -> str:
         low, high = int(costs[column].min()), int(costs[column].max())
         return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
-    costs = costs.dropna(subset=["params", "flops_per_token"])
     if costs.empty:
         return ""
     return f"Cost: {spread('params')} parameters, {spread('flops_per_token')} FLOPs a token (forward)."
-
-
-def _names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
-    """The names of variants, by run_id."""
-    rows = rows[rows["run_id"].notna()]
-    return pd.Series(series.names(rows, shown).to_numpy(), index=rows["run_id"].astype(str), dtype=object)
 
 
 def _development(rows: pd.DataFrame) -> pd.DataFrame:
@@ -136,12 +102,6 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[st
         for value, rows in development.groupby(column, dropna=False)
         for line in unusable(rows, metric)
     ]
-
-
-def _not_begun(subject: Subject) -> list[str]:
-    """A line if runs of the study have no row yet."""
-    line = "not begun: {} of {} runs; the study's command goes on from there"
-    return not_begun(subject.rows, subject.record, line) if subject.is_whole else []
 
 
 def _environment(subject: Subject) -> dict[str, Any]:

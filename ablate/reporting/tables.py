@@ -1,14 +1,19 @@
 """Tables as text: for a terminal, a program or a paper. Prints nothing."""
 
+import bisect
+import itertools
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.cells import cell_len
 
-from ablate.reporting.terminal import Column, fitted
+from ablate.analysis.frames import is_empty
 
 # Columns to leave out in a narrow terminal, the first one first.
 LEAST = (
@@ -35,7 +40,8 @@ def render(frame: pd.DataFrame, format: str) -> str:
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
         )
     if format == "latex":
-        return _latex(names, [_is_number(frame[name]) for name in frame.columns], cells)
+        align = "".join("r" if _is_number(frame[name]) else "l" for name in frame.columns)
+        return latex([*map(escaped, names)], align, [[*map(escaped, line)] for line in cells])
     return lines_of(frame, None)[0]
 
 
@@ -67,20 +73,25 @@ def lines_of(
     return "".join(lines), found.left_out
 
 
-def _latex(names: list[str], right: list[bool], cells: list[list[str]]) -> str:
-    """A LaTeX tabular with booktabs rules, without a float around it."""
-    lines = [[escaped(cell) for cell in line] for line in (names, *cells)]
-    head, *body = (" & ".join(line) + r" \\" for line in lines)
-    columns = "".join("r" if number else "l" for number in right)
-    return "\n".join(
-        [
-            "% needs \\usepackage{booktabs}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
-            r"\end{tabular}",
-            "",
-        ]
+def latex(names: list[str], align: str, rows: list[list[str]], *, over: str = "", caption: str = "") -> str:
+    """A tabular with booktabs rules, by pandas' Styler; with a caption, in a float.
+
+    names, over, rows: LaTeX already. align: l or r for each column. over: a heading over the columns that are
+    right-aligned.
+    """
+    left = align.count("l")
+    heading = [("" if at < left else over, name) for at, name in enumerate(names)]
+    table = pd.DataFrame(rows, columns=pd.MultiIndex.from_tuples(heading) if over else names, dtype=object)
+    text = table.style.hide(axis="index").to_latex(
+        column_format=align,
+        hrules=True,
+        multicol_align="c",
+        caption=caption or None,
+        position_float="centering" if caption else None,
     )
+    if over:  # a rule under the heading, which Styler does not draw
+        text = text.replace("\\\\\n", f"\\\\\n\\cmidrule(lr){{{left + 1}-{len(align)}}}\n", 1)
+    return f"% needs \\usepackage{{booktabs}}\n{text}"
 
 
 def escaped(text: str) -> str:
@@ -101,13 +112,13 @@ _LATEX = {
 
 def render_row(row: pd.Series) -> str:
     """One row, printed with one line per column."""
-    width = max(len(str(name)) for name in row.index)
-    return "".join(f"{name:<{width}}  {readable(name, value)}\n" for name, value in row.items())
+    cells = [readable(name, value) for name, value in row.items()]
+    return "".join(f"{line}\n" for line in _card([str(name) for name in row.index], cells))
 
 
 def readable(name: object, value: Any) -> str:
     """One cell for readers: losses with 4 digits after the point, counts with thousands separators."""
-    if value is None or value != value:
+    if is_empty(value):
         return ""
     if name == "best":
         return "best" if value else ""
@@ -125,3 +136,112 @@ _SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms", "minutes")
 
 def _is_number(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+# --- columns that fit into a terminal -------------------------------------------------------------
+
+GAP = 2  # characters between columns
+TALL = 2  # lines per cell; rather than use more, columns are left out
+WORD = re.compile(r"[^\s\[]*\[[^\]]*\]\S*|\S+")  # an interval, [0.1, 0.2], counts as one word
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column with one cell per row. right: whether it is right-aligned, as numbers are. rank: the order in
+    which columns are left out, lowest first; None for a column that stays."""
+
+    name: str
+    cells: Sequence[str]
+    right: bool = False
+    rank: int | None = None
+
+    @cached_property
+    def natural(self) -> int:
+        return max(map(cell_len, (self.name, *self.cells)))
+
+    @cached_property
+    def narrowest(self) -> int:
+        """The width of its longest word."""
+        return max(cell_len(word) for cell in (self.name, *self.cells) for word in WORD.findall(cell) or [""])
+
+    @cached_property
+    def narrow(self) -> int:
+        """The smallest width in which no cell needs more than TALL lines."""
+        possible = range(self.narrowest, self.natural)
+        cells = [cell for cell in self.cells if cell_len(cell) > self.narrowest]
+        at = bisect.bisect_left(
+            possible, True, key=lambda width: all(len(_broken(cell, width)) <= TALL for cell in cells)
+        )
+        return self.narrowest + at
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """rows: the lines of each row, beginning with the names. left_out: the names of the columns left out."""
+
+    rows: list[list[str]]
+    left_out: list[str]
+
+
+def fitted(columns: Sequence[Column], width: int | None) -> Fitted:
+    """The table in `width` characters; None for no limit.
+
+    Cells break between words, never within one. If a cell would need more than TALL lines, columns are left
+    out by their rank, if that helps. A table that is still too wide gets one line per value.
+    """
+    expendable = sorted((c for c in columns if c.rank is not None), key=lambda c: c.rank or 0)
+    for least in (Column.narrow.func, Column.narrowest.func):
+        for count in range(len(expendable) + 1):
+            gone = [column.name for column in columns if column in expendable[:count]]
+            kept = [column for column in columns if column.name not in gone]
+            if (widths := _widths(kept, width, [*map(least, kept)])) is not None:
+                cells = [[c.name for c in kept], *zip(*(c.cells for c in kept), strict=True)]
+                return Fitted([_lines(row, kept, widths) for row in cells], gone)
+    names = [column.name for column in columns]
+    rows = zip(*(column.cells for column in columns), strict=True)
+    return Fitted([[], *([*_card(names, row), ""] for row in rows)], [])
+
+
+def _widths(columns: Sequence[Column], width: int | None, least: Sequence[int]) -> list[int] | None:
+    """The width of each column, shrunk first where there is most to spare; None if `least` does not fit."""
+    widths = [column.natural for column in columns]
+    if width is None:
+        return widths
+    room = width - GAP * (len(columns) - 1)
+    for at in sorted(range(len(columns)), key=lambda at: least[at] - widths[at]):
+        widths[at] -= min(max(0, sum(widths) - room), widths[at] - least[at])
+    return widths if sum(widths) <= room else None
+
+
+def _lines(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+    """The lines of one row."""
+    parts = [_broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    lines = []
+    for line in itertools.zip_longest(*parts, fillvalue=""):
+        padded = [
+            " " * (width - cell_len(part)) + part if column.right else part + " " * (width - cell_len(part))
+            for part, column, width in zip(line, columns, widths, strict=True)
+        ]
+        lines.append((" " * GAP).join(padded).rstrip())
+    return lines
+
+
+def _broken(cell: str, width: int) -> list[str]:
+    """The cell broken into lines of at most `width` characters."""
+    if cell_len(cell) <= width:
+        return [cell]
+    lines = [""]
+    for word in WORD.findall(cell):
+        longer = f"{lines[-1]} {word}".lstrip()
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return [line for line in lines if line]
+
+
+def _card(names: Sequence[str], cells: Sequence[str]) -> list[str]:
+    """A row with one line per value."""
+    wide = max(map(cell_len, names))
+    pairs = zip(names, cells, strict=True)
+    return [f"{name}{' ' * (wide - cell_len(name))}  {cell}".rstrip() for name, cell in pairs]

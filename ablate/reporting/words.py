@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -9,11 +10,10 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.variants import STEPS_TO, lost_by, name_parts
+from ablate.analysis.variants import levels_of, lost_by
 from ablate.config.overrides import spelled
 from ablate.phrases import counted
-
-UNITS = {"val_bpb": "bits per byte"}
+from ablate.store.columns import column_named
 
 
 def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
@@ -36,7 +36,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     if table["diff"].notna().any() and comparison.table["n"].max() > 1:  # one seed decides nothing
         read["[low, high]"] = _intervals(table, "low", "high")
         if marginal:
-            level = f"{100 * (1 - comparison.alpha):g} %"
+            level = confidence(comparison)
             read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
         if table["controlled"].notna().any():
             read[f"with {spelled(comparison.placebo)}"] = [
@@ -48,8 +48,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
         read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
     if "step_ms" in table:
         read["step_ms"] = table["step_ms"]
-        ranges = zip(table["step_ratio"], table["step_ratio_low"], table["step_ratio_high"], strict=True)
-        read["step_ratio"] = ["" if r != r else f"{r:.2f} [{low:.2f}, {high:.2f}]" for r, low, high in ranges]
+        read["step_ratio"] = [step_ratio(row) for row in table.to_dict("records")]
     if table["best"].any():
         read["best"] = table["best"]
     return read
@@ -71,7 +70,7 @@ def caption(comparison: Comparison, family: str) -> str:
         margin = "without --margin, so none is called equivalent"
     if tested.empty:
         return f"{family} ({comparison.metric}): nothing tested"
-    level = f"{100 * (1 - comparison.alpha):g} %"
+    level = confidence(comparison)
     named = "named beforehand" if family == "primary" else "a lead to test, not a result"
     each = f"{100 * tested['level'].iloc[0]:.4g} %"
     correlation = tested["correlation"].median()
@@ -91,7 +90,10 @@ def sentences(comparison: Comparison) -> list[str]:
         table = comparison.table
         compared = table[table["p"].notna()].head(1)  # the best: families are sorted
     return [
-        *(_sentence(row, comparison) for row in compared.to_dict("records")),
+        *(
+            f"{finding(row, comparison, PAPER)}{parametrization(row, comparison)}."
+            for row in compared.to_dict("records")
+        ),
         *interactions(comparison),
     ]
 
@@ -127,6 +129,12 @@ def _interval(row: Mapping[Any, Any], name: str) -> str:
     return "" if diff != diff else f"{signed(diff)}{interval}"
 
 
+def step_ratio(row: Mapping[Any, Any]) -> str:
+    """The relative time of a training step with its range; empty if it was not measured."""
+    ratio, low, high = (row[f"step_ratio{end}"] for end in ("", "_low", "_high"))
+    return "" if ratio != ratio else f"{ratio:.2f} [{low:.2f}, {high:.2f}]"
+
+
 def share_of_attention(share: float) -> str:
     """The words for a difference as a share of what attention is worth; empty if that is not known."""
     return f", {percent(share)} of what attention is worth" if math.isfinite(share) else ""
@@ -139,8 +147,11 @@ def percent(share: float) -> str:
 
 
 def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
-    """The end of a sentence on a difference: how much of it is parametrization, as far as that is known."""
+    """The end of a sentence on a difference: how much of it is parametrization, as far as that is known;
+    empty for one that was not tested."""
     remains, words = _interval(row, "controlled"), []
+    if row["p"] != row["p"]:
+        return ""
     if row["same_class"]:
         words.append("both can learn the same functions, so all of it is parametrization")
     if remains:
@@ -148,43 +159,87 @@ def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
     return "".join(f"; {part}" for part in words)
 
 
-def _sentence(row: Mapping[Any, Any], comparison: Comparison) -> str:
-    found = _finding(row, comparison)
-    return found if row["p"] != row["p"] else f"{found[:-1]}{parametrization(row, comparison)}."
+@dataclass(frozen=True)
+class Voice:
+    """How a contrast is put into a sentence, without its full stop: a template for each kind of verdict, with
+    the fields of `fields`. verbs: {verb} for better and for worse. within, beyond: {weight} of a difference
+    within the margin, and of any other."""
+
+    untested: str
+    undecided: str
+    equivalent: str
+    decided: str
+    verbs: tuple[str, str]
+    within: str
+    beyond: str = ""
 
 
-def _finding(row: Mapping[Any, Any], comparison: Comparison) -> str:
-    variant, baseline, setting = names(row["variant"], row["baseline"])
-    at = f" ({setting})" if setting else ""
-    verdict, of, margin = row["verdict"], unit(comparison.metric), f"{comparison.margin:g}"
+PAPER = Voice(
+    untested="{one} against {other}{at}: undecided, {why}",
+    undecided="{one} against {other}{at} is undecided: difference {diff}{of} [{low}, {high}],"
+    " n = {pairs} paired seeds, Holm p {p}{reason}{more}",
+    equivalent="{one} and {other}{at} are equivalent within {margin}{of}: difference {diff} [{low}, {high}],"
+    " n = {pairs} paired seeds, Holm TOST p {p_tost}{family}",
+    decided="{one} is {verb} than {other}{at} by {size}{of} [{least}, {most}]{weight},"
+    " n = {pairs} paired seeds, Holm p {p}{family}",
+    verbs=("better", "worse"),
+    within=", but within the margin of {margin}",
+)
+
+
+def finding(
+    row: Mapping[Any, Any],
+    comparison: Comparison,
+    voice: Voice,
+    terms: Mapping[str, str] | None = None,
+    **given: str,
+) -> str:
+    """The sentence on one contrast, without its full stop. row: of the comparison. terms: as of `names`.
+    given: fields to use in place of the row's."""
+    known = {**fields(row, comparison, terms), **given}
+    verdict = row["verdict"]
     if verdict == EQUAL:
-        return f"{variant} is {row['why']}: nothing to test."
+        return f"{known['one']} is {row['why']}: nothing to test"
     if row["p"] != row["p"]:
-        return f"{variant} against {baseline}{at}: undecided, {row['why']}."
-    interval = f"[{number(row['low'])}, {number(row['high'])}]"
-    seeds = f"n = {row['pairs']} paired seeds"
-    family = "" if row["family"] == "primary" else " (exploratory)"
-    if verdict == stats.EQUIVALENT:
-        return (
-            f"{variant} and {baseline}{at} are equivalent within {margin}{of}: difference"
-            f" {number(row['diff'])} {interval}, {seeds}, Holm TOST p {_is(row['p_tost_holm'])}{family}."
-        )
-    if verdict == stats.UNDECIDED:
-        reason = f"; {row['why']}" if row["why"] else ""
-        return (
-            f"{variant} against {baseline}{at} is undecided: difference {number(row['diff'])}{of}"
-            f" {interval}, {seeds}, Holm p {_is(row['p_holm'])}{reason}{more_seeds(row['more_seeds'])}."
-        )
-    word = "better" if verdict in (stats.BETTER, stats.BETTER_WITHIN) else "worse"
-    size = abs(row["diff"])
-    low, high = (row["low"], row["high"]) if row["diff"] > 0 else (-row["high"], -row["low"])
-    within = (
-        f", but within the margin of {margin}" if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else ""
-    )
-    return (
-        f"{variant} is {word} than {baseline}{at} by {number(size)}{of}"
-        f" [{number(low)}, {number(high)}]{within}, {seeds}, Holm p {_is(row['p_holm'])}{family}."
-    )
+        return voice.untested.format(**known)
+    weight = voice.within if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else voice.beyond
+    verb = voice.verbs[verdict not in (stats.BETTER, stats.BETTER_WITHIN)]
+    by_verdict = {stats.UNDECIDED: voice.undecided, stats.EQUIVALENT: voice.equivalent}
+    return by_verdict.get(verdict, voice.decided).format(**known, verb=verb, weight=weight.format(**known))
+
+
+def fields(
+    row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """What sentences say of a contrast: one and other, as called by `terms`, and at, the setting that they
+    share; the difference with its interval as it is (diff, low, high), with more being worse (cost,
+    cost_low, cost_high), and as a size above 0 (size, least, most); of, the unit."""
+    one, other, setting = names(row["variant"], row["baseline"] or "", terms)
+    diff, low, high = (row[name] for name in ("diff", "low", "high"))
+    as_it_is, turned = (diff, low, high), (-diff, -high, -low)
+    cost = turned if column_named(comparison.metric).higher_is_better else as_it_is
+    size = as_it_is if diff > 0 else turned
+    called = ("diff", "low", "high", "cost", "cost_low", "cost_high", "size", "least", "most")
+    numbers = dict(zip(called, (*as_it_is, *cost, *size), strict=True))
+    why = row["why"] or ""
+    return {
+        **{name: number(value) for name, value in numbers.items() if value == value},
+        **{"one": one, "other": other, "at": f" ({setting})" if setting else ""},
+        **{"of": unit(comparison.metric), "margin": f"{comparison.margin:g}", "pairs": str(row["pairs"])},
+        **{"p": _is(row["p_holm"]), "p_tost": _is(row["p_tost_holm"])},
+        **{"why": why, "reason": f"; {why}" if why else ""},
+        "more": more_seeds(row["more_seeds"]),
+        "family": "" if row["family"] == "primary" else " (exploratory)",
+        "share": share_of_attention(row["share"]),
+        "perplexity": perplexity(row["ratio"]),
+    }
+
+
+def perplexity(ratio: float) -> str:
+    """The words for a ratio of perplexities, which is exp of a difference in nats; empty if unknown."""
+    if not math.isfinite(ratio):
+        return ""
+    return f", about {percent(ratio - 1)} {'more' if ratio > 1 else 'less'} perplexity"
 
 
 def more_seeds(count: Any) -> str:
@@ -210,15 +265,10 @@ def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
 def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -> tuple[str, str, str]:
     """The differing part of each of two names, and what they share. terms: names of the levels, if the study
     gives any; a fusion is named by itself."""
-    ours, theirs = (dict(_split(part) for part in name_parts(name)) for name in (variant, baseline))
+    ours, theirs = levels_of(variant), levels_of(baseline)
     differing = [key for key in ours if ours[key] != theirs.get(key)]
     shared = ", ".join(f"{key}={value}" for key, value in ours.items() if key not in differing)
     return _called(ours, differing, terms or {}), _called(theirs, differing, terms or {}), shared
-
-
-def _split(part: str) -> tuple[str, str]:
-    key, _, value = part.partition("=")
-    return key, value
 
 
 def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, str]) -> str:
@@ -248,7 +298,10 @@ def _is(p: float) -> str:
 
 
 def unit(metric: str) -> str:
-    if metric.startswith(STEPS_TO):
-        return " steps"
-    unit = "nats" if metric.endswith("_loss") else UNITS.get(metric, "")
-    return f" {unit}" if unit else ""
+    """The unit of a metric, to follow a number."""
+    return f" {unit}" if (unit := column_named(metric).unit) else ""
+
+
+def confidence(comparison: Comparison) -> str:
+    """The level at which the intervals of a family hold together, as in `95 %`."""
+    return f"{100 * (1 - comparison.alpha):g} %"

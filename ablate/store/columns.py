@@ -1,71 +1,204 @@
-"""The columns of results.csv and metrics.csv, and the format of their cells. Loads no torch."""
+"""The columns of results.csv and metrics.csv: one table with all that is known of each. Loads no torch.
+
+Every list of columns derives from it; whoever needs a fact of a column looks it up (`column_named`).
+"""
 
 import csv
 import io
 import json
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from typing import Any, Literal
 
 Row = dict[str, Any]
 
-# The role of a run in a study that has runs of different roles, such as a tuned study.
+
+class Status(StrEnum):
+    """The status of a run."""
+
+    DONE = auto()
+    FAILED = auto()
+    DIVERGED = auto()
+    INTERRUPTED = auto()  # the same command resumes it
+    RUNNING = auto()
+    STALE = auto()  # a result of other code or another torch, which may differ from today's
+
+
+# A diverged run is a result too.
+RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
+
+Role = Literal["identity", "config", "seed", "derived", "metric", "measured", "provenance"]
+Kind = Literal["text", "word", "json", "boolean", "whole", "number"]
+
+STEPS_TO = "steps_to_"  # followed by a loss: columns of analysis/speed.py, which no file has
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of results.csv.
+
+    role: identity (which run, of which study), config (defines a variant), seed (differs between the
+    replicates of a variant), derived (follows from the config), metric (what was learned), measured (the only
+    ones that differ between two executions of a run), provenance (program and machine). kind: of its values;
+    text is never a number, although a hash of digits looks like one; words may stand beside numbers (auto,
+    4). about: what a config column sets: the model around attention, the text, the training, or the
+    evaluation, which does not change what is learned. label: its name in a paper, if a paper has it. unit: of
+    a metric. by_evaluation: whether a metric depends on how often a run is evaluated. unsaid: a value that
+    needs no mention if all runs have it.
+    """
+
+    name: str
+    role: Role
+    kind: Kind
+    label: str = ""
+    about: Literal["model", "text", "training", "evaluation", ""] = ""
+    unit: str = ""
+    higher_is_better: bool = False
+    by_evaluation: bool = False
+    unsaid: str | None = None
+
+    @property
+    def words(self) -> str:
+        return self.label or self.name
+
+
+TABLE = (
+    Column("run_id", "identity", "text"),
+    Column("study", "identity", "text"),
+    Column("status", "identity", "word"),
+    Column("error", "identity", "text"),
+    # The role of a run in a study that has runs of different roles, such as a tuned study.
+    Column("phase", "identity", "word"),
+    Column("role", "identity", "word"),
+    Column("tuned", "identity", "word"),
+    Column("fusion", "config", "word", "fusion of heads"),
+    Column("fusion_options", "config", "json"),
+    Column("normalize", "config", "word", "normalization of the fused vector"),
+    Column("scores", "config", "word", "rule on scores"),
+    Column("scores_options", "config", "json"),
+    Column("heads", "config", "whole", "heads"),
+    Column("out_proj", "config", "boolean", "output projection"),
+    Column("value_width", "config", "whole", "value width per head"),
+    Column("key_width", "config", "whole", "query and key width per head"),
+    Column("query_heads", "config", "word", "heads with queries of their own"),
+    Column("key_heads", "config", "word", "heads with keys of their own"),
+    Column("value_heads", "config", "word", "heads with values of their own"),
+    Column("tie_qk", "config", "boolean", "keys with the weight of the queries"),
+    Column("scale", "config", "word", "place of 1/√key_width"),
+    Column("value_proj", "config", "boolean", "value projection"),
+    Column("value_scale", "config", "word", "constant on the values"),
+    Column("out_rank", "config", "whole", "rank of the output projection"),
+    Column("match", "config", "word", "matched to concat in"),
+    Column("match_by", "config", "word"),
+    Column("d_model", "config", "whole", "model width", "model"),
+    Column("layers", "config", "whole", "layers", "model"),
+    Column("context", "config", "whole", "context (tokens)", "model"),
+    Column("mlp_hidden", "config", "whole", "MLP hidden width", "model"),
+    Column("bias", "config", "boolean", "biases", "model"),
+    Column("dropout", "config", "number", "dropout", "model"),
+    Column("architecture", "config", "word", "architecture", "model", unsaid="decoder"),
+    Column("encoder_layers", "config", "whole", "layers of the encoder", "model"),
+    Column("at", "config", "word", "attention that the factors apply to", "model", unsaid="all"),
+    Column("long", "config", "word"),
+    Column("corpus_sha256", "config", "text", about="text"),
+    Column("tokenizer", "config", "word", "tokenizer", "text"),
+    Column("vocab", "config", "whole", "vocabulary", "text"),
+    Column("splits", "config", "json", "training, validation, test shares", "text"),
+    Column("steps", "config", "whole", "steps", "training"),
+    Column("batch", "config", "whole", "batch (windows)", "training"),
+    Column("lr", "config", "number", "peak learning rate", "training"),
+    Column("warmup", "config", "number", "warm-up (share of steps)", "training"),
+    Column("min_lr_ratio", "config", "number", "last learning rate (share of peak)", "training"),
+    Column("weight_decay", "config", "number", "weight decay", "training"),
+    Column("beta1", "config", "number", "AdamW β1", "training"),
+    Column("beta2", "config", "number", "AdamW β2", "training"),
+    Column("eps", "config", "number", "AdamW ε", "training"),
+    Column("clip", "config", "number", "gradient norm clipped at", "training"),
+    Column("eval_every", "config", "whole", about="evaluation"),
+    Column("eval_tokens", "config", "whole", about="evaluation"),
+    Column("average", "config", "number", about="evaluation"),
+    Column("translate", "config", "boolean"),
+    Column("precision", "config", "word", "precision", "training"),
+    Column("seed", "seed", "whole", "seeds"),
+    Column("seed_backbone", "seed", "whole"),
+    Column("seed_fusion", "seed", "whole"),
+    Column("seed_data", "seed", "whole"),
+    Column("form", "derived", "word"),
+    Column("function_class", "derived", "word"),
+    Column("model", "derived", "word"),
+    Column("corpus", "derived", "word", "text"),
+    Column("match_error", "derived", "number"),
+    Column("params", "derived", "whole", "parameters"),
+    Column("params_attention", "derived", "whole"),
+    Column("flops_per_token", "derived", "whole"),
+    Column("tokens", "derived", "whole"),
+    Column("train_loss", "metric", "number", unit="nats"),
+    Column("val_loss", "metric", "number", "Validation loss (nats per token)", unit="nats"),
+    Column("val_bpb", "metric", "number", "Validation bits per byte", unit="bits per byte"),
+    Column("val_acc", "metric", "number", "Validation accuracy", higher_is_better=True),
+    Column("test_loss", "metric", "number", "Test loss (nats per token)", unit="nats"),
+    Column("test_acc", "metric", "number", "Test accuracy", higher_is_better=True),
+    Column("val_exact", "metric", "number", "Validation rows without an error", higher_is_better=True),
+    Column("test_exact", "metric", "number", "Test rows without an error", higher_is_better=True),
+    Column("avg_val_loss", "metric", "number", unit="nats", by_evaluation=True),
+    Column("avg_test_loss", "metric", "number", unit="nats", by_evaluation=True),
+    Column("test_bleu", "metric", "number", higher_is_better=True),
+    Column("test_chrf", "metric", "number", higher_is_better=True),
+    # Losses of the targets in each third of the context: predicted from little of it, and from much.
+    Column("val_first_third_loss", "metric", "number", unit="nats"),
+    Column("val_middle_third_loss", "metric", "number", unit="nats"),
+    Column("val_last_third_loss", "metric", "number", unit="nats"),
+    Column("best_val_loss", "metric", "number", unit="nats", by_evaluation=True),
+    Column("best_step", "metric", "whole", by_evaluation=True),
+    Column("fusion_weights", "metric", "json"),
+    Column("tokens_per_s", "measured", "number", higher_is_better=True),
+    Column("wall_s", "measured", "number", by_evaluation=True),
+    Column("peak_memory_mb", "measured", "number"),
+    Column("device", "provenance", "word"),
+    Column("linear", "provenance", "word"),
+    Column("attention", "provenance", "word"),
+    Column("compile", "provenance", "boolean"),
+    Column("threads", "provenance", "whole"),
+    Column("torch", "provenance", "text"),
+    Column("ablate", "provenance", "text"),
+    Column("code", "provenance", "text"),
+    Column("parts", "provenance", "text"),
+    Column("git", "provenance", "text"),
+)
+_BY_NAME = {column.name: column for column in TABLE}
+
+
+def column_named(name: str) -> Column:
+    """What is known of a column; of a foreign one, and of STEPS_TO, what its name tells."""
+    if name.startswith(STEPS_TO):
+        return Column(name, "metric", "number", unit="steps", by_evaluation=True)
+    foreign = Column(name, "metric", "number", unit="nats" if name.endswith("_loss") else "")
+    return _BY_NAME.get(name, foreign)
+
+
+def of_role(*roles: Role) -> tuple[str, ...]:
+    """The names of the columns of these roles."""
+    return tuple(column.name for column in TABLE if column.role in roles)
+
+
+def config_about(*subjects: str) -> tuple[str, ...]:
+    """The names of the config columns about these subjects."""
+    return tuple(column.name for column in TABLE if column.about in subjects)
+
+
+COLUMNS = tuple(_BY_NAME)
 ROLE_COLUMNS = ("phase", "role", "tuned")
-IDENTITY_COLUMNS = ("run_id", "study", "status", "error", *ROLE_COLUMNS)
-# The columns that define a variant; its replicates differ in the seeds.
-CONFIG_COLUMNS = (
-    *("fusion", "fusion_options", "normalize", "scores", "scores_options", "heads", "out_proj"),
-    *("value_width", "key_width", "query_heads", "key_heads", "value_heads", "tie_qk", "scale", "value_proj"),
-    *("value_scale", "out_rank"),
-    *("match", "match_by", "d_model", "layers", "context", "mlp_hidden", "bias", "dropout"),
-    *("architecture", "encoder_layers", "at", "long"),
-    *("corpus_sha256", "tokenizer", "vocab", "splits", "steps", "batch", "lr", "warmup", "min_lr_ratio"),
-    *("weight_decay", "beta1", "beta2", "eps", "clip", "eval_every", "eval_tokens", "average", "translate"),
-    "precision",
+CONFIG_COLUMNS = of_role("config")
+SEED_COLUMNS = of_role("seed")
+MEASURED_COLUMNS = of_role("measured")
+# The columns that hold one number per run, which can be compared.
+METRICS = tuple(
+    column.name
+    for column in TABLE
+    if column.role in ("metric", "derived", "measured") and column.kind in ("whole", "number")
 )
-SEED_COLUMNS = ("seed", "seed_backbone", "seed_fusion", "seed_data")
-DERIVED_COLUMNS = (
-    "form",
-    "function_class",
-    "model",
-    "corpus",
-    "match_error",
-    "params",
-    "params_attention",
-    "flops_per_token",
-    "tokens",
-)
-# Losses of the targets in each third of the context: predicted from little of it, and from much.
-THIRD_COLUMNS = ("val_first_third_loss", "val_middle_third_loss", "val_last_third_loss")
-METRIC_COLUMNS = (
-    *("train_loss", "val_loss", "val_bpb", "val_acc", "test_loss", "test_acc", "val_exact", "test_exact"),
-    *("avg_val_loss", "avg_test_loss", "test_bleu", "test_chrf"),
-    *THIRD_COLUMNS,
-    *("best_val_loss", "best_step", "fusion_weights"),
-)
-HIGHER_IS_BETTER = (
-    "val_acc",
-    "test_acc",
-    "val_exact",
-    "test_exact",
-    "test_bleu",
-    "test_chrf",
-    "tokens_per_s",
-)
-# Only these columns differ between two executions of the same run.
-MEASURED_COLUMNS = ("tokens_per_s", "wall_s", "peak_memory_mb")
-PROVENANCE_COLUMNS = (
-    *("device", "engine", "linear", "attention", "compile", "threads"),
-    *("torch", "ablate", "code", "parts", "git"),
-)
-COLUMNS = (
-    *IDENTITY_COLUMNS,
-    *CONFIG_COLUMNS,
-    *SEED_COLUMNS,
-    *DERIVED_COLUMNS,
-    *METRIC_COLUMNS,
-    *MEASURED_COLUMNS,
-    *PROVENANCE_COLUMNS,
-)
+THIRD_COLUMNS = tuple(name for name in METRICS if name.endswith("_third_loss"))
 METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm", "seconds")
 
 
@@ -77,27 +210,23 @@ def csv_text(rows: Iterable[Row]) -> str:
     for row in rows:
         values = map(row.get, COLUMNS)
         # For most values the csv module does the same as `csv_value` in a fraction of the time.
-        table.writerow([v if type(v) in _AS_THEY_ARE else csv_value(_for_table(v)) for v in values])
+        table.writerow([v if type(v) in _AS_THEY_ARE else csv_value(v) for v in values])
     return text.getvalue()
 
 
 def csv_value(value: Any) -> str:
+    """A value as a cell. fusion_weights, the only nested list, gets one number per layer and head: the mean
+    over channels, if the method has weights per channel."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        means = [[sum(w) / len(w) if isinstance(w, list) else w for w in layer] for layer in value]
+        value = [[float(f"{weight:.6g}") for weight in layer] for layer in means]
     if isinstance(value, list | dict):
         return json.dumps(value, sort_keys=True)
     return repr(value) if isinstance(value, float) else str(value)
 
 
 _AS_THEY_ARE = (str, int, float, type(None))
-
-
-def _for_table(value: Any) -> Any:
-    """The value for results.csv. fusion_weights, the only nested list, gets one number per layer and head:
-    the mean over channels, if the method has weights per channel."""
-    if not (isinstance(value, list) and value and isinstance(value[0], list)):
-        return value
-    means = [[sum(w) / len(w) if isinstance(w, list) else w for w in layer] for layer in value]
-    return [[float(f"{weight:.6g}") for weight in layer] for layer in means]

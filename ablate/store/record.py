@@ -1,14 +1,16 @@
-"""The record of a study, stored as study.json: what was asked for, and the roles of its runs."""
+"""The record of a study, stored as study.json: what was asked for, the roles of its runs, how it may grow."""
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ablate.config.conditions import Where
+from ablate.config.contrast import Contrasts
 from ablate.config.read import read, unlike_defaults
+from ablate.files.atomic import StoreError
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
-OF_KINDS = ("tune", "develop", "extend")  # top-level keys of the oldest study.json; `parts` were its roles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +41,8 @@ class Machine:
 
     threads: int
     linear: str
-    attention: str = "fused"
-    compile: bool = False
+    attention: str
+    compile: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +50,8 @@ class StudyRecord:
     """The content of study.json. factors: override key -> levels, in the syntax of overrides. fixed: all
     other keys, with their value in all runs. runs: run ids.
 
-    For a study declared in advance, question to where, arms and answer are those of its YAML
-    (study.declared), and `declared` has the keys that only its kind has. answer: names of the levels for use
+    The fields from `question` to `where`, `arms` and `answer` come from the YAML of a study declared in
+    advance (StudyConfig); `declared` has the keys that only its kind has. answer: names of the levels for use
     in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m; command:
     the command, if it was another. claim: the digest of the entry of the ledger that it tests. study: NAME of
     study=NAME. config_dir: the value of -cd. left_out: by variant, why it can't be built. roles: by run id;
@@ -63,10 +65,10 @@ class StudyRecord:
     seeds: list[int]
     runs: list[str]
     question: str = ""
-    primary: list[Mapping[str, Any]] = field(default_factory=list)
+    primary: Contrasts = field(default_factory=list)
     metric: str | None = None
     margin: float | None = None
-    where: list[str] = field(default_factory=list)
+    where: list[Where] = field(default_factory=list)
     declared: Mapping[str, Any] = field(default_factory=dict)
     arms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     placebo: Mapping[str, str] = field(default_factory=dict)
@@ -97,14 +99,9 @@ class StudyRecord:
         """What the study declared in advance, which may not change as it grows."""
         if not self.is_declared:
             return {}
-        said = {"primary": self.primary, "metric": self.metric, "margin": self.margin, "where": self.where}
-        later = {"arms": self.arms, "placebo": self.placebo}  # which older records lack
-        return said | {key: value for key, value in later.items() if value} | dict(self.declared)
-
-    @property
-    def set_by_arms(self) -> set[str]:
-        """The keys that named arms set."""
-        return {key for arm in self.arms.values() for key in arm}
+        keys = ("metric", "margin", "where", "arms", "placebo")
+        primary = [contrast.plain for contrast in self.primary]
+        return {"primary": primary, **{key: getattr(self, key) for key in keys}, **self.declared}
 
     @property
     def tuned_key(self) -> str:
@@ -112,9 +109,14 @@ class StudyRecord:
         return str(self.declared.get("tune", ""))
 
     @property
+    def tuned_column(self) -> str:
+        """The column of results with the values of `tuned_key`."""
+        return self.tuned_key.rpartition(".")[2]
+
+    @property
     def reports_at_baseline(self) -> bool:
         """Whether the arms of a tuned study report at their baselines' values too."""
-        return "baseline_rate" in self.declared.get("report_at", ["baseline_rate"])
+        return "baseline_rate" in self.declared.get("report_at", [])
 
     @property
     def development_seeds(self) -> list[str]:
@@ -122,16 +124,85 @@ class StudyRecord:
         return self.declared.get("develop", [])
 
 
+def keys_of_arms(arms: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """The keys that named arms set."""
+    return {key for arm in arms.values() for key in arm}
+
+
 def read_record(plain: Mapping[str, Any]) -> StudyRecord:
     """The record from the content of study.json. Raises ConfigError."""
-    if "roles" not in plain and "declared" not in plain:
-        of_kind = {key: plain[key] for key in OF_KINDS if key in plain}
-        rest = {key: value for key, value in plain.items() if key not in (*OF_KINDS, "parts")}
-        plain = rest | {"declared": of_kind, "roles": plain.get("parts", {})}
     return read(StudyRecord, plain, missing="ablate writes it")
 
 
 def as_plain(record: StudyRecord) -> dict[str, Any]:
     """The record as the content of study.json, without values that equal their defaults."""
-    plain = dataclasses.asdict(record)
+    plain = {**dataclasses.asdict(record), "primary": [contrast.plain for contrast in record.primary]}
     return {key: plain[key] for key in unlike_defaults(record)}
+
+
+# --- how a study may grow ---------------------------------------------------------------------------
+
+
+def grown(
+    old: StudyRecord | None, new: StudyRecord, has_results: Callable[[str], bool] = lambda study: True
+) -> StudyRecord:
+    """The record after `new` is merged into `old`: a grid may grow by levels and seeds, a list of single runs
+    by runs. Raises StoreError for any other change.
+
+    has_results: whether the study of a name has results. Until then, what it declares may still change.
+    """
+    if old is None:
+        return new
+    name, way_out = new.name, "a study may only grow by levels and seeds; give another name, as name=NAME"
+    if old.kind != new.kind:
+        raise StoreError(
+            f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
+        )
+    for key in sorted({*old.factors} ^ {*new.factors}):
+        found = (
+            "is a factor in the study of that name, not here"
+            if key in old.factors
+            else "is a factor here, not in the study of that name"
+        )
+        raise StoreError(f"name={name}: {key} {found}; {way_out}")
+    for key in sorted({*old.fixed, *new.fixed}):
+        before, after = old.fixed.get(key), new.fixed.get(key)
+        if before != after:
+            raise StoreError(
+                f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
+            )
+    for key in dict.fromkeys([*old.declaration, *new.declaration]):
+        before = old.declaration.get(key)
+        if before != new.declaration.get(key) and has_results(name):
+            raise StoreError(
+                f"name={name}: {key} was {before} when the study began, and there are results since; give"
+                " another name, as name=NAME: what is finished is not run again"
+            )
+    return replace(
+        new,
+        factors={
+            key: list(dict.fromkeys([*old.factors[key], *levels])) for key, levels in new.factors.items()
+        },
+        seeds=sorted({*old.seeds, *new.seeds}),
+        runs=sorted({*old.runs, *new.runs}),
+        config_dir=new.config_dir or old.config_dir,
+        machine=new.machine or old.machine,
+        left_out={**old.left_out, **new.left_out},
+        roles=_grown_roles(old, new),
+        chosen={**old.chosen, **new.chosen},
+    )
+
+
+def _grown_roles(old: StudyRecord, new: StudyRecord) -> dict[str, Role]:
+    """The role of each run of a tuned study. If the grown study chooses another value for an arm, the runs at
+    the old value stay, but lose the roles that they had because of it."""
+    moved = {arm for arm, was in old.chosen.items() if new.chosen.get(arm, was).value != was.value}
+    kept = {run_id: _without(moved, role) if moved else role for run_id, role in old.roles.items()}
+    return {**kept, **new.roles}
+
+
+def _without(moved: set[str], role: Role) -> Role:
+    """The role of a run without the parts that it has only because of the values of these arms."""
+    values = {name: [arm for arm in arms if arm not in moved] for name, arms in role.values.items()}
+    values = {name: arms for name, arms in values.items() if arms}
+    return replace(role, role=" ".join(values), values=values)

@@ -1,23 +1,20 @@
 """Remove runs from the store. Loads no torch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.files.atomic import StoreError
-from ablate.phrases import some
-from ablate.store.columns import Row
+from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
-from ablate.store.status import Status
 from ablate.store.store import Store
 
-WORTHLESS = (Status.FAILED, Status.INTERRUPTED, Status.STALE)
+PRUNABLE = (Status.FAILED, Status.INTERRUPTED, Status.STALE)
 
 
 @dataclass(frozen=True)
-class Doomed:
-    """A run to be removed. studies: those that need it, lists of single runs aside. size: of its files, in
-    bytes."""
+class RemovalCandidate:
+    """A run that may be removed. studies: those that need it, lists of single runs aside. size: of its files,
+    in bytes."""
 
     name: str
     row: Row
@@ -32,26 +29,19 @@ class Doomed:
         return f"it is in {', '.join(self.studies)}" if self.studies else ""
 
 
-def named(store: Store, runs: Sequence[str]) -> list[Doomed]:
+def named(store: Store, runs: Sequence[str]) -> list[RemovalCandidate]:
     """The runs with these prefixes of ids or names, finished or not. Raises StoreError."""
-    names, found = sorted(store.finished() | store.begun()), []
-    for run in runs:
-        matching = [name for name in names if run and (name.startswith(run) or _short_id(name, run))]
-        if len(matching) > 1:
-            raise StoreError(f"{run}: {len(matching)} runs begin so; give more of it: {some(matching)}")
-        if not matching:
-            raise StoreError(f"{run or 'RUN'}: no run begins so; ablate runs shows what there is")
-        found += matching
-    return [*_described(store, [*dict.fromkeys(found)])]
+    names = store.finished() | store.begun()
+    return [*_candidates(store, dict.fromkeys(store.named(run, names) for run in runs))]
 
 
-def worthless(store: Store) -> list[Doomed]:
+def prunable(store: Store) -> list[RemovalCandidate]:
     """The runs that failed, were interrupted or are stale, and that no study needs."""
-    found = _described(store, sorted(store.finished() | store.begun()))
-    return [run for run in found if run.row["status"] in WORTHLESS and not run.needed_by]
+    candidates = _candidates(store, sorted(store.finished() | store.begun()))
+    return [run for run in candidates if run.row["status"] in PRUNABLE and not run.needed_by]
 
 
-def remove(store: Store, runs: Sequence[Doomed]) -> None:
+def remove(store: Store, runs: Sequence[RemovalCandidate]) -> None:
     """Delete the runs with their results, attempts and weights. Lists of single runs forget them; in studies
     they count as not begun. Raises StoreError."""
     for run in runs:
@@ -70,7 +60,7 @@ def remove(store: Store, runs: Sequence[Doomed]) -> None:
             store.write_results(study)
 
 
-def _described(store: Store, names: Sequence[str]) -> Iterator[Doomed]:
+def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate]:
     rows = {row["run_id"][:8]: row for row in store.rows()}
     needed: dict[str, list[str]] = {}
     for study in store.study_names():
@@ -81,11 +71,7 @@ def _described(store: Store, names: Sequence[str]) -> Iterator[Doomed]:
         if row := rows.get(name.rpartition("-")[2]):
             run = store.run(name)
             size = sum(map(_size, (run.directory, run.attempts)))
-            yield Doomed(name, row, needed.get(row["run_id"], []), size)
-
-
-def _short_id(name: str, run: str) -> bool:
-    return name.rpartition("-")[2].startswith(run[:8])
+            yield RemovalCandidate(name, row, needed.get(row["run_id"], []), size)
 
 
 def _size(directory: Path) -> int:

@@ -22,8 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.identity import digest
-from ablate.files.atomic import StoreError, explained, file_digest, is_gone, replace_file, sync, synced_digest
-from ablate.store import claim
+from ablate.files.atomic import (
+    Garbled,
+    StoreError,
+    explained,
+    file_digest,
+    is_gone,
+    out_of_reach,
+    read_json,
+    replace_file,
+    sync,
+)
+from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
@@ -60,11 +70,11 @@ class RunWriter:
     def __init__(self, attempt: Path, start: Checkpoint | None) -> None:
         self.path = attempt
         self.start = start
-        self._heartbeat: claim.Heartbeat | None = claim.Heartbeat(attempt)
+        self._heartbeat = lease.Heartbeat(attempt)
 
     def check(self) -> None:
         """Raises Busy if the run was taken over; cheap enough for every step."""
-        if self._heartbeat and self._heartbeat.lost:
+        if self._heartbeat.lost:
             raise taken_over(self.path)
 
     def metrics(self, row: Row) -> None:
@@ -102,20 +112,19 @@ class RunWriter:
         with self.here():
             there = os.listdir(self.path)
             sealed = [*SEALED, *sorted(name for name in there if name.startswith(ON_THE_WAY))]
-            files = {name: synced_digest(self.path / name) for name in sealed if name in there}
-            self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
             dropped = checkpoints(self.path)
-            others = {*there} - {*sealed, "claim.json", *(path.name for path in dropped)}
-            sync(self.path / name for name in others)
+            for name in {*there} - {"lease.json", "result.json", *(path.name for path in dropped)}:
+                sync(self.path / name)
+            files = {name: file_digest(self.path / name) for name in sealed if name in there}
+            self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
+            sync(self.path / "result.json")
             for path in dropped:  # only now, as the disk could have been full
                 path.unlink()
 
     def end(self) -> None:
-        """Stop the heartbeat and release the claim."""
-        if self._heartbeat:
-            self._heartbeat.end()
-            self._heartbeat = None
-            claim.release(self.path)
+        """Stop the heartbeat and release the lease."""
+        self._heartbeat.end()
+        lease.release(self.path)
 
     def _append(self, name: str, text: str) -> None:
         with self.here(), (self.path / name).open("a", encoding="utf-8", newline="") as file:
@@ -181,12 +190,8 @@ def stamp(directory: Path) -> Stamp:
     except OSError as error:
         if is_gone(error):
             return []
-        raise _out_of_reach(path, error) from error
+        raise out_of_reach(path, error) from error
     return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
-
-
-class Garbled(StoreError):
-    """A file is not what ablate wrote."""
 
 
 class Damaged(StoreError):
@@ -231,7 +236,7 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
             same = file_digest(path) == was
         except OSError as error:
             if not is_gone(error):
-                raise _out_of_reach(path, error) from error
+                raise out_of_reach(path, error) from error
             same = False
         if not same:
             raise Damaged(path, "missing, damaged, or edited since the run ended", row)
@@ -252,32 +257,3 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
             about = json.loads(file.metadata()["about"])
         found.append(Checkpoint(arrays=safetensors.numpy.load(data), **about))
     return max(found, key=lambda checkpoint: checkpoint.step, default=None)
-
-
-def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
-    """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
-    if it can't be read at the moment."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict) and keys <= content.keys():
-            return content
-        reason = "something is missing in it"
-    except OSError as error:
-        if is_gone(error):
-            raise FileNotFoundError(path) from None
-        raise _out_of_reach(path, error) from error
-    except ValueError as error:
-        reason = str(error)
-    raise garbled(path, reason)
-
-
-def _out_of_reach(path: Path, error: OSError) -> StoreError:
-    """The error for a file that may be intact: no network, too many open files, or no permission."""
-    return StoreError(
-        f"{path}: can't be read ({error.strerror or error}); mend that, and run the same command"
-    )
-
-
-def garbled(path: Path, reason: str) -> Garbled:
-    """The error for a file of ablate's that is damaged or was edited."""
-    return Garbled(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")

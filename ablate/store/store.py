@@ -10,23 +10,25 @@ again. Any number of processes, on any number of machines, may share a store (do
 
 import contextlib
 import csv
+import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ablate.config.rules import did_you_mean
-from ablate.files.atomic import StoreError, explained, names, write_atomically
-from ablate.store import claim
-from ablate.store.columns import ROLE_COLUMNS, Row, csv_text
-from ablate.store.record import Role, StudyRecord
-from ablate.store.row_cache import read_rows
-from ablate.store.run_files import Damaged, read_finished, read_started
-from ablate.store.status import Status, status_now
+from ablate.files.atomic import StoreError, Versions, explained, names, write_atomically
+from ablate.phrases import some
+from ablate.store import lease
+from ablate.store.columns import ROLE_COLUMNS, Row, Status, csv_text
+from ablate.store.provenance import status_now
+from ablate.store.record import Role, StudyRecord, as_plain, read_record
+from ablate.store.run_files import Damaged, Stamp, read_finished, read_started, stamp
 from ablate.store.stored_run import PART, StoredRun
-from ablate.store.studies import change_study, read_study
 
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
+RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 
 
 class Store:
@@ -52,25 +54,34 @@ class Store:
 
     def interrupted(self) -> set[str]:
         """The names of the runs that were interrupted: begun, but no process works on them."""
-        return {
-            name
-            for name in self.begun()
-            if (attempt := self.run(name).latest()) and not claim.is_live(attempt)
-        }
+        return {name for name, attempt in self._attempts() if not lease.is_live(attempt)}
+
+    def _attempts(self) -> Iterator[tuple[str, Path]]:
+        """The runs that are under way or were interrupted: the name of each, and its latest attempt."""
+        for name in self.begun():
+            attempt = None
+            with contextlib.suppress(OSError):  # it is out of reach
+                attempt = self.run(name).latest()
+            if attempt:
+                yield name, attempt
 
     def _names(self) -> list[str]:
         return names(self.root / "store")
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name or id begins with `run`. Raises StoreError."""
-        paths = [self.root / "store" / name for name in sorted(self.finished())]
-        found = [path for path in paths if run and (path.name.startswith(run) or _id_begins(path, run))]
+        return self.root / "store" / self.named(run, self.finished(), "finished run")
+
+    def named(self, run: str, among: Iterable[str], what: str = "run") -> str:
+        """The one of these names that `run` is a prefix of, or of whose id. what: they are. Raises
+        StoreError."""
+        paths = [self.root / "store" / name for name in sorted(among)]
+        found = [path.name for path in paths if run and (path.name.startswith(run) or _id_begins(path, run))]
         if len(found) == 1:
             return found[0]
         if found:
-            some = ", ".join(path.name for path in found[:5])
-            raise StoreError(f"{run}: {len(found)} runs begin so; give more of it: {some}")
-        raise StoreError(f"{run or 'RUN'}: no finished run begins so; ablate runs shows what there is")
+            raise StoreError(f"{run}: {len(found)} runs begin so; give more of it: {some(found)}")
+        raise StoreError(f"{run or 'RUN'}: no {what} begins so; ablate runs shows what there is")
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""
@@ -87,9 +98,8 @@ class Store:
         stays. Results of other code or another torch are `stale`.
         """
         studies = self._studies_by_run()
-        whole_ids = {
-            run_id[:8]: run_id for run_id in studies
-        }  # the row of a damaged run has only the first half of its id, from the name
+        # The row of a damaged run has only the first half of its id, from the name.
+        whole_ids = {run_id[:8]: run_id for run_id in studies}
         rows = {row["run_id"]: row for row in self._unfinished_rows()}
         for row in read_rows(self.root / "store"):
             row["run_id"] = whole_ids.get(row["run_id"], row["run_id"])
@@ -104,9 +114,7 @@ class Store:
     def changed(self) -> dict[str, float]:
         """When each run last changed, in seconds since 1970, by the first half of its run_id."""
         files = {name: self.run(name).directory / "result.json" for name in self.finished()}
-        for name in self.begun():
-            if attempt := self.run(name).latest():
-                files[name] = attempt / "metrics.csv"
+        files |= {name: attempt / "metrics.csv" for name, attempt in self._attempts()}
         found = {}
         for name, file in files.items():
             with contextlib.suppress(OSError):  # it may disappear at any time
@@ -118,22 +126,20 @@ class Store:
         return {row["run_id"]: row for row in read_rows(self.root / "store")}
 
     def _unfinished_rows(self) -> Iterator[Row]:
-        for name in self.begun():
-            with contextlib.suppress(OSError, StoreError):  # only just beginning, or gone since
-                if attempt := self.run(name).latest():
-                    status = Status.RUNNING if claim.is_live(attempt) else Status.INTERRUPTED
-                    yield {**read_started(attempt), "status": status}
+        for _, attempt in self._attempts():
+            with contextlib.suppress(OSError, StoreError):  # gone since
+                status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
+                yield {**read_started(attempt), "status": status}
 
     def hosts(self) -> dict[str, str]:
         """The machine that each run under way is on, by the first half of its run_id."""
-        attempts = {name: self.run(name).latest() for name in self.begun()}
-        found = {name.rpartition("-")[2]: claim.host(at) for name, at in attempts.items() if at}
-        return {short: host for short, host in found.items() if host}
+        hosts = {name.rpartition("-")[2]: lease.host(attempt) for name, attempt in self._attempts()}
+        return {short: host for short, host in hosts.items() if host}
 
     def last_metrics(self, run_id: str) -> Row | None:
         """The last row of metrics.csv of a run under way, with values as text; None before the first one."""
-        for name in self.begun():
-            if name.endswith(run_id[:8]) and (attempt := self.run(name).latest()):
+        for name, attempt in self._attempts():
+            if name.endswith(run_id[:8]):
                 with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8") as file:
                     rows = deque(csv.DictReader(file), maxlen=1)
                     return rows[0] if rows else None
@@ -146,14 +152,17 @@ class Store:
         return read_study(self.study_directory(name))
 
     def change_study(self, name: str, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
-        """Replace the record by change(record), safely with other writers: see studies.change_study.
+        """Replace the record by change(record); `change` is called again if another command was faster.
 
-        Raises StoreError, also if the directory of the runs can't be created.
+        Raises StoreError, also if the directory of the runs can't be created, and whatever `change` raises to
+        refuse.
         """
         runs = self.root / "store"
         with explained(runs):
             runs.mkdir(parents=True, exist_ok=True)
-        return change_study(self.study_directory(name), change)
+        after = _record_in(self.study_directory(name)).change(change)
+        assert after is not None, "change never takes a record away"
+        return after
 
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
@@ -227,6 +236,59 @@ def _id_begins(path: Path, run: str) -> bool:
     if not path.name.rpartition("-")[2].startswith(run[:8]):
         return False
     try:
-        return read_finished(path)["run_id"].startswith(run)
+        return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)
     except Damaged:
-        return False
+        return not path.exists()  # it has not finished
+
+
+# --- study.json -----------------------------------------------------------------------------------
+
+
+def read_study(directory: Path) -> StudyRecord | None:
+    """The record of the study in this directory; None if there is none. Raises StoreError if it can't be
+    read."""
+    return _record_in(directory).read()
+
+
+def _record_in(directory: Path) -> Versions[StudyRecord | None]:
+    return Versions(directory / "study.json", read_record, as_plain, None)
+
+
+# --- the rows of finished runs --------------------------------------------------------------------
+
+
+def read_rows(store: Path) -> list[Row]:
+    """The row of each finished run below `store`; a damaged run gets a failed row with the reason.
+
+    Rows are cached beside the runs, so that not every file is opened every time, with the size, time and
+    inode of each file, by which a changed run is noticed.
+    """
+    cache = store / ".rows.json"
+    known = _cached_rows(cache)
+    rows: dict[str, tuple[Stamp, Row]] = {}
+    damaged: list[Row] = []
+    for name in names(store):
+        if name.startswith("."):
+            continue
+        now = stamp(store / name)
+        if not now and not RUN.fullmatch(name):  # not a run
+            continue
+        if now and name in known and known[name][0] == now:
+            rows[name] = known[name]
+            continue
+        try:
+            rows[name] = (now, read_finished(store / name))
+        except Damaged as error:
+            if (store / name).exists():  # otherwise it is just being replaced
+                damaged.append({**error.row, "status": Status.FAILED, "error": str(error)})
+    if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):
+        with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
+            write_atomically(cache, json.dumps(rows))
+    return [dict(row) for _, row in rows.values()] + damaged
+
+
+def _cached_rows(cache: Path) -> dict[str, tuple[Stamp, Row]]:
+    try:
+        return {name: (when, row) for name, (when, row) in json.loads(cache.read_bytes()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):  # missing or damaged: it is only a cache
+        return {}

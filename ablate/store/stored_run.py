@@ -33,7 +33,7 @@ from ablate.files.atomic import (
     rename_onto_free,
     take_away,
 )
-from ablate.store import claim
+from ablate.store import lease
 from ablate.store.columns import Row
 from ablate.store.run_files import (
     Busy,
@@ -56,7 +56,7 @@ from ablate.store.run_files import (
 
 # Only attempts that agree in these columns have the same bytes, so only then does one resume another.
 RESUMABLE = (
-    *("run_id", "device", "engine", "linear", "attention", "compile", "threads"),
+    *("run_id", "device", "linear", "attention", "compile", "threads"),
     *("torch", "code", "parts"),
 )
 PART = ".part"
@@ -123,7 +123,7 @@ class StoredRun:
             files |= _logged(before) if before else {}
             number = self.attempts / str(max(numbers, default=0) + 1)
             path = number / secrets.token_hex(4)
-            files["claim.json"] = claim.claim(path)  # written last, since its age counts
+            files["lease.json"] = lease.take(path)  # written last, since its age counts
             try:
                 made = make_once(number, {f"{path.name}/{name}": data for name, data in files.items()})
                 if not made and not path.exists():  # a network may report failure after success
@@ -136,7 +136,7 @@ class StoredRun:
                     self._discard(earlier)
                 writer = RunWriter(path, start)
             except BaseException:  # also Ctrl-C
-                claim.release(path)
+                lease.release(path)
                 with contextlib.suppress(OSError):
                     os.rmdir(self.attempts)  # if it is empty
                 raise
@@ -151,7 +151,7 @@ class StoredRun:
         writer.seal(row)
         with explained(self.directory):
             self._publish(writer.path, known)
-        writer.path = self.directory  # the claim is still in it, so that no other process publishes it
+        writer.path = self.directory  # the lease is still in it, so that no other process publishes it
 
     def give_up(self, writer: RunWriter) -> Path:
         """Keep the earlier result and move this attempt to damaged/; returns its new path. Raises Busy,
@@ -192,14 +192,14 @@ class StoredRun:
                     shutil.rmtree(take_away(path, path.parent))
 
     def release(self, pid: int) -> None:
-        """Release the claim of a process of this machine that has ended."""
+        """Release the lease of a process of this machine that has ended."""
         with contextlib.suppress(OSError):
             if latest := self.latest():
-                claim.release_ended(latest, pid)
+                lease.release_ended(latest, pid)
 
     def _cut_off(self, before: Path, row: Row, known: Stamp) -> Checkpoint | None:
         """The checkpoint of an interrupted attempt, if resuming it gives the bytes of `row`; None if not."""
-        if claim.is_live(before):
+        if lease.is_live(before):
             raise Busy(f"{before}: another process is training this run")
         try:
             began = read_started(before)
@@ -277,7 +277,7 @@ def _on_the_way(attempt: Path, step: int) -> dict[str, bytes]:
 
 
 def _attempt_is_damaged(path: Path) -> bool:
-    if claim.is_live(path):
+    if lease.is_live(path):
         return False
     try:
         read_started(path)

@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import torch
+import numpy as np
 
-from ablate.compute.cores import side_by_side
+from ablate.compute.limits import side_by_side
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
-from ablate.execution.run import Resolved, Run, build, step_flops, training
+from ablate.execution.place import attention_of, linear_of
+from ablate.execution.run import PlacedRun, Run, build
+from ablate.execution.timing import endless_steps, seconds_each, with_threads
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.study.precision import gains, in_bfloat16
-from ablate.study.replicates import one_of_each
-from ablate.training.computing import in_precision
-from ablate.training.train import Step, evaluate
+from ablate.study.machine import gains_in_bfloat16
+from ablate.study.study import one_of_each
+from ablate.training.train import evaluate, in_precision
 
-R = TypeVar("R", bound=Resolved)
+R = TypeVar("R", bound=Run)
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
 LONG_S = 5.0  # stop after this long, even with fewer steps
 WINDOWS = 64  # the most windows to evaluate
@@ -80,7 +81,7 @@ class Estimate:
 
 def estimate(
     record: StudyRecord,
-    runs: Sequence[Run],
+    runs: Sequence[PlacedRun],
     at_once: int | None,
     threads: int,
     forecast: Sequence[str] = (),
@@ -92,8 +93,8 @@ def estimate(
     kinds = one_of_each(todo)
     times = total(kinds, threads) if todo else Times()
     faster = None
-    if todo and all(gains(run) for run, _ in kinds):
-        in_halves = total([(in_bfloat16(run), count) for run, count in kinds], threads).total
+    if todo and all(gains_in_bfloat16(run) for run, _ in kinds):
+        in_halves = total([(_in_bfloat16(run), count) for run, count in kinds], threads).total
         faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
     return Estimate(
         record, len(runs), len(runs) - len(todo), workers, threads, times, faster, forecast=forecast
@@ -105,31 +106,24 @@ def unfinished(runs: Sequence[R]) -> list[R]:
     return [run for run in runs if run.name not in finished or settled(run) is None]
 
 
-def total(kinds: Sequence[tuple[Run, int]], threads: int) -> Times:
+def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> Times:
     """The times of all runs: the cheapest and the costliest are timed, the others interpolated by their
     FLOPs. kinds: runs, with how many there are of each."""
-    flops = [step_flops(run) for run, _ in kinds]
+    flops = [run.step_flops for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with with_threads(threads):
         timed = {f: _time(kinds[flops.index(f)][0]) for f in {cheapest, dearest}}
-    finally:
-        torch.set_num_threads(before)
-    steps_s = evaluations_s = ends_s = longest_s = 0.0
-    for (run, count), f in zip(kinds, flops, strict=True):
+    seconds_K3 = np.empty((len(kinds), 3))  # of one run of each kind
+    for row, (run, _), f in zip(seconds_K3, kinds, flops, strict=True):
         share = (f - cheapest) / (dearest - cheapest) if dearest > cheapest else 0.0
         step_s, token_s = (a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True))
         meanwhile, at_end = _evaluated(run)
-        of_one = (run.config.train.steps * step_s, meanwhile * token_s, at_end * token_s)
-        steps_s += count * of_one[0]
-        evaluations_s += count * of_one[1]
-        ends_s += count * of_one[2]
-        longest_s = max(longest_s, sum(of_one))
-    return Times(steps_s, evaluations_s, ends_s, longest_s)
+        row[:] = run.config.train.steps * step_s, meanwhile * token_s, at_end * token_s
+    of_all = [count for _, count in kinds] @ seconds_K3
+    return Times(*of_all.tolist(), longest=float(seconds_K3.sum(1).max()))
 
 
-def _evaluated(run: Run) -> tuple[int, int]:
+def _evaluated(run: PlacedRun) -> tuple[int, int]:
     """The number of tokens that a run evaluates during training, and at its end."""
     train = run.config.train
     validation, test = (run.corpus.splits[split].size or 0 for split in ("validation", "test"))
@@ -139,25 +133,19 @@ def _evaluated(run: Run) -> tuple[int, int]:
     return (1 - (-train.steps // train.eval_every)) * each, at_end + averaged
 
 
-def _time(run: Run) -> tuple[float, float]:
+def _time(run: PlacedRun) -> tuple[float, float]:
     """Seconds per training step, and per evaluated token. If that would take long, a smaller run is timed and
     its seconds scaled up by the ratio of their work."""
     small = _smaller(run)
     model = build(small)  # before the clock starts
-    config = replace(small.config.train, steps=STEPS, eval_every=STEPS, eval_tokens=1)
-    seconds, began = [], time.perf_counter()
-    for event in training(small, model, config):
-        if isinstance(event, Step):
-            event.loss.item()  # waits for the device
-            seconds.append(time.perf_counter() - began)
-            if len(seconds) == STEPS or sum(seconds) > LONG_S:
-                break
-        began = time.perf_counter()
+    steps, seconds = endless_steps(small, model), []
+    while len(seconds) < STEPS and sum(seconds) <= LONG_S:
+        seconds.append(seconds_each(steps, 1))
     context, most = small.spec.context, MOST_WORK[small.device.type]
     windows = max(1, min(WINDOWS, int(most / _work_a_token(small) / context)))
     split, most = run.corpus.splits["validation"], windows * context
     began = time.perf_counter()
-    evaluate(in_precision(model, config.precision), split, context=context, most=most)
+    evaluate(in_precision(model, run.config.train.precision), split, context=context, most=most)
     token_s = (time.perf_counter() - began) / min(most, split.size or most)
     return (
         statistics.median(seconds[WARM_UP:] or seconds) * _work(run) / _work(small),
@@ -165,7 +153,7 @@ def _time(run: Run) -> tuple[float, float]:
     )
 
 
-def _smaller(run: Run) -> Run:
+def _smaller(run: PlacedRun) -> PlacedRun:
     """The run or, if a step of it would take long, one with fewer rows, layers or positions."""
     config, spec = run.config, run.spec
     as_it_is = not isinstance(run.corpus.splits["train"], Stream)  # only a text has shorter windows
@@ -182,11 +170,17 @@ def _smaller(run: Run) -> Run:
     return run
 
 
-def _work(run: Run) -> float:
+def _work(run: PlacedRun) -> float:
     """The work of a training step: its FLOPs, plus everything else as FLOPs that take as long."""
     return run.config.train.batch * run.spec.context * _work_a_token(run) + WORK_A_LAYER * run.spec.layers
 
 
-def _work_a_token(run: Run) -> float:
+def _work_a_token(run: PlacedRun) -> float:
     tokens = run.config.train.batch * run.spec.context
-    return step_flops(run) / tokens + WORK_A_TOKEN * run.spec.layers
+    return run.step_flops / tokens + WORK_A_TOKEN * run.spec.layers
+
+
+def _in_bfloat16(run: PlacedRun) -> PlacedRun:
+    train = replace(run.config.train, precision="bfloat16")
+    linear, attention = linear_of(train, run.device), attention_of(train, run.device)
+    return replace(run, config=replace(run.config, train=train), linear=linear, attention=attention)

@@ -1,14 +1,15 @@
 """The settings that the exact results of a study depend on: chosen once, and kept in study.json."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from ablate.compute.cores import threads_each
-from ablate.compute.products import PRODUCTS
+from ablate.compute.fastest import PRODUCTS, bfloat16_is_faster
+from ablate.compute.limits import threads_each
 from ablate.config.overrides import as_value
 from ablate.config.schema import RunConfig
-from ablate.execution.run import Resolved, Run, step_flops
+from ablate.execution.run import PlacedRun, Run, place
+from ablate.phrases import lines_if
 from ablate.store.record import Machine
 from ablate.store.store import StoreError
 
@@ -20,25 +21,29 @@ KEYS = {
     "compile": "train.compile",
 }
 
+SLOWER = "train.precision=bfloat16: slower here than float32, since this processor has no bfloat16 products"
 
-def decided(before: Machine | None, runs: Iterable[Resolved], threads: int | None) -> dict[str, Any]:
+
+def decided(before: Machine | None, runs: Iterable[Run], threads: int | None) -> dict[str, Any]:
     """The settings that are decided already: those that the study began with, or else those that the command
     asks for; None for each of the others. Raises StoreError if it asks for others than the study began with.
 
     threads: those that the command asks for, if it does.
     """
     trains = [run.config.train for run in runs]
+    linear = {train.linear for train in trains} - {"auto"}
+    attention = {train.attention for train in trains if train.precision == "bfloat16"} - {"auto"}
     asked = {
         "threads": threads,
-        "linear": _one(train.linear for train in trains),
-        "attention": _one(train.attention for train in trains if train.precision == "bfloat16"),
+        "linear": min(linear, default=None),
+        "attention": min(attention, default=None),
         "compile": any(train.compile for train in trains) or None,
     }
     kept = asdict(before) if before else {}
     return {name: _keep(key, kept.get(name), asked[name]) for name, key in KEYS.items()}
 
 
-def chosen(decided: Mapping[str, Any], runs: Collection[Run], threads: int) -> Machine:
+def chosen(decided: Mapping[str, Any], runs: Collection[PlacedRun], threads: int) -> Machine:
     """All settings: of those not decided yet, what suits these runs on this machine. threads: what suits."""
     halves = {run.attention for run in runs if run.config.train.precision == "bfloat16"}
     return Machine(
@@ -49,15 +54,24 @@ def chosen(decided: Mapping[str, Any], runs: Collection[Run], threads: int) -> M
     )
 
 
-def threads_of_helpers(count: int, runs: Collection[Resolved], helpers: int, cores: int | None) -> int:
+def threads_of_helpers(count: int, runs: Collection[Run], helpers: int, cores: int | None) -> int:
     """Threads for each of `count` runs that helpers with so many cores share. runs: one of each kind at
     least."""
-    return threads_each(-(-count // helpers), max(map(step_flops, runs)), cores)
+    return threads_each(-(-count // helpers), max(run.step_flops for run in runs), cores)
 
 
-def bound(config: RunConfig, machine: Machine) -> RunConfig:
-    """The config with the study's settings."""
-    return replace(config, train=replace(config.train, **_of_training(config, machine)))
+def bound(runs: Sequence[PlacedRun], machine: Machine) -> list[PlacedRun]:
+    """The runs with the study's settings. Raises ConfigError for a run that can't begin with them."""
+    variants: dict[int, PlacedRun] = {}  # runs that differ only in seeds share their spec object
+    for run in runs:
+        if id(run.spec) not in variants:
+            keys = _of_training(run.config, machine)
+            one = replace(run, config=replace(run.config, train=replace(run.config.train, **keys)))
+            there = {"linear": run.linear, "attention": run.attention, "compile": run.config.train.compile}
+            # To check anew what was chosen here takes a second.
+            is_chosen_here = all(value in (there[key], "auto") for key, value in keys.items())
+            variants[id(run.spec)] = one if is_chosen_here else place(one)
+    return [variants[id(run.spec)].with_seeds(run.config) for run in runs]
 
 
 def as_overrides(config: RunConfig, machine: Machine) -> list[str]:
@@ -65,13 +79,25 @@ def as_overrides(config: RunConfig, machine: Machine) -> list[str]:
     return [f"train.{key}={as_value(value)}" for key, value in _of_training(config, machine).items()]
 
 
+def gains_in_bfloat16(run: PlacedRun) -> bool:
+    """Whether bfloat16 may be faster than this float32 run: on a CPU with bfloat16 matrix products."""
+    return _is_of(run, "float32") and not run.config.train.compile and bfloat16_is_faster()
+
+
+def slower_in_bfloat16(runs: Iterable[Run]) -> list[str]:
+    """A line if runs use bfloat16 here, on a processor that has no bfloat16 products; else none."""
+    here = any(isinstance(run, PlacedRun) and _is_of(run, "bfloat16") for run in runs)
+    return lines_if(here and not bfloat16_is_faster(), SLOWER)
+
+
+def _is_of(run: PlacedRun, precision: str) -> bool:
+    """Whether the run computes in this precision on a CPU."""
+    return run.device.type == "cpu" and run.config.train.precision == precision
+
+
 def _of_training(config: RunConfig, machine: Machine) -> dict[str, Any]:
     keys = {"linear": machine.linear, "compile": machine.compile}
     return keys | ({"attention": machine.attention} if config.train.precision == "bfloat16" else {})
-
-
-def _one(values: Iterable[str]) -> str | None:
-    return min({*values} - {"auto"}, default=None)
 
 
 def _keep(key: str, kept: Any, asked: Any) -> Any:

@@ -1,16 +1,62 @@
-"""Carry out what was asked for: the entry point that the command line and the Python interface share."""
+"""Carry out a sweep: the entry point that the command line and the Python interface share. It loads PyTorch
+only when it is called."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.compose.asked import Single, Sweep
-from ablate.compose.hydra_app import compose
+from ablate.compose.configs import offer
 from ablate.compose.launchers import Pool
-from ablate.launch import server
+from ablate.compose.sweep import Sweep, compose
+from ablate.launch.processes import start_server
+from ablate.store.store import Store
 
 if TYPE_CHECKING:
-    from ablate.study.outcome import Outcome
+    import pandas as pd
+
+    from ablate.execution.plugins import Method
+    from ablate.study.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a command that trains runs.
+
+    study: its name in the store. run_ids: of all its runs; finished_before: how many of them had finished
+    earlier. remarks: on runs left out, and the closing lines of the study. refused: why runs could not begin.
+    left_at_work: jobs submitted by a command that does not wait. estimate: of a dry run."""
+
+    study: str
+    run_ids: Sequence[str] = ()
+    finished_before: int = 0
+    remarks: Sequence[str] = ()
+    refused: Sequence[str] = ()
+    left_at_work: str = ""
+    estimate: "Estimate | None" = None
+
+    def rows(self) -> "pd.DataFrame":
+        """One row for each run that was asked for and has begun, as in results.csv."""
+        from ablate.analysis.frames import frame
+
+        rows = Store().study_rows(self.study)
+        return frame([row for row in rows if row["run_id"] in {*self.run_ids}])
+
+
+def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lambda: None) -> Outcome:
+    """Train the runs of a sweep that have no result yet; as a dry run, only estimate how many there are and
+    how long they take.
+
+    A plain sweep is refused as a whole if one of its runs is impossible. A study leaves such runs out, and
+    Outcome.remarks says why. begun: called before the first run begins. However this ends, results.csv
+    is up to date then. Raises ConfigError.
+    """
+    if isinstance(sweep.launcher, Pool) and not (dry_run or sweep.is_single):
+        start_server()  # it loads PyTorch at the same time as this process
+    from ablate.study.loop import Loop
+
+    loop = Loop(sweep)
+    return loop.dry_run() if dry_run else loop.run(begun)
 
 
 def declared_here(
@@ -19,24 +65,18 @@ def declared_here(
     """The sweep of a study that no file of configs declares. block: its keys. arguments: overrides of every
     run, with name=NAME. Raises ConfigError."""
     sweep = compose(["-m", *arguments])
-    assert isinstance(sweep, Sweep)
+    assert sweep is not None
     return replace(sweep, study=block, command=command, claim=claim)
 
 
-def run(
-    asked: Single | Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lambda: None
-) -> "Outcome":
-    """Train the runs that have no result yet; as a dry run, only estimate how many there are and how long
-    they take.
+def use_plugins(files: Iterable[str | Path] = ()) -> "list[Method]":
+    """Register the methods in these files and in installed packages, for models and for configs; returns
+    those from the files. Raises ConfigError."""
+    from ablate.execution.plugins import install, installed, methods, read
 
-    begun: called before the first run begins. However this ends, results.csv is up to date then. Raises
-    ConfigError.
-    """
-    if isinstance(asked, Sweep) and isinstance(asked.launcher, Pool) and not dry_run:
-        server.start()  # it loads PyTorch at the same time as this process
-    from ablate.study.loop import run_sweep
-    from ablate.study.single import run_single
-
-    if isinstance(asked, Single):
-        return run_single(asked, dry_run=dry_run, begun=begun)
-    return run_sweep(asked, dry_run=dry_run, begun=begun)
+    named = [read(Path(file)) for file in files]
+    everything = [*installed(), *named]
+    install(everything)
+    for method in methods(everything):
+        offer(method.kind, method.name, method.defaults)
+    return methods(named)

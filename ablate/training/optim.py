@@ -1,7 +1,4 @@
-"""AdamW, the learning rate schedule and gradient clipping, as functions on tensors.
-
-Rates, decays and masks may be numbers or tensors that broadcast against a parameter.
-"""
+"""AdamW, the learning rate schedule and gradient clipping, as functions on tensors."""
 
 import math
 from collections.abc import Mapping
@@ -47,41 +44,12 @@ def global_norm(grads: Tensors) -> Tensor:
     return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads.values()]))
 
 
-def clipping_divisor(norm: Tensor, max_norm: float | Tensor) -> Tensor:
+def clipping_divisor(norm: Tensor, max_norm: float) -> Tensor:
     """The divisor of the gradients that brings their norm to at most max_norm."""
     return ((norm + 1e-6) / max_norm).clamp(min=1.0)
 
 
 def adamw_(
-    params: Tensors,
-    grads: Tensors,
-    moments: Moments,
-    step: int,
-    *,
-    lr: float | Tensor,
-    weight_decay: float | Tensor,
-    decayed: Mapping[str, bool | Tensor],
-    beta1: float,
-    beta2: float,
-    eps: float,
-    divisor: float | Tensor = 1.0,
-) -> None:
-    """One AdamW update in place; step counts from 1, the gradients are divided by `divisor` first.
-
-    See: Loshchilov & Hutter, "Decoupled weight decay regularization", 2019, Algorithm 2.
-    """
-    correct1, correct2 = 1 - beta1**step, 1 - beta2**step
-    with torch.no_grad():
-        for name, param in params.items():
-            grad, first, second = grads[name] / divisor, moments.first[name], moments.second[name]
-            param.mul_(1 - lr * weight_decay * decayed[name])
-            first.lerp_(grad, 1 - beta1)
-            second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            denominator = (second.sqrt() / math.sqrt(correct2)) + eps
-            param.sub_(lr / correct1 * first / denominator)
-
-
-def fused_adamw_(
     params: Tensors,
     grads: Tensors,
     moments: Moments,
@@ -95,7 +63,11 @@ def fused_adamw_(
     eps: float,
     divisor: Tensor | None = None,
 ) -> None:
-    """`adamw_` by PyTorch's fused kernel, which reads and writes each tensor only once."""
+    """One AdamW update in place, by PyTorch's fused kernel, which reads and writes each tensor only once.
+
+    step counts from 1; the gradients are divided by `divisor` first. See: Loshchilov & Hutter, "Decoupled
+    weight decay regularization", 2019, Algorithm 2.
+    """
     for decay in (True, False):
         names = [name for name in params if decayed[name] is decay]
         adamw(

@@ -4,9 +4,11 @@ Step t is a pure function of the state after step t − 1 and of (config, t): ne
 evaluations nor stopping and resuming changes what is learned.
 """
 
+import copy
 import math
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,16 +17,16 @@ from torch import Tensor
 
 from ablate import rng
 from ablate.config.schema import TrainConfig
-from ablate.data.splits import Split
-from ablate.model.blocks import Model
-from ablate.model.build import decayed
+from ablate.data.splits import Batch, Split
+from ablate.files import cache
+from ablate.model.models import Model, decayed
 from ablate.training import optim
-from ablate.training.computing import Computing
 
 # Size of the widest activation of an evaluation pass, in numbers: a CPU is fastest while it fits the cache of
 # a core (2 MiB; a fifth slower at four times that), a GPU needs many.
 EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
 
+COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
 CHECK_EVERY = 100  # steps between checks for a finite loss, each of which waits for the device
 
 
@@ -40,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Score:
-    """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for episodes,
+    """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for examples,
     the number of rows with targets; exact: how many of them are right at every target. loss_by_third: mean
     loss in nats of the targets in the first, middle and last third of their rows; None without targets there.
     """
@@ -132,6 +134,51 @@ class Diverged(ArithmeticError):
 Event = Step | Evaluation | State | Averaged | Kept
 
 
+class Computing:
+    """Computes losses and gradients of a model with float32 weights in the precision of train.precision.
+
+    Weights, gradients, moments, losses and statistics are always float32. In bfloat16 are only the weights of
+    `model`, a copy that `follow` updates once per step, and the activations from there to the logits
+    (docs/precision.md).
+    """
+
+    def __init__(self, weights: Model, precision: str, *, compiled: bool = False) -> None:
+        self.weights = weights
+        self.model = in_precision(weights, precision)
+        self.params = dict(self.model.named_parameters())
+        self.loss: Callable[..., Tensor] = _compiled(self.model) if compiled else self.model.loss
+
+    def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mean loss, 0-dimensional, and the gradient of each parameter by name, all in float32."""
+        loss = self.loss(*batch)
+        grads = torch.autograd.grad(loss, [*self.params.values()])
+        return loss.detach(), {name: grad.float() for name, grad in zip(self.params, grads, strict=True)}
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Copy the current weights into the bfloat16 model, if there is one."""
+        if self.model is not self.weights:
+            for cast, weight in zip(self.params.values(), self.weights.parameters(), strict=True):
+                cast.copy_(weight)
+
+
+def in_precision(model: Model, precision: str) -> Model:
+    """The model itself for float32, otherwise a copy of it in bfloat16."""
+    return model if precision == "float32" else copy.deepcopy(model).to(torch.bfloat16)
+
+
+def _compiled(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
+    """The model's loss, compiled by torch.compile, whose output is kept in the cache for later processes."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.directory() / "compiled"))
+    import torch._dynamo
+    import torch._inductor.config
+
+    torch._dynamo.config.recompile_limit = COMPILED_AT_ONCE
+    torch._dynamo.config.accumulated_recompile_limit = COMPILED_AT_ONCE
+    torch._inductor.config.compile_threads = 1  # a worker has one core
+    return torch.compile(model.loss, dynamic=False)
+
+
 def train(
     model: Model,
     config: TrainConfig,
@@ -199,7 +246,7 @@ def train(
         lr = optim.learning_rate(
             step, steps=config.steps, peak=config.lr, warmup=config.warmup, min_ratio=config.min_lr_ratio
         )
-        optim.fused_adamw_(
+        optim.adamw_(
             params,
             grads,
             moments,
@@ -247,20 +294,20 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
     nats_3, count_3, correct, rows, exact = np.zeros(3), np.zeros(3, int), 0, 0, 0
     for batch in split.windows(context=context, windows=windows, most=most):
-        inputs, targets, asked, source = batch.to(device)
-        logits, wanted = model(inputs, asked, source).flatten(0, -2), targets.flatten()
-        if asked is not None:
-            wanted = wanted[asked]
+        inputs, targets, positions, source = batch.to(device)
+        logits, wanted = model(inputs, positions, source).flatten(0, -2), targets.flatten()
+        if positions is not None:
+            wanted = wanted[positions]
         width = inputs.shape[1]
-        place = torch.arange(len(wanted), device=device) if asked is None else asked
+        place = torch.arange(len(wanted), device=device) if positions is None else positions
         in_third_3K = _in_thirds(place, width)
         right = logits.argmax(-1) == wanted
         nats_K = torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
         nats_3 += torch.where(in_third_3K, nats_K, 0).sum(1).cpu().numpy()
         count_3 += in_third_3K.sum(1).cpu().numpy()
         correct += int(right.sum().item())
-        if asked is not None:
-            row = asked // width
+        if positions is not None:
+            row = positions // width
             rows += len(row.unique())
             exact += len(row.unique()) - len(row[~right].unique())
     model.train(was_training)

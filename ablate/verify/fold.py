@@ -16,8 +16,8 @@ from ablate.model.layers import Linear, LowRank
 
 @torch.no_grad()
 def fold(source: Attention, target: Attention) -> None:
-    """Set the weights of `target` to compute the function of `source`, which has the same class, in
-    float64."""
+    """Set the weights of `target` to compute the function of `source`, in float64: exactly if both are of
+    one class; if both only add heads up and the target has a lower rank, its operators are the closest."""
     _fold_patterns(source, target)
     if slots_of(source.spec) is not None and slots_of(target.spec) is not None:
         _factor(operators(source), _constant(source), target)

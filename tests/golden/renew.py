@@ -3,9 +3,9 @@
 import csv
 from pathlib import Path
 
-from ablate.data.corpora import open_corpus
-from ablate.model.build import build_model
-from ablate.model.resolve import resolve_spec
+from ablate.data.corpus import open_corpus
+from ablate.model.models import build_model
+from ablate.model.sizing import resolve_spec
 from ablate.training.train import Evaluation, Step, train
 from tests.helpers import make_config
 
@@ -41,7 +41,7 @@ def losses(name: str) -> list[tuple[str, str, float]]:
     config = make_config(*COMMON, *RUNS[name])
     corpus = open_corpus(config.corpus)
     spec = resolve_spec(config, corpus.tokenizer.vocab_size)
-    found = []
+    rows = []
     for event in train(
         build_model(spec, config.resolved_seeds()),
         config.train,
@@ -51,10 +51,10 @@ def losses(name: str) -> list[tuple[str, str, float]]:
         data_seed=config.seed,
     ):
         if isinstance(event, Evaluation) and event.step > 0:
-            found.append((name, "validation", event.validation.loss))
+            rows.append((name, "validation", event.validation.loss))
         elif isinstance(event, Step) and event.step % 10 == 1:
-            found.append((name, f"step {event.step}", event.loss.item()))
-    return found
+            rows.append((name, f"step {event.step}", event.loss.item()))
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Odd files: tables, texts, configs and stores as they come out of other programs, accidents and bad days."""
 
 import bz2
+import csv
 import gzip
+import io
 import os
 import random
 import zlib
@@ -9,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.odd.case import PILOT, SMALL, STUDY, Case, Maker, holding
-from tests.odd.tables import RESULTS, spoilt_table
+from ablate.store.columns import COLUMNS
+from tests.odd.trial import PILOT, RESULTS, SMALL, STUDY, Case, Maker, holding
 from tests.odd.words import ODD, apart
 
 # --- bytes --------------------------------------------------------------------------------------
@@ -56,6 +58,68 @@ def no_file(draw: random.Random) -> Maker:
 
 
 # --- tables -------------------------------------------------------------------------------------
+
+Table = list[list[str]]  # of cells, the names of the columns first
+LOOKED_AT = {"run_id", "study", "status", "fusion", "heads", "out_proj", "seed", "val_loss"}
+
+
+def spoilt_table(draw: random.Random) -> str:
+    """RESULTS as CSV, with one to four things wrong with it."""
+    table: Table = [*csv.reader(io.StringIO(RESULTS))]
+    for _ in range(draw.choice((0, 1, 1, 2, 3))):
+        table = _with_odd_columns(draw, table)
+    if draw.random() < 0.5:
+        table = _with_odd_rows(draw, table)
+    text = io.StringIO(newline="")
+    separator = draw.choice((",", ",", ",", ",", ";", "\t", "|", " "))
+    ends = draw.choice(("\n", "\n", "\n", "\r\n", "\r"))
+    quoting = draw.choice((csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    csv.writer(text, delimiter=separator, lineterminator=ends, quoting=quoting).writerows(table)
+    return text.getvalue()
+
+
+def _with_odd_columns(draw: random.Random, table: Table) -> Table:
+    """It stays a rectangle."""
+    (names, *rows), at, word = table, _column(draw, table), draw.choice(ODD)
+    match draw.choice(("without", "twice", "renamed", "of one value", "cells", "cells", "turned")):
+        case "without":
+            return [row[:at] + row[at + 1 :] for row in table]
+        case "twice":
+            return [[*row, row[at]] for row in table]
+        case "renamed":
+            name = draw.choice((*COLUMNS, *ODD, names[at].upper(), f" {names[at]}"))
+            return [[*names[:at], name, *names[at + 1 :]], *rows]
+        case "of one value":
+            return [names, *([*row[:at], word, *row[at + 1 :]] for row in rows)]
+        case "turned":
+            return [[*column] for column in zip(*table, strict=True)]
+    table = [[*row] for row in table]
+    for _ in range(draw.choice((1, 1, 3, 9))):
+        draw.choice(table)[_column(draw, table)] = draw.choice(ODD)
+    return table
+
+
+def _with_odd_rows(draw: random.Random, table: Table) -> Table:
+    place = draw.randrange(len(table))
+    match draw.choice(("of another width", "twice", "pasted together", "few")):
+        case "of another width":
+            row = table[place]
+            other = draw.choice((row[:1], row[:-3], [*row, "x"], [*row, *row], [], [""], ["# a comment"]))
+            return [*table[:place], other, *table[place + 1 :]]
+        case "twice":
+            return [*table, *table[place:]]
+        case "pasted together":  # two files, the second perhaps with its columns in another order
+            order = [*range(len(table[0]))]
+            if draw.random() < 0.5:
+                draw.shuffle(order)
+            return table + [[row[at] for at in order] for row in table]
+    return table[draw.choice((0, 1)) : draw.choice((0, 1, 2, 3))]
+
+
+def _column(draw: random.Random, table: Table) -> int:
+    """Any, but often one that every command looks at."""
+    looked_at = [at for at, name in enumerate(table[0]) if name in LOOKED_AT]
+    return draw.choice(looked_at) if looked_at and draw.random() < 0.6 else draw.randrange(len(table[0]))
 
 
 READING_A_TABLE = apart(

@@ -1,4 +1,4 @@
-"""An odd case tried in a sandbox, and what is wrong with how it ended."""
+"""One odd use of the program, tried in a sandbox, and what is wrong with how it ended."""
 
 import hashlib
 import os
@@ -7,13 +7,78 @@ import shutil
 import stat
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
+from ablate.store.columns import csv_text
 from tests.helpers import run_cli
-from tests.odd.case import PILOT, SMALL, TEXT, Case
+from tests.synthetic import synthetic_row
+
+Maker = Callable[[Path], object]  # puts something at a path
+
+
+@dataclass(frozen=True)
+class Case:
+    """argv: without the program's name. piped: what stands on standard input. files: of the user, by their
+    paths from the working directory. finished: a sweep called PILOT stands in runs/."""
+
+    argv: tuple[str, ...]
+    piped: bytes = b""
+    files: Mapping[str, Maker] = field(default_factory=dict)
+    finished: bool = False
+
+
+PILOT = "pilot"
+# A run of milliseconds.
+TEXT = ("corpus=grammar", "corpus.characters=5000")
+SMALL = (
+    *("model.d_model=8", "model.layers=1", "model.context=8"),
+    *("train.steps=2", "train.batch=2", "train.eval_every=2"),
+)
+
+
+def holding(content: str | bytes) -> Maker:
+    """A file with this content."""
+    data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+    return partial(Path.write_bytes, data=data)
+
+
+_VARIANTS = [("concat", 2), ("concat", 4), ("sum", 2), ("sum", 4)]
+RESULTS = csv_text(
+    [
+        synthetic_row(fusion, heads, True, 0.003, seed)
+        | {"run_id": f"{fusion}{heads}{seed}".ljust(16, "0"), "study": "mine", "status": "done"}
+        | {"val_loss": 2.0 + 0.1 * number + 0.01 * seed * (1 + number), "test_loss": 2.1, "val_acc": 0.4}
+        for number, (fusion, heads) in enumerate(_VARIANTS)
+        for seed in range(3)
+    ]
+)
+# What lies in the directory where commands are typed.
+STUDY: str = """# @package _global_
+name: deep
+study:
+  kind: grid
+  question: Does the fusion matter?
+  factors: {fusion: [concat, sum], heads: [2, 4]}
+  seeds: [0, 1]
+  where: ["heads <= 4 or fusion == 'sum'"]
+  primary:
+    - {vary: fusion, baseline: concat, where: {heads: 4}}
+  metric: val_loss
+"""
+FILES = {
+    "book.txt": holding("The cat sat on the mat; the dog did not.\n" * 60),
+    "notes (old)/a.md": holding("# Notes\nnothing much, but a few words all the same\n" * 40),
+    "table.csv": holding(RESULTS),
+    "own/study/deep.yaml": holding(STUDY),
+    "own/mine.yaml": holding("defaults: [config, _self_]\nheads: 2\n"),
+}
+
+
+# --- tried in a sandbox ---------------------------------------------------------------------------
 
 LONGEST_S = 20.0
 EXIT_CODES = (0, 1, 2)
@@ -125,8 +190,8 @@ def changes(before: dict[Path, str], after: dict[Path, str], case: Case, work: P
     words = case.argv if case.argv[:1] == ("report",) else ()  # it writes where one of them says
     named = {Path(os.path.normpath(work / word.rpartition("=")[2])) for word in words}
     for path in after.keys() - before.keys():
-        asked = any(path.is_relative_to(name) or name.is_relative_to(path) for name in named)
-        if not asked and not (words and path.name.endswith("report.html")):
+        is_named = any(path.is_relative_to(name) or name.is_relative_to(path) for name in named)
+        if not is_named and not (words and path.name.endswith("report.html")):
             yield f"{path.relative_to(work.parent)!s}: a new {after[path]}"
 
 

@@ -6,8 +6,7 @@ A fusion method maps z_BTHV, the outputs of the heads, and x_BTC, the normalized
 queries, keys and values, to fused_BTF. It does not know whether an output projection follows.
 
 To add a method: one file here with a registered subclass of Fusion, and a YAML of the same name in
-configs/fusion. The tests over the registry then cover it. What it can declare besides (parameter and
-FLOP counts) is in ablate/model/parts.py.
+configs/fusion. The tests over the registry then cover it.
 """
 
 from abc import abstractmethod
@@ -17,12 +16,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ablate.model.parts import Part, Registry
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What every method takes: nothing."""
+from ablate.config.registry import Registry
+from ablate.model.parts import Options, Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +34,10 @@ class Fusion(Part):
     With Normalized options, the method keeps the variance of one head at normalize=variance.
     """
 
-    Options: ClassVar[type[Any]] = Options
-    one_head_passes: ClassVar[bool] = True  # with one head, at the start: fused = z
-    homogeneous: ClassVar[bool] = True  # c·z gives c·fused, for c > 0 and the same x
-    adds_up: ClassVar[bool] = True  # fused is a sum over heads, with terms that are 0 for a head that is 0
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Reset form and folds in a subclass of a method, as it may compute a different function."""
-        super().__init_subclass__(**keywords)
-        for declared in {"form", "folds"} - {*vars(cls)}:
-            setattr(cls, declared, Fusion.__dict__[declared])
+    CLAIMS = ("one_head_passes", "homogeneous", "adds_up", "form", "folds")
+    one_head_passes: ClassVar[bool] = False  # with one head, at the start: fused = z
+    homogeneous: ClassVar[bool] = False  # c·z gives c·fused, for c > 0 and the same x
+    adds_up: ClassVar[bool] = False  # fused is a sum over heads, with terms that are 0 for a head that is 0
 
     @classmethod
     @abstractmethod
@@ -64,7 +53,7 @@ class Fusion(Part):
         NAME may be another method: the form of a normalized mean is "sum normalize=variance". Two variants
         with equal forms that are otherwise equal are the same by construction, and are not compared.
 
-        By default its own name with all options. It is never inherited from another method.
+        By default its own name with all options, which claims nothing.
         """
         return cls.spelled(options)
 
@@ -75,8 +64,7 @@ class Fusion(Part):
         W_V^i, and the method can represent the same functions as a sum within slots
         (ablate.model.function_class).
 
-        Leave it at False if the method does more, or if you don't know. It is never inherited from another
-        method.
+        Leave it at False if the method does more, or if you don't know.
         """
         return False
 

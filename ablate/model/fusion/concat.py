@@ -14,6 +14,7 @@ class Concat(Fusion):
     """
 
     Options = Normalized
+    one_head_passes = homogeneous = adds_up = True
 
     @classmethod
     def slots(cls, heads: int, options: Any) -> int:

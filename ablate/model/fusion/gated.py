@@ -35,6 +35,7 @@ class Gated(Fusion):
     """
 
     Options = GatedOptions
+    one_head_passes = homogeneous = adds_up = True
 
     def __init__(self, shape: HeadShape, options: GatedOptions) -> None:
         super().__init__(shape, options)
@@ -49,13 +50,9 @@ class Gated(Fusion):
         return heads
 
     @classmethod
-    def count_params(cls, shape: HeadShape, options: GatedOptions) -> int:
-        heads, channels = _gates(shape, options)
-        return heads * channels * (shape.d_model if options.input == "x" else 1)
-
-    @classmethod
     def count_flops(cls, shape: HeadShape, options: GatedOptions) -> int:
-        return 2 * cls.count_params(shape, options) if options.input == "x" else 0
+        heads, channels = _gates(shape, options)
+        return 2 * shape.d_model * heads * channels if options.input == "x" else 0
 
     @classmethod
     def folds(cls, heads: int, options: GatedOptions) -> bool:

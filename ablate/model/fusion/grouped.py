@@ -22,6 +22,7 @@ class Grouped(Fusion):
     """
 
     Options = GroupedOptions
+    one_head_passes = homogeneous = adds_up = True
 
     @classmethod
     def slots(cls, heads: int, options: GroupedOptions) -> int:

@@ -15,8 +15,7 @@ class HeadNorm(Fusion):
     See: Ye et al., "Differential transformer", arXiv 2410.05258, whose heads are normalized this way.
     """
 
-    one_head_passes = False
-    homogeneous = False
+    adds_up = True
 
     def __init__(self, shape: HeadShape, options: Options) -> None:
         super().__init__(shape, options)
@@ -25,10 +24,6 @@ class HeadNorm(Fusion):
     @classmethod
     def slots(cls, heads: int, options: Options) -> int:
         return heads
-
-    @classmethod
-    def count_params(cls, shape: HeadShape, options: Options) -> int:
-        return shape.heads * shape.value_width
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         return (F.rms_norm(z_BTHV, (self.shape.value_width,)) * self.gain).flatten(-2)

@@ -24,6 +24,7 @@ class HeadScale(Fusion):
     """
 
     Options = HeadScaleOptions
+    one_head_passes = homogeneous = adds_up = True
 
     def __init__(self, shape: HeadShape, options: HeadScaleOptions) -> None:
         super().__init__(shape, options)
@@ -32,10 +33,6 @@ class HeadScale(Fusion):
     @classmethod
     def slots(cls, heads: int, options: HeadScaleOptions) -> int:
         return heads
-
-    @classmethod
-    def count_params(cls, shape: HeadShape, options: HeadScaleOptions) -> int:
-        return shape.heads
 
     @classmethod
     def folds(cls, heads: int, options: HeadScaleOptions) -> bool:

@@ -18,7 +18,7 @@ class Max(Fusion):
     """
 
     Options = Normalized
-    adds_up = False
+    one_head_passes = homogeneous = True
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)
@@ -44,7 +44,7 @@ class Max(Fusion):
 def sd_of_largest(count: int) -> float:
     """The standard deviation of the largest of `count` independent standard normal numbers, whose density is
     count·φ(x)·Φ(x)^(count − 1); by the trapezoidal rule, exact to 1e-9."""
-    x = torch.linspace(-12, 12, 10_001, dtype=torch.float64)
+    x = torch.linspace(-12, 12, 10_001, dtype=torch.float64, device="cpu")
     density = torch.exp(-(x**2) / 2) * torch.special.ndtr(x) ** (count - 1)
     density /= density.sum()
     mean = (density * x).sum()

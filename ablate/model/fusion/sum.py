@@ -1,18 +1,17 @@
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ablate.config.rules import IntroducedAt
 from ablate.model.fusion.base import Fusion, Normalized, register
 from ablate.model.spec import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumOptions(Normalized):
-    order: Annotated[Literal["none", "rotate"], IntroducedAt("none")]
+    order: Literal["none", "rotate"]
 
 
 @register("sum")
@@ -25,6 +24,7 @@ class Sum(Fusion):
     """
 
     Options = SumOptions
+    one_head_passes = homogeneous = adds_up = True
 
     def __init__(self, shape: HeadShape, options: SumOptions) -> None:
         super().__init__(shape, options)

@@ -25,6 +25,7 @@ class WeightedSum(Fusion):
     """
 
     Options = WeightedSumOptions
+    one_head_passes = homogeneous = adds_up = True
 
     def __init__(self, shape: HeadShape, options: WeightedSumOptions) -> None:
         super().__init__(shape, options)
@@ -39,10 +40,6 @@ class WeightedSum(Fusion):
     @classmethod
     def slots(cls, heads: int, options: WeightedSumOptions) -> int:
         return 1
-
-    @classmethod
-    def count_params(cls, shape: HeadShape, options: WeightedSumOptions) -> int:
-        return shape.heads * (shape.value_width if options.per == "channel" else 1)
 
     @classmethod
     def folds(cls, heads: int, options: WeightedSumOptions) -> bool:

@@ -4,7 +4,7 @@ legend: B batch, T time of the queries, S time of the keys and values, P pattern
 values that a pattern reads.
 
 A rule gets queries, keys and values for each pattern, and returns what each pattern reads. Which heads use
-which pattern is decided elsewhere (ablate.model.sharing).
+which pattern is decided elsewhere (ablate.model.attention).
 
 To add a method: one file here with a registered subclass of Scores, and a YAML of the same name in
 configs/scores. The tests over the registry then cover it.
@@ -12,20 +12,14 @@ configs/scores. The tests over the registry then cover it.
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ablate.model.attend import Attend, fused
-from ablate.model.masks import Mask
-from ablate.model.parts import Part, Registry
+from ablate.config.registry import Registry
+from ablate.model.attend import Attend, Mask, fused
+from ablate.model.parts import Part
 from ablate.model.spec import HeadShape
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What every method takes: nothing."""
 
 
 class Scores(Part):
@@ -34,11 +28,11 @@ class Scores(Part):
     `attend` computes softmax attention and can be replaced; methods based on softmax attention call it.
     """
 
-    Options: ClassVar[type[Any]] = Options
+    CLAIMS = ("scale_folds", "sums_to_one")
+    scale_folds: ClassVar[bool] = False  # scaling W_Q by c > 0 has the same effect as scaling the scores
+    sums_to_one: ClassVar[bool] = False  # each row of a pattern sums to 1
     compares: ClassVar[bool] = True  # whether the method uses queries and keys at all
-    scale_folds: ClassVar[bool] = False  # whether scaling W_Q has the same effect as scaling the scores
     by_position: ClassVar[bool] = False  # whether it compares positions, which two texts do not share
-    sums_to_one: ClassVar[bool] = True  # whether each row of a pattern sums to 1
 
     def __init__(self, shape: HeadShape, options: Any) -> None:
         super().__init__(shape, options)

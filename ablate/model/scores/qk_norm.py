@@ -2,9 +2,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.model.attend import masked_softmax
-from ablate.model.masks import Mask
-from ablate.model.scores.base import Options, Scores, register
+from ablate.model.attend import Mask, masked_softmax
+from ablate.model.parts import Options
+from ablate.model.scores.base import Scores, register
 from ablate.model.spec import HeadShape
 
 
@@ -16,14 +16,12 @@ class QKNorm(Scores):
     grow with W_Q and W_K. See: Dehghani et al., "Scaling vision transformers to 22 billion parameters", 2023.
     """
 
+    sums_to_one = True
+
     def __init__(self, shape: HeadShape, options: Options) -> None:
         super().__init__(shape, options)
         self.query_gain = nn.Parameter(torch.ones(shape.key_width))
         self.key_gain = nn.Parameter(torch.ones(shape.key_width))
-
-    @classmethod
-    def count_params(cls, shape: HeadShape, options: Options) -> int:
-        return 2 * shape.key_width
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         return self.attend(*self._normed(q_BPTK, k_BPSK), v_BPSW, mask, dropout, self.shape.scale)

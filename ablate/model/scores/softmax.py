@@ -1,7 +1,6 @@
 from torch import Tensor
 
-from ablate.model.attend import masked_softmax
-from ablate.model.masks import Mask
+from ablate.model.attend import Mask, masked_softmax
 from ablate.model.scores.base import Scores, register
 
 
@@ -9,7 +8,7 @@ from ablate.model.scores.base import Scores, register
 class Softmax(Scores):
     """A = softmax(scale·QKᵀ). See: Vaswani et al., "Attention is all you need", 2017."""
 
-    scale_folds = True
+    scale_folds = sums_to_one = True
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         return self.attend(q_BPTK, k_BPSK, v_BPSW, mask, dropout, self.shape.scale)

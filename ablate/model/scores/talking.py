@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.model.attend import masked_softmax
-from ablate.model.masks import Mask
-from ablate.model.scores.base import Options, Scores, register
+from ablate.model.attend import Mask, masked_softmax
+from ablate.model.parts import Options
+from ablate.model.scores.base import Scores, register
 from ablate.model.spec import HeadShape
 
 
@@ -28,17 +28,12 @@ class Talking(Scores):
 
     Options = TalkingOptions
     scale_folds = True
-    sums_to_one = False
 
     def __init__(self, shape: HeadShape, options: TalkingOptions) -> None:
         super().__init__(shape, options)
         identity = torch.eye(len(shape.patterns))
         self.pre = nn.Parameter(identity.clone()) if options.mix in ("pre", "both") else None
         self.post = nn.Parameter(identity.clone()) if options.mix in ("post", "both") else None
-
-    @classmethod
-    def count_params(cls, shape: HeadShape, options: TalkingOptions) -> int:
-        return _mixes(options) * len(shape.patterns) ** 2
 
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: TalkingOptions) -> int:

@@ -1,7 +1,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.model.masks import Mask
+from ablate.model.attend import Mask
 from ablate.model.scores.base import Scores, register
 
 
@@ -14,6 +14,7 @@ class Uniform(Scores):
     """
 
     compares = False
+    sums_to_one = True
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW

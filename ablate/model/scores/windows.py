@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from ablate.config.rules import ConfigError, Meaning, typed
+from ablate.config.rules import ConfigError, ErrorText, typed
 from ablate.config.schema import Size
-from ablate.model.attend import masked_softmax
-from ablate.model.masks import Mask
-from ablate.model.scores.base import Options, Scores, register
+from ablate.model.attend import Mask, masked_softmax
+from ablate.model.parts import Options
+from ablate.model.scores.base import Scores, register
 from ablate.model.spec import HeadShape
 
 
@@ -17,7 +17,7 @@ from ablate.model.spec import HeadShape
 class WindowsOptions(Options):
     windows: Annotated[
         list[Size] | Literal["auto"],
-        Meaning("give each head a width of 1 or more, as [8,16,64,64], or auto"),
+        ErrorText("give each head a width of 1 or more, as [8,16,64,64], or auto"),
     ]
 
 
@@ -31,7 +31,7 @@ class Windows(Scores):
     """
 
     Options = WindowsOptions
-    scale_folds = True
+    scale_folds = sums_to_one = True
     by_position = True
 
     def __init__(self, shape: HeadShape, options: WindowsOptions) -> None:

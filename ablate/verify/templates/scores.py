@@ -16,15 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablate.config.rules import Above
-from ablate.model.masks import Mask
-from ablate.model.scores import Options, Scores, masked_softmax, register
-from ablate.model.spec import HeadShape
+from ablate.methods import Above, HeadShape, Mask, Options, Scores, masked_softmax, register
 
 
 @dataclass(frozen=True, kw_only=True)
 class MineOptions(Options):
-    """The options that scores.KEY=VALUE sets, with their defaults. Without options, use Options itself."""
+    """The options that scores.KEY=VALUE sets, with their defaults. Without options, delete this class."""
 
     start: Annotated[float, Above(0)] = 1.0
 
@@ -35,23 +32,21 @@ class Mine(Scores):
 
     Options = MineOptions
 
-    # Properties that the method declares; `ablate check` tests those that are True.
-    scale_folds = True  # scaling the queries by c > 0 has the same effect as scaling the scores by c
-    sums_to_one = True  # each row of a pattern sums to 1
+    # What is known about a method can be claimed. `ablate check` tests each claim, and reports then rely on
+    # it; nothing has to be claimed. This method could claim both:
+    #
+    #     scale_folds = True  # scaling the queries by c > 0 has the same effect as scaling the scores by c
+    #     sums_to_one = True  # each row of a pattern sums to 1
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)
         # shape has heads, key_width, value_width and d_model; patterns, the first head of each pattern; and
-        # scale, the factor on the scores: 1/√key_width unless the key `scale` says otherwise.
+        # scale, the factor on the scores: 1/√key_width unless the key `scale` says otherwise. Parameters are
+        # counted as they are; let them start at constants, or use ablate.methods.Linear for random weights.
         self.beta = nn.Parameter(torch.full((len(shape.patterns), 1, 1), options.start))
 
-    @classmethod
-    def count_params(cls, shape: HeadShape, options: MineOptions) -> int:
-        """The number of its parameters in each layer."""
-        return len(shape.patterns)
-
-    # Define count_flops_per_source in the same way if the method has matrix products besides QKᵀ and AV:
-    # their FLOPs per token and source.
+    # Define count_flops_per_source(cls, shape, options) as a class method if the method has matrix products
+    # besides QKᵀ and AV: their FLOPs per token and source. `ablate check` says the number.
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         """What the patterns read: (B, P, T, W)."""

@@ -1,0 +1,156 @@
+"""`ablate new`, `ablate check` and `ablate verify`: a method of your own, its contract, and which ways of
+combining heads are the same."""
+
+import dataclasses
+import importlib.util
+import json
+import keyword
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ablate.cli import completion
+from ablate.cli.shared import PluginOption, print_table, say, use_plugins
+from ablate.config.rules import ConfigError
+from ablate.phrases import counted
+
+TEMPLATES = Path(__file__).parent.parent / "verify" / "templates"
+
+
+def new(
+    kind: Annotated[
+        Literal["fusion", "scores"],
+        typer.Argument(help="A way to combine heads (fusion), or a rule on attention scores (scores)."),
+    ],
+    name: Annotated[str, typer.Argument(help="Its name, as in fusion=NAME; the file will be NAME.py.")],
+) -> None:
+    """Write a Python file with a working method of your own, for you to change."""
+    from ablate.compose.configs import configs_dir
+
+    title = "".join(part.capitalize() for part in name.split("_"))
+    words = name, title  # of the file, and of its class
+    if not name.isascii() or not all(word.isidentifier() and not keyword.iskeyword(word) for word in words):
+        raise ConfigError(
+            f"{name}: can't name a file and a class of Python; use another word, of a to z and _"
+        )
+    if (configs_dir() / kind / f"{name}.yaml").exists():
+        raise ConfigError(f"{name}: ablate has {kind}={name}; give yours another name")
+    if importlib.util.find_spec(name):
+        raise ConfigError(
+            f"{name}: a package of Python has that name, which {name}.py would hide; give another"
+        )
+    path = Path(f"{name}.py")
+    if path.exists():
+        raise ConfigError(f"{path}: is there already; give another name, or move it away")
+    template = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
+    named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
+    named = named.replace("mine.py", f"{name}.py").replace("=mine", f"={name}").replace(",mine", f",{name}")
+    path.write_text(named.replace('"mine"', f'"{name}"'), encoding="utf-8")
+    typer.echo(f"{path}: it passes; change it, then: ablate check {path}")
+
+
+def check(
+    file: Annotated[str, typer.Argument(help="A Python file with methods, such as ablate new writes.")],
+) -> None:
+    """Test a method of your own: shapes, causality, gradients, seeds, parameter and FLOP counts, and the
+    properties that it declares. Exit code 1 if a check fails."""
+    from ablate.study.run import use_plugins
+    from ablate.verify.contract import findings
+
+    failed = False
+    for method in use_plugins([file]):
+        results = list(findings(method.kind, method.name))
+        for variant in dict.fromkeys(finding.variant for finding in results):
+            own = [finding for finding in results if finding.variant == variant]
+            broken: defaultdict[str, list[str]] = defaultdict(list)
+            for finding in own:
+                if finding.broken:
+                    broken[finding.broken].append(finding.check)
+            lost = sum(map(len, broken.values()))
+            held = f"{len(own) - lost} checks of {len(own)}" if lost else f"all {counted(len(own), 'check')}"
+            typer.echo(f"{variant}: {held} hold")
+            for why, checks in broken.items():
+                others = f"; so do {len(checks) - 1} more" if len(checks) > 1 else ""
+                say(f"failed: {checks[0]}: {why}{others}")
+            failed = failed or bool(broken)
+    if failed:
+        raise typer.Exit(1)
+
+
+def verify(
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K=N[,K=N]",
+            help="Use these sizes (T, heads, key_width, value_width, d_model, batch) and print every shape.",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="Also measure a trained run: how far its heads are from a single head with the same weights,"
+            " and how many outputs lie outside the range of the values.",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="N[,N]", help="Check only these equations, by number or name.")
+    ] = None,
+    plugin: PluginOption = None,
+    format: Annotated[Literal["table", "json"], typer.Option(help="How to print it.")] = "table",
+) -> None:
+    """Check the equations that say which ways of combining heads are the same, on ablate's own modules.
+
+    Errors are relative to the largest entry, in float64. An equation passes up to 1e-10; two things that are
+    claimed to differ have to differ by 1e-2 or more. Exit code 1 if a check fails.
+    """
+    import pandas as pd
+
+    from ablate.verify.attentions import Sizes, read_sizes
+    from ablate.verify.identities import QUESTIONS
+    from ablate.verify.results import FAIL, first_steps, of_run, shapes
+    from ablate.verify.results import verify as verified
+
+    use_plugins(plugin)
+    given = Sizes() if sizes is None else read_sizes(sizes)
+    verdicts = verified(given, [name.strip() for name in (only or "").split(",") if name.strip()])
+    tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
+    if sizes is not None:
+        tables["shapes"] = [{"tensor": name, "shape": shape} for name, shape in shapes(given)]
+    if sizes is None and only is None:
+        tables["first_steps"] = [dataclasses.asdict(step) for step in first_steps()]
+    if run is not None:
+        tables["run"] = [dataclasses.asdict(layer) for layer in of_run(run)]
+    failed = [verdict for verdict in verdicts if verdict.verdict == FAIL]
+    if format == "json":
+        typer.echo(json.dumps(tables, indent=2, ensure_ascii=False))
+    else:
+        for name, rows in tables.items():
+            say(CAPTIONS[name])
+            table = pd.DataFrame(rows)
+            if name == "identities":
+                table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
+                table = table.drop(columns="crash")
+            print_table(table, "table")
+            typer.echo()
+        for question, words in QUESTIONS.items():
+            if any(verdict.question == question for verdict in verdicts):
+                say(f"{question}: {words}")
+    for verdict in failed:
+        if verdict.crash:
+            say(f"{verdict.name}: {verdict.crash}")
+    if failed:
+        say(f"{counted(len(failed), 'equation')} failed: {', '.join(verdict.name for verdict in failed)}")
+        raise typer.Exit(1)
+
+
+CAPTIONS = {
+    "identities": "equations, in float64: the error relative to the largest entry",
+    "shapes": "shapes at these sizes",
+    "first_steps": "the size of the branch without out_proj relative to that with it, at the start and of the"
+    " first step",
+    "run": "the relative change if the same weights make one head, and the share of outputs outside the range"
+    " of the values",
+}

@@ -1,0 +1,132 @@
+"""What commands share: options, plugins, and how they print. Tables go to stdout, remarks to stderr."""
+
+import importlib.metadata
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+
+import typer
+
+from ablate.cli import completion
+from ablate.config.schema import ENTRY_POINTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ablate.execution.plugins import Method
+
+LONG_WORD = re.compile(r"(\S{150})\S{150,}(\S{50})")  # the groups are the ends, which are shown
+TERMINATED = 143  # the exit code after SIGTERM
+
+
+Format = Literal["table", "csv", "json", "md", "latex"]
+# Formats for people: rounded, without the columns that only programs need.
+READ = ("table", "md", "latex")
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the table.")]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Show every column, however narrow the terminal is.")
+]
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The column to compare; by default the study's metric, else val_loss.",
+        show_default=False,
+        autocompletion=completion.metrics,
+    ),
+]
+ByOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COL[,COL]",
+        help="The columns whose values define and name a variant.",
+        autocompletion=completion.columns,
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K=V[,K=V]",
+        help="Compare each variant with the otherwise equal one that has K=V; by default fusion=concat.",
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="K=V",
+        help="Only these rows: K=V[,V], K!=V, K<V, or an expression, as 'heads <= d_model // 16 or lr=0.01'."
+        " May be repeated.",
+    ),
+]
+MixedOption = Annotated[
+    bool, typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.")
+]
+MarginOption = Annotated[
+    float | None,
+    typer.Option(
+        help="The largest difference that does not matter, in the metric's unit; by default the study's, else"
+        " 0.01."
+    ),
+]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="FILE", help="A Python file with methods of your own. May be repeated."),
+]
+
+
+def use_plugins(files: Sequence[str] | None) -> "list[Method]":
+    """Register the methods in these files and in installed packages; returns those from the files. Raises
+    ConfigError."""
+    if not files and not any(importlib.metadata.entry_points(group=group) for group in ENTRY_POINTS):
+        return []
+    from ablate.study import run  # its use_plugins loads torch
+
+    return run.use_plugins(files or [])
+
+
+def print_table(
+    frame: "pd.DataFrame", format: Format, *, wide: bool = False, spare: Sequence[str] = ()
+) -> None:
+    """Print a table: in a terminal only the columns that fit, elsewhere and with `wide` all of them.
+
+    spare: columns of this table that may be left out too, the first one first.
+    """
+    from ablate.reporting.tables import lines_of, render
+
+    if format != "table":
+        typer.echo(render(frame, format), nl=False)
+        return
+    in_terminal = sys.stdout is not None and sys.stdout.isatty()
+    room = shutil.get_terminal_size().columns if in_terminal and not wide else None
+    text, left_out = lines_of(frame, room, bold=in_terminal, spare=spare)
+    typer.echo(text, nl=False)
+    if left_out:
+        say(f"no room for {', '.join(left_out)}; --wide shows {'it' if len(left_out) == 1 else 'them'}")
+
+
+def remark(text: str, format: Format) -> None:
+    """Print text that goes with a table: a paragraph in Markdown, a comment in LaTeX."""
+    if format == "latex":
+        text = "\n".join(f"% {line}" for line in text.splitlines())
+    typer.echo(f"{text}\n" if format == "md" else _wrapped(text, sys.stdout))
+
+
+def say(line: str) -> None:
+    """Print one line on stderr, cleared of line ends, control characters and overlong words."""
+    printable = "".join(c if c.isprintable() else " " for c in line)
+    print(_wrapped(LONG_WORD.sub(r"\1…\2", printable), sys.stderr), file=sys.stderr)
+
+
+def _wrapped(text: str, stream: TextIO | None) -> str:
+    """The text broken between words to the terminal's width; unchanged if the stream is no terminal."""
+    if stream is None or not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = (
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)

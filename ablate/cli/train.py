@@ -1,0 +1,285 @@
+"""`ablate run` and `ablate duel`: train models and print the results."""
+
+import os
+import re
+import shlex
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ablate.cli import completion
+from ablate.cli.shared import TERMINATED, PluginOption, WideOption, print_table, say, use_plugins
+from ablate.config.overrides import as_value
+from ablate.config.rules import ConfigError
+from ablate.phrases import counted, duration, lines_if
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ablate.analysis.variants import Variants
+    from ablate.study.estimate import Estimate
+    from ablate.study.run import Outcome
+
+SINGLE_RUN_COLUMNS = [
+    *("fusion", "scores", "heads", "out_proj", "seed", "status", "params", "val_loss", "val_bpb", "val_acc"),
+    *("val_exact", "test_loss", "tokens_per_s", "wall_s"),
+]
+OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
+FROM_STEPS = "here, from timing a few steps"
+SHOWN = 20  # the most values of a factor to print
+UNITS = {"s": 1, "m": 60, "h": 3600}  # of a budget of time
+INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
+
+
+def run(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Hydra overrides, as KEY=VALUE, and Hydra's own options: -m sweeps over values separated by"
+            " commas, --cfg job shows the configuration, --info shows what it is composed from,"
+            " -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
+            autocompletion=completion.overrides,
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
+    ] = False,
+    plugin: PluginOption = None,
+    wide: WideOption = False,
+) -> None:
+    """Train one model, a grid of them with -m, or a study with study=NAME.
+
+    Prints a table and the path of its CSV at the end. Finished runs are not repeated (force=true repeats
+    them); interrupted runs continue from their last checkpoint.
+    """
+    from ablate.compose.sweep import compose
+    from ablate.study.run import run as run_sweep
+
+    begun = _end_at_once()
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            if methods := use_plugins(plugin):
+                from ablate.verify.contract import require_causal
+
+                require_causal(methods)
+            sweep = compose(overrides or [])
+        for warning in caught:  # such as Hydra's about a user's config without _self_
+            say(str(warning.message))
+        if sweep is None:  # --cfg and the like, which have printed already
+            return
+        outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
+    except (KeyboardInterrupt, SystemExit) as error:
+        if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
+            say(INTERRUPTED)
+        raise
+    if outcome.estimate is not None:
+        show_estimate(outcome.estimate, outcome.remarks)
+    elif outcome.left_at_work:
+        say_lines(outcome)
+    elif _show_results(outcome, wide=wide):
+        raise typer.Exit(1)
+
+
+def _show_results(outcome: "Outcome", *, wide: bool) -> int:
+    """Print the results; returns how many runs failed or have not begun."""
+    from ablate.analysis.notes import bimodal_seeds, stale, unusable, worse_than_guessing
+    from ablate.analysis.variants import Incomparable, best_first, for_reading
+    from ablate.reporting.answers import ONE_SEED, of_one_seed
+    from ablate.reporting.tables import render_row
+    from ablate.store.columns import RESULTS
+    from ablate.store.store import Store
+
+    rows, store = outcome.rows(), Store()
+    record = store.read_study(outcome.study)
+    assert record is not None, "it is written before a run begins"
+    lines = [*outcome.remarks, *outcome.refused, *stale(rows), *unusable(rows), *worse_than_guessing(rows)]
+    if len(rows) == 1:
+        row = rows.iloc[0][SINGLE_RUN_COLUMNS]
+        typer.echo(render_row(row.drop([name for name in OF_SOME if row.isna()[name]])), nl=False)
+    elif len(rows):
+        try:
+            variants = _variants(rows, record.metric)
+            summary = best_first(variants)
+            print_table(for_reading(summary), "table", wide=wide)
+            lines += bimodal_seeds(variants)
+            if len(summary) > 1 and summary["n"].max() == 1:
+                more = of_one_seed(rows[rows["status"].isin(RESULTS)], record, len(summary))
+                lines += [ONE_SEED, *more]
+            elif len(summary) > 1 and sys.stderr.isatty():  # what reads a log needs no hint
+                lines.append(f"ablate compare {outcome.study} says what differs, and how sure that is")
+        except Incomparable as error:
+            print_table(rows[SINGLE_RUN_COLUMNS], "table", wide=wide)
+            lines.append(str(error))
+    missing = len(outcome.run_ids) - len(rows)
+    if missing > len(outcome.refused):
+        lines.append(
+            f"{missing} of {len(outcome.run_ids)} runs have not begun; the same command goes on from there"
+        )
+    if outcome.finished_before:
+        before = counted(outcome.finished_before, "run")
+        lines.append(f"{before} had finished before; force=true makes a new attempt")
+    if record.demonstration:
+        lines.append("a demonstration: too few steps and seeds to conclude anything from")
+    for line in lines:
+        say(line)
+    typer.echo(f"\n{counted(len(rows), 'run')} in {store.results_path(outcome.study)}")
+    return missing + int((~rows["status"].isin(RESULTS)).sum())
+
+
+def _variants(rows: "pd.DataFrame", metric: str | None) -> "Variants":
+    """The variants of these runs; of a tuned study, those at each arm's chosen value."""
+    from ablate.analysis.select import at_own_value
+    from ablate.analysis.variants import collect
+
+    reports = at_own_value(rows[rows["phase"] == "report"])
+    return collect(rows, "val_loss") if reports.empty else collect(reports, metric or "val_loss")
+
+
+def say_lines(outcome: "Outcome") -> None:
+    """What a command has to say of its runs, but for their results."""
+    for line in (*outcome.remarks, *outcome.refused, *lines_if(outcome.left_at_work, outcome.left_at_work)):
+        say(line)
+
+
+def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
+    """Print what a dry run found."""
+    for line in remarks:
+        say(line)
+    for key, levels in estimate.record.factors.items():
+        typer.echo(f"{key}: {_some(levels)}")
+    typer.echo(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
+    finished = f", {estimate.finished} of them finished" if estimate.finished else ""
+    size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
+    typer.echo(f"{counted(estimate.runs, 'run')}{finished}; {_jobs(estimate)}{size}")
+    if estimate.helpers and estimate.helpers.untimed:
+        typer.echo(f"how long is not known: {estimate.helpers.untimed}")
+    else:
+        where = "each, as timed here; the queue is not counted" if estimate.helpers else FROM_STEPS
+        typer.echo(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
+    limit_s = estimate.helpers and estimate.helpers.limit_s
+    if limit_s and estimate.times.longest > limit_s:
+        say(
+            f"hydra.launcher.timeout_min={limit_s / 60:.0f}: the longest run takes about"
+            f" {duration(estimate.times.longest)} here, so it would be ended and go on in another job"
+        )
+    if estimate.in_bfloat16 is not None:
+        typer.echo(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")
+    for line in estimate.forecast:
+        typer.echo(line)
+
+
+def _jobs(estimate: "Estimate") -> str:
+    """The jobs on other machines, as the beginning of a line."""
+    if (helpers := estimate.helpers) is None:
+        return ""
+    cores = counted(helpers.cores, "core") if helpers.cores else "all cores of a node"
+    return f"{counted(helpers.jobs, 'job')} of {cores}, "
+
+
+def _evaluating(estimate: "Estimate") -> str:
+    """The share of the time that goes into evaluation, as the end of a line."""
+    if not (times := estimate.times).total:
+        return ""
+    meanwhile, at_end = (f"{100 * part / times.total:.0f} %" for part in (times.evaluations, times.ends))
+    return f"; evaluation is {meanwhile} of it, and whole splits at the end {at_end}"
+
+
+def _some(values: Sequence[str]) -> str:
+    """All values or, if they are many, the first ones and the last."""
+    if len(values) <= SHOWN:
+        return ", ".join(values)
+    return f"{', '.join(values[: SHOWN - 2])}, …, {values[-1]} ({len(values):,} values)"
+
+
+def _end_at_once() -> Callable[[], None]:
+    """Let Ctrl-C end the process at once, until the returned function is called. Until the first run begins,
+    PyTorch, NumPy and OmegaConf are being imported, which swallow or convert KeyboardInterrupt."""
+
+    def interrupted(*_: Any) -> None:
+        say(INTERRUPTED)
+        sys.stdout.flush()
+        os._exit(130)
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, as after `&`
+        return lambda: None
+    signal.signal(signal.SIGINT, interrupted)
+
+    def begun() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    return begun
+
+
+def duel(
+    one: Annotated[str, typer.Argument(help="A method by name, or a Python file with one.")],
+    other: Annotated[str, typer.Argument(help="The method that it is compared with, likewise.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Overrides of every run, as heads=8 or train.precision=bfloat16."),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The text; by default pydoc.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
+        ),
+    ] = "30m",
+) -> None:
+    """Say which of two methods is better on a text, at equal parameters.
+
+    Each has its own learning rate. The rates are found on development seeds and the validation split, the
+    verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
+    another budget it is another duel, with other seeds.
+    """
+    from ablate.analysis.notes import unusable
+    from ablate.duel import Duel, failed_check, side
+    from ablate.reporting.html import write_report
+    from ablate.store.columns import RESULTS
+
+    budget_s = _seconds(budget)
+    use_plugins([file for file in (one, other) if file.endswith(".py")])
+    sides = side(one), side(other)
+    settings = [*(overrides or ())]
+    if text is not None:
+        settings += ["corpus=file", f"corpus.path={as_value(text)}"]
+    words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
+    fight = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
+    for method in sides:
+        if broken := next(failed_check(method), ""):
+            raise ConfigError(f"{method.name} fails its check, so its losses mean nothing: {broken}")
+    plan = fight.plan(budget_s)
+    say(
+        f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they see"
+        f" {plan.sees:.3f} nats with 80 % power, if differences scatter as on pydoc (docs/noise.csv)"
+    )
+    outcome = fight.train(plan)
+    say_lines(outcome)
+    if outcome.left_at_work:
+        return
+    rows = outcome.rows()
+    if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
+        for line in unusable(rows):
+            say(line)
+        say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
+        raise typer.Exit(1)
+    comparison, sentence = fight.result()
+    for line in comparison.notes:
+        say(line)
+    typer.echo(f"{sentence} A training step takes {fight.step_ratio(comparison)} times as long.")
+    typer.echo(write_report(fight.study))
+
+
+def _seconds(budget: str) -> float:
+    """The seconds of a time such as 45m. Raises BadParameter."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    if not match:
+        raise typer.BadParameter(f"{budget}: write a time, as 45m or 2h", param_hint="--budget")
+    return float(match[1]) * UNITS[match[2]]

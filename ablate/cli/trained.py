@@ -1,0 +1,152 @@
+"""`ablate probe` and `ablate sample`: what trained runs do, and what they write."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablate.cli import completion
+from ablate.cli.shared import (
+    READ,
+    FormatOption,
+    PluginOption,
+    WhereOption,
+    WideOption,
+    print_table,
+    say,
+    use_plugins,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def probe(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A study by name or directory, or a run by a prefix of its id or name.",
+            autocompletion=completion.studies,
+        ),
+    ],
+    where: WhereOption = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="PROBE[,PROBE]", help="Print only these probes; the CSV has all of them."),
+    ] = None,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Also remove heads one after the other, the least needed first."),
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write the CSV; else beside the results.")
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A text of your own; the report then shows where heads look in it."
+        ),
+    ] = None,
+    plugin: PluginOption = None,
+    format: FormatOption = "table",
+    wide: WideOption = False,
+) -> None:
+    """Measure what each head retains, where it looks and how much it is needed, compared with an untrained
+    twin and with chance.
+
+    Writes a CSV with one row per run, layer, head and probe; prints the largest, median and smallest head of
+    each layer, over seeds. docs/probes.md defines the probes.
+    """
+    from ablate.analysis.probes import at_the_end, over_seeds, silent, text_file
+    from ablate.probes.study import find, probe_runs, write_maps
+
+    chosen = _chosen(only)
+    use_plugins(plugin)
+    probed = find(target, where or ())
+    path = Path(out) if out else probed.path
+    maps = text_file(path)
+    if text:
+        write_maps({run: probed.directories[run] for run in probed.first_of_each()}, Path(text), maps)
+    values = probe_runs(probed.directories, path, prune=prune, report=say)
+    quiet = silent(values, probed.variant) if format in READ else {}
+    values = at_the_end(values)
+    shown = values[values["probe"].isin(chosen) & ~values["probe"].isin(quiet)]
+    table = over_seeds(shown, probed.variant)
+    print_table(_for_reading(table) if format in READ else table, format, wide=wide)
+    for name, (beyond, runs) in quiet.items():
+        if name in chosen:
+            say(f"{name}: as by chance, but for {beyond} of {runs} runs")
+    for written in (path, *([maps] if text else [])):
+        typer.echo(written) if format == "table" else say(str(written))
+
+
+def _chosen(only: str | None) -> list[str]:
+    from ablate.analysis.probes import PROBES
+    from ablate.config.rules import ConfigError, did_you_mean
+
+    chosen = [*PROBES] if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    for name in chosen:
+        if name not in PROBES:
+            raise ConfigError(f"--only {name}: no such probe{did_you_mean(name, PROBES)}")
+    return chosen
+
+
+def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
+    """One row per variant, probe and layer, with means and intervals in one cell, and without the column
+    `beyond` if it is empty. table: as from over_seeds."""
+    from ablate.analysis.probes import SORTED
+
+    if table.empty:
+        return table
+    shown = table[["variant", "probe", "layer", "n"]].copy()
+    for name in SORTED:
+        columns = table[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False, name=None)
+        shown[name] = [_with_interval(*values) for values in columns]
+    for name in ("untrained", "null"):
+        shown[name] = [_short(value) for value in table[name]]
+    if table["beyond"].notna().any():
+        counts = zip(table["beyond"], table["n"], strict=True)
+        shown["beyond"] = ["" if count != count else f"{count:.0f}/{n}" for count, n in counts]
+    return shown
+
+
+def _with_interval(mean: float, low: float, high: float) -> str:
+    return _short(mean) if low != low else f"{_short(mean)} [{_short(low)}, {_short(high)}]"
+
+
+def _short(value: float) -> str:
+    return "" if value != value else f"{value:.3g}"
+
+
+def sample(
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="A run, by a prefix of its id or of its directory's name.", autocompletion=completion.runs
+        ),
+    ],
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            help="The text to continue; by default a line end, or an example of a task.",
+            show_default=False,
+        ),
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 300,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, max=1000.0, help="Sampling temperature; 0 takes the likeliest token.")
+    ] = 1.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Sample from the k likeliest tokens only.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling; for a task, which example.")] = 0,
+    plugin: PluginOption = None,
+) -> None:
+    """Generate text with a trained run."""
+    from ablate.execution.trained import example, load_model
+    from ablate.store.store import Store
+
+    use_plugins(plugin)
+    model = load_model(Store().find(run))
+    shown = example(model, seed, prompt)
+    if shown is None:
+        shown = model.generate(prompt, tokens=tokens, temperature=temperature, top_k=top_k, seed=seed)
+    typer.echo(shown)

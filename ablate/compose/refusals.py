@@ -1,0 +1,264 @@
+"""What `ablate run` refuses, in one line with a way out: arguments that Hydra would accept silently or refuse
+with a bad explanation, before it sees them, and the errors of Hydra itself."""
+
+import argparse
+import contextlib
+import functools
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from ablate.compose.configs import configs_dir, loader, offered
+from ablate.config.overrides import flatten
+from ablate.config.read import read_value
+from ablate.config.rules import ConfigError, did_you_mean
+
+# What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
+REFUSALS = (
+    *(HydraException, OmegaConfBaseException, yaml.YAMLError),
+    *(ValueError, TypeError, RuntimeError, AssertionError),
+)
+
+# Answers for methods that the literature knows by a name that ablate does not use.
+ANSWERS = {
+    ("fusion", "alt"): (
+        "AttentionAlt, softmax(QKᵀ/√d) V Wᵀ/√d with a matrix W for each head, is what fusion=concat"
+        " scale=both computes; read literally, with W made of the text, its output is T × T, no vector a"
+        " token, and position t sees the future"
+    )
+}
+
+
+# --- before Hydra sees them ---------------------------------------------------------------------
+
+
+def parse(args: Sequence[str]) -> argparse.Namespace:
+    """Hydra's options and the overrides, read by Hydra's own parser. Raises ConfigError."""
+    parser = get_args_parser()
+
+    def refuse(message: str) -> None:
+        raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
+
+    parser.error = refuse  # pyright: ignore[reportAttributeAccessIssue]
+    parsed = parser.parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
+    if parsed.experimental_rerun is not None:
+        raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
+    if parsed.shell_completion:
+        raise ConfigError("--shell-completion: ablate has its own; see ablate --install-completion")
+    if len(modes := _mode(parsed)) > 1:
+        raise ConfigError(f"{' '.join(modes)}: use one of them")
+    for option in ("resolve", "package"):
+        if getattr(parsed, option) and not parsed.cfg:
+            raise ConfigError(f"--{option}: it goes with --cfg, as in --cfg job --{option}")
+    return parsed
+
+
+def chooses_a_study(overrides: Sequence[str]) -> bool:
+    chosen = [override for override in overrides if override.startswith("study=")]
+    return bool(chosen) and chosen[-1] != "study=null" and not sets_the_mode(overrides)
+
+
+def sets_the_mode(overrides: Sequence[str]) -> bool:
+    return any(override.startswith("hydra.mode=") for override in overrides)
+
+
+def _mode(parsed: argparse.Namespace) -> list[str]:
+    """The mode options given (--run, --multirun, --cfg, --info), of which Hydra takes one."""
+    return [f"--{mode}" for mode in ("run", "multirun", "cfg", "info") if getattr(parsed, mode)]
+
+
+def check_overrides(parsed: argparse.Namespace) -> list[Override]:
+    """Each override, parsed. Raises ConfigError."""
+    sweeping = parsed.multirun or any(o.startswith(("hydra.mode=", "study=")) for o in parsed.overrides)
+    parser = OverridesParser.create()
+    groups = sorted(path.name for path in configs_dir().iterdir() if path.is_dir() and path.name != "hydra")
+    overrides = []
+    for argument in parsed.overrides:
+        if not argument.partition("=")[0].strip("+~ "):
+            raise ConfigError(f"{argument}: the key is missing; write KEY=VALUE, as in fusion=sum")
+        try:
+            override = parser.parse_override(argument)
+        except HydraException as error:
+            raise _unreadable(argument, groups) from error
+        key = override.key_or_group
+        ours = not key.startswith(("hydra.", "hydra/"))
+        if override.is_add() or override.is_force_add():
+            if ours:
+                bare = argument.lstrip("+")
+                raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {bare}")
+        elif override.is_delete() and ours:
+            raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
+        if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
+            raise _no_choice(argument, key)
+        if not ours and override.is_sweep_override():
+            raise ConfigError(f"{argument}: Hydra's own settings hold for a whole sweep; give one value")
+        if key.startswith("hydra/") and not isinstance(override.value(), str | list):
+            raise ConfigError(f"{argument}: name a config of Hydra's, as hydra/launcher=basic")
+        if key == "study" and override.is_sweep_override():
+            raise ConfigError(f"{argument}: one study at a time")
+        if override.is_sweep_override() and not sweeping:
+            raise ConfigError(
+                f"{argument}: several values make a sweep, so add -m; a list is written"
+                f" {key}=[{argument.partition('=')[2]}], a single value with commas {_quoted(argument)}"
+            )
+        if override.is_sweep_override() and key == "corpus.path" and os.path.exists(argument[len(key) + 1 :]):
+            raise ConfigError(f"{argument}: a path with commas needs quotes: {_quoted(argument)}")
+        if override.is_sweep_override() and (parsed.cfg or parsed.info):
+            raise ConfigError(
+                f"{argument}: {' '.join(_mode(parsed))} shows the config of one run; give one value"
+            )
+        overrides.append(override)
+    return overrides
+
+
+def _no_choice(argument: str, group: str) -> ConfigError:
+    names = sorted(path.stem for path in (configs_dir() / group).glob("*.yaml"))
+    way_out = ", or leave it out" if group == "study" else ""
+    return ConfigError(f"{argument}: name one of configs/{group}: {', '.join(names)}{way_out}")
+
+
+def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
+    """The error for an override that Hydra can't parse."""
+    key, equals, value = argument.partition("=")
+    if not equals:
+        return ConfigError(f"{argument}: not an override; write KEY=VALUE, as in fusion=sum")
+    if not value.strip():
+        return ConfigError(f"{argument}: the value is missing")
+    if not re.fullmatch(r"[\w./@+~-]+", key, re.ASCII):
+        return ConfigError(f"{key}: no such key; ablate run --cfg job shows them all")
+    if key in groups:
+        return _no_choice(argument, key)
+    try:
+        read_value(key, value)  # quotes would not help a value that no run takes
+    except ConfigError as error:
+        return error
+    return ConfigError(
+        f"{argument}: a value with spaces or special characters needs quotes: {_quoted(argument)}"
+    )
+
+
+def _quoted(argument: str) -> str:
+    """The override quoted for the shell and for Hydra: 'key="value"'."""
+    key, _, value = argument.partition("=")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return shlex.quote(f'{key}="{escaped}"')
+
+
+# --- Hydra's own errors ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def explained(overrides: list[Override]) -> Iterator[None]:
+    """Turn Hydra's errors inside the block into ConfigErrors."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except REFUSALS as error:
+        raise ConfigError(explain(error, overrides)) from error
+
+
+def explain(error: BaseException, overrides: list[Override], *, name_values: bool = True) -> str:
+    """Hydra's error in one line. name_values: whether it names the value of a key, in which the variants of a
+    sweep may differ."""
+    if isinstance(error, RecursionError):
+        return "a config is nested too deeply, or in itself"
+    if error.__cause__ and (not str(error) or str(error).startswith("Error merging override")):
+        return explain(error.__cause__, overrides, name_values=name_values)
+    text = str(error) or f"Hydra can't use this ({type(error).__name__}); see ablate run --cfg hydra"
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        group, _, name = (error.missing_cfg_file or "").rpartition("/")
+        unknown = f"no such {group}{did_you_mean(name, error.options)}"
+        return f"{group}={name}: {ANSWERS.get((group, name), unknown)}"
+    unknown = re.search(r"Could not override '([^']+)'", text)
+    if unknown:
+        return _explain_unknown(unknown[1], overrides, name_values)
+    if isinstance(error, MissingMandatoryValue):
+        return f"{error.full_key}=???: a value is missing; give one"
+    lines = [line.strip() for line in text.splitlines()]
+    key = f"{error.full_key}: " if isinstance(error, OmegaConfBaseException) and error.full_key else ""
+    return key + " ".join(
+        line for line in lines if line and not line.startswith(("full_key:", "object_type="))
+    )
+
+
+def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> str:
+    """The message about an unknown key. key: the full dotted key. Suggestions come from the keys beside it,
+    then from all keys."""
+    if "@study." in key:
+        return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
+    if key.startswith("hydra"):
+        return f"{key}: no such key; see ablate run --cfg hydra"
+    if lacking := _levels_without(key, overrides):
+        return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
+    group = key.partition(".")[0]
+    if choices := _having(key, group):
+        given = next((o.input_line for o in overrides if name_values and o.key_or_group == key), key)
+        return f"{given}: a key of {' or '.join(choices)}; choose that as well, or leave the key out"
+    known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
+    parent = key.rpartition(".")[0]
+    if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
+        return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
+    beside = [k for k in known if k.rpartition(".")[0] == parent]
+    if key in known:  # so it is a user's config that lacks it
+        return f"{key}: not in this config; one of your own has to begin with defaults: [config, _self_]"
+    same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+    if same_name:
+        return f"{key}: no such key; did you mean {same_name[0]}?"
+    return f"{key}: no such key{did_you_mean(key, beside or [k for k in known if '.' not in k])}"
+
+
+def _levels_without(key: str, overrides: list[Override]) -> list[str]:
+    """The swept choices of the key's group that lack the key, as GROUP=NAME; empty if all of them do."""
+    group = key.partition(".")[0]
+    if not (configs_dir() / group).is_dir():
+        return []
+    swept = [o for o in overrides if o.key_or_group == group and o.is_discrete_sweep()]
+    levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
+    try:
+        lacking = [level for level in levels if key not in _known_keys(level)]
+    except HydraException:  # there is no such choice
+        return []
+    return lacking if len(lacking) < len(levels) else []
+
+
+def _having(key: str, group: str) -> list[str]:
+    """The choices of a group that have the key, as GROUP=NAME."""
+    levels = [f"{group}={path.stem}" for path in sorted((configs_dir() / group).glob("*.yaml"))]
+    return [level for level in levels if key in _known_keys(level)]
+
+
+def _is_plain_group(override: Override) -> bool:
+    """Whether it chooses one of ablate's own configs. Only Hydra knows where others are."""
+    if override.package is not None or override.is_sweep_override():
+        return False
+    group, name = override.key_or_group, str(override.value())  # of a key it may be a list
+    return (configs_dir() / group / f"{name}.yaml").is_file() or (group, name) in offered
+
+
+@functools.cache
+def _known_keys(*groups: str) -> list[str]:
+    """Every dotted key of the config composed with these overrides of groups, including the groups' names."""
+    config = loader().load_configuration("config", overrides=[*groups], run_mode=RunMode.RUN)
+    paths = (itertools.accumulate(key.split("."), "{}.{}".format) for key in flatten(plain(config)))
+    return [*dict.fromkeys(itertools.chain.from_iterable(paths))]
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """All keys but Hydra's as plain values, with interpolations unresolved."""
+    others = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    values = OmegaConf.to_container(others, resolve=False)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}

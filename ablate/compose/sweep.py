@@ -1,0 +1,315 @@
+"""From the arguments of `ablate run` to a Sweep, by way of Hydra, which only this package uses.
+
+All of Hydra's command line works (overrides, groups, -m, --cfg, --info, -cn, -cd, launchers), but Hydra runs
+nothing: it composes configs, which are returned.
+"""
+
+import argparse
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from hydra import version
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.hydra import Hydra
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobStatus
+from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
+from ablate.compose.configs import configs_dir
+from ablate.compose.launchers import KEY, OWN, Cluster, Pool
+from ablate.compose.refusals import (
+    REFUSALS,
+    check_overrides,
+    chooses_a_study,
+    explain,
+    explained,
+    parse,
+    sets_the_mode,
+)
+from ablate.config.read import read, require_keys
+from ablate.config.rules import ConfigError, ErrorText
+from ablate.config.schema import RunConfig
+
+# Libraries whose errors mean that the launcher as a whole failed: a process died, or it could not start.
+LIBRARIES = ("joblib", "submitit", "ray")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """The keys of hydra.sweeper. params: what a config sweeps over."""
+
+    params: Annotated[Mapping[str, Any] | None, ErrorText("write keys with values, as {heads: '1,2'}")]
+
+
+class Lost(ConfigError):
+    """A launcher failed as a whole."""
+
+
+@dataclass(frozen=True)
+class HydraLauncher:
+    """A launcher of Hydra's, such as basic, joblib, submitit or ray."""
+
+    launcher: Launcher
+    config: DictConfig
+    context: HydraContext
+    threads: ClassVar[None] = None  # Hydra's launchers do not set them
+
+    @property
+    def workers(self) -> int | None:
+        """How many runs it is configured to run at once; None for as many as the cores serve."""
+        if type(self.launcher).__name__ == "BasicLauncher":  # Hydra imports its module twice: no isinstance
+            return 1
+        n_jobs = getattr(self.launcher, "joblib", {}).get("n_jobs")
+        return n_jobs if n_jobs and n_jobs > 0 else None  # for joblib, -1 means every core
+
+    @property
+    def cores_each(self) -> int | None:
+        """The cores of each run where it has its own, as in SLURM; None where runs share this machine's."""
+        if getattr(self.launcher, "_EXECUTOR", "") != "slurm":
+            return None
+        return getattr(self.launcher, "params", {}).get("cpus_per_task") or 1
+
+    def launch(self, job: Callable[[RunConfig], Any], runs: Sequence[Overrides]) -> dict[int, str]:
+        """Train the runs; returns, by index, the reason for each run that could not even begin.
+
+        job: trains one run; it is pickled, as the launcher may call it in another process, where it composes
+        the run again from its overrides. Raises Lost.
+        """
+        # A second setup: when Hydra made the launcher, and did the first, the job was not known yet.
+        self.launcher.setup(
+            hydra_context=self.context, task_function=functools.partial(_do, job), config=self.config
+        )
+        try:
+            returns = self.launcher.launch([list(overrides) for overrides in runs], initial_job_idx=0)
+        except Exception as error:
+            library = type(error).__module__.partition(".")[0]
+            if library not in LIBRARIES:
+                raise
+            raise Lost(f"{library}: {str(error).strip().partition(chr(10))[0]}") from error
+        return {
+            index: str(done._return_value)
+            for index, done in enumerate(returns)
+            if done.status == JobStatus.FAILED
+        }
+
+
+def _do(job: Callable[[RunConfig], Any], config: DictConfig) -> Any:
+    """What Hydra calls with the config of a run."""
+    return job(to_run_config(config))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a command line means: a study, a grid (-m), or a single run, which is a sweep of one. No corpus is
+    open yet.
+
+    configs: maps the overrides of a run to its RunConfig. name: the value of `name`, from the command or a
+    config. is_demonstration: size=demo was given. config_dir: the value of -cd. typed: the arguments, as one
+    would type them to repeat the command. arguments: the overrides, some with several values; none for a
+    single run, whose config is composed. study: the block that declares the study, as plain values; None for
+    a plain grid. chosen: NAME of study=NAME. claim: the digest of the ledger's entry that it tests. command:
+    what one would type to repeat it, if it is not `ablate run`.
+    """
+
+    configs: Composer
+    is_single: bool
+    launcher: Pool | Cluster | HydraLauncher
+    name: str | None
+    is_demonstration: bool
+    config_dir: str | None
+    typed: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    study: Mapping[str, Any] | None = None
+    chosen: str | None = None
+    claim: str = ""
+    command: str = ""
+
+
+def compose(args: Sequence[str]) -> Sweep | None:
+    """What these arguments of `ablate run` ask for; None if they only show something, as --cfg does.
+
+    Raises ConfigError.
+    """
+    parsed = parse(args)
+    overrides = check_overrides(parsed)
+    with explained(overrides), _hydra(parsed) as hydra:
+        if parsed.cfg or parsed.info or parsed.hydra_help:
+            return _show(hydra, parsed)
+        return _sweep(hydra, parsed)
+
+
+class OwnConfigSource(FileConfigSource):
+    """Files, as Hydra reads them, but also with the byte order mark that some editors write: behind it Hydra
+    finds no `# @package`. What can't be read is named."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "own"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        path = Path(self.path, self._normalize_file_name(config_path))
+        try:
+            with path.open(encoding="utf-8-sig") as file:
+                header = self._get_header_dict(file.read(512))
+                file.seek(0)
+                config = OmegaConf.load(file)
+            if not isinstance(config, DictConfig):
+                raise TypeError("it is a list; write KEY: VALUE")
+            return ConfigResult(self.provider, self.full_path(), config, header)
+        except (OSError, *REFUSALS) as error:
+            raise ConfigError(
+                f"{path}: no config can be read from it ({explain(error, [])}); mend it"
+            ) from error
+
+
+@contextlib.contextmanager
+def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
+    """Hydra, set up as `hydra.main` does it. See: hydra/_internal/utils.py, _run_hydra."""
+    version.setbase("1.3")
+    SourcesRegistry.instance().register(OwnConfigSource)
+    path = configs_dir() if parsed.config_path is None else Path(parsed.config_path).absolute()
+    search_path = create_config_search_path(f"{OwnConfigSource.scheme()}://{path}")
+    if parsed.config_dir is not None:
+        own = os.path.abspath(parsed.config_dir)
+        if not os.path.isdir(own):
+            raise ConfigError(f"-cd {parsed.config_dir}: there is no such directory; correct it")
+        search_path.prepend(
+            "command-line", f"{OwnConfigSource.scheme()}://{own}", SearchPathQuery(provider="schema")
+        )
+    try:
+        yield Hydra.create_main_hydra2("ablate", search_path)
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
+    name, overrides = parsed.config_name or "config", _overrides(parsed)
+    if parsed.hydra_help:
+        argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
+        try:
+            hydra.hydra_help(name, get_args_parser(), parsed)
+        finally:
+            sys.argv = argv
+    elif parsed.cfg:
+        hydra.show_cfg(name, overrides, parsed.cfg, parsed.package, parsed.resolve)
+    else:
+        hydra.show_info(parsed.info, name, overrides)
+
+
+def _sweep(hydra: Hydra, parsed: argparse.Namespace) -> Sweep:
+    sweeps = parsed.multirun or chooses_a_study(parsed.overrides)
+    mode = RunMode.MULTIRUN if sweeps or sets_the_mode(parsed.overrides) else RunMode.RUN
+    config = _composed(hydra, parsed, mode)
+    wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
+    if wanted != mode:  # set by a user's config or by hydra.mode=
+        config = _composed(hydra, parsed, wanted)
+    is_single = wanted != RunMode.MULTIRUN
+    return Sweep(
+        configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
+        is_single=is_single,
+        arguments=() if is_single else _swept(config),
+        study=None if is_single else _study(config),
+        chosen=None if is_single else config.hydra.runtime.choices.get("study"),
+        launcher=_launcher(hydra, config, is_single=is_single),
+        name=config.name,
+        is_demonstration=is_demonstration(config),
+        config_dir=parsed.config_dir,
+        typed=(*_typed(parsed), *parsed.overrides),
+    )
+
+
+def _composed(hydra: Hydra, parsed: argparse.Namespace, mode: RunMode) -> DictConfig:
+    """The composed config. Raises ConfigError if it has callbacks or lacks a key of a run."""
+    config = hydra.compose_config(
+        parsed.config_name or "config", _overrides(parsed), run_mode=mode, with_log_configuration=True
+    )
+    if OmegaConf.select(config, "hydra.callbacks"):
+        raise ConfigError(
+            "hydra.callbacks: they run code that a config names, and ablate takes none; remove them"
+        )
+    require_keys(RunConfig, map(str, config))
+    return config
+
+
+def _overrides(parsed: argparse.Namespace) -> list[str]:
+    """The overrides for Hydra. A study runs as a sweep even if its file does not say so, and study.KEY may
+    set keys that its file leaves out."""
+    if not chooses_a_study(parsed.overrides):
+        return parsed.overrides
+    overrides = ["++" + o if o.startswith("study.") else o for o in parsed.overrides]
+    return ["hydra.mode=MULTIRUN", *overrides]
+
+
+def _swept(config: DictConfig) -> tuple[str, ...]:
+    """What a sweep is over: first that of a config, so that the command line has the last word."""
+    sweeper = _plain(config.hydra.sweeper or {})
+    if "_target_" in sweeper:
+        chosen = config.hydra.runtime.choices.get("hydra/sweeper")
+        raise ConfigError(
+            f"hydra/sweeper={chosen}: a sweep is checked whole before it begins, which ablate does itself;"
+            " leave hydra/sweeper out"
+        )
+    of_config = read(Swept, sweeper, "hydra.sweeper").params or {}
+    return (
+        *(f"{key}={values}" for key, values in of_config.items()),
+        *_plain(config.hydra.overrides.task),
+    )
+
+
+def _study(config: DictConfig) -> Mapping[str, Any] | None:
+    """The block that declares the study. Raises ConfigError if the chosen file has none."""
+    study, chosen = _plain(config.get("study")), config.hydra.runtime.choices.get("study")
+    if chosen and not (isinstance(study, Mapping) and "kind" in study):
+        raise ConfigError(
+            f"study={chosen}: its file declares no study; write '# @package _global_' as its first line, and"
+            " a block study: with a kind"
+        )
+    return study or None
+
+
+def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | Cluster | HydraLauncher:
+    """The launcher; of a single run always the pool, with a worker."""
+    given = {**_plain(config.hydra.launcher or {})}
+    own = OWN.get(str(given.pop("_target_", "")))
+    is_cluster = own is not None and issubclass(own, Cluster)
+    if is_single and is_cluster:
+        chosen = config.hydra.runtime.choices.get("hydra/launcher")
+        raise ConfigError(f"hydra/launcher={chosen}: a single run is trained here; add -m, or leave it out")
+    if is_single:
+        return read(Pool, {**(given if own else {}), "workers": 1}, KEY)  # Hydra's have no effect on it
+    if is_cluster and config.corpus.get("path") == "-":
+        raise ConfigError(
+            "corpus.path=-: other machines can't read it; write the text to a file, and give corpus.path=FILE"
+        )
+    if own:
+        return read(own, given, KEY)
+    context = HydraContext(hydra.config_loader, Callbacks())
+    return HydraLauncher(
+        Plugins.instance().instantiate_launcher(context, to_run_config, config), config, context
+    )
+
+
+def _plain(node: Any) -> Any:
+    return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
+
+
+def _typed(parsed: argparse.Namespace) -> list[str]:
+    """The options that precede the overrides, as one would type them again."""
+    values = {"-cd": parsed.config_dir, "-cp": parsed.config_path, "-cn": parsed.config_name}
+    given = [word for option, value in values.items() if value is not None for word in (option, value)]
+    return [*given, *(["-m"] if parsed.multirun else [])]

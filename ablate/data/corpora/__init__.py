@@ -1,0 +1,1 @@
+"""Corpora: one file each, found by name."""

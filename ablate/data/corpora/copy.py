@@ -1,0 +1,84 @@
+"""corpus=copy, and the base of the tasks whose target has the words of the source."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablate.config.rules import ConfigError
+from ablate.data.corpora.base import PairTask, Task, no_targets, register, require_halves
+
+SEPARATOR = 0  # the word between a source and its target, which neither contains
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordTask(Task, PairTask):
+    """Random words and their answer: as one row, n = T/2 words, the separator 0 and n words of answer, to
+    be predicted; as a pair, 1 to T/2 − 1 words, each number of them equally often.
+
+    length: of a row, T; of a source and a target together, with a separator each, at most. Raises ConfigError
+    if the sizes leave too few words or positions.
+    """
+
+    def __post_init__(self) -> None:
+        if self.vocabulary < 3:
+            raise ConfigError(
+                f"corpus.vocabulary={self.vocabulary}: the word 0 is the separator, and one other leaves"
+                " nothing to choose from; take 3 words at least"
+            )
+        if self.length < 4:
+            raise ConfigError(
+                f"corpus.length={self.length}: a source, a target and their separators take 4 positions; take"
+                " 4 at least"
+            )
+
+    @property
+    def targets(self) -> int:
+        return self.length // 2
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        return self.length // 2 - 1, self.length // 2 - 1
+
+    def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        require_halves(self.length)
+        words_Nn = draws.integers(1, self.vocabulary, (count, self.targets))
+        answers_Nn = self.answer(words_Nn)
+        between_N1 = np.full((count, 1), SEPARATOR)
+        inputs_NT = np.concatenate([words_Nn, between_N1, answers_Nn[:, :-1]], 1)
+        targets_NT = no_targets(inputs_NT)
+        targets_NT[:, self.targets :] = answers_Nn
+        return inputs_NT, targets_NT
+
+    def draw_pairs(self, draws: np.random.Generator, count: int) -> list[tuple[str, str]]:
+        most, _ = self.longest
+        lengths_N = draws.integers(1, most + 1, count)
+        words_Nn = draws.integers(1, self.vocabulary, (count, most))
+        sources = [words[:length] for words, length in zip(words_Nn, lengths_N, strict=True)]
+        return [(_written(source), _written(self.answer(source))) for source in sources]
+
+    def aligned(self, source: str, target: str) -> np.ndarray:
+        return self.origins(np.array(source.split(), int))
+
+    @abstractmethod
+    def answer(self, words: np.ndarray) -> np.ndarray:
+        """The answer to words, (…, n), of the same shape."""
+
+    @abstractmethod
+    def origins(self, words_n: np.ndarray) -> np.ndarray:
+        """(n, n) booleans: whether a word of the answer comes from a word of the source."""
+
+
+@register("copy")
+class Copy(WordTask):
+    """The same words in the same order. One head in one layer can do it, by looking n positions back."""
+
+    def answer(self, words: np.ndarray) -> np.ndarray:
+        return words
+
+    def origins(self, words_n: np.ndarray) -> np.ndarray:
+        return np.eye(len(words_n), dtype=bool)
+
+
+def _written(words_n: np.ndarray) -> str:
+    return " ".join(map(str, words_n.tolist()))

@@ -1,0 +1,207 @@
+"""corpus=grammar: a small English of known entropy, drawn from a probabilistic context-free grammar.
+
+A sentence such as
+
+    the ducks that the teacher near the rivers sees guard this house.
+
+requires three different abilities of a model:
+
+- agreement across distance: `ducks` chooses `guard` over `guards`, and nouns of the other number
+  (`teacher`, `rivers`) stand in between, nested to any depth;
+- ambiguous words: `watch`, `guard`, `duck`, `cook` and `train` are nouns after a determiner and
+  verbs after a subject, so a word's role has to be read from its context;
+- plain statistics: words and rules differ in weight, which even a bigram model can learn.
+
+The best possible loss is known (benchmarks/grammar.py). Each sentence has exactly one derivation (a noun
+phrase takes at most one modifier, so no attachment is ambiguous), hence -log p(sentence) is the sum of -log p
+over its rules.
+"""
+
+import bisect
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ablate.config.rules import Count
+from ablate.data.corpora.base import TextRecipe, register
+from ablate.data.text import Text
+
+VERSION = 1  # raise it when the rules change: cached texts are found by it
+
+
+@register("grammar")
+@dataclass(frozen=True, kw_only=True)
+class Grammar(TextRecipe):
+    """The first `characters` characters of the sentences of `seed`."""
+
+    seed: int
+    characters: Count
+
+    def text(self) -> Text:
+        stamp = ["grammar", VERSION, self.seed, self.characters]
+        return Text(lambda: text(self.seed, self.characters), stamp)
+
+
+# Each line is a head and its bodies; a body is a weight and symbols. A head may continue on another line. A
+# line with # stands for two, with `one` or `many` in place of every #. A symbol that is not a head is a word.
+RULES = """
+sentence: 4 clause | 1 clause while clause
+clause:   1 np-one vp-one | 1 np-many vp-many
+np:       3 np-one | 2 np-many
+np-#:     5 det-# noun-# | 2 det-# adjective noun-# | 4 det-# noun-# modifier-#
+modifier-#: 5 preposition np | 2 that vp-# | 1 that np-one transitive-one | 1 that np-many transitive-many
+vp-#:     4 transitive-# np | 3 intransitive-# | 1 intransitive-# adverb | 1 be-# adjective
+
+det-one:  6 the | 3 a | 1 this | 1 every
+det-many: 6 the | 1 these | 2 some | 1 many
+adjective: 4 old | 3 small | 2 quiet | 1 red | 1 happy
+adverb:   3 quietly | 2 again | 1 today
+preposition: 4 near | 2 behind | 2 with | 1 under
+be-one:   1 is
+be-many:  1 are
+
+noun-one:  4 dog | 4 cat | 3 teacher | 2 house | 1 river | 3 watch | 3 guard | 2 duck | 2 cook | 1 train
+noun-many: 4 dogs | 4 cats | 3 teachers | 2 houses | 1 rivers | 3 watches | 3 guards | 2 ducks | 2 cooks
+noun-many: 1 trains
+transitive-one: 4 sees | 3 likes | 2 follows | 2 watches | 2 guards | 1 cooks | 1 trains
+transitive-many: 4 see | 3 like | 2 follow | 2 watch | 2 guard | 1 cook | 1 train
+intransitive-one: 3 sleeps | 2 runs | 2 waits | 1 ducks
+intransitive-many: 3 sleep | 2 run | 2 wait | 1 duck
+"""
+
+Bodies = list[tuple[int, tuple[str, ...]]]
+
+
+def read_rules(text: str) -> dict[str, Bodies]:
+    """Each head with its bodies: (weight, symbols)."""
+    lines = [line for line in text.splitlines() if line]
+    numbered = [line.replace("#", n) for line in lines for n in (("one", "many") if "#" in line else ("",))]
+    grammar: dict[str, Bodies] = {}
+    for line in numbered:
+        head, bodies = line.split(":")
+        parts = map(str.split, bodies.split("|"))
+        grammar.setdefault(head, []).extend((int(weight), tuple(body)) for weight, *body in parts)
+    return grammar
+
+
+GRAMMAR = read_rules(RULES)
+
+
+def sentences(seed: int) -> Iterator[tuple[str, float]]:
+    """An endless stream of sentences, each with its -log p in nats.
+
+    A seed gives the same sentences on every machine and Python: all draws are `random()`, which Python keeps
+    stable.
+    """
+    for spelled, _, nats in derivations(seed):
+        yield " ".join(spelled) + ".\n", nats
+
+
+@dataclass
+class Node:
+    """A symbol and the symbols that it was expanded to; none for a word."""
+
+    symbol: str
+    children: list["Node"] = field(default_factory=list)
+
+
+def derivations(seed: int) -> Iterator[tuple[list[str], Node, float]]:
+    """The words of `sentences`, the derivation of each, and its -log p in nats."""
+    draw = random.Random(seed).random
+    steps = {
+        head: list(itertools.accumulate(weight for weight, _ in bodies)) for head, bodies in GRAMMAR.items()
+    }
+    while True:
+        sentence = Node("sentence")
+        words, nats, unread = [], 0.0, [sentence]
+        while unread:
+            node = unread.pop()
+            if node.symbol not in GRAMMAR:
+                words.append(node.symbol)
+                continue
+            reach = steps[node.symbol]
+            weight, body = GRAMMAR[node.symbol][bisect.bisect(reach, draw() * reach[-1])]
+            nats += math.log(reach[-1] / weight)
+            node.children = [Node(symbol) for symbol in body]
+            unread.extend(reversed(node.children))
+        yield words, sentence, nats
+
+
+def text(seed: int, characters: int) -> Iterator[str]:
+    """The first `characters` characters of the sentences of `seed`, in chunks of a thousand sentences."""
+    stream = (sentence for sentence, _ in sentences(seed))
+    while characters > 0:
+        chunk = "".join(itertools.islice(stream, 1000))[:characters]
+        characters -= len(chunk)
+        yield chunk
+
+
+# --- the role of each word ------------------------------------------------------------------------
+
+# A verb agrees in number with its subject. Nouns of the other number may stand between them, which mislead a
+# model that goes by the last noun. Some words are noun and verb in one form, and only their place says which.
+VERBS = ("transitive", "intransitive", "be")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word in the text. start, stop: its range of characters. is_two: whether its form is both a noun and a
+    verb. subject: for a verb that agrees with a noun, the noun's range of characters. between: how many nouns
+    of the other number are between the two."""
+
+    start: int
+    stop: int
+    is_two: bool
+    subject: tuple[int, int] | None = None
+    between: int = 0
+
+
+def words(seed: int, characters: int) -> Iterator[Word]:
+    """The words of text(seed, characters), in order; the last one may be cut off."""
+    start = 0
+    for spelled, sentence, _ in derivations(seed):
+        for word in _words_of(sentence, start):
+            if word.start >= characters:
+                return
+            yield word
+        start += len(" ".join(spelled)) + 2  # the full stop and the line end
+
+
+def _words_of(sentence: Node, start: int) -> list[Word]:
+    """The words of a sentence that starts at this character."""
+    words: list[Word] = []
+    numbers: list[str] = []  # of the same words: one or many for a noun, else empty
+
+    def walk(node: Node, subject: int | None) -> int | None:
+        """Visit a subtree; returns the head noun of a noun phrase. subject: the noun that a verb in here
+        agrees with, unless a noun phrase precedes it in the same body."""
+        kind, _, number = node.symbol.partition("-")
+        if not node.children:
+            begin = words[-1].stop + 1 if words else start  # after a space
+            words.append(Word(begin, begin + len(node.symbol), node.symbol in TWO))
+            numbers.append("")
+            return None
+        for child in node.children:
+            head = walk(child, subject)
+            subject = head if child.symbol.partition("-")[0] in ("np", "noun") else subject
+        if kind == "noun":
+            numbers[-1] = number
+            return len(words) - 1
+        if kind in VERBS and subject is not None:
+            noun, others = words[subject], numbers[subject + 1 : -1]
+            between = sum(other not in ("", numbers[subject]) for other in others)
+            words[-1] = replace(words[-1], subject=(noun.start, noun.stop), between=between)
+        return subject
+
+    walk(sentence, None)
+    return words
+
+
+def _forms(kinds: tuple[str, ...]) -> set[str]:
+    heads = [head for head in GRAMMAR if head.partition("-")[0] in kinds]
+    return {body[0] for head in heads for _, body in GRAMMAR[head]}
+
+
+TWO = _forms(("noun",)) & _forms(VERBS)

@@ -1,0 +1,43 @@
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablate.config.rules import ConfigError
+from ablate.data.corpora.base import Task, distinct, no_targets, register, require_halves
+
+
+@register("induction")
+@dataclass(frozen=True, kw_only=True)
+class Induction(Task):
+    """Distinct words, then the last n of them again in the same order: what followed this word before?
+
+    n is drawn for each row, from T/4 to T/2, so no fixed distance works: a head has to find the earlier
+    occurrence of the current word and take the word after it, which one layer can't do. The last T/4 − 1
+    words are to be predicted. See: Olsson et al., "In-context learning and induction heads",
+    arXiv 2209.11895.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_halves(self.length)
+        if self.length < 8:
+            raise ConfigError(f"corpus.length={self.length}: too short to repeat words; take 8 at least")
+        if self.vocabulary < self.length:
+            raise ConfigError(
+                f"corpus.vocabulary={self.vocabulary}: a row has up to {self.length} different words;"
+                f" take corpus.vocabulary={self.length} at least, or a smaller corpus.length"
+            )
+
+    @property
+    def targets(self) -> int:
+        return self.length // 4 - 1
+
+    def draw(self, draws: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        T = self.length
+        words_NT = distinct(draws, count, self.vocabulary, T)
+        back_N1 = draws.integers(T // 4, T // 2 + 1, (count, 1))
+        place_T = np.arange(T)
+        inputs_NT = np.take_along_axis(words_NT, place_T - back_N1 * (place_T >= T - back_N1), 1)
+        targets_NT = no_targets(inputs_NT)
+        targets_NT[:, -self.targets - 1 : -1] = inputs_NT[:, -self.targets :]
+        return inputs_NT, targets_NT

@@ -1,0 +1,88 @@
+"""corpus=lags: a text whose next letter depends on the letters a few places back.
+
+The next letter is drawn from a table with one row for each combination of letters at `lags` places back, in
+that order. So a model has to fetch each of these letters and to know which is which. The best losses that can
+be reached: benchmarks/lags.py.
+
+legend: s symbols, L lags.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablate.config.rules import ConfigError, Count
+from ablate.data.corpora.base import TextRecipe, register
+from ablate.data.text import Text
+
+VERSION = 1  # raise it when the drawn text changes: cached texts are found by it
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+FAVOURED = (27, 9, 3)  # weights of the three likeliest letters in a row; all others have 1
+ROWS = 10**6
+CHUNK = 1 << 16  # letters
+
+
+@register("lags")
+@dataclass(frozen=True, kw_only=True)
+class Lags(TextRecipe):
+    """lags: how many letters back the letters are that decide the next one. symbols: the number of different
+    letters. Raises ConfigError for lags and symbols that can't make a text."""
+
+    seed: int
+    characters: Count
+    lags: tuple[int, ...]
+    symbols: int
+
+    def __post_init__(self) -> None:
+        lags, symbols = self.lags, self.symbols
+        shown = f"corpus.lags=[{','.join(map(str, lags))}]"
+        if not lags or min(lags) < 1 or len({*lags}) < len(lags):
+            raise ConfigError(f"{shown}: how many letters back, each once, from 1 on; as corpus.lags=[2,3]")
+        if not 2 <= symbols <= len(LETTERS):
+            raise ConfigError(f"corpus.symbols={symbols}: there are from 2 to {len(LETTERS)} letters")
+        if symbols ** len(lags) > ROWS:
+            raise ConfigError(
+                f"{shown} corpus.symbols={symbols}: the next letter would depend on {symbols ** len(lags):,}"
+                f" cases, more than {ROWS:,}; take fewer lags or symbols"
+            )
+
+    @property
+    def reach(self) -> int:
+        return max(self.lags)
+
+    def text(self) -> Text:
+        stamp = ["lags", VERSION, self.seed, self.characters, self.lags, self.symbols]
+        return Text(lambda: text(self.seed, self.characters, self.lags, self.symbols), stamp)
+
+
+def table(seed: int, lags: Sequence[int], symbols: int) -> np.ndarray:
+    """Integer weights of the next letter, shape (s,)·L + (s,): one axis for each lag, in the given order."""
+    draws = random.Random(seed)
+    weights = [*FAVOURED, *[1] * symbols][:symbols]
+    rows = []
+    for _ in range(symbols ** len(lags)):
+        order = sorted(range(symbols), key=lambda _: draws.random())
+        rows.append([weights[place] for place in order])
+    return np.array(rows).reshape((symbols,) * (len(lags) + 1))
+
+
+def text(seed: int, characters: int, lags: Sequence[int], symbols: int) -> Iterator[str]:
+    """The first `characters` letters, the same on every machine and Python: all draws are `random()`, which
+    Python keeps stable."""
+    rows = table(seed, lags, symbols).reshape(-1, symbols)
+    # Each row lists every letter as often as its weight, so that a uniform index is a draw.
+    likely = [np.repeat(np.arange(symbols), row).tolist() for row in rows]
+    total, longest = len(likely[0]), max(lags)
+    draws = random.Random(f"{seed}/text")
+    letters = [int(draws.random() * symbols) for _ in range(longest)]
+    while characters > 0:
+        count = min(CHUNK, characters)
+        for _ in range(count):
+            row = 0
+            for lag in lags:
+                row = row * symbols + letters[-lag]
+            letters.append(likely[row][int(draws.random() * total)])
+        yield "".join(LETTERS[letter] for letter in letters[-count:])
+        letters, characters = letters[-longest:], characters - count

@@ -1,0 +1,15 @@
+import numpy as np
+
+from ablate.data.corpora.base import register
+from ablate.data.corpora.copy import WordTask
+
+
+@register("reverse")
+class Reverse(WordTask):
+    """The same words, from last to first."""
+
+    def answer(self, words: np.ndarray) -> np.ndarray:
+        return words[..., ::-1]
+
+    def origins(self, words_n: np.ndarray) -> np.ndarray:
+        return np.eye(len(words_n), dtype=bool)[::-1]

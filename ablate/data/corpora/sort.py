@@ -1,0 +1,15 @@
+import numpy as np
+
+from ablate.data.corpora.base import register
+from ablate.data.corpora.copy import WordTask
+
+
+@register("sort")
+class Sort(WordTask):
+    """The same words, from the smallest to the largest. Equal words are the same, so each comes from all."""
+
+    def answer(self, words: np.ndarray) -> np.ndarray:
+        return np.sort(words)
+
+    def origins(self, words_n: np.ndarray) -> np.ndarray:
+        return np.sort(words_n)[:, None] == words_n[None]

@@ -1,0 +1,154 @@
+"""Opened corpora: splits of token ids, made from what ablate.data.corpora says that a corpus consists of.
+
+Each process opens a corpus once. What only pairs or tasks need is imported when one is opened.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ablate.config.read import hints, read
+from ablate.config.rules import ConfigError, typed
+from ablate.config.schema import CorpusConfig, ModelConfig
+from ablate.data.corpora.base import PairsRecipe, PairTask, Recipe, Task, TextRecipe, registry
+from ablate.data.splits import Split, Stream
+from ablate.data.text import BLOCK, CorpusError
+from ablate.data.tokenized import open_text
+from ablate.data.tokenizers import Tokenizer
+
+KEPT = 4  # corpora that a process keeps open
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """A corpus, opened. model: the one that reads pairs; None if the corpus is read as one text. sha256: of
+    the whole text as UTF-8; of a task or pairs, a digest of what determines them. splits: "train",
+    "validation", and "test", which may be empty.
+
+    Pickled, it is its config: another process opens it again.
+    """
+
+    config: CorpusConfig
+    model: ModelConfig | None
+    recipe: Recipe
+    sha256: str
+    tokenizer: Tokenizer
+    splits: Mapping[str, Split]
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def tokens(self, split: str) -> np.ndarray:
+        """The ids of a split of a text, in order."""
+        stream = self.splits[split]
+        assert isinstance(stream, Stream), "examples are no text"
+        return stream.tokens
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.config, self.model, self.sha256)
+
+
+_opened: dict[str, Corpus] = {}  # by what was opened
+
+
+def open_corpus(config: CorpusConfig, model: ModelConfig | None = None) -> Corpus:
+    """The corpus as this model reads it, by default as one text; opened once for all runs of a process.
+    Raises ConfigError."""
+    model = model if model is not None and model.architecture != "decoder" else None
+    key = repr((config, model))
+    if key not in _opened:
+        corpus = _open(config, model)
+        while len(_opened) >= KEPT:
+            del _opened[next(iter(_opened))]
+        _opened[key] = corpus
+    return _opened[key]
+
+
+def forget() -> None:
+    """Open each corpus again when it is next needed."""
+    _opened.clear()
+
+
+def _reopened(config: CorpusConfig, model: ModelConfig | None, sha256: str) -> Corpus:
+    """The corpus, which has to be as it was. Raises CorpusError."""
+    corpus = open_corpus(config, model)
+    if corpus.sha256 != sha256:
+        raise CorpusError(f"corpus={config.name}: the text changed while its runs were waiting; run again")
+    return corpus
+
+
+def _open(config: CorpusConfig, model: ModelConfig | None) -> Corpus:
+    recipe = _recipe(config)
+    if model is not None:
+        if not isinstance(recipe, PairTask | PairsRecipe):
+            kinds = registry.methods().items()
+            names = " or corpus=".join(k for k, kind in kinds if issubclass(kind, PairTask | PairsRecipe))
+            raise CorpusError(
+                f"corpus={config.name}: it is one text, and model={model.name} reads pairs of them; take"
+                f" corpus={names}, or model=tiny"
+            )
+        from ablate.data.paired import open_pairs
+
+        return Corpus(config, model, recipe, *open_pairs(recipe, config, model))
+    if isinstance(recipe, TextRecipe):
+        return Corpus(config, model, recipe, *open_text(recipe.text(), config))
+    if isinstance(recipe, Task):
+        from ablate.data.examples import open_task
+
+        sha256, splits = open_task(recipe, config.splits)
+        return Corpus(config, model, recipe, sha256, recipe.tokenizer(config.tokenizer), splits)
+    raise CorpusError(
+        f"corpus={config.name}: it is of pairs of texts; take model=pair, or model=prefix, which reads both"
+        " as one text"
+    )
+
+
+def _recipe(config: CorpusConfig) -> Recipe:
+    """The corpus with its options, checked. Raises ConfigError."""
+    kind = registry.named(config.name)
+    for key, value in config.options.items():
+        if key not in hints(kind):
+            others = ", ".join(name for name, other in registry.methods().items() if key in hints(other))
+            way_out = f"remove it, or take {others}" if others else "remove it"
+            raise CorpusError(f"corpus.{key}={typed(value)}: corpus={config.name} has no such key; {way_out}")
+    if config.tokenizer not in kind.tokenizers:
+        only = " or ".join(filter(None, (", ".join(kind.tokenizers[:-1]), kind.tokenizers[-1])))
+        raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")
+    return read(kind, config.options, "corpus")
+
+
+def require_usable(corpus: Corpus, context: int) -> None:
+    """Raises ConfigError unless each split of a text fills a window with its targets and has at least two
+    different tokens (only test may be empty), or a row of a task is as long as a window."""
+    if corpus.recipe.reach > context:
+        raise ConfigError(
+            f"model.context={context}: what decides the next token of corpus={corpus.name} lies up to"
+            f" {corpus.recipe.reach} back; take model.context={corpus.recipe.reach} at least, or shorter lags"
+        )
+    for name, split in corpus.splits.items():
+        if isinstance(split, Stream):
+            _require_text(corpus, name, split.tokens, context)
+        elif not split.is_ragged and isinstance(corpus.recipe, Task) and corpus.recipe.length != context:
+            raise ConfigError(
+                f"model.context={context}: a row of corpus={corpus.name} has {corpus.recipe.length}"
+                " positions; leave corpus.length out, then it follows model.context"
+            )
+
+
+def _require_text(corpus: Corpus, split: str, tokens: np.ndarray, context: int) -> None:
+    if len(tokens) <= context and (len(tokens) or split != "test"):
+        raise ConfigError(
+            f"corpus={corpus.name}: the {split} split has {len(tokens)} tokens, fewer than the {context + 1}"
+            f" that model.context={context} needs; take a smaller model.context, more text,"
+            " or other corpus.splits"
+        )
+    starts = range(0, len(tokens), BLOCK)  # read until two tokens differ
+    if len(tokens) and not any((tokens[start : start + BLOCK] != tokens[0]).any() for start in starts):
+        token = corpus.tokenizer.decode(tokens[:1])
+        raise CorpusError(
+            f"corpus={corpus.name}: the {split} split is {token!a} again and again: there is nothing to"
+            " predict; give other text, or other corpus.splits"
+        )

@@ -1,0 +1,131 @@
+"""Examples that are drawn when they are needed, and the splits of a task, which consist of them.
+
+legend: N examples, B of them in a batch, T positions in each.
+"""
+
+import functools
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ablate.config.identity import digest
+from ablate.config.rules import ConfigError
+from ablate.data.corpora.base import Drawn, Task
+from ablate.data.splits import SPLITS, Batch, Split, in_turns, int64, spread, target_positions
+from ablate.rng import generator
+
+BLOCK = 1024  # examples drawn at a time
+KEPT = 256  # blocks held in memory
+TRIES = 1000  # the most draws to fill a block
+Range = tuple[float, float]  # a part of [0, 1): an example belongs to the split in whose range its hash lies
+Example = TypeVar("Example")
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(Generic[Example]):
+    """The examples of one split, in blocks. Example i is a function of (seed, i mod count); with count=None,
+    of (seed, i), and it repeats only by chance. As content decides the split, no two splits share an example.
+
+    draw: draws so many examples of any split. content: of an example, as bytes. stream: the random stream of
+    the draws. within: the split's range. seed: of held-out examples; those of training take the seed of the
+    run's batches.
+    """
+
+    draw: Callable[[np.random.Generator, int], Sequence[Example]]
+    content: Callable[[Example], bytes]
+    stream: str
+    within: Range
+    seed: int
+    count: int | None
+
+    def block(self, seed: int, number: int) -> list[Example]:
+        """Block `number`, of BLOCK examples. Raises ConfigError if there are hardly any in the range."""
+        low, high = self.within
+        chosen: list[Example] = []
+        for attempt in range(TRIES):
+            drawn = self.draw(generator(seed, self.stream, f"{number}/{attempt}"), BLOCK)
+            chosen += [example for example in drawn if low <= hashed(self.content(example)) < high]
+            if len(chosen) >= BLOCK:
+                return chosen[:BLOCK]
+        raise ConfigError(
+            "corpus.splits: there are too few different examples for a share of them; take a larger"
+            " corpus.vocabulary or corpus.length"
+        )
+
+
+def blocks_of(
+    recipe: Drawn,
+    kind: str,
+    draw: Callable[[np.random.Generator, int], Sequence[Example]],
+    content: Callable[[Example], bytes],
+    shares: Sequence[float],
+) -> dict[str, Blocks[Example]]:
+    """The blocks of each split. kind: names their random streams."""
+    blocks = {}
+    for split, within in ranges(shares).items():
+        stream = f"data/{kind}/{recipe.seed}" if split == "train" else f"{kind}/{split}"
+        count = recipe.counts[split] if within[0] < within[1] else 0
+        blocks[split] = Blocks(draw, content, stream, within, recipe.seed, count)
+    return blocks
+
+
+def fingerprint(recipe: Drawn, first: list[Any], *kind: str) -> str:
+    """A digest of what determines the examples. first: a few of them."""
+    return digest([*kind, recipe.name, recipe.sizes, recipe.counts, recipe.seed, first])
+
+
+def ranges(shares: Sequence[float]) -> dict[str, Range]:
+    """The range of each split."""
+    return dict(zip(SPLITS, itertools.pairwise(itertools.accumulate(shares, initial=0.0)), strict=True))
+
+
+def hashed(content: bytes) -> float:
+    """The content of an example hashed to a number in [0, 1), which determines its split."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") / 2**64
+
+
+class Examples(Split):
+    """The rows of a task in one split. Each is an array of inputs and targets, (2, T) int32."""
+
+    def __init__(self, task: Task, blocks: Blocks[np.ndarray]) -> None:
+        self.task, self.seed, self.count = task, blocks.seed, blocks.count
+        self.target_share = task.targets / task.length
+        self._block = functools.lru_cache(KEPT)(lambda *place: np.stack(blocks.block(*place)))
+
+    @property
+    def size(self) -> int | None:
+        return None if self.count is None else self.count * self.task.length
+
+    def batch(self, *, context: int, batch: int, seed: int, step: int) -> Batch:
+        return self.rows(seed, np.arange((step - 1) * batch, step * batch))
+
+    def windows(self, *, context: int, windows: int, most: int | None = None) -> Iterator[Batch]:
+        assert self.count is not None, "what never ends is not read as a whole"
+        some = self.count if most is None else min(self.count, max(1, most // self.task.length))
+        for places in in_turns(spread(self.count, some), windows):
+            yield self.rows(self.seed, places)
+
+    def rows(self, seed: int, examples_B: np.ndarray) -> Batch:
+        """The examples with these numbers, as a batch."""
+        places = examples_B if self.count is None else examples_B % self.count
+        blocks = [self._block(seed, int(block)) for block in np.unique(places // BLOCK)]
+        where = np.unique(places // BLOCK, return_inverse=True)[1] * BLOCK + places % BLOCK
+        rows_B2T = np.concatenate(blocks)[where]
+        inputs, targets = int64(rows_B2T[:, 0]), int64(rows_B2T[:, 1])
+        return Batch(inputs, targets, target_positions(targets))
+
+
+def open_task(task: Task, shares: Sequence[float]) -> tuple[str, Mapping[str, Examples]]:
+    """The fingerprint of a task, and its splits."""
+    blocks = blocks_of(task, "episodes", functools.partial(rows_of, task), np.ndarray.tobytes, shares)
+    splits = {name: Examples(task, of) for name, of in blocks.items()}
+    some = [split.rows(task.seed, np.arange(10)) for split in splits.values() if split.count != 0]
+    return fingerprint(task, [[row.tolist() for row in batch[:2]] for batch in some]), splits
+
+
+def rows_of(task: Task, draws: np.random.Generator, count: int) -> list[np.ndarray]:
+    return [*np.stack(task.draw(draws, count), 1).astype("<i4")]

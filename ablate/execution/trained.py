@@ -1,0 +1,220 @@
+"""What a finished run kept: its config and weights, and its model with the tokenizer, to compute with, to
+generate text, to answer a task."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import torch
+import yaml
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from ablate import rng
+from ablate.config.read import read
+from ablate.config.rules import ConfigError
+from ablate.config.schema import RunConfig
+from ablate.data import tokenizers
+from ablate.data.corpora.base import Task, registry
+from ablate.data.corpus import open_corpus
+from ablate.data.examples import Examples
+from ablate.data.paired import Paired
+from ablate.execution.plugins import require_the_same
+from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.translate import translated
+from ablate.model.models import Model, build_model, empty_model
+from ablate.model.sizing import resolve_spec
+from ablate.store.run_files import read_started, weights_on_the_way
+
+
+class TrainedModel(nn.Module):
+    """The model of a finished run in eval mode, on the CPU, in float32, with its tokenizer.
+
+    Called as the network is: token ids (B, T) give logits (B, T, vocabulary); a model of pairs takes the ids
+    of the source (B, S) as `source_BS`. The names in its state_dict are those of model.safetensors.
+    """
+
+    def __init__(self, network: Model, tokenizer: tokenizers.Tokenizer, config: RunConfig) -> None:
+        super().__init__()
+        self.tokenizer, self.config = tokenizer, config
+        # Only the network's parts are registered, so that weights bear the names that they have on disk.
+        self.__dict__["network"] = network
+        for name, module in network.named_children():
+            self.add_module(name, module)
+        self.eval()
+
+    network: Model
+
+    def forward(
+        self, tokens_BT: Tensor, target_positions_K: Tensor | None = None, source_BS: Tensor | None = None
+    ) -> Tensor:
+        return self.network(tokens_BT, target_positions_K, source_BS)
+
+    def encode(self, text: str) -> Tensor:
+        """The token ids of a text, (T,) int64. Raises ConfigError for text that the vocabulary lacks."""
+        return torch.from_numpy(self.tokenizer.encode(text).astype(np.int64))
+
+    def decode(self, ids: Tensor | Sequence[int]) -> str:
+        """The text of token ids, (T,)."""
+        return self.tokenizer.decode(torch.as_tensor(ids, dtype=torch.int64).cpu().numpy())
+
+    @torch.no_grad()
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        tokens: int = 300,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        seed: int = 0,
+    ) -> str:
+        """The prompt, continued by `tokens` tokens; of a model of pairs, the greedy translation of the
+        prompt.
+
+        prompt: None is a line end, or the first token of a vocabulary without one. temperature: 0 takes the
+        likeliest token. top_k: draw among so many of the likeliest; None for all. Raises ConfigError.
+        """
+        if self.config.model.architecture != "decoder":
+            return self._translation(prompt)
+        if prompt is None:
+            newline = "\n" in self.decode(range(self.tokenizer.vocab_size))
+            prompt = "\n" if newline else self.decode([0])
+        ids = self.encode(prompt).tolist()
+        if not ids:
+            raise ConfigError("--prompt: it is empty; give at least one character")
+        device = next(self.parameters()).device
+        for position in range(tokens):
+            window_T = torch.tensor(ids[-self.config.model.context :], device=device)
+            logits = self(window_T[None])[0, -1].double().cpu().numpy()
+            ids.append(_draw(logits, temperature, top_k, rng.generator(seed, "sample", position)))
+        return self.decode(ids)
+
+    def _translation(self, prompt: str | None) -> str:
+        source, context = self.encode(prompt or "").numpy(), self.config.model.context
+        split = _held_out(self.config)
+        assert isinstance(split, Paired)
+        if not 0 < split.layout.positions(len(source), 0) <= context or not len(source):
+            raise ConfigError(f"--prompt: {len(source)} tokens; give 1 to {context - 1}, for model.context")
+        (translation,) = translated(self.network, split, [source], context)
+        return self.tokenizer.decode(translation)
+
+
+def load_model(directory: Path) -> TrainedModel:
+    """The model of the finished run in this directory. Raises ConfigError if it kept no weights, is damaged,
+    or needs a plugin that is not loaded."""
+    if not (directory / "config.yaml").exists():
+        raise ConfigError(f"{directory}: no run is in this directory; ablate runs shows what there is")
+    config, weights = config_of(directory), weights_of(directory)
+    try:
+        tokenizer = tokenizers.load(directory / "tokenizer.json")
+        network = empty_model(resolve_spec(config, tokenizer.vocab_size))
+        network.load_state_dict(weights)
+    except (ValueError, RuntimeError) as error:
+        raise damaged(directory, error) from error
+    return TrainedModel(network, tokenizer, config)
+
+
+def example(model: TrainedModel, row: int, prompt: str | None = None) -> str | None:
+    """Row `row` of the test split with the model's likeliest answers, in lines: an example of a task, or a
+    pair with its translation, where a prompt takes the place of the pair. None for a model that continues
+    text."""
+    if model.config.model.architecture != "decoder":
+        return _translated_pair(model, row, prompt)
+    is_of_task = issubclass(registry.named(model.config.corpus.name), Task)
+    return _answers(model, row) if is_of_task and prompt is None else None
+
+
+def _translated_pair(model: TrainedModel, row: int, prompt: str | None) -> str:
+    if prompt is not None:
+        lines = {"source": prompt}
+    else:
+        split = _held_out(model.config)
+        assert isinstance(split, Paired)
+        pairs = split.pairs.held_out
+        source, target = pairs[row % len(pairs)]
+        lines = {"source": model.tokenizer.decode(source), "target": model.tokenizer.decode(target)}
+    lines["translation"] = model.generate(lines["source"])
+    return "\n".join(f"{name:<13}{text}" for name, text in lines.items())
+
+
+def _answers(model: TrainedModel, row: int) -> str:
+    split = _held_out(model.config)
+    assert isinstance(split, Examples)
+    inputs, targets, positions, _ = split.rows(split.seed, np.array([row % (split.count or 1)]))
+    with torch.no_grad():
+        answers = model(inputs, positions).argmax(-1).tolist()
+    lines = [" ".join(map(str, inputs[0].tolist()))]
+    for place, answer in zip(positions.tolist() if positions is not None else [], answers, strict=True):
+        wanted = targets[0, place].item()
+        verdict = "right" if answer == wanted else f"it is {wanted}"
+        lines.append(f"position {place + 1}, {inputs[0, place].item()}: {answer}, {verdict}")
+    return "\n".join(lines)
+
+
+def _held_out(config: RunConfig) -> object:
+    """The test split of the run's corpus, or the validation split if it has none."""
+    splits = open_corpus(config.corpus, config.model).splits
+    return splits["test"] if splits["test"].size else splits["validation"]
+
+
+def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.random.Generator) -> int:
+    """Draw an index from softmax(logits / temperature), restricted to the top_k largest."""
+    if temperature == 0:
+        return int(logits.argmax())
+    if top_k is not None and top_k < len(logits):
+        logits = np.where(logits >= np.sort(logits)[-top_k], logits, -np.inf)
+    with np.errstate(over="ignore"):  # at a tiny temperature all but the likeliest go to −∞, as intended
+        weights = np.exp((logits - logits.max()) / temperature)
+    return int(draws.choice(len(weights), p=weights / weights.sum()))
+
+
+# --- what a finished run kept -----------------------------------------------------------------------
+
+
+def config_of(directory: Path) -> RunConfig:
+    """The config of the run in this directory. Raises ConfigError if it is damaged, or if the run needs a
+    plugin that is not loaded or has changed."""
+    require_the_same(read_started(directory), directory.name)
+    try:
+        text = (directory / "config.yaml").read_text(encoding="utf-8")
+        return read(RunConfig, yaml.safe_load(text))
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise damaged(directory, error) from error
+
+
+def weights_of(directory: Path, step: int | None = None) -> dict[str, Tensor]:
+    """The trained weights by name, or those that train.probe_every kept after a step. Raises ConfigError if
+    the run kept none, or they are damaged."""
+    if step is None:
+        require_weights(directory)
+    path = directory / "model.safetensors" if step is None else weights_on_the_way(directory)[step]
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise damaged(path.parent, error) from error
+
+
+def require_weights(directory: Path) -> None:
+    """Raises ConfigError if the run kept no trained weights."""
+    if not (directory / "model.safetensors").exists():
+        raise ConfigError(
+            f"{directory.name}: it kept no weights (it did not finish, or train.save=none); take another run"
+        )
+
+
+def prepared(directory: Path) -> PlacedRun:
+    """The run, prepared for the CPU, with its corpus open. Raises ConfigError."""
+    return prepare(dataclasses.replace(config_of(directory), device="cpu"))
+
+
+def in_float64(run: PlacedRun) -> Model:
+    """The run's model before training, in float64, with the default product and attention, since the ones
+    chosen for speed may only support float32."""
+    return build_model(run.spec, run.config.resolved_seeds()).double().eval()
+
+
+def damaged(directory: Path, error: Exception) -> ConfigError:
+    reason = str(error).splitlines()[0]
+    return ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again")

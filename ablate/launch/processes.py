@@ -1,0 +1,202 @@
+"""Worker processes, and the server that they are forked from: it loads PyTorch while a study is being read.
+
+The server computes nothing, so it has nothing that a fork can't copy (threads of a matrix product, a CUDA
+context). On systems without such a server, as on Windows, each worker starts from scratch. Workers end with
+the parent, however the parent ends.
+"""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ablate.config.rules import ConfigError
+
+if TYPE_CHECKING:
+    from ablate.execution.plugins import Plugin
+
+PRELOADED = ["ablate.launch.pool"]
+COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+READY = None  # the message of a worker that waits for an item
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# What a worker does with an item: it is given a function to receive the item, and one to send messages.
+Task = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+
+
+def start_server() -> None:
+    """To be called early, since the first worker waits for the server."""
+    if _has_server():
+        forkserver.set_forkserver_preload(PRELOADED)
+        resource_tracker.ensure_running()  # first, as its start would unblock Ctrl-C again
+        with _as_workers_begin():
+            forkserver.ensure_running()
+
+
+def map_in_workers(
+    function: Callable[[Item], Result], items: Sequence[Item], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """(index, function(item)) of each item, in order of completion, in worker processes with one thread each;
+    in this process if it would be a single one. Raises ConfigError if a process is lost."""
+    if workers == 1:
+        yield from enumerate(map(function, items))
+        return
+    staff = [Worker(functools.partial(_answer, function), threads=1) for _ in range(workers)]
+    left = [*reversed(range(len(items)))]
+    try:
+        while left or any(worker.index is not None for worker in staff):
+            wait([end for worker in staff for end in worker.ends])
+            for worker in staff:
+                lost = worker.end()
+                for message in worker.messages():
+                    if message is not READY:
+                        assert worker.index is not None
+                        yield worker.index, message[0]
+                    elif left:
+                        index = left.pop()
+                        worker.give(index, items[index])
+                if lost:
+                    raise ConfigError(f"a worker process is lost: {lost}")
+    finally:
+        for worker in staff:
+            worker.stop()
+
+
+class Worker:
+    """A worker process, seen from the parent. task: done with each item that it is given."""
+
+    def __init__(self, task: Task, *, threads: int, environment: Mapping[str, str] | None = None) -> None:
+        from ablate.execution import plugins  # which loads PyTorch
+
+        self.index: int | None = None  # of its current item
+        self.idle = False
+        self._since = 0.0
+        forked = multiprocessing.get_context("forkserver") if _has_server() else None
+        context = forked or multiprocessing.get_context("spawn")
+        whole = {**os.environ, **(environment or {})}
+        self._pipe, child = context.Pipe()
+        given = (child, task, threads, whole, plugins.used())
+        self.process = context.Process(target=_work, args=given, daemon=True)
+        with _as_workers_begin(), _without_main():
+            self.process.start()
+        child.close()
+
+    @property
+    def ends(self) -> list[Any]:
+        """What to wait for: a message, or the end of the process."""
+        return [self._pipe, self.process.sentinel]
+
+    def give(self, index: int, item: Any) -> None:
+        self.index, self.idle, self._since = index, False, time.monotonic()
+        with contextlib.suppress(OSError):  # it has just died, which `end` will report
+            self._pipe.send(item)
+
+    def messages(self) -> Iterator[Any]:
+        """New messages of the worker; ends early if it died while sending one."""
+        with contextlib.suppress(EOFError, OSError):
+            while self._pipe.poll():
+                message = self._pipe.recv()
+                if message is READY:
+                    self.index, self.idle = None, True
+                yield message
+
+    def end(self, timeout_s: float | None = None) -> str | None:
+        """The reason why the process ended; None if it is alive. Kills one that exceeds the timeout."""
+        if self.process.is_alive():
+            if self.index is None or timeout_s is None or time.monotonic() - self._since < timeout_s:
+                return None
+            self.stop()
+            return f"took longer than hydra.launcher.timeout={timeout_s:g} seconds"
+        code = self.process.exitcode or 0
+        if code >= 0:
+            return f"its process ended with exit code {code}"
+        name = signal.Signals(-code).name
+        return f"its process was ended by {name}" + ("; out of memory?" if name == "SIGKILL" else "")
+
+    def stop(self) -> None:
+        """Kill the process; a run that it trains stays as an interrupted one."""
+        self.process.kill()
+        self.process.join()
+
+
+# --- in the worker --------------------------------------------------------------------------------
+
+
+def _work(
+    pipe: Connection, task: Task, threads: int, environment: Mapping[str, str], own: "Sequence[Plugin]"
+) -> None:
+    os.environ.update(environment)  # the parent's current one; the server's dates from its start
+    # Ctrl-C reaches the whole process group, SIGTERM in SLURM the whole job: the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    import torch
+
+    from ablate.execution import plugins
+
+    torch.set_num_threads(threads)
+    plugins.install(own)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            pipe.send(READY)
+            task(pipe.recv, pipe.send)
+
+
+def _answer(function: Callable[[Any], Any], receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
+    send((function(receive()),))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+# --- how a process begins -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _as_workers_begin() -> Iterator[None]:
+    """Set what a process started inside the block inherits: thread counts, which libraries read when they
+    load, and a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides."""
+    before = {name: os.environ.get(name) for name in COUNTS_OF_THREADS}
+    os.environ.update(dict.fromkeys(COUNTS_OF_THREADS, "1"))
+    if _has_server():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        if _has_server():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide __main__ from a new process, which would otherwise import it and might start the program again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _has_server() -> bool:
+    return "forkserver" in multiprocessing.get_all_start_methods()

@@ -1,0 +1,239 @@
+"""Probes of the outputs of heads: how much of each the output of attention keeps, and how different they are.
+
+A head's share is the part of its variance that can be predicted from the fused vector, on held-out text. It
+is computed in a basis in which the head has unit variance in every direction (whitened), since the basis of a
+head is arbitrary: W_V^i G and G⁻¹W_O^i compute the same. If h independent heads are added up, each keeps its
+share of the variance, which is 1/h for equal variances.
+
+legend: n tokens, D dimensions of what is predicted from, E of what is predicted, H heads, V value width, C
+model width; what heads write to the residual stream is (n, H, C).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import scipy.linalg
+import torch
+
+from ablate.config.rules import ConfigError
+
+FOLDS = 5  # blocks of tokens
+TOKENS_A_DIMENSION = 10
+NEGLIGIBLE = 1e-12  # directions with less than this share of the largest variance are ignored
+MOST_BITS = 8.0  # upper bound per dimension: the resolution of bfloat16
+SAME = 1e-6  # singular values below this share of the largest count as 0
+
+
+def require_tokens(tokens: int, dimensions: int) -> None:
+    """Raises ConfigError if there are too few tokens to predict from this many dimensions."""
+    if tokens < TOKENS_A_DIMENSION * dimensions:
+        raise ConfigError(
+            f"{tokens:,} tokens are too few to predict from {dimensions} dimensions: it takes"
+            f" {TOKENS_A_DIMENSION * dimensions:,}; give more text, or corpus.splits with a larger share"
+        )
+
+
+def whitener(covariance: np.ndarray) -> np.ndarray:
+    """(D, r): the map to a basis with unit variance in all r directions that have any variance."""
+    variances, directions = np.linalg.eigh(covariance)
+    kept = variances > NEGLIGIBLE * max(variances[-1], np.finfo(float).tiny)
+    return directions[:, kept] / np.sqrt(variances[kept])
+
+
+def linear_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[float]:
+    """For each target, (n, E), the held-out R² of least squares: 1 − Σ error² / Σ deviation², at least 0; 0
+    for a constant target."""
+    errors, deviations = np.zeros(len(targets)), np.zeros(len(targets))
+    for (x, x_held), whitened in _folds(fused_nD, targets):
+        for at, (y, y_held) in enumerate(whitened):
+            deviations[at] += (y_held**2).sum(1).mean()
+            errors[at] += ((y_held - x_held @ (x.T @ y / len(x))) ** 2).sum(1).mean()
+    explained = 1 - np.divide(errors, deviations, out=np.ones(len(targets)), where=deviations > 0)
+    return np.clip(explained, 0, 1).tolist()
+
+
+def dimensions_kept(fused_nD: np.ndarray, read_nHV: np.ndarray) -> float:
+    """For all heads together, whitened as one vector: the share that can be recovered times its dimensions.
+    Up to noise, at most the rank of the map from the heads to the fused vector."""
+    together = read_nHV.reshape(len(read_nHV), -1)
+    directions = whitener(np.cov(together, rowvar=False)).shape[1]
+    return linear_shares(fused_nD, [together])[0] * directions
+
+
+def bits_kept(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> list[float]:
+    """−½ Σ log₂(1 − ρ²) over the canonical correlations ρ of each target with the fused vector: their mutual
+    information in bits per token, if both were Gaussian. Directions are fitted on the training tokens and
+    correlations measured on the held-out ones; a direction counts at most MOST_BITS."""
+    bits = np.zeros(len(targets))
+    most = 1 - 4.0**-MOST_BITS
+    for (x, x_held), whitened in _folds(fused_nD, targets):
+        for at, (y, y_held) in enumerate(whitened):
+            left, _, right = np.linalg.svd(x.T @ y / len(x), full_matrices=False)
+            a, b = x_held @ left, y_held @ right.T
+            scale, rho = (a**2).mean(0) * (b**2).mean(0), (a * b).mean(0)
+            squared = np.divide(np.clip(rho, 0, None) ** 2, scale, out=np.zeros(len(rho)), where=scale > 0)
+            bits[at] -= 0.5 * np.log2(1 - np.minimum(squared, most)).sum() / FOLDS
+    return bits.tolist()
+
+
+def mlp_shares(fused_nD: np.ndarray, targets: Sequence[np.ndarray], seed: int = 0) -> list[float]:
+    """As linear_shares, with a small MLP added to the linear map, and only the last block held out."""
+    train = np.arange(len(fused_nD)) < len(fused_nD) * (FOLDS - 1) // FOLDS
+    x, x_held = _white(fused_nD, train)
+    whitened = [_white(target, train) for target in targets]
+    y, y_held = (np.concatenate(part, 1) for part in zip(*whitened, strict=True))
+    linear = x.T @ y / len(x)
+    rest = _fit(x, y - x @ linear, x_held, np.random.default_rng(seed))
+    error = (y_held - x_held @ linear - rest) ** 2
+    ends = np.cumsum([part.shape[1] for part, _ in whitened])[:-1]
+    pairs = zip(np.split(error, ends, 1), np.split(y_held**2, ends, 1), strict=True)
+    return [max(0.0, 1 - e.sum() / d.sum()) if d.size and d.sum() else 0.0 for e, d in pairs]
+
+
+def shuffled(read_nHV: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+    """The heads with their tokens shuffled independently, so that no head has information on another."""
+    orders = [draws.permutation(len(read_nHV)) for _ in range(read_nHV.shape[1])]
+    return np.stack([read_nHV[order, head] for head, order in enumerate(orders)], 1)
+
+
+HIDDEN, STEPS, BATCH, RATE = 128, 200, 512, 3e-3  # hyper-parameters of the MLP
+
+
+def _fit(x: np.ndarray, y: np.ndarray, x_held: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+    """Predictions for x_held of an MLP whose output starts at 0 and that AdamW trains on x and y."""
+    inputs, targets, asked = (torch.from_numpy(a.astype(np.float32)) for a in (x, y, x_held))
+    first = torch.from_numpy(draws.standard_normal((x.shape[1], HIDDEN), np.float32) / x.shape[1] ** 0.5)
+    second = torch.zeros(HIDDEN, y.shape[1])
+    weights = [first.requires_grad_(), torch.zeros(HIDDEN, requires_grad=True), second.requires_grad_()]
+    optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=1e-2, fused=True)
+
+    def answer(some: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(some @ weights[0] + weights[1]) @ weights[2]
+
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * (1 - step / STEPS)
+        batch = torch.from_numpy(draws.integers(len(x), size=BATCH))
+        optimizer.zero_grad()
+        (answer(inputs[batch]) - targets[batch]).square().mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        return answer(asked).double().numpy()
+
+
+Whitened = tuple[np.ndarray, np.ndarray]  # of the training tokens, and of the others
+
+
+def held_out(n: int) -> list[np.ndarray]:
+    """Masks of contiguous blocks of n tokens, each held out once."""
+    return [np.arange(n) * FOLDS // n == fold for fold in range(FOLDS)]
+
+
+def _folds(fused_nD: np.ndarray, targets: Sequence[np.ndarray]) -> Iterator[tuple[Whitened, list[Whitened]]]:
+    """The fused vector and each target, (n, E), whitened, for each block of tokens that is held out."""
+    for held in held_out(len(fused_nD)):
+        yield _white(fused_nD, ~held), [_white(target, ~held) for target in targets]
+
+
+def _white(x_nD: np.ndarray, train: np.ndarray) -> Whitened:
+    """In the basis that whitens the training tokens."""
+    fitted, held = x_nD[train], x_nD[~train]
+    mean_D = fitted.mean(0)
+    fitted, held = fitted - mean_D, held - mean_D
+    basis = whitener(fitted.T @ fitted / len(fitted))
+    return fitted @ basis, held @ basis
+
+
+# --- how different heads are -----------------------------------------------------------------------
+
+
+def effective_ranks(written_nHC: np.ndarray) -> list[float]:
+    """The effective rank of each head's output: exp(−Σ p log p), p the share of variance of each direction.
+    See: Roy and Vetterli, "The effective rank", 2007."""
+    return [effective_rank(np.linalg.eigvalsh(np.cov(one, rowvar=False))) for one in _heads(written_nHC)]
+
+
+def effective_rank(eigenvalues: np.ndarray) -> float:
+    """The effective rank for these eigenvalues of a covariance; 0 if all are 0."""
+    shares = np.clip(eigenvalues, 0, None)
+    if not shares.sum() > 0:
+        return 0.0
+    shares = shares[shares > 0] / shares.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def angles(written_nHC: np.ndarray) -> list[float]:
+    """The smallest angle, in degrees, between the subspace in which a head writes and that of all others: 0
+    if they share a direction, 90 if they are orthogonal."""
+    bases = [_basis(one) for one in _heads(written_nHC)]
+    smallest = []
+    for head, mine in enumerate(bases):
+        others = [basis for other, basis in enumerate(bases) if other != head and basis.size]
+        if not others or not mine.size:
+            smallest.append(90.0)
+            continue
+        union = scipy.linalg.orth(np.concatenate(others, 1), rcond=SAME)
+        smallest.append(float(np.degrees(scipy.linalg.subspace_angles(mine, union).min())))
+    return smallest
+
+
+def head_id_accuracy(written_nHC: np.ndarray) -> list[float]:
+    """For each head, how often a linear classifier recognizes its output, on held-out tokens; 1/H by
+    chance."""
+    n, H, C = written_nHC.shape
+    right = np.zeros(H)
+    for held in held_out(n):
+        train = written_nHC[~held]
+        means_HC = train.mean(0)
+        off = (train - means_HC).reshape(-1, C)
+        within = off.T @ off / len(off)
+        within += 1e-6 * max(np.trace(within), np.finfo(float).tiny) / len(within) * np.eye(len(within))
+        weights = np.linalg.solve(within, means_HC.T)
+        offsets = -0.5 * (means_HC.T * weights).sum(0)
+        named = (written_nHC[held] @ weights + offsets).argmax(-1)
+        right += (named == np.arange(H)).sum(0)
+    return (right / n).tolist()
+
+
+def cka(written_nHC: np.ndarray) -> list[float]:
+    """For each head, the mean `likeness` to the others. Empty for one head."""
+    return over_others(likeness(written_nHC))
+
+
+def over_others(pairs_HH: np.ndarray) -> list[float]:
+    """For each head, the mean over the other heads. Empty for one head."""
+    H = len(pairs_HH)
+    return [] if H < 2 else ((pairs_HH.sum(1) - np.diag(pairs_HH)) / (H - 1)).tolist()
+
+
+def likeness(written_nHC: np.ndarray) -> np.ndarray:
+    """(H, H) debiased linear CKA of the outputs of two heads: 1 if equal up to rotation and scale, 0 by
+    chance. See: Kornblith et al., "Similarity of neural network representations revisited", 2019; Song et
+    al., "Feature selection via dependence maximization", 2012, for the unbiased estimate."""
+    grams = []
+    for one in _heads(written_nHC):
+        gram = one @ one.T
+        np.fill_diagonal(gram, 0)
+        grams.append(gram)
+    hsic = np.array([[_unbiased_hsic(a, b) for b in grams] for a in grams])
+    scale = np.sqrt(np.clip(np.outer(np.diag(hsic), np.diag(hsic)), 0, None))
+    return np.divide(hsic, scale, out=np.zeros_like(hsic), where=scale > 0)
+
+
+def _unbiased_hsic(a: np.ndarray, b: np.ndarray) -> float:
+    """The unbiased HSIC estimate. a, b: (n, n) Gram matrices with a zero diagonal."""
+    n = len(a)
+    rows_a, rows_b = a.sum(0), b.sum(0)
+    trace = (a * b).sum()
+    both = rows_a.sum() * rows_b.sum() / ((n - 1) * (n - 2))
+    return float((trace + both - 2 / (n - 2) * (rows_a @ rows_b)) / (n * (n - 3)))
+
+
+def _basis(x_nC: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span the deviations of x from its mean."""
+    variances, directions = np.linalg.eigh(np.cov(x_nC, rowvar=False))
+    return directions[:, variances > SAME**2 * max(variances[-1], np.finfo(float).tiny)]
+
+
+def _heads(x_nHC: np.ndarray) -> list[np.ndarray]:
+    return [x_nHC[:, head] for head in range(x_nHC.shape[1])]

@@ -1,0 +1,101 @@
+"""The helpers that were started for a study, in its jobs.json, for any command to attach to and to end.
+
+A helper is a process on another machine that trains runs of the study. An array is what was started at once.
+Loads no torch.
+"""
+
+import dataclasses
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ablate.files.atomic import Content, Versions
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """The status of one helper. number: its place in the array, from 0. node: the machine that it runs or ran
+    on; empty if unknown. reason: why it waits, or how it ended, in the engine's own words; empty if the
+    engine has none."""
+
+    number: int
+    state: State
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Array:
+    """Helpers that were started at once. name: for its engine to find it; job: what the engine calls it,
+    empty until it has answered. phase: the runs that it works on. seen: its helpers, as last asked for."""
+
+    name: str
+    engine: str
+    phase: str
+    count: int
+    job: str = ""
+    seen: list[JobStatus] = field(default_factory=list)
+
+    @property
+    def has_ended(self) -> bool:
+        return all(helper.state == State.ENDED for helper in self.seen)
+
+    @property
+    def at_work(self) -> int:
+        """How many of its helpers run, or will as soon as there is room. One that has been on a node and is
+        in the queue again may be held there for minutes, as SLURM does."""
+        return sum(
+            helper.state == State.RUNNING or (helper.state == State.QUEUED and not helper.node)
+            for helper in self.seen
+        )
+
+
+def read_arrays(study: Path) -> list[Array]:
+    """Raises StoreError."""
+    return _versions(study).read()
+
+
+def change_arrays(study: Path, change: Callable[[list[Array]], list[Array]]) -> list[Array]:
+    """Replace the arrays of a study by change(arrays), which is called again if another command was
+    faster."""
+    return _versions(study).change(change)
+
+
+def new_array(engine: str, phase: str, count: int) -> Array:
+    queued = [JobStatus(number, State.QUEUED, "", "") for number in range(count)]
+    return Array(f"ablate-{phase}-{secrets.token_hex(3)}", engine, phase, count, seen=queued)
+
+
+def as_seen(array: Array, found: Mapping[str, Sequence[JobStatus]]) -> Array:
+    """The array with its helpers as its engine sees them, and the node that they were last on; one that it no
+    longer knows has ended."""
+    now = {helper.number: helper for helper in found.get(array.name, ())}
+    seen = []
+    for before in array.seen:
+        helper = now.get(before.number) or dataclasses.replace(before, state=State.ENDED)
+        seen.append(dataclasses.replace(helper, node=helper.node or before.node))
+    return dataclasses.replace(array, seen=seen)
+
+
+def _versions(study: Path) -> Versions[list[Array]]:
+    return Versions(study / "jobs.json", _arrays, _plain, [], study / "jobs" / ".versions")
+
+
+def _plain(arrays: list[Array]) -> Content:
+    return {"arrays": [dataclasses.asdict(array) for array in arrays]}
+
+
+def _arrays(content: Content) -> list[Array]:
+    def status(plain: dict[str, Any]) -> JobStatus:
+        return JobStatus(**{**plain, "state": State(plain["state"])})
+
+    return [Array(**{**array, "seen": [*map(status, array["seen"])]}) for array in content["arrays"]]

@@ -1,0 +1,144 @@
+"""Leases: a lease.json in the directory of an attempt names the process that works on it.
+
+A process on this machine is looked up by its pid. Any other proves that it is alive by a heartbeat: it keeps
+updating the modification time of its lease.json, by the clock of the file system.
+"""
+
+import contextlib
+import functools
+import json
+import math
+import os
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from ablate.files.atomic import is_gone
+
+# A lease expires after this long without a heartbeat; the same for all who share a store.
+EXPIRES_S = float(os.environ.get("ABLATE_LEASE_EXPIRES_S", "120"))
+HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
+SAME_S = 2.0  # times that differ by less are of one event: some systems count boots in whole seconds
+
+_mine = set[str]()  # the names of the attempts that this process works on
+
+
+def take(attempt: Path) -> bytes:
+    """Take the lease of an attempt for this process, until `release`; returns the content of lease.json."""
+    _mine.add(attempt.name)
+    pid = os.getpid()
+    return (json.dumps({**_here(), "pid": pid, "started": _started(pid)}) + "\n").encode()
+
+
+def is_live(directory: Path) -> bool:
+    """Whether the process that holds the lease of this attempt is still working on it."""
+    path = directory / "lease.json"
+    try:
+        content = json.loads(path.read_bytes())
+        pid, started = int(content["pid"]), float(content["started"])
+        if _is_of_here(content) and (now := _started(pid)) is not None:
+            # If this process has given it up, its lease.json could not be removed.
+            return abs(now - started) < SAME_S and (pid != os.getpid() or directory.name in _mine)
+        return _clock(directory.parents[2]) - path.stat().st_mtime < EXPIRES_S
+    except OSError as error:
+        return not is_gone(error)  # if it can't be read at the moment, leave the attempt alone
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def host(directory: Path) -> str:
+    """The machine whose process holds the lease of this attempt; empty if none does."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return json.loads((directory / "lease.json").read_bytes())["host"]
+    return ""
+
+
+def release(directory: Path) -> None:
+    """Give up this process's lease of an attempt."""
+    _mine.discard(directory.name)
+    with contextlib.suppress(OSError):
+        (directory / "lease.json").unlink()
+
+
+def release_ended(directory: Path, pid: int) -> None:
+    """Remove the lease of a process of this machine that ended without releasing it."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads((directory / "lease.json").read_bytes())
+        if _is_of_here(content) and content["pid"] == pid:
+            release(directory)
+
+
+class Heartbeat:
+    """A thread that keeps showing that this process is alive, whatever else it computes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lost = False  # whether another process took the directory away
+        self._lease = directory / "lease.json"
+        self._ended = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while not (self.lost or self._ended.is_set()):
+            try:
+                os.utime(self._lease)
+            except OSError as error:  # a network may be unreachable for a while
+                self.lost = is_gone(error) and not self._ended.is_set()
+            self._ended.wait(HEARTBEAT_S)
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@functools.cache
+def _here() -> dict[str, Any]:
+    """Where a pid is valid: this host, since its last boot, in this container's pid namespace."""
+    import psutil
+
+    pids = ""
+    with contextlib.suppress(OSError):  # only Linux has them
+        pids = os.readlink("/proc/self/ns/pid")
+    return {"host": socket.gethostname(), "pids": pids, "boot": psutil.boot_time()}
+
+
+def _is_of_here(content: dict[str, Any]) -> bool:
+    """Whether the pid of a lease is one of this machine. Not if its clock was set since: then the times at
+    which it was booted and at which the process began can't be compared."""
+    here = _here()
+    same_place = all(content[key] == here[key] for key in ("host", "pids"))
+    return same_place and abs(float(content["boot"]) - here["boot"]) < SAME_S
+
+
+def _clock(directory: Path) -> float:
+    """The current time on the clock that heartbeats are written with. If nothing can be written, no other
+    process can take a run over either, so −∞: no lease expires."""
+    with contextlib.suppress(OSError), tempfile.TemporaryFile(prefix=".clock-", dir=directory) as file:
+        return os.fstat(file.fileno()).st_mtime
+    return -math.inf
+
+
+def _started(pid: int) -> float | None:
+    """When a process began, in seconds since 1970, which tells it from a later one with the same pid; 0 if it
+    has ended; None if it can't be looked up."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return None if _is_hidden(pid) else 0.0
+    except psutil.AccessDenied:
+        return None
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is such a process of another user, where /proc shows only a user's own (hidepid)."""
+    if os.name == "posix":  # elsewhere kill means kill
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+    return False

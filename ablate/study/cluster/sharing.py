@@ -1,0 +1,308 @@
+"""The command's side: keep helpers on other machines at the runs of a phase, until each has a result.
+
+The store says which runs are made; the engine is asked only whether helpers live. So any number of commands
+can do this for the same runs, and any of them can end: the others, or the same command typed again, find the
+helpers in jobs.json.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ablate.compose.launchers import Cluster, Slurm
+from ablate.compute.limits import available_cores
+from ablate.config.rules import ConfigError
+from ablate.execution import plugins
+from ablate.execution.run import Run, place
+from ablate.live.watch import StudyBoard
+from ablate.phrases import counted
+from ablate.store.jobs import Array, State, as_seen, change_arrays, new_array, read_arrays
+from ablate.store.record import StudyRecord
+from ablate.store.run_files import Stamp
+from ablate.store.store import Store
+from ablate.study import machine
+from ablate.study.cluster.engines import Engine, engine_of
+from ablate.study.cluster.helper import Job, Phase
+from ablate.study.estimate import Estimate, Helpers, Times, total, unfinished
+from ablate.study.study import one_of_each
+
+# How often an engine is asked for its helpers; many commands share its scheduler.
+LOOK_EVERY_S = float(os.environ.get("ABLATE_LOOK_EVERY_S", "15"))
+EVERY_S = 1  # how often the store is
+STARTS = 3  # of helpers without progress, before the command gives up
+ON_ITS_WAY_S = 60  # an array that its engine does not know may not have reached it yet
+LAST_LINES = 5  # of a log
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How runs were trained on other machines. refused: why runs could not begin, by name. lost: why the
+    machines train nothing; empty if they did. left_at_work: what the command has submitted without waiting
+    for it; empty if it waited."""
+
+    refused: Mapping[str, str] = field(default_factory=dict)
+    lost: str = ""
+    left_at_work: str = ""
+
+
+def train(
+    cluster: Cluster, record: StudyRecord, phase: str, runs: Sequence[Run], known: Mapping[str, Stamp]
+) -> Trained:
+    """Keep helpers at the runs until each has a result. phase: a name for the list of runs. known: the stamps
+    of results, by name of the run. Raises ConfigError, before anything is submitted, for what can't be
+    trained there."""
+    if record.machine and cluster.cpus_per_task and record.machine.threads > cluster.cpus_per_task:
+        raise ConfigError(
+            f"hydra.launcher.cpus_per_task={cluster.cpus_per_task}: this study was begun with"
+            f" {record.machine.threads} threads; ask for as many cores at least"
+        )
+    engine = engine_of(cluster)
+    engine.require()
+    jobs = [Job(run.name, run.config, known[run.name]) for run in runs]
+    work = Phase(
+        study=record.name,
+        name=phase,
+        helpers=cluster.jobs,
+        cores=cluster.cpus_per_task,
+        workers=cluster.workers,
+        threads=cluster.threads,
+        plugins=plugins.used(),
+        jobs=jobs,
+    )
+    with StudyBoard(record.name, len(jobs)) as board:
+        sharing = Sharing(work, engine, Store(), board)
+        try:
+            started = sharing.begin()
+            if cluster.wait:
+                sharing.wait()
+                return Trained(sharing.refused)
+        except Lost as error:
+            return Trained(sharing.refused, str(error))
+        except KeyboardInterrupt:
+            sharing.interrupt()
+            raise
+    at_work = sum(array.at_work for array in sharing.arrays)
+    new = counted(started, "job") if started else "no new job"
+    left = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"
+    return Trained(left_at_work=left)
+
+
+def estimate(cluster: Cluster, record: StudyRecord, runs: Sequence[Run], forecast: Sequence[str]) -> Estimate:
+    """The estimate for these runs, from timing a few steps on this machine, if they could be trained here."""
+    todo = unfinished(runs)
+    kinds = one_of_each(todo)
+    cores = cluster.cpus_per_task
+    threads = record.machine.threads if record.machine else cluster.threads
+    threads = threads or (machine.threads_of_helpers(len(todo), todo, cluster.jobs, cores) if todo else 1)
+    workers = cluster.workers or max(1, (cores or available_cores()) // threads)
+    times, untimed = Times(), ""
+    try:
+        here = [(place(run), count) for run, count in kinds]
+        times = total(here, threads) if here else times
+    except ConfigError as error:
+        untimed = str(error)
+    limit = cluster.timeout_min * 60.0 if isinstance(cluster, Slurm) else None
+    return Estimate(
+        record,
+        len(runs),
+        len(runs) - len(todo),
+        min(cluster.jobs * workers, max(1, len(todo))),
+        threads,
+        times,
+        helpers=Helpers(cluster.jobs, cores, limit, untimed),
+        forecast=forecast,
+    )
+
+
+class Lost(ConfigError):
+    """Helpers end without training anything."""
+
+
+class Sharing:
+    """One command's part in it."""
+
+    def __init__(self, phase: Phase, engine: Engine, store: Store, board: StudyBoard) -> None:
+        self.phase = phase
+        self.engine = engine
+        self.store = store
+        self.board = board
+        self.study = store.study_directory(phase.study)
+        self.file = self.study / "jobs" / f"{phase.name}.json"
+        self.own: list[str] = []  # the arrays that this command started
+        self.arrays: list[Array] = []  # of this phase and engine
+        self.refused: dict[str, str] = {}  # runs that a helper could not begin, and why
+        self.trouble = ""
+        self._heard = set[Path]()  # answers of helpers
+        self._first_seen: dict[str, float] = {}
+        self._looked = -float("inf")
+        self._starts, self._progress = 0, (-1, -1)
+
+    def begin(self) -> int:
+        """Write the list of runs and start the helpers that are missing; returns how many. Raises
+        ConfigError."""
+        self.phase.write(self.file)
+        self.look()
+        return self.start(self.phase.left(self.store))
+
+    def wait(self) -> None:
+        """Wait until each run has a result or was refused. Raises Lost, ConfigError."""
+        left = {job.name: job for job in self.phase.jobs}
+        while left:
+            now = {job.name for job in self.phase.left(self.store)}
+            for name in [*left]:
+                if name not in now and (row := self.store.run(name).read()):
+                    left.pop(name)
+                    self.board.ended(name, row)
+            if due := time.monotonic() - self._looked >= LOOK_EVERY_S:
+                self.look()
+            self.hear()
+            if not any(array.at_work for array in self.arrays):  # else another machine may train them
+                left = {name: job for name, job in left.items() if name not in self.refused}
+            if left and due:
+                self.start([*left.values()])
+            self.board.show(self.arrays, self.trouble)
+            time.sleep(EVERY_S if left else 0)
+        self.look()
+        if waiting := [a.name for a in self.arrays if any(h.state == State.QUEUED for h in a.seen)]:
+            self.engine.cancel(waiting)  # there is nothing left for them to do
+
+    def look(self) -> None:
+        """Ask the engine for the helpers, and note in jobs.json what it says."""
+        self._looked = time.monotonic()
+        known = [array for array in self._ours(read_arrays(self.study)) if not array.has_ended]
+        for array in known:
+            self._first_seen.setdefault(array.name, self._looked)
+        try:
+            found = self.engine.look([array.name for array in known]) if known else {}
+            self.trouble = ""
+        except ConfigError as error:
+            self.trouble = str(error)
+            return
+        looked = {
+            array.name
+            for array in known
+            if found.get(array.name) or self._looked - self._first_seen[array.name] > ON_ITS_WAY_S
+        }
+        arrays = change_arrays(
+            self.study, lambda arrays: [as_seen(a, found) if a.name in looked else a for a in arrays]
+        )
+        self.arrays = self._ours(arrays)
+
+    def start(self, left: Sequence[Job]) -> int:
+        """Start as many helpers as are missing for the runs that nobody is at; returns how many. Raises Lost
+        if that has not helped so far, ConfigError if the engine refuses."""
+        if self.trouble:
+            return 0
+        under_way = self.store.begun() - self.store.interrupted()
+        free = sum(job.name not in under_way for job in left)
+        new: list[Array] = []
+
+        def with_new(arrays: list[Array]) -> list[Array]:
+            at_work = sum(array.at_work for array in self._ours(arrays))
+            missing = min(self.phase.helpers, free) - at_work
+            new[:] = [new_array(self.engine.name, self.phase.name, missing)] if missing > 0 else []
+            return [*arrays, *new]
+
+        if free:  # listed before they are started, so that no other command starts them
+            change_arrays(self.study, with_new)
+        for array in new:
+            self._submit(array, left)
+        return sum(array.count for array in new)
+
+    def interrupt(self) -> None:
+        """End the helpers that this command started."""
+        live = [array for array in self.arrays if not array.has_ended]
+        if own := [array.name for array in live if array.name in self.own]:
+            self.engine.cancel(own)
+            self.board.say(f"cancelled {', '.join(self._named(own))}")
+        if others := [array.name for array in live if array.name not in self.own]:
+            self.board.say(f"{', '.join(self._named(others))}: started by another command, and left at work")
+
+    def hear(self) -> None:
+        """Read what helpers answered."""
+        for array in self.arrays:
+            folder = self.study / "jobs" / array.name
+            for path in sorted(folder.glob("*.json")) if folder.exists() else []:
+                answer = _answer(path)
+                for run, why in answer.get("refused", {}).items():
+                    self.refused.setdefault(run, f"{answer['host']}: {why}")
+                if path not in self._heard and answer.get("unfit"):
+                    self.board.say(f"{answer['host']}: {answer['unfit']}; it trains nothing")
+                    self._heard.add(path)
+
+    def _submit(self, array: Array, left: Sequence[Job]) -> None:
+        folder = self.study / "jobs" / array.name
+        command = [*_environment(), sys.executable, "-P", "-m", "ablate.study.cluster.helper"]
+        command += [str(self.file), array.name]
+        try:
+            self._require_progress(left)
+            folder.mkdir(parents=True, exist_ok=True)
+            log = str(folder.absolute() / "{number}.log")
+            job = self.engine.start(array.name, array.count, command, Path.cwd(), log)
+        except BaseException:
+            with contextlib.suppress(ConfigError):  # an engine that answers too late may have started it
+                self.engine.cancel([array.name])
+            change_arrays(self.study, lambda arrays: [a for a in arrays if a.name != array.name])
+            raise
+        self.own.append(array.name)
+        self._starts += 1
+        arrays = change_arrays(
+            self.study,
+            lambda arrays: [dataclasses.replace(a, job=job) if a.name == array.name else a for a in arrays],
+        )
+        self.arrays = self._ours(arrays)
+        self.board.say(f"{job}: {counted(array.count, 'job')} submitted")
+
+    def _require_progress(self, left: Sequence[Job]) -> None:
+        """Raises Lost after STARTS starts in which no run got any further."""
+        steps = [self.store.last_metrics(job.name.rpartition("-")[2]) for job in left]
+        progress = -len(left), sum(int(last["step"]) for last in steps if last)
+        if progress > self._progress:
+            self._starts, self._progress = 0, progress
+        if self._starts >= STARTS:
+            raise Lost(f"{counted(STARTS, 'start')} without progress; the last job: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        """Why the helpers of the last array ended, as far as anything says so."""
+        array = self.arrays[-1]
+        folder = self.study / "jobs" / array.name
+        answers = [_answer(path) for path in sorted(folder.glob("*.json"))]
+        for answer in answers:
+            if answer.get("unfit"):
+                return f"{answer['host']}: {answer['unfit']}"
+        last = array.seen[-1]
+        said = [f"{last.node or array.job} {last.reason or 'ended'}"]
+        if not answers:
+            said.append(f"no answer from it in {folder.absolute()}, which it has to see")
+        for log in sorted(folder.glob("*.log")):
+            with contextlib.suppress(OSError):
+                if lines := log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]:
+                    said.append(f"{log}: {' | '.join(line.strip() for line in lines)}")
+                    break
+        return "; ".join(said)
+
+    def _ours(self, arrays: Sequence[Array]) -> list[Array]:
+        """Those of this engine and this phase."""
+        return [a for a in arrays if (a.engine, a.phase) == (self.engine.name, self.phase.name)]
+
+    def _named(self, names: Sequence[str]) -> list[str]:
+        return [array.job or array.name for array in self.arrays if array.name in names]
+
+
+def _environment() -> list[str]:
+    """`env` with what an engine may not hand on to other machines."""
+    own = [name for name in os.environ if name == "PYTHONPATH" or name.startswith("ABLATE_")]
+    return ["env", *(f"{name}={os.environ[name]}" for name in sorted(own))] if own else []
+
+
+def _answer(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    return {}

@@ -1,0 +1,203 @@
+"""What a study declares in advance, in its YAML: its question, its grid, and what it will be judged by; and
+its design, a pure function from the rows so far to the runs to train next, so that it resumes from any
+state."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+from typing import Annotated, Any, ClassVar
+
+from ablate.compose.composer import Overrides
+from ablate.config.conditions import Where
+from ablate.config.contrast import Contrasts
+from ablate.config.overrides import as_value
+from ablate.config.read import hints
+from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
+from ablate.config.schema import RunConfig
+from ablate.store.columns import CONFIG_COLUMNS, METRICS, Row
+from ablate.store.record import Choice, Role
+
+Rows = Mapping[Overrides, Row]
+
+
+class InTurn(Rule):
+    """A list of values to sweep over, or a single one; kept in the syntax of overrides."""
+
+    def read(self, value: Any, path: str) -> list[str]:
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise ConfigError(f"{path}: the sweep is empty; list values")
+        if groups := [one for one in values if isinstance(one, Mapping)]:
+            raise ConfigError(f"{path}: {groups[0]}: a level is one value; sweep each key by itself")
+        return [as_value(one) for one in values]
+
+
+class InAList(InTurn):
+    """As InTurn, but always a list: `seeds: 3` would mean one seed, but look like three."""
+
+    def read(self, value: Any, path: str) -> list[str]:
+        if not isinstance(value, list):
+            raise ConfigError(f"{path}={typed(value)}: write a list, as [0, 1, 2]")
+        return super().read(value, path)
+
+
+class KeysOfARun(Rule):
+    """A mapping whose keys are keys of a run."""
+
+    def check(self, value: Any, path: str) -> None:
+        keys = hints(RunConfig)
+        for key in value:
+            if key.partition(".")[0] not in keys:
+                raise ConfigError(f"{path}.{key}: no key of a run{did_you_mean(key, keys)}")
+
+
+class AnArm(KeysOfARun):
+    """What one arm sets: keys of a run, each with one value; kept in the syntax of overrides."""
+
+    def read(self, value: Any, path: str) -> dict[str, str]:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path}={typed(value)}: write what the arm sets, as {{fusion: sum}}")
+        return {str(key): as_value(one) for key, one in value.items()}
+
+
+class OneNumberARun(Rule):
+    """A column of results with one number per run, by which a study can be judged."""
+
+    def check(self, value: Any, path: str) -> None:
+        if value not in METRICS:
+            raise ConfigError(f"{path}={value}: no column of results{did_you_mean(value, METRICS)}")
+
+
+Levels = Annotated[list[str], InTurn()]
+Arm = Annotated[Mapping[str, str], AnArm()]
+Seeds = Annotated[list[str], InAList()]
+
+
+class Absent(StrEnum):
+    """The status of a run that has no row in the store."""
+
+    LEFT_OUT = "left out"  # impossible, or excluded by a condition
+    MISSING = auto()  # it could not begin
+
+
+def combinations(levels: Mapping[str, Sequence[str]], arms: Iterable[Overrides] = ((),)) -> list[Overrides]:
+    """Each arm with every combination of the levels, the last key changing fastest."""
+    return [
+        (*arm, *(f"{key}={value}" for key, value in zip(levels, values, strict=True)))
+        for arm in arms
+        for values in itertools.product(*levels.values())
+    ]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Which runs come next. This is the design of a grid, and of any sweep: every combination.
+
+    levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
+    compared. needs_test_split: whether it reports on the test split.
+    """
+
+    levels: Mapping[str, Sequence[str]]
+    arms: Sequence[Overrides] = ((),)
+    needs_test_split: ClassVar[bool] = False
+
+    def propose(self, rows: Rows) -> list[Overrides]:
+        """The runs to train next; none when the study is complete."""
+        return [overrides for overrides in combinations(self.levels, self.arms) if overrides not in rows]
+
+    def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
+        """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
+        return {}, {}
+
+    def closing(self, rows: Rows) -> list[str]:
+        """Lines to print at the end."""
+        return []
+
+    def forecast(self) -> list[str]:
+        """Lines for a dry run about what will follow after the first runs."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConfig:
+    """The keys of a grid, which every kind of study declares. factors: override key -> levels.
+
+    arms: what is compared, if it is no product of levels: by name, what each sets; every arm meets every
+    combination of the factors. where: conditions that every run has to fulfil. placebo: overrides that
+    give a variant the start and the steps of its baseline. primary: the contrasts chosen in advance.
+    metric, margin: what they are judged by. answer: names of the levels for use in a sentence. demo: the
+    overrides of its demonstration.
+    """
+
+    kind: ClassVar[str] = "grid"
+    example: ClassVar[str] = "fusion"  # a study that shows all keys of the kind
+
+    question: str
+    factors: Annotated[
+        Mapping[str, Levels], KeysOfARun(), ErrorText("write each key with its levels, as {heads: [1, 4]}")
+    ]
+    seeds: Seeds
+    arms: Mapping[str, Arm] = field(default_factory=dict)
+    where: Annotated[list[Where], ErrorText("write a list, as [heads <= 4]; [] for none")] = field(
+        default_factory=list
+    )
+    placebo: Annotated[Arm, ErrorText("write overrides, as {value_scale: matched}")] = field(
+        default_factory=dict
+    )
+    primary: Contrasts
+    metric: Annotated[str, OneNumberARun()]
+    margin: Annotated[
+        float,
+        Above(0),
+        ErrorText("what makes no difference, in the metric's unit; use a number above 0"),
+    ] = 0.01
+    answer: Annotated[
+        Mapping[str, str], ErrorText("write levels with what they are called, as {sum: summing the heads}")
+    ] = field(default_factory=dict)
+    demo: Annotated[
+        Mapping[str, Levels],
+        KeysOfARun(),
+        ErrorText("write overrides, as {train.steps: 60}; {} changes nothing"),
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if "seed" in self.factors:
+            raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
+        for key in {"name", "force", "study", "size"} & {*self.factors}:
+            raise ConfigError(f"study.factors.{key}: it makes no variants; leave it out")
+        in_arms = {key: name for name, arm in self.arms.items() for key in arm}
+        for key in in_arms.keys() & {*self.factors, "seed", "name", "force"}:
+            why = "the factors set it already" if key in self.factors else "it makes no arm"
+            raise ConfigError(f"study.arms.{in_arms[key]}.{key}: {why}; leave it out")
+        for one, other in itertools.combinations(self.arms, 2):
+            if self.arms[one] == self.arms[other]:
+                raise ConfigError(f"study.arms: {one} and {other} set the same; leave one of them out")
+        known = {*CONFIG_COLUMNS, *(key.rpartition(".")[2] for key in (*self.factors, *in_arms))}
+        for key in (key for contrast in self.primary for key, _ in contrast.values):
+            if key.rpartition(".")[2] not in known and not key.startswith("fusion."):
+                near = did_you_mean(key, known)
+                raise ConfigError(f"study.primary: {key}: no key that makes variants{near}")
+
+    @property
+    def levels(self) -> dict[str, list[str]]:
+        """The levels of the factors and of the seed."""
+        return {**self.factors, "seed": self.seeds}
+
+    @property
+    def named_arms(self) -> dict[Overrides, str]:
+        """The names of the arms, by what they set; one without a name if there is only the product."""
+        arms = self.arms or {"": {}}
+        return {tuple(f"{key}={value}" for key, value in arm.items()): name for name, arm in arms.items()}
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The keys that only this kind of study declares."""
+        of_all = {key.name for key in dataclasses.fields(StudyConfig)}
+        return {key: value for key, value in vars(self).items() if key not in of_all}
+
+    def design(self, levels: Mapping[str, Sequence[str]]) -> Design:
+        """What says which runs come next. levels: by key, those of the study unless the command line gives
+        others, and those of all other keys given. Raises ConfigError."""
+        return Design(levels, [*self.named_arms])

@@ -1,0 +1,257 @@
+"""A study: which runs a command asks for. A plain sweep declares nothing, a single run is a sweep of one.
+Runs that differ only in seeds are composed and resolved once."""
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ablate.analysis.contrasts import not_shown
+from ablate.analysis.frames import frame
+from ablate.analysis.variants import Settings, settings_of
+from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
+from ablate.compose.sweep import Sweep
+from ablate.config.conditions import check, holds, spelled
+from ablate.config.identity import digest, identity_keys
+from ablate.config.overrides import as_value, flatten
+from ablate.config.read import read
+from ablate.config.rules import ConfigError, did_you_mean, typed
+from ablate.config.schema import RunConfig
+from ablate.data.text import CorpusError
+from ablate.execution import plugins
+from ablate.execution.formulas import before_training
+from ablate.execution.run import Run, prepare, resolve
+from ablate.live.board import checking
+from ablate.phrases import some
+from ablate.store.columns import Row
+from ablate.store.record import ONE_BY_ONE, StudyRecord, keys_of_arms
+from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
+from ablate.study.tuned import Tuned
+
+NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
+KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned)}
+# What study.json keeps as every kind of study declares it.
+DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "placebo", "where")
+R = TypeVar("R", bound=Run)
+
+
+def settings(runs: Iterable[Run]) -> Settings:
+    """The variants of these runs, by what they set."""
+    return settings_of(frame([before_training(run) for run in runs]))
+
+
+class Unmet(ConfigError):
+    """A condition of the study leaves the run out."""
+
+
+class Study:
+    """What a sweep asks for, checked.
+
+    config: what the study declares; None for a plain grid or a single run. remote: whether other machines
+    train the runs, which need not fit this one then. configs: of the runs that can be trained. left_out:
+    lines about all others; reasons: by variant, why it can't be built. Raises ConfigError.
+    """
+
+    def __init__(self, sweep: Sweep, *, remote: bool = False) -> None:
+        self.sweep = sweep
+        self.config = read_declared(sweep.study) if sweep.study else None
+        self.settings = _settings(sweep, self.config)
+        if self.config and (twice := sorted(keys_of_arms(self.config.arms) & self.settings.keys())):
+            raise ConfigError(
+                f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
+            )
+        levels = {key: of.values for key, of in self.settings.items()}
+        self.design = self.config.design(levels) if self.config else Design(levels)
+        self.conditions = self.config.where if self.config else []
+        self.configs: dict[Overrides, RunConfig] = {}
+        self.reasons: dict[str, str] = {}
+        self.left_out: list[str] = []
+        self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
+        make = resolve if remote else prepare
+        self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
+
+    def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
+        """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
+        only for mistakes that affect every run."""
+        runs: dict[Overrides, Run] = {}
+        reasons: defaultdict[str, list[str]] = defaultdict(list)
+        shared = set(proposed[0]).intersection(*proposed) if len(proposed) > 1 else set()
+        for overrides in checking(proposed):
+            try:
+                runs[overrides] = self.run(overrides)
+            except Unmet as error:
+                reasons[str(error)].append("")
+            except ConfigError as error:
+                if self.config is None or isinstance(error, Mistake | CorpusError):
+                    raise
+                why = error.of_variant if isinstance(error, NotComposed) else str(error)
+                # What distinguishes the run from the others, without the seed.
+                name = " ".join(o for o in overrides if o not in shared and not o.startswith("seed="))
+                reasons[why].append(name)
+                self.reasons[name] = why
+        for condition in self.conditions if self._values else []:
+            check(condition, [*self._values.values()])  # raises for a mistake in the condition itself
+        for why, names in reasons.items():
+            variants = [name for name in dict.fromkeys(names) if name]
+            which = f" ({some(variants)})" if variants else ""
+            self.left_out.append(f"{len(names)} of {len(proposed)} runs left out: {why}{which}")
+        return runs
+
+    def run(self, overrides: Overrides) -> Run:
+        """The run of these overrides; placed on this machine unless it is remote. Raises ConfigError if it is
+        impossible, Unmet if a condition excludes it."""
+        variant, seeds = self.sweep.configs.parted(overrides)
+        config = self.sweep.configs.with_seeds(variant, seeds)
+        if variant not in self._values:
+            self._values[variant] = values_of(config)
+        values = self._values[variant] | seeds
+        for condition in self.conditions:
+            if not holds(condition, values):
+                raise Unmet(f"not ({spelled(condition)})")
+        run = self._of_variant(variant).with_seeds(config)
+        if self.design.needs_test_split and not run.corpus.splits["test"].size:
+            raise ConfigError(NO_TEST)
+        self.configs[overrides] = config
+        return run
+
+    def check_primary(self, runs: Mapping[Overrides, Run], before: StudyRecord | None) -> None:
+        """Raises ConfigError for a primary contrast that no runs of the study can show. runs: those of this
+        command. before: the study so far."""
+        if self.config is None:
+            return
+        every: dict[str, list[str]] = {}
+        for part in (self.design.levels, before.factors if before else {}, self.config.factors):
+            every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
+        shown, all_built = [run for run, _ in one_of_each(runs.values())], True
+        for overrides in combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms):
+            try:
+                shown.append(self.run(overrides))
+            except Unmet:
+                pass
+            except ConfigError:
+                all_built = False
+        self.left_out += not_shown(settings(shown), self.config.primary, every, all_built=all_built)
+
+    def record(self, runs: Mapping[Overrides, Run], rows: Rows, ids: Mapping[Overrides, str]) -> StudyRecord:
+        """The record of the study with these runs. rows: so far; ids: of all runs so far."""
+        configs, sweep = [self.configs[overrides] for overrides in runs], self.sweep
+        run_ids = [run.run_id for run in runs.values()]
+        if sweep.is_single:  # it joins a list of such runs
+            own = {"factors": {}, "fixed": {}, "seeds": [configs[0].seed], "config_dir": sweep.config_dir}
+            return StudyRecord(name=configs[0].name or ONE_BY_ONE, kind=ONE_BY_ONE, runs=run_ids, **own)
+        factors = self.config.levels if self.config else ()  # also those with one level, since they may grow
+        swept = [key for key, of in self.settings.items() if of.swept or key in factors]
+        record = record_of_sweep(
+            {key: self.design.levels[key] for key in swept},
+            [key for key in self.settings if key not in swept],
+            configs,
+            run_ids,
+            self.config,
+            study=sweep.chosen,
+            demonstration=sweep.is_demonstration,
+            config_dir=sweep.config_dir,
+            claim=sweep.claim,
+            command=sweep.command,
+            typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
+        )
+        roles, chosen = self.design.roles(rows, ids)
+        return replace(record, roles=roles, chosen=chosen, left_out=self.reasons)
+
+    def run_ids(self, rows: Mapping[str, Row]) -> Iterator[str]:
+        """The ids of all runs that the study asks for, given the rows of those that have ended, by run id.
+        Raises ConfigError."""
+        ended: dict[Overrides, Row] = {}
+        left_out, missing = {"status": Absent.LEFT_OUT}, {"status": Absent.MISSING}
+        while overrides := self.design.propose(ended):
+            runs = self.ready(overrides)
+            yield from (run.run_id for run in runs.values())
+            ended |= {o: rows.get(runs[o].run_id, missing) if o in runs else left_out for o in overrides}
+
+
+def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
+    """One run of each variant, with how many there are; runs that differ only in seeds share their spec
+    object."""
+    variants: dict[int, R] = {}
+    counts = Counter[int]()
+    for run in runs:
+        variants.setdefault(id(run.spec), run)
+        counts[id(run.spec)] += 1
+    return [(run, counts[spec]) for spec, run in variants.items()]
+
+
+def read_declared(study: Any) -> StudyConfig:
+    """Read the `study` block of a config. Raises ConfigError."""
+    if not isinstance(study, Mapping):
+        raise ConfigError(f"study={study}: name one of configs/study")
+    kind = study.get("kind")
+    if not (isinstance(kind, str) and kind in KINDS):
+        raise ConfigError(f"study.kind={typed(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}")
+    keys = {key: value for key, value in study.items() if key != "kind"}
+    example = f"study={KINDS[kind].example} --cfg job shows a whole one"
+    return read(KINDS[kind], keys, "study", missing=example)
+
+
+def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:
+    """The settings by key: those of the study, overridden by its demonstration, then by the command line."""
+    texts: list[str] = []
+    if config:
+        texts += [f"{key}={','.join(levels)}" for key, levels in config.levels.items()]
+        name = sweep.name or Path(sweep.chosen or "").name  # by default the name of its file
+        if sweep.is_demonstration:
+            assert sweep.study is not None
+            if "demo" not in sweep.study:
+                raise ConfigError(
+                    "size=demo: this study declares no demo, as demo: {train.steps: 60}; leave size out"
+                )
+            texts += [f"{key}={','.join(levels)}" for key, levels in config.demo.items()]
+            name = f"{name}-demo" if name else ""
+        texts += [f"name={as_value(name)}"] if name and name != sweep.name else []
+    elif sweep.is_demonstration:
+        raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
+    return sweep.configs.settings([*texts, *sweep.arguments])
+
+
+def record_of_sweep(
+    factors: Mapping[str, Sequence[str]],
+    given: Iterable[str],
+    configs: Sequence[RunConfig],
+    runs: Sequence[str],
+    declared: StudyConfig | None = None,
+    **others: Any,
+) -> StudyRecord:
+    """The record of a sweep or study: its factors with their levels, and all keys that are fixed.
+
+    factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
+    others: study, demonstration, config_dir and typed of the record.
+    """
+    factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
+    free = {key for key in factors if key not in given}
+    if declared:
+        free |= keys_of_arms(declared.arms)
+        others |= {key: getattr(declared, key) for key in DECLARED} | {"declared": declared.own}
+    fixed = {
+        key: value
+        for key, value in _plain(identity_keys(configs[0])).items()
+        if key != "seed" and (key in given or not any(key == f or key.startswith(f"{f}.") for f in free))
+    }
+    return StudyRecord(
+        name=configs[0].name or f"sweep-{digest(sorted(runs))[:8]}",
+        kind=(declared or StudyConfig).kind,
+        factors=factors,
+        fixed=fixed,
+        seeds=sorted({config.seed for config in configs}),
+        runs=sorted({*runs}),
+        **others,
+    )
+
+
+def values_of(config: RunConfig) -> dict[str, Any]:
+    """Every key of a config by its dotted name, with groups as the name chosen."""
+    return _plain(dataclasses.asdict(config))
+
+
+def _plain(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys, with values as they are after a round trip through JSON."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in flatten(nested).items()}

@@ -1,0 +1,351 @@
+"""The kind `tuned`: each arm at its own best value of a key, chosen on development seeds.
+
+Comparing arms at one learning rate compares how well that rate suits them; taking the best of a few rates for
+each arm calls equal arms different in 7–97 % of studies, by how steep their curves are. So every arm is
+trained over one grid of powers of two, on development seeds, and evaluated on the validation split. Its value
+is the minimum of a parabola fitted to its mean loss in log2 of the key. The report is on fresh seeds and the
+test split.
+"""
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from ablate.config.contrast import Contrast
+from ablate.config.overrides import as_value
+from ablate.config.rules import AtLeast, ConfigError, ErrorText
+from ablate.phrases import lines_if
+from ablate.store.columns import RESULTS, column_named
+from ablate.store.record import Choice, Role, keys_of_arms
+from ablate.study.config import Absent, Design, Overrides, Rows, Seeds, StudyConfig, combinations
+
+DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
+SETTLED = (*RESULTS, Absent.LEFT_OUT)
+# The parabola is fitted to this many octaves on either side of the best point. Loss rises faster above the
+# best learning rate than below it, so the bias of a wider fit is larger than the noise that it averages out.
+WINDOW = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned(StudyConfig):
+    """tune: the key for which each arm gets its own value. develop: the seeds used to choose it. extend: by
+    how many octaves the grid may grow on either side. report_at: the values at which arms report: their own
+    (tuned), that of their baseline, and an octave to either side of their own."""
+
+    kind: ClassVar[str] = "tuned"
+    example: ClassVar[str] = "tuned"
+
+    tune: str
+    develop: Seeds
+    extend: Annotated[int, AtLeast(0), ErrorText("how many octaves the grid may grow by; use 0, 1, 2, …")]
+    report_at: Annotated[
+        list[Literal["tuned", "baseline_rate", "octaves"]],
+        ErrorText("write [tuned], with baseline_rate and octaves if arms are to report there too"),
+    ] = field(default_factory=lambda: ["tuned", "baseline_rate", "octaves"])
+
+    def design(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":
+        key = self.tune
+        if key not in levels:
+            raise ConfigError(
+                f"study.tune={key}: it has no grid; list powers of two of it, as {key}=1e-3,2e-3,4e-3"
+            )
+        if not self.metric.startswith("test_"):
+            raise ConfigError(
+                f"study.metric={self.metric}: the validation split chooses the values of a tuned study, so it"
+                " reports on the test split; use test_loss"
+            )
+        report = list(dict.fromkeys(levels["seed"]))
+        if used := [seed for seed in report if seed in self.develop]:
+            raise ConfigError(
+                f"seed={used[0]}: a development seed (study.develop) chose the values, so it can't report on"
+                " them; use fresh seeds"
+            )
+        of_arms = keys_of_arms(self.arms)
+        for contrast in self.primary:
+            of_factors = {k: as_value(v) for k, v in contrast.baseline.items() if k not in of_arms}
+            if lacking := [
+                f"{k}={v}" for k, v in of_factors.items() if k == key or v not in levels.get(k, ())
+            ]:
+                raise ConfigError(
+                    f"study.primary: the baseline {lacking[0]} is no level of the study's factors"
+                )
+        grid = _octaves(key, levels[key])
+        factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
+        arms = combinations(factors, self.named_arms)
+        return Tuning({**levels, key: grid, "seed": report}, arms, config=self)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of a study, derived from its rows. grid: with its extensions so far. choices: by arm, once
+    development is complete. waiting: development runs without a result."""
+
+    arms: list[Overrides]
+    grid: list[str]
+    choices: Mapping[Overrides, Choice]
+    waiting: list[Overrides]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning(Design):
+    """The design of a tuned study. arms: overrides without the key and the seed, a name's first."""
+
+    config: Tuned
+    needs_test_split: ClassVar[bool] = True
+
+    @property
+    def key(self) -> str:
+        return self.config.tune
+
+    @property
+    def grid(self) -> Sequence[str]:
+        """Values of the key, lowest first, in the syntax of overrides."""
+        return self.levels[self.key]
+
+    @cached_property
+    def named(self) -> Mapping[Overrides, str]:
+        return self.config.named_arms
+
+    def propose(self, rows: Rows) -> list[Overrides]:
+        """First the grid on development seeds, then its extensions, then the report."""
+        return [overrides for overrides in members(self, rows) if overrides not in rows]
+
+    def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
+        """The roles of the runs by run id, and the value chosen for each arm."""
+        values: dict[str, dict[str, list[str]]] = {}
+        roles: dict[str, Role] = {}
+        for overrides, arms_by_role in members(self, rows).items():
+            if overrides in ids:  # two arms may share one run
+                of = values.setdefault(ids[overrides], {})
+                for role, arms in arms_by_role.items():
+                    names = [self.name(arm) for arm in arms]
+                    of[role] = list(dict.fromkeys([*of.get(role, []), *names]))
+                phase = "report" if arms_by_role else "develop"
+                roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
+        return roles, {self.name(arm): choice for arm, choice in progress(self, rows).choices.items()}
+
+    def closing(self, rows: Rows) -> list[str]:
+        """The chosen value, in one line per arm; or why nothing could be chosen."""
+        now = progress(self, rows)
+        if now.waiting:
+            return [
+                f"{len(now.waiting)} development runs have no result, so nothing is tuned yet;"
+                " the same command runs them again"
+            ]
+        lines = []
+        for arm, choice in now.choices.items():
+            value = f"{self.key}={choice.value}" if choice.value else ""
+            lines.append(f"{self.name(arm)}: {'; '.join(filter(None, (value, choice.doubt)))}")
+        return lines
+
+    def forecast(self) -> list[str]:
+        return [
+            f"these choose {self.key} for each arm, and may extend its grid by {self.config.extend}"
+            " octaves on either side; the runs that report follow from what they choose"
+        ]
+
+    def name(self, arm: Overrides) -> str:
+        """The name of the arm, with the overrides that distinguish it from others of that name."""
+        own, others = parted(self.named, arm)
+        shared = set(self.arms[0]).intersection(*self.arms)
+        words = [*lines_if(self.named[own], self.named[own]), *(o for o in others if o not in shared)]
+        return " ".join(words) or " ".join(arm)
+
+
+def members(study: Tuning, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
+    """Every run of the study that follows from these rows, with its roles in the report: tuned (at the arm's
+    own value), baseline_rate (at the value of a baseline of the arm), octave_down and octave_up (at half and
+    at twice its own value); each with the arms whose value it comes from. A development run has none."""
+    now = progress(study, rows)
+    members: dict[Overrides, dict[str, list[Overrides]]] = {
+        overrides: {} for arm in now.arms for overrides in _develop(study, arm, now.grid)
+    }
+    for arm, choice in now.choices.items():
+        if choice.value is None:
+            continue
+        for role, source, value in _report(study, arm, now.choices):
+            for overrides in _at(study, arm, value, study.levels["seed"]):
+                members.setdefault(overrides, {}).setdefault(role, []).append(source)
+    return members
+
+
+def progress(study: Tuning, rows: Rows) -> Progress:
+    """The state of the study. While some arm does best at an end of the grid, the grid grows there by an
+    octave, for all arms."""
+    left_out = {overrides for overrides, row in rows.items() if row.get("status") == Absent.LEFT_OUT}
+    arms = [arm for arm in study.arms if {*_develop(study, arm, study.grid)} - left_out]
+    extend, grid, below, above = study.config.extend, [*study.grid], 0, 0
+    while True:
+        develop = [overrides for arm in arms for overrides in _develop(study, arm, grid)]
+        waiting = [one for one in develop if one in rows and rows[one]["status"] not in SETTLED]
+        if waiting or any(overrides not in rows for overrides in develop):
+            return Progress(arms, grid, {}, waiting)
+        curves = {arm: [_mean(study, rows, arm, value) for value in grid] for arm in arms}
+        best = {_best(curve) for curve in curves.values()}
+        down, up = 0 in best and below < extend, len(grid) - 1 in best and above < extend
+        if not (down or up):
+            choices = {arm: choose(study, grid, curve) for arm, curve in curves.items()}
+            return Progress(arms, grid, choices, [])
+        if down:
+            grid, below = [_text(study, float(grid[0]) / 2), *grid], below + 1
+        if up:
+            grid, above = [*grid, _text(study, float(grid[-1]) * 2)], above + 1
+
+
+def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice:
+    """Choose the value of an arm. curve: its mean loss at each point of the grid; inf if a seed diverged, NaN
+    if the arm can't be built there."""
+    loss = np.array(curve)
+    if not np.isfinite(loss).any():
+        return Choice(None, f"no value: all of {study.key}={','.join(grid)} diverged")
+    at, doubt = minimum(np.log2([float(value) for value in grid]), loss)
+    best, there = _best(curve), ~np.isnan(loss)
+    if not (there[:best].any() and there[best + 1 :].any()):
+        doubt = f"not bracketed: {study.key}={grid[best]}, the best of the grid, is at its end"
+    return Choice(_text(study, 2.0**at), doubt)
+
+
+def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
+    """The place of the minimum, and a reason for doubt, empty if there is none.
+
+    A parabola is fitted by least squares to the finite losses within WINDOW octaves of the lowest one, or to
+    the nearest three if those are fewer; its minimum is clipped to the range of these points. The lowest
+    point itself is taken if there are fewer than three finite losses, or if the parabola is not convex.
+    """
+    finite = np.isfinite(loss)
+    x, y = octaves[finite], loss[finite]
+    best = x[np.argmin(y)]
+    x = x - best
+    if len(x) < 3:
+        return float(best), "the best of the grid: a fit takes three finite points"
+    order = np.argsort(np.abs(x), kind="stable")
+    near = order[: max(3, int((np.abs(x) < WINDOW + 0.5).sum()))]
+    curvature, slope, _ = np.polyfit(x[near], y[near], 2)
+    if curvature <= 0:
+        return float(best), "the best of the grid: the curve around it is not convex"
+    return float(best + np.clip(-slope / (2 * curvature), x[near].min(), x[near].max())), ""
+
+
+# --- the baseline of an arm --------------------------------------------------------------------------
+
+
+def parted(named: Collection[Overrides], arm: Overrides) -> tuple[Overrides, Overrides]:
+    """What an arm sets by its name, and its levels of the factors. named: what each named arm sets."""
+    own = max((one for one in named if arm[: len(one)] == one), key=len)
+    return own, arm[len(own) :]
+
+
+def baseline_of(named: Collection[Overrides], arm: Overrides, contrast: Contrast) -> Overrides | None:
+    """The baseline of this arm, which may be the arm itself; None if it is in no such contrast.
+
+    Of named arms it is the one that sets most of the baseline's values, and none to another value; of
+    several, the one that sets least else.
+    """
+    own, levels = parted(named, arm)
+    of_arms = {key for one in named for key in _keys(one)}
+    where, *variants = (_typed(one, of_arms) for one in (contrast.where, *contrast.variants))
+    variants = [one for one in variants if one]  # others are of factors alone
+    if not _agrees(own, where) or (
+        variants and not any(_agrees(own, one) and one.keys() & _keys(own) for one in variants)
+    ):
+        return None
+    held = {key: values[0] for key, values in where.items() if len(values) == 1}
+    changes = {**held, **{key: as_value(value) for key, value in contrast.baseline.items()}}
+    keys = ((override.partition("=")[0], override) for override in levels)
+    changed = tuple(f"{key}={changes[key]}" if key in changes else override for key, override in keys)
+    wanted = {f"{key}={value}" for key, value in changes.items()}
+    values = {**where, **{key: [value] for key, value in changes.items()}}
+    fitting = [one for one in named if _agrees(one, values)]
+    nearest = min(fitting, key=lambda one: (-len(wanted & {*one}), len(one)), default=None)
+    return None if nearest is None else (*nearest, *changed)
+
+
+def _typed(condition: Mapping[str, Any], of_arms: Collection[str]) -> dict[str, list[str]]:
+    """The values of a condition in the syntax of overrides, of the keys that arms set."""
+    listed = {key: value if isinstance(value, list) else [value] for key, value in condition.items()}
+    return {key: [as_value(one) for one in values] for key, values in listed.items() if key in of_arms}
+
+
+def _agrees(named: Overrides, values: Mapping[str, Sequence[str]]) -> bool:
+    """Whether an arm sets none of these keys to a value that is not listed."""
+    return all(value in values.get(key, [value]) for key, _, value in (o.partition("=") for o in named))
+
+
+def _keys(named: Overrides) -> set[str]:
+    return {override.partition("=")[0] for override in named}
+
+
+# --- helpers ----------------------------------------------------------------------------------------
+
+
+def _octaves(key: str, values: Sequence[str]) -> list[str]:
+    """The values in order. Raises ConfigError unless each is twice the one before."""
+    try:
+        grid = sorted(dict.fromkeys(values), key=float)
+    except ValueError:
+        raise ConfigError(
+            f"{key}={','.join(values)}: a tuned key takes numbers; list powers of two"
+        ) from None
+    numbers = [float(value) for value in grid]
+    doubles = (math.isclose(b / a, 2, rel_tol=0.02) for a, b in itertools.pairwise(numbers))
+    if numbers[0] <= 0 or not all(doubles):
+        raise ConfigError(
+            f"{key}={','.join(values)}: in a tuned study each value has to be twice the one before"
+        )
+    return grid
+
+
+def _text(study: Tuning, value: float) -> str:
+    """A value of the key in the syntax of overrides; a whole number if all values of the grid are."""
+    if all(point.isdigit() for point in study.grid):
+        return str(round(value))
+    return f"{value:.{DIGITS}g}"
+
+
+def _report(
+    study: Tuning, arm: Overrides, choices: Mapping[Overrides, Choice]
+) -> Iterator[tuple[str, Overrides, str]]:
+    """The values at which an arm reports: (role, arm whose value it comes from, value)."""
+    own = choices[arm].value
+    assert own is not None
+    yield "tuned", arm, own
+    if "baseline_rate" in study.config.report_at:
+        contrasts = study.config.primary
+        for other in dict.fromkeys(baseline_of(study.named, arm, contrast) for contrast in contrasts):
+            reference = choices.get(other) if other else None
+            if other and reference and reference.value is not None:
+                yield "baseline_rate", other, reference.value
+    if "octaves" in study.config.report_at:
+        yield "octave_down", arm, _text(study, float(own) / 2)
+        yield "octave_up", arm, _text(study, float(own) * 2)
+
+
+def _at(study: Tuning, arm: Overrides, value: str, seeds: Sequence[str]) -> list[Overrides]:
+    return [(*arm, f"{study.key}={value}", f"seed={seed}") for seed in seeds]
+
+
+def _develop(study: Tuning, arm: Overrides, grid: Sequence[str]) -> list[Overrides]:
+    return [overrides for value in grid for overrides in _at(study, arm, value, study.config.develop)]
+
+
+def _mean(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
+    """The mean of the metric on the validation split over development seeds, negated if higher is better; inf
+    if a seed diverged, NaN if the arm can't be built."""
+    metric = study.config.metric.replace("test_", "val_")
+    those = [rows[overrides] for overrides in _at(study, arm, value, study.config.develop)]
+    if any(row["status"] == Absent.LEFT_OUT for row in those):
+        return math.nan
+    losses = [row.get(metric) for row in those]
+    finite = [float(loss) for loss in losses if loss is not None and math.isfinite(loss)]
+    if len(finite) < len(losses):
+        return math.inf
+    return math.fsum(finite) / len(finite) * (-1 if column_named(metric).higher_is_better else 1)
+
+
+def _best(curve: Sequence[float]) -> int:
+    return int(np.argmin(np.where(np.isnan(curve), np.inf, curve)))

@@ -1,0 +1,250 @@
+"""Attentions to verify: around the variants of a method, one for each combination of its options; and of
+given sizes, with the plain formulas that they are compared with, in float64.
+
+legend: B batch, T time, H heads, K key width, V value width, C model width, F fused width.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+import torch
+from torch import Tensor
+
+from ablate.compose.configs import defaults_of
+from ablate.config.read import bare, hints
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import PartConfig
+from ablate.execution.plugins import KINDS
+from ablate.model import fusion, scores
+from ablate.model.attend import CAUSAL, Mask
+from ablate.model.attention import Attention
+from ablate.model.layers import Linear
+from ablate.model.models import Model, build_model, draw_weights
+from ablate.model.parts import Part
+from ablate.model.scores import Options, Scores
+from ablate.model.spec import AttentionSpec, ModelSpec, standard
+
+SEEDS = {"backbone": 3, "fusion": 3, "data": 3}
+
+
+def variants_of(kind: str, name: str) -> list[PartConfig]:
+    """A method with each combination of its Literal options; other options have their defaults."""
+    method = KINDS[kind].methods()[name]
+    types = {key: bare(of) for key, of in hints(method.Options).items()}
+    choices = [
+        [(key, choice) for choice in (get_args(types[key]) if get_origin(types[key]) is Literal else [value])]
+        for key, value in defaults_of(kind, name, method.Options).items()
+    ]
+    combined = (PartConfig(name=name, options=dict(picked)) for picked in itertools.product(*choices))
+    return [part for part in combined if _is_allowed(kind, part)]
+
+
+def _is_allowed(kind: str, part: PartConfig) -> bool:
+    try:
+        KINDS[kind].method_of(part)
+    except ConfigError:  # options that exclude each other
+        return False
+    return True
+
+
+def attention_spec(**given: Any) -> AttentionSpec:
+    """A spec whose sizes all differ, except where heads have to agree; `given` replaces fields."""
+    sizes = {"d_model": 24, "key_width": 7, "value_width": 5, "bias": False}
+    start = {"dropout": 0.0, "residual_scale": 0.5}
+    spec = AttentionSpec(**{**standard(24, given.get("heads", 4)), **sizes, **start, **given})
+    if not scores.method_of(spec.scores)[0].compares:
+        spec = dataclasses.replace(spec, query_heads=1, key_heads=1, key_width=0)
+    return spec
+
+
+def specs_around(kind: str, part: PartConfig) -> Iterator[AttentionSpec]:
+    """Attentions with this part: with 4 heads and 1, without and with biases, with out_proj and, if widths
+    allow it, without. Combinations whose options do not fit the heads are left out."""
+    for heads, bias, out_proj in itertools.product((4, 1), (False, True), (True, False)):
+        try:
+            spec = attention_spec(heads=heads, bias=bias, out_proj=out_proj, **{kind: part})
+            method, options = fusion.method_of(spec.fusion)
+            rule, rule_options = scores.method_of(spec.scores)
+            slots = method.slots(heads, options)
+            rule.rules(heads, rule_options)  # raises if the options do not fit the heads
+        except ConfigError:
+            continue
+        if out_proj:
+            yield spec
+        elif spec.d_model % slots == 0:
+            yield dataclasses.replace(spec, value_width=spec.d_model // slots)
+
+
+def model_of(spec: AttentionSpec, context: int = 11) -> ModelSpec:
+    return ModelSpec(vocab=59, layers=2, context=context, mlp_hidden=48, attention=spec)
+
+
+def build(spec: AttentionSpec) -> Model:
+    """A language model around this attention, with its weights drawn, in float64."""
+    return build_model(model_of(spec), SEEDS).double()
+
+
+def attention(spec: AttentionSpec, mask: Mask = CAUSAL) -> Attention:
+    """One attention with its weights drawn, in float64."""
+    built = Attention(spec, mask)
+    draw_weights(built, SEEDS)
+    return built.double().eval()
+
+
+def with_random_weights(spec: AttentionSpec) -> Attention:
+    """An attention with large random weights and no parameter at its initial value, so that no error
+    hides."""
+    built = attention(spec)
+    with torch.no_grad():
+        for name, param in built.named_parameters():
+            param.copy_(torch.randn_like(param) * 0.5)
+            if name.startswith(("fusion", "scores")):
+                param.abs_().add_(0.3)
+    return built
+
+
+def relative_error(result: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the largest entry; 0 for empty tensors, infinite if a number is not
+    finite."""
+    if not expected.numel():
+        return 0.0
+    scale = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
+    error = ((result - expected).abs().max() / scale).item()
+    return error if math.isfinite(error) else math.inf
+
+
+# --- of given sizes ---------------------------------------------------------------------------------------
+
+LARGEST = 2**24  # the most numbers in a tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """T: positions. value_width: 0 means the key width."""
+
+    batch: int = 3
+    T: int = 17
+    heads: int = 8
+    key_width: int = 8
+    value_width: int = 0
+    d_model: int = 64
+
+
+def read_sizes(text: str) -> Sizes:
+    """The sizes given as KEY=NUMBER[,KEY=NUMBER]. Raises ConfigError."""
+    keys, chosen = [*Sizes.__dataclass_fields__], {}
+    for part in filter(None, text.split(",")):
+        key, equals, number = (word.strip() for word in part.partition("="))
+        if key not in keys:
+            raise ConfigError(f"--sizes {part}: no such size{did_you_mean(key, keys)}")
+        if not (equals and number.isdecimal() and 1 <= int(number) <= 4096):
+            raise ConfigError(f"--sizes {part}: write {key}=NUMBER, from 1 to 4096")
+        chosen[key] = int(number)
+    sizes = Sizes(**chosen)
+    largest = sizes.heads * max(sizes.batch * sizes.T**2, sizes.d_model**2, sizes.T * 8 * 32)
+    if largest > LARGEST:
+        raise ConfigError(
+            f"--sizes {text}: {largest:,} numbers in one tensor, more than {LARGEST:,}; take smaller ones"
+        )
+    return sizes
+
+
+class ScoresAlone(Scores):
+    """Attention without softmax: A = scale·QKᵀ, 0 where the mask hides a position."""
+
+    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return self.probabilities(q_BPTK, k_BPSK, mask) @ v_BPSW
+
+    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
+        return self.shape.scale * q_BPTK @ k_BPSK.mT * mask.visible(q_BPTK.shape[-2], k_BPSK.shape[-2])
+
+
+class Bench:
+    """Builds attentions with the same input and the same weights: those of equal name and shape are equal.
+
+    Weights have variance 2/(number of inputs): large enough for patterns that are far from uniform.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.H, self.K, self.C = sizes.heads, sizes.key_width, sizes.d_model
+        self.V = sizes.value_width or sizes.key_width
+        self.x = self.random("x", sizes.batch, sizes.T, sizes.d_model)
+        self.source = self.random("source", sizes.batch, sizes.T + 2, sizes.d_model)  # an encoder's output
+
+    def random(self, name: str, *shape: int) -> Tensor:
+        seed = int.from_bytes(name.encode()) % 2**31 + sum(shape)
+        return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+    def spec(self, **given: Any) -> AttentionSpec:
+        """A spec of these sizes. given: fields of AttentionSpec; parts by name, with their options as
+        fusion_KEY or scores_KEY."""
+        sizes = {"d_model": self.C, "heads": self.H, "key_width": self.K, "value_width": self.V}
+        for kind in KINDS:
+            if name := given.pop(kind, None):
+                options = defaults_of(kind, name, KINDS[kind].methods()[name].Options)
+                chosen = {key: given.pop(f"{kind}_{key}") for key in options if f"{kind}_{key}" in given}
+                given[kind] = PartConfig(name=name, options={**options, **chosen})
+        return attention_spec(**{**sizes, **given})
+
+    def attention(self, mask: Mask = CAUSAL, *, softmax: bool = True, **given: Any) -> Attention:
+        """An attention with drawn weights. softmax: false to read the values with the scores themselves.
+        given: as for `spec`."""
+        built = Attention(self.spec(**given), mask).double()
+        if not softmax:
+            built.scores = ScoresAlone(built.scores.shape, Options())
+        with torch.no_grad():
+            for name, module in built.named_modules():
+                if isinstance(module, Linear):
+                    shape = module.weight.shape
+                    module.weight.copy_(self.random(name, *shape) * (2 / shape[1]) ** 0.5)
+                for own, param in module.named_parameters(recurse=False) if isinstance(module, Part) else ():
+                    param.copy_(self.random(own, *param.shape))
+        return built.eval()
+
+    def out(self, attention: Attention) -> Tensor:
+        return attention(self.x, self.x)
+
+    # --- the plain formulas ------------------------------------------------------------------
+
+    def projected(self, attention: Attention, name: str, width: int, x: Tensor | None = None) -> Tensor:
+        """x W^i of each head: (B, H, T, width)."""
+        weight, x = attention.get_parameter(f"{name}.weight"), self.x if x is None else x
+        return torch.stack([x @ part.mT for part in weight.split(width)], 1)
+
+    def scores(self, attention: Attention) -> Tensor:
+        """QKᵀ/√K of each head: (B, H, T, T)."""
+        q, k = (self.projected(attention, name, self.K) for name in ("query", "key"))
+        return self.K**-0.5 * q @ k.mT
+
+    def patterns(self, scores: Tensor) -> Tensor:
+        """Their softmax with a causal mask."""
+        future = torch.ones(self.sizes.T, self.sizes.T, dtype=torch.bool).triu(1)
+        return torch.softmax(scores.masked_fill(future, -torch.inf), -1)
+
+    def heads(self, attention: Attention, patterns: Tensor | None = None) -> Tensor:
+        """The output z of each head, by the formula: (B, H, T, V)."""
+        patterns = self.patterns(self.scores(attention)) if patterns is None else patterns
+        return patterns @ self.projected(attention, "value", self.V)
+
+    def written(self, z: Tensor, attention: Attention) -> Tensor:
+        """What out_proj makes of the concatenated heads: cat(Z) W_O, (B, T, C)."""
+        return z.transpose(1, 2).flatten(2) @ attention.get_parameter("out_proj.weight").mT
+
+    def rows(self, attention: Attention, width: int) -> list[Tensor]:
+        """The W_O^i: `width` rows of out_proj for each head."""
+        return [*attention.get_parameter("out_proj.weight").mT.split(width)]
+
+    @functools.cached_property
+    def concat(self) -> Attention:
+        return self.attention()
+
+    @functools.cached_property
+    def z(self) -> Tensor:
+        """The heads of the standard attention, by the formula: (B, H, T, V)."""
+        return self.heads(self.concat)

@@ -1,0 +1,222 @@
+"""What `ablate verify` reports: the verdict on each identity, shapes, and what no equation says, measured:
+the first step without out_proj, and the heads of a trained run.
+
+legend: as in ablate.verify.attentions.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ablate.config.rules import ConfigError
+from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.execution.trained import in_float64, prepared, weights_of
+from ablate.model.attend import CAUSAL, EVERYTHING
+from ablate.model.attention import Attention
+from ablate.model.layers import STD, Linear
+from ablate.model.models import Model, build_model, inputs_of_attention
+from ablate.model.spec import AttentionSpec
+from ablate.phrases import error_line
+from ablate.store.provenance import plugin_files
+from ablate.store.store import Store
+from ablate.training.optim import Moments, adamw_
+from ablate.verify.attentions import SEEDS, Bench, Sizes, attention_spec, model_of, relative_error
+from ablate.verify.identities import IDENTITIES, NARROWER, Identity
+
+EQUAL = 1e-10  # the largest error of an equation, relative to the largest entry
+DIFFERENT = 1e-2  # the smallest error of two sides that are claimed to differ
+PASS, FAIL = "pass", "FAIL"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """error: relative to the largest entry; None if the sizes are too small for the identity, or if nothing
+    could be compared. crash: why not: the error that was raised, in one line."""
+
+    name: str
+    equation: str
+    words: str
+    question: str
+    error: float | None
+    verdict: str
+    crash: str = ""
+
+
+def verify(sizes: Sizes, only: Sequence[str] = ()) -> list[Verdict]:
+    """The verdict on each identity at these sizes. only: numbers or names to check. Raises ConfigError."""
+    ordered = sorted(IDENTITIES, key=lambda i: int(i.number) if i.number.isdecimal() else len(IDENTITIES))
+    for wanted in only:
+        if not any(wanted in (identity.name, identity.number) for identity in ordered):
+            numbers = dict.fromkeys(identity.number for identity in ordered)
+            raise ConfigError(f"--only {wanted}: no such identity; choices: {', '.join(numbers)}")
+    bench, chosen = Bench(sizes), [i for i in ordered if not only or {i.name, i.number} & {*only}]
+    return [_judged(identity, bench) for identity in chosen]
+
+
+def _judged(identity: Identity, bench: Bench) -> Verdict:
+    sizes = {"heads": bench.H, "T": bench.sizes.T, "value_width": bench.V, NARROWER: bench.C - bench.V}
+    described = (identity.name, identity.equation, identity.words, identity.question)
+    if lacking := [key for key, least in identity.least.items() if sizes[key] < least]:
+        needs = [key if key == NARROWER else f"{key} ≥ {identity.least[key]}" for key in lacking]
+        return Verdict(*described, None, f"needs {', '.join(needs)}")
+    try:
+        error = relative_error(*identity.sides(bench))
+    except Exception as crash:  # a broken method may return tensors of the wrong shape
+        return Verdict(*described, None, FAIL, error_line(crash, plugin_files()))
+    if math.isinf(error):
+        return Verdict(*described, None, FAIL, "the result has numbers that are not finite")
+    holds = error >= DIFFERENT if identity.differs else error <= EQUAL
+    return Verdict(*described, error, PASS if holds else FAIL)
+
+
+def shapes(sizes: Sizes) -> list[tuple[str, str]]:
+    """Every tensor of the standard attention at these sizes, with its shape."""
+    b, T = Bench(sizes), sizes.T
+    query, out = (b.concat.get_parameter(f"{name}.weight").mT for name in ("query", "out_proj"))
+    cross = b.attention(EVERYTHING)
+    listed: list[tuple[str, Sequence[int]]] = [
+        ("x", b.x.shape),
+        ("W_Q, W_K of all heads", query.shape),
+        ("W_V of all heads", b.concat.get_parameter("value.weight").mT.shape),
+        ("Q_i, K_i of each head", (sizes.batch, b.H, T, b.K)),
+        ("A_i of each head", b.concat.probabilities(b.x, b.x).shape),
+        ("z_i of each head", b.z.shape),
+        ("cat(Z)", (sizes.batch, T, b.H * b.V)),
+        ("Σ z_i", (sizes.batch, T, b.V)),
+        ("W_O of concat", out.shape),
+        ("W_O of a sum", b.attention(fusion="sum").get_parameter("out_proj.weight").mT.shape),
+        ("output", b.out(b.concat).shape),
+        ("A_i across texts", cross.probabilities(b.x, b.source).shape),
+        ("A_i, Q and K from the source", cross.probabilities(b.source, b.source).shape),
+        ("V_i, V from the target", (sizes.batch, b.H, T, b.V)),
+    ]
+    return [(name, " × ".join(map(str, shape))) for name, shape in listed]
+
+
+# --- the first step without out_proj ------------------------------------------------------------------
+
+WIDTH, CONTEXT, LR = 64, 64, 1e-3
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """start, step: the norms of the branch and of its first change without out_proj, as multiples of those
+    with it."""
+
+    heads: int
+    value_scale: str
+    start: float
+    step: float
+
+
+def first_steps() -> list[FirstStep]:
+    """The size of attention's branch and of its first step, without out_proj relative to that with it.
+
+    Both have the standard initialization. One head without out_proj can represent the same functions as with
+    it, and yet starts larger and moves differently: a placebo with an effect. value_scale=matched removes the
+    difference at the start.
+    """
+    steps = []
+    for heads in (1, 4):
+        width = WIDTH // heads
+        with_it = attention_spec(d_model=WIDTH, heads=heads, key_width=width, value_width=width)
+        start, step = _sizes(with_it)
+        for value_scale, gain in (("1", 1.0), ("matched", STD * WIDTH**0.5)):
+            without = dataclasses.replace(with_it, out_proj=False, value_gain=gain)
+            start_without, step_without = _sizes(without)
+            steps.append(FirstStep(heads, value_scale, start_without / start, step_without / step))
+    return steps
+
+
+def _sizes(spec: AttentionSpec) -> tuple[float, float]:
+    """The norm of the first layer's branch at the start, and of its change by one update of AdamW."""
+    model = build_model(model_of(spec, CONTEXT), SEEDS).double()
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 59, (16, CONTEXT + 1), generator=random)
+    x_BTC = torch.randn(4, CONTEXT, WIDTH, dtype=torch.float64, generator=random)
+    params = dict(model.named_parameters())
+    loss = model.loss(tokens[:, :-1], tokens[:, 1:])
+    grads = dict(zip(params, torch.autograd.grad(loss, [*params.values()]), strict=True))
+    attention = model.blocks[0].attention
+
+    def branch() -> Tensor:
+        with torch.no_grad():
+            return attention(x_BTC, x_BTC)
+
+    before = branch()
+    rates: dict[str, Any] = {"lr": LR, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
+    adamw_(params, grads, Moments.zeros(params), 1, decayed=dict.fromkeys(params, False), **rates)
+    return before.norm().item(), (branch() - before).norm().item()
+
+
+# --- the heads of a trained run -------------------------------------------------------------------------
+
+WINDOWS = 8  # windows of the validation split to evaluate
+
+
+@dataclass(frozen=True)
+class OfLayer:
+    """layer: from 1. one_head: the relative change of the output if the same weights are used as a single
+    head; None if they can't be. outside: the share of the numbers in the heads' outputs that lie outside the
+    range of the values that the head reads."""
+
+    layer: int
+    when: str
+    one_head: float | None
+    outside: float
+
+
+def of_run(run: str) -> list[OfLayer]:
+    """Measure each layer of a finished run on its validation text, before and after training. run: a prefix
+    of its id or name. Raises ConfigError."""
+    directory = Store().find(run)
+    weights, trained = weights_of(directory), prepared(directory)
+    if trained.spec.encoder is not None:
+        raise ConfigError(f"{directory.name}: a model of two texts; take a run of one text")
+    split = trained.corpus.splits["validation"]
+    tokens_BT = next(split.windows(context=trained.spec.context, windows=WINDOWS)).inputs
+    start, end = in_float64(trained), in_float64(trained)
+    end.load_state_dict(weights)
+    return [*_layers(start, tokens_BT, "before training"), *_layers(end, tokens_BT, "after")]
+
+
+@torch.no_grad()
+def _layers(model: Model, tokens_BT: Tensor, when: str) -> list[OfLayer]:
+    inputs = inputs_of_attention(model, tokens_BT)
+    return [
+        OfLayer(number, when, _from_one_head(block.attention, x_BTC), _outside(block.attention, x_BTC))
+        for number, (block, (x_BTC, _, _)) in enumerate(zip(model.blocks, inputs, strict=True), 1)
+    ]
+
+
+def _from_one_head(attention: Attention, x_BTC: Tensor) -> float | None:
+    """‖one head − many‖ / ‖many‖ of the outputs; None if the weights can't be used as one head."""
+    spec = attention.spec
+    shares = {spec.query_heads, spec.key_heads, spec.value_heads} != {spec.heads}
+    if spec.fusion.name != STANDARD_FUSION or spec.scores.name != STANDARD_SCORES or shares or spec.tie_qk:
+        return None
+    widths = {"key_width": spec.heads * spec.key_width, "value_width": spec.heads * spec.value_width}
+    alone = dict.fromkeys(("heads", "query_heads", "key_heads", "value_heads"), 1)
+    single = Attention(dataclasses.replace(spec, **alone, **widths), CAUSAL).double().eval()
+    single.load_state_dict(attention.state_dict())
+    many = attention(x_BTC, x_BTC)
+    return ((single(x_BTC, x_BTC) - many).norm() / many.norm()).item()
+
+
+def _outside(attention: Attention, x_BTC: Tensor) -> float:
+    """The share of numbers outside the range of the values: after the fusion if it keeps heads apart, else
+    before it."""
+    spec, value = attention.spec, attention.value
+    values = (value(x_BTC) if isinstance(value, Linear) else x_BTC).unflatten(-1, (spec.value_heads, -1))
+    of_head = [head * spec.value_heads // spec.heads for head in range(spec.heads)]
+    values_BTHV, read_BTHV = values[:, :, of_head], attention.read(x_BTC, x_BTC)
+    fused = attention.fusion(read_BTHV, x_BTC)
+    handed = fused.view_as(read_BTHV) if fused.shape[-1] == read_BTHV[0, 0].numel() else read_BTHV
+    slack = 1e-9 * values_BTHV.abs().max()
+    low, high = values_BTHV.cummin(1).values - slack, values_BTHV.cummax(1).values + slack
+    return ((handed < low) | (handed > high)).double().mean().item()

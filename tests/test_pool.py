@@ -18,13 +18,14 @@ import pandas as pd
 import psutil
 import pytest
 
-from ablate.compose.launchers import Pool, pool
-from ablate.compute import cores
+from ablate.compose.launchers import Pool
+from ablate.compute import limits
+from ablate.config.read import read
 from ablate.config.rules import ConfigError
-from ablate.launch.pool import READY, Watcher, _Jobs, _Worker
-from ablate.launch.queue import Queue
+from ablate.launch.pool import Queue, Watcher, _Pool
+from ablate.launch.processes import READY, Worker
 from ablate.store.store import Store
-from tests.helpers import ROOT, run_cli
+from tests.helpers import ROOT, call_cli, run_cli
 
 # A few hundredths of a second a run; LONG ones last until they are ended.
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
@@ -95,7 +96,7 @@ def breaking(tmp_path):
     return lambda codes: {"PYTHONPATH": path, "BREAK": json.dumps(codes)}
 
 
-def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start):
+def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start_python):
     breaks = {
         1: ("raise ValueError('no luck')", "ValueError: no luck"),
         2: ("os.kill(os.getpid(), 11)", "SIGSEGV"),
@@ -105,7 +106,7 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start)
     }
     sweep = ("run", "-m", "seed=range(8)", *QUICK)
     codes = {seed: code for seed, (code, _) in breaks.items()}
-    process = start(*sweep, "hydra.launcher.timeout=4", cwd=tmp_path, **breaking(codes))
+    process = start_python(*sweep, "hydra.launcher.timeout=4", cwd=tmp_path, **breaking(codes))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1 and "Traceback" not in err
     rows = results(tmp_path).set_index("seed")
@@ -121,10 +122,10 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start)
 
 def test_the_server_of_the_workers_is_lost(tmp_path, start):
     """Its workers can't be told from dead ones; others go on with their runs, once they are gone."""
-    short = [key.replace("=1000000", "=500") for key in LONG]
+    short = [key.replace("=1000000", "=200") for key in LONG]
     process = start("run", "-m", "seed=0,1,2", *short, cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 2)
-    worker = json.loads((training(tmp_path)[0].parent / "claim.json").read_text())["pid"]
+    worker = json.loads((training(tmp_path)[0].parent / "lease.json").read_text())["pid"]
     server = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
     assert server != process.pid
     os.kill(server, signal.SIGKILL)
@@ -135,23 +136,19 @@ def test_the_server_of_the_workers_is_lost(tmp_path, start):
 
 def test_a_worker_may_be_lost_before_it_is_ready():
     class Starting:
-        number, index, idle = 0, None, False
+        index, idle = None, False
 
-        def messages(self) -> list[str]:
+        def messages(self) -> list[None]:
             return [READY]
 
-    pool, starting = (
-        _Jobs([], cast(Watcher, None), Queue([], Store()), leaves=False),
-        cast(_Worker, Starting()),
-    )
+    pool = _Pool([], {}, cast(Watcher, None), Queue([], Store()), leaves=False)
+    starting = cast(Worker, Starting())
     for _ in range(3):
-        pool.lost(starting, "ended")
-        pool.lost(starting, "ended")
-        pool.attend(starting)  # the next one is ready
-    pool.lost(starting, "ended")
-    pool.lost(starting, "ended")
+        pool.attend(0, starting)  # the next one is ready
+        pool.lost(0, starting, "ended")
+        pool.lost(0, starting, "ended")
     with pytest.raises(ConfigError, match="could not start, 3 times: ended"):
-        pool.lost(starting, "ended")
+        pool.lost(0, starting, "ended")
 
 
 def loads_pytorch(process: psutil.Process) -> bool:
@@ -161,10 +158,10 @@ def loads_pytorch(process: psutil.Process) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says what a process has loaded")
-def test_ctrl_c_while_pytorch_loads(tmp_path, start):
+def test_ctrl_c_while_pytorch_loads(tmp_path, start_python):
     """In this process and in the server that workers are forked from."""
     for processes in (lambda process: [process], psutil.Process.children):
-        process = start("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
+        process = start_python("run", "-m", "seed=0,1,2", *LONG, cwd=tmp_path)
         here = psutil.Process(process.pid)
         wait_for(partial(lambda here, of: any(map(loads_pytorch, of(here))), here, processes))
         os.killpg(process.pid, signal.SIGINT)
@@ -172,16 +169,16 @@ def test_ctrl_c_while_pytorch_loads(tmp_path, start):
         assert process.returncode == 130 and len(err.splitlines()) <= 1, err
 
 
-def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start):
+def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start, start_python):
     command = ("run", "-m", "seed=0,1,2", *LONG, "hydra.launcher.workers=2")
-    process = start(*command, cwd=tmp_path)
+    process = start_python(*command, cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 2)
     workers = group_of(process)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     wait_for(lambda: not any(map(lives, workers)))
     assert process.returncode == 130 and "Traceback" not in err and "interrupted" in err
-    assert not claims(tmp_path)
+    assert not leases(tmp_path)
     rows = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
     again = start(*command, cwd=tmp_path)
@@ -204,17 +201,20 @@ def test_nothing_outlives_the_parent(tmp_path, ending, start):
     wait_for(lambda: not any(map(lives, workers)))
     process.communicate(timeout=30)
     assert process.returncode == (143 if ending == signal.SIGTERM else -signal.SIGKILL)
-    assert len(claims(tmp_path)) == (0 if ending == signal.SIGTERM else 2)
+    if ending == signal.SIGTERM:  # else only a worker that was just reporting can release its lease
+        assert not leases(tmp_path)
+    rows = call_cli("runs", "--format", "csv", cwd=tmp_path).stdout
+    assert rows.count("interrupted") == 2 and rows.count("running") == 0
 
 
-def claims(cwd: Path) -> list[Path]:
+def leases(cwd: Path) -> list[Path]:
     """What keeps other machines from a run, as long as it has a heartbeat."""
-    return list((cwd / "runs" / "store").glob(".*.part/*/*/claim.json"))
+    return list((cwd / "runs" / "store").glob(".*.part/*/*/lease.json"))
 
 
 def test_two_commands_share_one_sweep(tmp_path):
     seeds = ",".join(map(str, range(8)))
-    command = ("run", "-m", f"seed={seeds}", *QUICK[:2], "train.steps=150", "train.batch=4")
+    command = ("run", "-m", f"seed={seeds}", *QUICK[:2], "train.steps=80", "train.batch=4")
     with ThreadPoolExecutor() as both:
         done = list(both.map(lambda _: run_cli(*command, cwd=tmp_path, timeout_s=180), range(2)))
     assert [one.returncode for one in done] == [0, 0], done
@@ -224,14 +224,12 @@ def test_two_commands_share_one_sweep(tmp_path):
 
 
 def test_a_study_keeps_the_threads_it_was_begun_with(tmp_path):
-    assert run_cli("run", "-m", "seed=0,1", *QUICK, "name=mine", cwd=tmp_path).returncode == 0
+    mine = ("run", "-m", *QUICK, "name=mine")
+    assert run_cli(*mine, "seed=0,1", cwd=tmp_path).returncode == 0
     (threads,) = set(results(tmp_path)["threads"])
-    other = run_cli(
-        *("run", "-m", "seed=0,1,2", *QUICK, "name=mine", f"hydra.launcher.threads={threads + 1}"),
-        cwd=tmp_path,
-    )
+    other = run_cli(*mine, "seed=0,1,2", f"hydra.launcher.threads={threads + 1}", cwd=tmp_path)
     assert other.returncode == 2 and f"this study was begun with {threads}" in other.stderr
-    assert run_cli("run", "-m", "seed=0,1,2,3,4", *QUICK, "name=mine", cwd=tmp_path).returncode == 0
+    assert run_cli(*mine, "seed=0,1,2,3,4", cwd=tmp_path).returncode == 0
     assert set(results(tmp_path)["threads"]) == {threads}
     record = Store(tmp_path / "runs").read_study("mine")
     assert record and record.machine and record.machine.threads == threads
@@ -251,7 +249,7 @@ def by_the_pool(tmp_path_factory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
-def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch, start, by_the_pool):
+def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatch, start_python, by_the_pool):
     """With the threads of the study, whatever PyTorch would take in their processes."""
 
     monkeypatch.delenv("OMP_NUM_THREADS")
@@ -259,7 +257,7 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatc
     other = tmp_path / launcher
     shutil.copytree(begun, other)
     command = (*MINE, "seed=0,1", f"hydra/launcher={launcher}")
-    process = start(*command, cwd=other)
+    process = start_python(*command, cwd=other)
     _, err = process.communicate(timeout=200)
     assert process.returncode == 0 and "2 runs had finished before" in err, err
     same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear", "threads"]
@@ -273,38 +271,41 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatc
     ("key", "value"), [("workers", "0"), ("workers", "many"), ("threads", "-1"), ("timeout", "0")]
 )
 def test_wrong_settings_are_one_line(tmp_path, key, value):
-    done = run_cli("run", "-m", "seed=0,1", f"hydra.launcher.{key}={value}", cwd=tmp_path)
+    done = call_cli("run", "-m", "seed=0,1", f"hydra.launcher.{key}={value}", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"ablate: hydra.launcher.{key}={value}: use ")
 
 
 def test_settings_by_hand():
-    assert pool("auto", "auto", None) == Pool(None, None, None)
-    assert pool(3, 2, 1.5) == Pool(3, 2, 1.5)
+    auto = read(Pool, {"workers": "auto", "threads": "auto", "timeout": None})
+    assert auto == Pool() and (auto.workers, auto.threads) == (None, None)
+    given = read(Pool, {"workers": 3, "threads": 2, "timeout": 1.5})
+    assert given == Pool(workers=3, threads=2, timeout=1.5) and (given.workers, given.threads) == (3, 2)
 
 
 def test_cores_are_those_given_to_this_process(tmp_path, monkeypatch):
     (tmp_path / "self").write_text("0::/a/b\n")
     (tmp_path / "root" / "a" / "b").mkdir(parents=True)
-    assert cores.quota(tmp_path / "self", tmp_path / "root") == float("inf")
+    assert limits.granted_cores(tmp_path / "self", tmp_path / "root") == float("inf")
     (tmp_path / "root" / "a" / "cpu.max").write_text("250000 100000\n")
     (tmp_path / "root" / "a" / "b" / "cpu.max").write_text("max 100000\n")
-    assert cores.quota(tmp_path / "self", tmp_path / "root") == 2.5
+    assert limits.granted_cores(tmp_path / "self", tmp_path / "root") == 2.5
     (tmp_path / "old").write_text("5:memory:/x\n4:cpu,cpuacct:/x\n")
     (tmp_path / "root" / "cpu" / "x").mkdir(parents=True)
     (tmp_path / "root" / "cpu" / "x" / "cpu.cfs_quota_us").write_text("150000\n")
     (tmp_path / "root" / "cpu" / "x" / "cpu.cfs_period_us").write_text("100000\n")
-    assert cores.quota(tmp_path / "old", tmp_path / "root") == 1.5
-    monkeypatch.setattr(cores, "quota", lambda *_: 2.5)
+    assert limits.granted_cores(tmp_path / "old", tmp_path / "root") == 1.5
+    monkeypatch.setattr(limits, "granted_cores", lambda *_: 2.5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS")
-    each = cores.threads_each
-    assert (cores.available(), each(1, 1e12), each(5, 1e12), each(1, 1e9), each(1, 3.8e9)) == (2, 2, 1, 1, 2)
-    assert [cores.side_by_side(threads) for threads in (1, 2, 3)] == [2, 1, 1]
+    each = limits.threads_each
+    assert limits.available_cores() == 2
+    assert (each(1, 1e12), each(5, 1e12), each(1, 1e9), each(1, 3.8e9)) == (2, 1, 1, 2)
+    assert [limits.side_by_side(threads) for threads in (1, 2, 3)] == [2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert each(5, 1e9) == 7
-    monkeypatch.setattr(cores, "quota", lambda *_: 0.4)
-    assert cores.available() == 1
+    monkeypatch.setattr(limits, "granted_cores", lambda *_: 0.4)
+    assert limits.available_cores() == 1
 
 
 def test_a_script_without_a_main_guard_may_sweep(tmp_path):
@@ -328,6 +329,6 @@ def test_a_named_sweep_grows_by_levels_that_other_widths_follow(tmp_path):
 def test_slurm_says_how_many_cores_where_no_cgroup_does(monkeypatch, quota, given, there):
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    monkeypatch.setattr(cores, "quota", lambda: quota)
+    monkeypatch.setattr(limits, "granted_cores", lambda: quota)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
-    assert cores.available() == there
+    assert limits.available_cores() == there

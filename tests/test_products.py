@@ -1,19 +1,19 @@
 """Matrix products and attention: the fast way computes what the plain one does."""
 
-import json
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from ablate.compute import fastest
-from ablate.compute.products import PRODUCTS, onednn, works
+from ablate.compute.fastest import PRODUCTS, onednn, works
 from ablate.data.splits import Stream
-from ablate.execution.formulation import TOLERANCE, agrees, fastest_attention
-from ablate.model.attend import FORMULATIONS
-from ablate.model.build import build_model
-from ablate.model.masks import CAUSAL, EVERYTHING
+from ablate.execution.place import TOLERANCE, agrees, fastest_attention
+from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS
+from ablate.model.models import build_model
 from ablate.model.scores.windows import Near
 from ablate.training.train import Step, train
 from tests.helpers import make_config, make_spec
@@ -76,12 +76,17 @@ def test_a_product_that_is_not_exact_does_not_count_as_working():
 def cleared(tmp_path, monkeypatch):
     """A cache of its own, and nothing remembered in this process."""
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path))
-    choices = (fastest.fastest_product, fastest.halves_are_faster, fastest_attention)
+    choices = (fastest.fastest_product, fastest.bfloat16_is_faster, fastest_attention)
     for choice in choices:
         choice.cache_clear()
     yield tmp_path
     for choice in choices:
         choice.cache_clear()
+
+
+def forget(cache: Path) -> None:
+    for entry in cache.glob("fastest-*"):
+        shutil.rmtree(entry)
 
 
 def test_the_choice_is_made_once_and_remembered(cleared):
@@ -95,11 +100,18 @@ def test_the_choice_is_made_once_and_remembered(cleared):
     assert fastest.fastest("which", contestants(plain=0.5, other=1.0)) == "other"
     assert len(timed) == 2 * fastest.ROUNDS
     assert fastest.fastest("something else", contestants(plain=0.5, other=1.0)) == "plain"
-    path = cleared / "fastest.json"
-    assert len(json.loads(path.read_text())) == 2
-    for text in (json.dumps(dict.fromkeys(json.loads(path.read_text()), "abacus")), "{", "[1]"):
-        path.write_text(text)  # one that is gone, or a damaged file
-        assert fastest.fastest("which", contestants(plain=0.5, other=1.0)) == "plain"
+    assert fastest.fastest("which", contestants(plain=1.0, abacus=0.5)) == "abacus"  # among others
+    for path in cleared.glob("fastest-*/meta.json"):
+        path.write_text("{")  # a damaged file
+    assert fastest.fastest("which", contestants(plain=0.5, other=1.0)) == "plain"
+
+
+def test_of_two_processes_that_time_at_once_the_first_decides(cleared):
+    def slow() -> float:
+        assert fastest.fastest("which", {"plain": lambda: 1.0, "other": lambda: 0.5}) == "other"
+        return 2.0
+
+    assert fastest.fastest("which", {"plain": lambda: 1.0, "other": slow}) == "other"
 
 
 @pytest.mark.parametrize(("other", "choice"), [(0.5, "other"), (0.99, "plain"), (1.5, "plain")])
@@ -124,7 +136,7 @@ def test_a_product_that_does_not_work_is_not_taken(cleared, monkeypatch):
     monkeypatch.setattr(fastest, "works", lambda product: product is not onednn)
     assert fastest.fastest_product() == "mkl"
     fastest.fastest_product.cache_clear()
-    (cleared / "fastest.json").unlink()
+    forget(cleared)
     monkeypatch.setattr(fastest, "works", lambda _: True)
     assert fastest.fastest_product() == "onednn"
 
@@ -132,9 +144,9 @@ def test_a_product_that_does_not_work_is_not_taken(cleared, monkeypatch):
 def test_a_processor_without_bfloat16_products_is_known_by_their_time(cleared, monkeypatch):
     for half, faster in ((0.5, True), (3.0, False)):
         monkeypatch.setattr(fastest, "_seconds", lambda _, dtype=None, h=half: h if dtype else 1.0)
-        fastest.halves_are_faster.cache_clear()
-        (cleared / "fastest.json").unlink(missing_ok=True)
-        assert fastest.halves_are_faster() is faster
+        fastest.bfloat16_is_faster.cache_clear()
+        forget(cleared)
+        assert fastest.bfloat16_is_faster() is faster
 
 
 @pytest.mark.parametrize("name", FORMULATIONS)
@@ -153,8 +165,8 @@ def test_both_formulations_mask_alike(mask):
 
 def test_both_formulations_drop_the_same_entries():
     q, k, v = (torch.randn(2, 3, 13, width) for width in (4, 4, 6))
-    found = []
+    outputs = []
     for attend in FORMULATIONS.values():
         torch.manual_seed(3)
-        found.append(attend(q, k, v, CAUSAL, 0.4, 0.7))
-    torch.testing.assert_close(*found)
+        outputs.append(attend(q, k, v, CAUSAL, 0.4, 0.7))
+    torch.testing.assert_close(*outputs)

@@ -1,20 +1,86 @@
-"""Choose the fastest of several ways to compute the same thing: timed once per machine, then remembered."""
+"""Several ways to compute the same thing, and the fastest of them: timed once per machine, then remembered.
+
+PyTorch uses MKL for float32 products, which takes a slower path on some processors, such as AMD's. The oneDNN
+operator is private to PyTorch, so ablate looks for it, checks it and times it before using it.
+"""
 
 import contextlib
 import functools
-import json
 import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from ablate.compute.products import PRODUCTS, Product, works
+from ablate.config.identity import digest
 from ablate.files import cache
-from ablate.files.atomic import StoreError, write_atomically
+
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+class _OneDNN(torch.autograd.Function):
+    """F.linear, forward and backward, as three oneDNN products. Transposed views are passed uncopied."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return _product(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        rows = grad.flatten(0, -2)
+        return (
+            _product(grad, weight.t()) if needs_x else None,
+            _product(rows.t(), x.flatten(0, -2).t()) if needs_weight else None,
+            rows.sum(0) if needs_bias else None,
+        )
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b. x: (..., inputs), float32 on the CPU; weight: (outputs, inputs); bias: (outputs,) or None."""
+    return _OneDNN.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
+
+
+PRODUCTS: dict[str, Product] = {"mkl": F.linear, "onednn": onednn}
+
+
+def works(product: Product) -> bool:
+    """Whether `product` exists in this PyTorch and agrees with float64, in value and in every gradient,
+    within 1e-5 of the largest entry."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((3, 17, 29), (41, 29), (41,), (3, 17, 41))
+    x, weight, bias, grad = (torch.randn(shape, generator=generator) for shape in shapes)
+    try:
+        computed = _with_gradients(product, x, weight, bias, grad)
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return False
+    exact = _with_gradients(F.linear, *(t.double() for t in (x, weight, bias, grad)))
+    return all((a - b).abs().max() < 1e-5 * b.abs().max() for a, b in zip(computed, exact, strict=True))
+
+
+def _with_gradients(product: Product, x: Tensor, weight: Tensor, bias: Tensor, grad: Tensor) -> list[Tensor]:
+    inputs = [t.requires_grad_() for t in (x.clone(), weight.clone(), bias.clone())]
+    y = product(*inputs)
+    return [y.detach(), *torch.autograd.grad(y, inputs, grad)]
+
+
+# --- the fastest -------------------------------------------------------------------------------------
 
 ROUNDS = 7
 # (rows, inputs, outputs) of the products that the presets compute most
@@ -31,7 +97,7 @@ def fastest_product() -> str:
 
 
 @functools.cache
-def halves_are_faster() -> bool:
+def bfloat16_is_faster() -> bool:
     """Whether bfloat16 matrix products are faster here than float32 ones, as on processors that have them in
     hardware."""
     plain = PRODUCTS[fastest_product()]
@@ -40,24 +106,21 @@ def halves_are_faster() -> bool:
 
 
 def fastest(
-    question: str, contestants: Mapping[str, Callable[[], float]], works: Callable[[str], bool] | None = None
+    question: str, contestants: Mapping[str, Callable[[], float]], usable: Callable[[str], bool] | None = None
 ) -> str:
     """The contestant that takes the least time on one thread; the first, unless another is clearly faster.
 
-    The answer is kept in the cache under `question`, for this processor and this PyTorch. contestants: each
-    does its work once and returns the seconds that it took. works: which of them may be chosen, all by
-    default. It is asked once, too: to check gradients PyTorch loads sympy, which takes most of a second.
+    The answer is kept in the cache, for this processor and this PyTorch; of processes that ask at the same
+    time, the first decides for all. contestants: each does its work once and returns the seconds that it
+    took. usable: which of them may be chosen, all by default. It is asked once, too: to check gradients
+    PyTorch loads sympy, which takes most of a second.
     """
-    path = cache.directory() / "fastest.json"
-    key = f"{question}, {processor()} torch {torch.__version__}"
-    known: dict[str, str] = {}
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        known = dict(json.loads(path.read_text(encoding="utf-8")))
-        if known.get(key) in contestants:
-            return known[key]
-    choice = _race({name: one for name, one in contestants.items() if works is None or works(name)})
-    with contextlib.suppress(StoreError):  # without a cache the next process times it again
-        write_atomically(path, json.dumps(known | {key: choice}) + "\n")
+    key = f"fastest-{digest([question, *contestants, processor(), torch.__version__])}"
+    if entry := cache.find(key):
+        return entry[1]
+    choice = _race({name: one for name, one in contestants.items() if usable is None or usable(name)})
+    with contextlib.suppress(OSError):  # without a cache the next process times it again
+        return cache.publish(key, lambda _: choice)[1]
     return choice
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ablate.compute import device
 from ablate.config.rules import ConfigError
-from ablate.live.watch import job_lines
+from ablate.live.table import job_lines
 from ablate.store.jobs import Array, JobStatus, State, as_seen, change_arrays, new_array, read_arrays
 from ablate.store.store import Store
 from ablate.study.cluster import helper, sharing

@@ -22,7 +22,7 @@ from ablate.compose.launchers import Pool
 from ablate.compute import limits
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
-from ablate.launch.pool import Queue, Watcher, _Pool
+from ablate.launch.pool import Listen, Queue, _Pool
 from ablate.launch.processes import READY, Worker
 from ablate.store.store import Store
 from tests.helpers import ROOT, call_cli, run_cli
@@ -141,7 +141,7 @@ def test_a_worker_may_be_lost_before_it_is_ready():
         def messages(self) -> list[None]:
             return [READY]
 
-    pool = _Pool([], {}, cast(Watcher, None), Queue([], Store()), leaves=False)
+    pool = _Pool([], {}, cast(Listen, None), Queue([], Store()), leaves=False)
     starting = cast(Worker, Starting())
     for _ in range(3):
         pool.attend(0, starting)  # the next one is ready

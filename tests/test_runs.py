@@ -1,5 +1,6 @@
 """`ablate runs`: in which order, which columns, and what may be deleted."""
 
+import io
 import json
 import os
 import re
@@ -8,8 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
-from ablate.live.watch import Pace, summary, time_left
+from ablate.execution.events import Evaluated, Finished, Stepped
+from ablate.live import board
+from ablate.live.board import Board
+from ablate.live.table import Pace, summary, time_left
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
 from ablate.store.store import Store, StoreError
@@ -106,6 +111,30 @@ def test_pruning_takes_what_nobody_needs(tmp_path: Path):
     assert prunable(store) == [] and len(store.finished()) == 2
 
 
+def test_a_terminal_has_the_table_of_the_store_with_steps_that_only_the_command_knows(four, monkeypatch):
+    monkeypatch.chdir(four)
+    screen = io.StringIO()
+    monkeypatch.setattr(board, "SHARE", 1e9)  # every time
+    monkeypatch.setattr(
+        board, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100, highlight=False)
+    )
+    store = Store()
+    row = next(row for row in store.rows() if row["status"] == "done")
+    name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
+    with store.run(name).attempt({}, {**row, "steps": 200}, known=store.run(name).stamp()):
+        with Board("synthetic", 4) as at:
+            at.listener(name)(Stepped(50, 1.25))
+            at.listener("other")(Finished({"status": "failed", "error": "by hand"}))
+        with Board("synthetic", None, only={row["run_id"]}) as at:
+            at.listener(name)(Evaluated(10, 1.0, 2.0, 3000.0))
+            at.listener(name)(Stepped(200, 1.0))
+    shown = screen.getvalue()
+    assert "1 running" in shown and "50/200" in shown and "1.2500" in shown
+    assert "[1/4] other: failed, by hand" in shown
+    assert "step 10: train_loss 1.0000, val_loss 2.0000, 3,000 tokens/s" in shown
+    assert "evaluating" in shown and "200/200" in shown
+
+
 def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):
     store = synthetic_study(tmp_path / "runs", fusions=("concat",), heads=(4,), out_proj=(True,), seeds=1)
     row = store.rows()[0]
@@ -137,7 +166,8 @@ def test_what_is_asked_wrongly_deletes_nothing(four: Path, options: list[str], w
 def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
     done = {"status": Status.DONE, "wall_s": 60.0}
     assert summary([done], 3) == "1 done, 3 to begin"
-    under_way = [Pace({}, 10, 30.0, {}), Pace({}, 5, 90.0, {})]
-    assert time_left([done], under_way, 3) == "; about 2 min left"  # (30 + 90 + 3·60)/2 s
-    assert time_left([], under_way, 3) == "" and time_left([done], [], 3) == ""
-    assert time_left([], under_way, 0) == "; about 60 s left"
+    going_on = [Pace({"steps": 40}, 10, 1.0, {}), Pace({"steps": 50}, 5, 2.0, {})]
+    assert time_left([done], going_on, 3) == "; about 2 min left"  # (30 + 90 + 3·60)/2 s
+    assert time_left([], going_on, 4) == "; about 3 min left"  # (30 + 90 + 4·70)/2 s
+    assert time_left([done], [], 3) == "" == time_left([done], [Pace({"steps": 40}, 0, None, {})], 0)
+    assert time_left([], going_on, 0) == "; about 60 s left"

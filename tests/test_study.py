@@ -36,7 +36,7 @@ from ablate.execution.events import unheard
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.live import board
-from ablate.live.watch import summary
+from ablate.live.table import summary
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
 from ablate.store.record import Machine, grown

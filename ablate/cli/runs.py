@@ -79,7 +79,7 @@ def runs(
         raise typer.BadParameter("one study at a time; --delete takes several runs", param_hint="STUDY")
     study = targets[0] if targets else None
     if watch:
-        from ablate.live.watch import watch as watch_store
+        from ablate.live.board import watch as watch_store
 
         return watch_store(store, study)
     rows = store.rows() if study is None else store.study_rows(study)

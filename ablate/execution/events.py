@@ -7,16 +7,6 @@ from ablate.store.columns import Row
 
 
 @dataclass(frozen=True)
-class Started:
-    """Training began. label: a short name. after: the step from which it resumes, 0 for a new run."""
-
-    label: str
-    steps: int
-    after: int
-    tokens_a_step: float
-
-
-@dataclass(frozen=True)
 class Stepped:
     """A step was made; sent only a few times per second, since reading the loss waits for the device."""
 
@@ -35,11 +25,6 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """Training is over, whether by a result, an error or Ctrl-C."""
-
-
-@dataclass(frozen=True)
 class Finished:
     row: Row
 
@@ -52,8 +37,6 @@ class Skipped:
 @dataclass(frozen=True)
 class Taken:
     """Another process is working on the run, or was faster."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -70,7 +53,7 @@ class Noticed:
     line: str
 
 
-Event = Started | Stepped | Evaluated | Ended | Finished | Skipped | Taken | Refused | Noticed
+Event = Stepped | Evaluated | Finished | Skipped | Taken | Refused | Noticed
 Listener = Callable[[Event], None]
 
 

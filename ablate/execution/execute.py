@@ -14,13 +14,11 @@ import torch
 from ablate.compute import device
 from ablate.execution import formulas, plugins, translate
 from ablate.execution.events import (
-    Ended,
     Evaluated,
     Finished,
     Listener,
     Noticed,
     Skipped,
-    Started,
     Stepped,
     unheard,
 )
@@ -66,9 +64,6 @@ def execute(
         for name, source in plugins.copies(run.spec.chosen).items():
             writer.write(name, source)
         writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
-        after = writer.start.step if writer.start else 0
-        label = f"{run.config.fusion.name}-h{run.config.heads}"
-        listener(Started(label, run.config.train.steps, after, run.tokens_a_step))
         try:
             row |= _train(run, writer, listener)
         except StoreError:  # a full disk, or a run taken over by another process, is not a failure of the run
@@ -76,8 +71,6 @@ def execute(
         except Exception as error:
             writer.log(traceback.format_exc())
             row |= {"status": Status.FAILED, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
-        finally:
-            listener(Ended())
         _finish(stored, writer, row, finished, known=current)
     listener(Finished(row))
     return row

@@ -40,8 +40,8 @@ class Item(NamedTuple):
     cost: float
 
 
-# The listener for the events of a run on worker 0, 1, …
-Watcher = Callable[[int, Item], Listener]
+# The listener for the events of the run with this name
+Listen = Callable[[str], Listener]
 
 
 def train_or_wait(run: PlacedRun, listener: Listener, *, known: Stamp) -> None:
@@ -69,7 +69,7 @@ def train_all(
     workers: int,
     threads: int,
     timeout_s: float | None,
-    watcher: Watcher,
+    listen: Listen,
     gpus: Sequence[str] = (),
     leave_from: float | None = None,
 ) -> dict[str, str]:
@@ -82,7 +82,7 @@ def train_all(
     None: begin anywhere, and wait for others. Raises ConfigError if workers can't start.
     """
     queue = Queue([Item(run.name, run.cost) for run in runs], Store(), leave_from)
-    pool = _Pool(runs, known, watcher, queue, leaves=leave_from is not None)
+    pool = _Pool(runs, known, listen, queue, leaves=leave_from is not None)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
@@ -91,8 +91,8 @@ def train_all(
     staff = [hire(number) for number in range(min(workers, len(runs)))]
     try:
         while pool.goes_on(staff):
-            for number, worker in enumerate(staff):
-                if worker.idle and (index := pool.next(number)) is not None:
+            for worker in staff:
+                if worker.idle and (index := pool.next()) is not None:
                     worker.give(index, (runs[index], known[runs[index].name]))
             wait([end for worker in staff for end in worker.ends], timeout=TIMEOUTS_EVERY_S)
             for number, worker in enumerate(staff):
@@ -186,7 +186,7 @@ class _Pool:
 
     runs: Sequence[PlacedRun]
     known: Mapping[str, Stamp]
-    watcher: Watcher
+    listen: Listen
     queue: Queue
     leaves: bool
     refused: dict[str, str] = field(default_factory=dict)
@@ -196,11 +196,10 @@ class _Pool:
         busy = any(worker.index is not None for worker in workers)
         return busy or (self.queue.has_free if self.leaves else bool(self.queue))
 
-    def next(self, number: int) -> int | None:
+    def next(self) -> int | None:
         index = self.queue.next()
         while self.queue.made:
-            made = self.queue.made.pop()
-            self.watcher(number, self.queue.items[made])(Skipped())
+            self.listen(self.queue.items[self.queue.made.pop()].name)(Skipped())
         return index
 
     def attend(self, number: int, worker: Worker) -> None:
@@ -209,13 +208,13 @@ class _Pool:
             if message is READY:
                 self.lost_starts[number] = 0
             else:
-                self.hear(number, worker, message)
+                self.hear(worker, message)
 
-    def hear(self, number: int, worker: Worker, event: Event) -> None:
+    def hear(self, worker: Worker, event: Event) -> None:
         """Handle an event of the run that a worker is training."""
         index = worker.index
         assert index is not None
-        self.watcher(number, self.queue.items[index])(event)
+        self.listen(self.queue.items[index].name)(event)
         match event:
             case Taken():
                 self.queue.later(index)
@@ -230,11 +229,11 @@ class _Pool:
             try:
                 run = self.runs[worker.index]
                 row = record_failure(run, reason, known=self.known[run.name])
-                self.hear(number, worker, Finished(row))
+                self.hear(worker, Finished(row))
             except Busy:  # another command was faster; or the server is gone but its worker not yet
-                self.hear(number, worker, Taken(reason))
+                self.hear(worker, Taken())
             except ConfigError as error:
-                self.hear(number, worker, Refused(str(error)))
+                self.hear(worker, Refused(str(error)))
         elif not worker.idle:
             self.lost_starts[number] += 1
             if self.lost_starts[number] == STARTS:
@@ -257,7 +256,7 @@ def try_next(receive: Callable[[], tuple[PlacedRun, Stamp]], listener: Listener)
     try:
         run, known = receive()
         execute(run, listener, known=known)
-    except Busy as error:
-        listener(Taken(str(error)))
+    except Busy:
+        listener(Taken())
     except ConfigError as error:
         listener(Refused(str(error)))

@@ -1,25 +1,20 @@
-"""What a person sees on stderr while this command trains: bars in a terminal, a few lines elsewhere."""
+"""What a person sees while runs go on: a line for what happens and, in a terminal, a table of the store below
+these lines. It is the same whether this command trains the runs, helpers of a cluster do, or another
+command does. Loads no torch.
+"""
 
 import contextlib
 import functools
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeVar
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-)
 from rich.text import Text
 
+from ablate.config.rules import ConfigError
 from ablate.execution.events import (
-    Ended,
     Evaluated,
     Event,
     Finished,
@@ -27,38 +22,18 @@ from ablate.execution.events import (
     Noticed,
     Refused,
     Skipped,
-    Started,
     Stepped,
-    Taken,
 )
-from ablate.phrases import duration
+from ablate.live.table import job_lines, look
+from ablate.phrases import lines_if
 from ablate.store.columns import Row, Status
-
-if TYPE_CHECKING:
-    from ablate.launch.pool import Item, Watcher
+from ablate.store.jobs import Array
+from ablate.store.store import Store
 
 T = TypeVar("T")
+EVERY_S = 1.0  # between two looks at the store
+SHARE = 0.05  # of the time that looking takes, at most: a store of many thousand runs is looked at less often
 MANY, SILENT_S = 1000, 3.0  # from how many runs on to report the checking; seconds between lines
-
-
-@functools.cache
-def one_by_one(total: int | None) -> "Lines":
-    """The board of a process that trains one run after the other. total: the number of runs in the sweep,
-    None for a single run."""
-    console = Console(stderr=True, highlight=False)
-    return Bar(console, total) if console.is_terminal else Lines(console, total)
-
-
-@contextlib.contextmanager
-def board(costs: Sequence[float], workers: int) -> "Iterator[Watcher]":
-    """The watcher of many runs at once. costs: of the runs."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield Lines(console, len(costs)).at
-        return
-    bars = Bars(console, costs, workers)
-    with bars.live:
-        yield bars.at
 
 
 def checking(runs: Sequence[T]) -> Iterator[T]:
@@ -72,7 +47,8 @@ def checking(runs: Sequence[T]) -> Iterator[T]:
 
 
 class Lines:
-    """Prints a line for each run that ends and, of a single run, for each evaluation."""
+    """Prints a line for each run that ends and, of a single run, for each evaluation. total: the number of
+    runs; None for a single one."""
 
     quiet = False  # whether runs that are done get no line
 
@@ -80,25 +56,28 @@ class Lines:
         self.console = console
         self.total = total
         self.count = 0  # of the runs that this command is done with
+        self.steps: dict[str, Stepped] = {}  # the last step heard of, by name of the run
         self._last = ""
 
-    def at(self, worker: int, run: "Item") -> Listener:
-        """The listener for a run on a worker."""
-        return functools.partial(self.hear, worker, run)
+    def listener(self, name: str) -> Listener:
+        """The listener for the run with this name."""
+        return functools.partial(self.hear, name)
 
-    def hear(self, worker: int, run: "Item", event: Event) -> None:
+    def hear(self, name: str, event: Event) -> None:
         match event:
+            case Stepped():
+                self.steps[name] = event
             case Evaluated() if self.total is None:
                 self.say(
                     f"step {event.step}: train_loss {event.train_loss:.4f}, val_loss {event.val_loss:.4f},"
                     f" {event.tokens_per_s:,.0f} tokens/s"
                 )
             case Finished(row):
-                self.ended(run.name, row)
+                self.ended(name, row)
             case Skipped():
                 self.count += 1
                 if not self.quiet:
-                    self.say(f"{self.numbered(self.count, run.name)}: another process has made it")
+                    self.say(f"{self.numbered(name)}: another process has made it")
             case Refused():  # the reasons are printed at the end
                 self.count += 1
             case Noticed(line):
@@ -106,13 +85,14 @@ class Lines:
 
     def ended(self, name: str, row: Row) -> None:
         self.count += 1
+        self.steps.pop(name, None)
         if not (self.quiet and row["status"] == Status.DONE):
             figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
             seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
-            self.say(f"{self.numbered(self.count, name)}: {row['status']}, {figures}{seconds}")
+            self.say(f"{self.numbered(name)}: {row['status']}, {figures}{seconds}")
 
-    def numbered(self, count: int, name: str) -> str:
-        return f"[{count}/{self.total}] {name}" if self.total else name
+    def numbered(self, name: str) -> str:
+        return f"[{self.count}/{self.total}] {name}" if self.total else name
 
     def say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
@@ -124,94 +104,70 @@ class Lines:
             self.say(line)
 
 
-class Bar(Lines):
-    """A bar for the run that goes on, with loss, tokens per second and the time left."""
-
-    def hear(self, worker: int, run: "Item", event: Event) -> None:
-        match event:
-            case Started():
-                self.run, self.began, self.val_loss = event, time.monotonic(), ""
-                self.bar = _bars(self.console, transient=True)
-                label = self.numbered(self.count + 1, event.label)
-                self.task = self.bar.add_task(label, total=event.steps, figures="")
-                self.bar.start()
-            case Stepped(step, loss):
-                seconds = time.monotonic() - self.began
-                speed = (step - self.run.after) * self.run.tokens_a_step / seconds
-                figures = f"loss {loss:.3f}{self.val_loss} {speed:,.0f} tok/s"
-                self.bar.update(self.task, completed=step, figures=figures)
-            case Evaluated():
-                self.val_loss = f" val {event.val_loss:.3f}"
-            case Ended():
-                self.bar.stop()
-            case _:
-                super().hear(worker, run, event)
+@functools.cache
+def one_by_one(total: int | None) -> Lines:
+    """The lines of a process that trains runs for a launcher of Hydra's."""
+    return Lines(Console(stderr=True, highlight=False), total)
 
 
-class Bars(Lines):
-    """One bar for all runs, with the time left, and one for each worker. Failures are printed above them."""
+class Board(Lines):
+    """Lines on stderr and, in a terminal, the table of the runs of a study below them, brought up to date
+    every second; runs that are done have no line then. only: ids of the runs to show; all by default."""
 
-    quiet = True
-
-    def __init__(self, console: Console, costs: Sequence[float], workers: int) -> None:
-        super().__init__(console, len(costs))
-        self.done = 0.0  # the cost of all runs that ended
-        self.under_way: dict[int, float] = {}  # worker -> the cost of its run so far
-        self.steps: dict[int, int] = {}  # worker -> the steps of its run
-        self.whole = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            Clock(),
-            console=console,
-            speed_estimate_period=3600,
-        )
-        self.task = self.whole.add_task(f"0/{len(costs)} runs", total=sum(costs))
-        self.each = _bars(console)
-        self.tasks = [
-            self.each.add_task("starting", total=None, figures="") for _ in range(min(workers, len(costs)))
-        ]
-        self.live = Live(Group(self.whole, self.each), console=console, transient=True, refresh_per_second=5)
-
-    def hear(self, worker: int, run: "Item", event: Event) -> None:
-        task, count = self.tasks[worker], self.count
-        match event:
-            case Started(steps=steps):
-                self.steps[worker] = steps
-                self.each.reset(task, description=run.name, total=steps, figures="")
-            case Stepped(step, loss):
-                self.under_way[worker] = run.cost * step / self.steps[worker]
-                self.each.update(task, completed=step, figures=f"loss {loss:.3f}")
-            case Taken():
-                self.each.reset(task, description="waiting for another process", total=None, figures="")
-            case _:
-                super().hear(worker, run, event)
-        if self.count > count:
-            self.under_way.pop(worker, None)
-            self.done += run.cost
-        description = f"{self.count}/{self.total} runs"
-        self.whole.update(
-            self.task, completed=self.done + sum(self.under_way.values()), description=description
+    def __init__(self, study: str, total: int | None, only: Collection[str] | None = None) -> None:
+        super().__init__(Console(stderr=True, highlight=False), total)
+        self.study, self.only = study, only
+        self.trouble = ""  # why the engine of a cluster does not answer
+        self._seen, self._due = Group(), 0.0  # the last table; when to make the next
+        self.quiet = self.console.is_terminal
+        self._live = Live(
+            console=self.console,
+            get_renderable=self._table,
+            refresh_per_second=1 / EVERY_S,
+            transient=True,
         )
 
+    def __enter__(self) -> "Board":
+        if self.quiet:
+            self._live.start(refresh=True)
+        return self
 
-class Clock(ProgressColumn):
-    """The time, as in `8 s gone, 4 min left`."""
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
 
-    max_refresh = 0.5
+    def show(self, arrays: Sequence[Array], trouble: str) -> None:
+        """What a cluster's engine says of its jobs."""
+        self.trouble = trouble
+        if not self.quiet:
+            self.say_once("; ".join([*job_lines(arrays), *lines_if(trouble, trouble)]))
 
-    def render(self, task: Task) -> Text:
-        left = "" if task.time_remaining is None else f", {duration(task.time_remaining)} left"
-        return Text(f"{duration(task.elapsed or 0)} gone{left}")
+    def _table(self) -> RenderableType:
+        began = time.monotonic()
+        if began > self._due:
+            try:
+                self._seen = look(Store(), self.study, self.only, self.steps).table
+            except (ConfigError, OSError) as error:  # the disk may be out of reach for a while
+                self._seen = Group(Text(str(error)))
+            self._due = began + (time.monotonic() - began) / SHARE
+        return Group(self._seen, Text(self.trouble))
 
 
-def _bars(console: Console, *, transient: bool = False) -> Progress:
-    return Progress(  # fits into 80 columns
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=8),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-        Clock(),
-        console=console,
-        transient=transient,
-    )
+def watch(store: Store, study: str | None) -> None:
+    """Show how many runs are done, running or failed, the progress of each running one and the time left,
+    until every run of the study is finished, or until Ctrl-C.
+
+    In a terminal the table is updated in place and stays at the end; elsewhere the summary line is printed
+    whenever it changes. Raises StoreError.
+    """
+    lines = Lines(Console(highlight=False), None)
+    live = Live(console=lines.console, auto_refresh=False) if lines.console.is_terminal else None
+    with contextlib.suppress(KeyboardInterrupt), live or contextlib.nullcontext():
+        while True:
+            now = look(store, study)
+            if live:
+                live.update(now.table, refresh=True)
+            else:
+                lines.say_once(now.line)
+            if study and now.is_over:
+                return
+            time.sleep(EVERY_S)

@@ -18,8 +18,8 @@ from ablate.execution import plugins
 from ablate.execution.execute import require_its_plugins, settled
 from ablate.execution.plugins import Plugin
 from ablate.execution.run import PlacedRun, Run, prepare
-from ablate.launch.pool import Item, train_all, train_or_wait
-from ablate.live.board import board, one_by_one
+from ablate.launch.pool import train_all, train_or_wait
+from ablate.live.board import Board, Lines, one_by_one
 from ablate.store.columns import RESULTS, Row
 from ablate.store.record import Machine, StudyRecord, grown
 from ablate.store.run_files import Stamp
@@ -159,7 +159,7 @@ class Loop:
             self.left_at_work, self.over = trained.left_at_work, bool(trained.left_at_work or trained.lost)
         else:
             assert self.settings is not None, "_joined has chosen"
-            refused = self._train_here(self.launcher, todo, known, self.settings)
+            refused = self._train_here(self.launcher, todo, known, self.settings, record.name)
         self.refused += [f"{typed[name]}: {why}" for name, why in refused.items()]
 
     def _train_here(
@@ -168,24 +168,25 @@ class Loop:
         runs: Mapping[Overrides, Run],
         known: Mapping[str, Stamp],
         settings: Machine,
+        name: str,
     ) -> Mapping[str, str]:
-        """Returns, by name, why runs could not begin."""
+        """Returns, by name, why runs could not begin. name: of the study."""
         if isinstance(launcher, HydraLauncher):
             return self._hand_over(launcher, runs, settings)
         here = machine.bound(_placed(runs.values()), settings)
-        if self.is_single and launcher.timeout is None:  # which only a worker can be held to
-            _train_in_this_process(here[0], known[here[0].name], settings.threads, total=None)
-            return {}
-        gpus = device.each({run.device for run in here})
-        workers = launcher.workers or len(gpus) or side_by_side(settings.threads)
-        with board([run.cost for run in here], workers) as watcher:
+        total = None if self.is_single else len(here)
+        with Board(name, total, only={run.run_id for run in here} if self.is_single else None) as board:
+            if self.is_single and launcher.timeout is None:  # which only a worker can be held to
+                _train_in_this_process(here[0], known[here[0].name], settings.threads, board)
+                return {}
+            gpus = device.each({run.device for run in here})
             return train_all(
                 here,
                 known,
-                workers=workers,
+                workers=launcher.workers or len(gpus) or side_by_side(settings.threads),
                 threads=settings.threads,
                 timeout_s=launcher.timeout,
-                watcher=watcher,
+                listen=board.listener,
                 gpus=gpus,
             )
 
@@ -210,13 +211,13 @@ def _job(config: RunConfig, *, threads: int, total: int | None, own: Sequence[Pl
     the sweep, if this process trains all of them one after the other. own: the plugins of the command."""
     plugins.install(own)
     run = prepare(config)
-    _train_in_this_process(run, Store().run(run.name).stamp(), threads, total=total)
+    _train_in_this_process(run, Store().run(run.name).stamp(), threads, one_by_one(total))
 
 
-def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, *, total: int | None) -> None:
-    """Train one run of `total`, None if it is a single one. Raises ConfigError if it can't begin."""
+def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Lines) -> None:
+    """Raises ConfigError if the run can't begin."""
     torch.set_num_threads(threads)
-    train_or_wait(run, one_by_one(total).at(0, Item(run.name, run.cost)), known=known)
+    train_or_wait(run, lines.listener(run.name), known=known)
 
 
 def _placed(runs: Iterable[Run]) -> list[PlacedRun]:

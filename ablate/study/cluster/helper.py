@@ -165,7 +165,7 @@ def help_with(phase: Phase, number: int) -> dict[str, str]:
         workers=phase.workers or len(gpus) or cores // settings.threads,
         threads=settings.threads,
         timeout_s=None,
-        watcher=Lines(Console(width=200, highlight=False), len(runs)).at,
+        listen=Lines(Console(width=200, highlight=False), len(runs)).listener,
         gpus=gpus,
         leave_from=number / phase.helpers,
     )

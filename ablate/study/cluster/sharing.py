@@ -21,7 +21,7 @@ from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
 from ablate.execution.run import Run, place
-from ablate.live.watch import StudyBoard
+from ablate.live.board import Board
 from ablate.phrases import counted
 from ablate.store.jobs import Array, State, as_seen, change_arrays, new_array, read_arrays
 from ablate.store.record import StudyRecord
@@ -76,7 +76,7 @@ def train(
         plugins=plugins.used(),
         jobs=jobs,
     )
-    with StudyBoard(record.name, len(jobs)) as board:
+    with Board(record.name, len(jobs)) as board:
         sharing = Sharing(work, engine, Store(), board)
         try:
             started = sharing.begin()
@@ -128,7 +128,7 @@ class Lost(ConfigError):
 class Sharing:
     """One command's part in it."""
 
-    def __init__(self, phase: Phase, engine: Engine, store: Store, board: StudyBoard) -> None:
+    def __init__(self, phase: Phase, engine: Engine, store: Store, board: Board) -> None:
         self.phase = phase
         self.engine = engine
         self.store = store

@@ -1,0 +1,161 @@
+"""The runs of a store, or of a study, at one moment: a line of counts, and a table of the runs that go on and
+of those that ended last. Loads no torch."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ablate.execution.events import Stepped
+from ablate.phrases import counted, duration
+from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.jobs import Array, State, read_arrays
+from ablate.store.store import Store
+
+LATEST = 5  # how many of the runs that ended last are shown
+
+
+@dataclass(frozen=True)
+class Look:
+    """line: how many runs are in which state. is_over: whether none goes on or is still to begin."""
+
+    line: str
+    table: Group
+    is_over: bool
+
+
+def look(
+    store: Store,
+    study: str | None,
+    only: Collection[str] | None = None,
+    steps: Mapping[str, Stepped] | None = None,
+) -> Look:
+    """study: None for the whole store. only: the ids of the runs that count; all by default. steps: the last
+    steps that are known better than the store knows them, by name of the run. Raises StoreError."""
+    rows = store.rows() if study is None else store.study_rows(study)
+    record = store.read_study(study) if study else None
+    wanted = {*record.runs} if record else set()
+    if only is not None:
+        rows, wanted = [row for row in rows if row["run_id"] in only], wanted & {*only}
+    to_begin = len(wanted - {row["run_id"] for row in rows})
+    changed = store.changed()
+    at = {name.rpartition("-")[2]: step for name, step in (steps or {}).items()}
+    going_on = [
+        _pace(store, row, changed, at.get(row["run_id"][:8]))
+        for row in rows
+        if row["status"] == Status.RUNNING
+    ]
+    line = summary(rows, to_begin)
+    title = f"{line}{time_left(rows, going_on, to_begin)}"
+    jobs = job_lines(read_arrays(store.study_directory(study))) if study else []
+    table = _table(rows, going_on, changed, "\n".join([title, *jobs]), store.hosts())
+    return Look(line, table, not (to_begin or going_on))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A run that goes on. step: as reported or, if it is not, estimated from the last evaluation and the time
+    since; step_s: seconds a step, None if unknown; losses: the last ones known."""
+
+    row: Row
+    step: int
+    step_s: float | None
+    losses: Mapping[str, Any]
+
+    @property
+    def left_s(self) -> float:
+        return (self.row["steps"] - self.step) * (self.step_s or math.nan)
+
+
+def _pace(store: Store, row: Row, changed: Mapping[str, float], stepped: Stepped | None) -> Pace:
+    last = store.last_metrics(row["run_id"]) or {}
+    at, seconds = int(last.get("step", 0)), float(last.get("seconds", 0))
+    if stepped:
+        step, last = stepped.step, {**last, "train_loss": stepped.loss}
+    elif at and seconds:
+        since = time.time() - changed.get(row["run_id"][:8], time.time())
+        # The next evaluation has not been written yet, so the run can't be past it.
+        step = min(at + int(since * at / seconds), at + row["eval_every"], row["steps"])
+    else:
+        step = at
+    return Pace(row, step, seconds / at if at and seconds else None, last)
+
+
+def summary(rows: list[Row], to_begin: int = 0) -> str:
+    """The counts by status, as in `12 done, 2 running, 82 to begin`."""
+    counts = Counter(row["status"] for row in rows)
+    parts = [f"{count} {status}" for status, count in sorted(counts.items())]
+    return ", ".join([*parts, *([f"{to_begin} to begin"] if to_begin else [])]) or "no runs yet"
+
+
+def time_left(rows: list[Row], going_on: list[Pace], to_begin: int) -> str:
+    """The time left, as in `; about 14 min left`, from the times of finished runs or, without any, of those
+    that go on."""
+    known = [pace for pace in going_on if pace.step_s]
+    if not known:
+        return ""
+    took = [row["wall_s"] for row in rows if row["status"] in RESULTS and row.get("wall_s")]
+    took = took or [pace.row["steps"] * pace.step_s for pace in known]
+    to_come = to_begin + len(going_on) - len(known)
+    left = (sum(pace.left_s for pace in known) + to_come * sum(took) / len(took)) / len(going_on)
+    return f"; about {duration(left)} left"
+
+
+def job_lines(arrays: Sequence[Array]) -> list[str]:
+    """A line for each array with helpers that are queued or running, as in
+    `job 12: 2 running (n1, n2), 1 queued (Resources)`."""
+    return [f"job {array.job or array.name}: {_helpers(array)}" for array in arrays if not array.has_ended]
+
+
+def _helpers(array: Array) -> str:
+    parts = []
+    for state in (State.RUNNING, State.QUEUED, State.ENDED):
+        alike = [helper for helper in array.seen if helper.state == state]
+        about = dict.fromkeys(helper.node if state == State.RUNNING else helper.reason for helper in alike)
+        why = ", ".join(filter(None, about))
+        if alike:
+            parts.append(f"{len(alike)} {state}{f' ({why})' if why else ''}")
+    return ", ".join(parts)
+
+
+def _table(
+    rows: list[Row],
+    going_on: list[Pace],
+    changed: Mapping[str, float],
+    title: str,
+    hosts: Mapping[str, str],
+) -> Group:
+    """hosts: of the runs that go on; shown if there are several."""
+    table = Table(box=None, pad_edge=False)
+    several = len({*hosts.values()}) > 1
+    for name in ("run", "", *(["on"] if several else []), "step", "left", "train_loss", "val_loss"):
+        words = name in ("run", "", "on")
+        table.add_column(name, justify="left" if words else "right", no_wrap=name != "run")
+
+    def add(row: Row, state: RenderableType, step: str, left: str, losses: Mapping[str, Any]) -> None:
+        name = f"{row['fusion']} heads={row['heads']} out_proj={str(row['out_proj']).lower()}"
+        on = [hosts.get(row["run_id"][:8], "")] if several else []
+        numbers = [losses.get(key) for key in ("train_loss", "val_loss")]
+        texts = ["" if number is None else f"{float(number):.4f}" for number in numbers]
+        table.add_row(f"{name} seed={row['seed']}", state, *on, step, left, *texts)
+
+    for pace in going_on:
+        steps, at_end = pace.row["steps"], pace.step >= pace.row["steps"]  # whole splits are evaluated then
+        bar = ProgressBar(total=steps, completed=pace.step, width=12)
+        left = duration(pace.left_s) if pace.step_s and not at_end else ""
+        add(pace.row, "evaluating" if at_end else bar, f"{pace.step}/{steps}", left, pace.losses)
+    ended = [row for row in rows if row["status"] != Status.RUNNING]
+    ended.sort(key=lambda row: changed.get(row["run_id"][:8], 0))
+    for row in ended[-LATEST:]:
+        add(row, row["status"], str(row["steps"]), "", row)
+    shown: list[RenderableType] = [Text(title), table]
+    if len(ended) > LATEST:
+        shown.append(Text(f"and {counted(len(ended) - LATEST, 'run')} that ended before"))
+    return Group(*shown)

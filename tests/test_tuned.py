@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,32 @@ def test_named_arms_report_at_the_value_of_the_arm_that_sets_least_beyond_the_ba
     design = study(**OF_ARMS)
     rotate = ("fusion=sum", "fusion.order=rotate", "heads=4")
     first, second = design.config.primary
-    assert baseline_of(design.named, rotate, first) == ("fusion=concat", "heads=4")
-    assert baseline_of(design.named, rotate, second) == ("fusion=sum", "heads=4")
+    baseline = partial(baseline_of, design.named, design.arms)
+    assert baseline(rotate, first) == ("fusion=concat", "heads=4")
+    assert baseline(rotate, second) == ("fusion=sum", "heads=4")
     low = ("fusion=concat", "out_rank=8", "heads=2")
-    assert baseline_of(design.named, low, first) == ("fusion=concat", "heads=2")
-    assert baseline_of(design.named, low, second) is None  # it sums no heads
+    assert baseline(low, first) == ("fusion=concat", "heads=2")
+    assert baseline(low, second) is None  # it sums no heads
+
+
+def test_a_condition_of_a_contrast_means_the_same_before_the_runs_and_after():
+    """d_model is model.d_model, 64.0 is 64, and an arm that it excludes has no baseline."""
+    arms = {"wide": {"fusion": "sum", "model.d_model": 64}, "narrow": {"fusion": "sum", "model.d_model": 32}}
+    arms |= {"concat": {"fusion": "concat", "model.d_model": 64}}
+    design = study(
+        factors={"heads": [1, 4], "train.lr": [0.001, 0.002, 0.004]},
+        arms=arms,
+        primary=[{"vary": "fusion", "baseline": "concat", "where": {"d_model": 64.0, "heads": 4}}],
+    )
+    (contrast,) = design.config.primary
+    baselines = {
+        design.name(arm): baseline_of(design.named, design.arms, arm, contrast) for arm in design.arms
+    }
+    concat = ("fusion=concat", "model.d_model=64", "heads=4")
+    assert {name: one for name, one in baselines.items() if one} == {
+        "wide heads=4": concat,
+        "concat heads=4": concat,
+    }
 
 
 def test_arms_report_only_where_the_study_says():

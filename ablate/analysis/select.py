@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.frames import is_empty
-from ablate.config.conditions import Condition, Where, as_text, column_of
+from ablate.config.conditions import Condition, Where, as_text, column_for, column_of
 from ablate.config.rules import ConfigError
 from ablate.store.columns import COLUMNS
 
@@ -84,7 +84,7 @@ def without_values(rows: pd.DataFrame) -> pd.DataFrame:
     """As at_own_value, but with the value left empty, so that it does not define variants."""
     rows = at_own_value(rows)
     keys = rows["tuned"].dropna().unique() if "tuned" in rows else []
-    columns = {str(key).rpartition(".")[2] for key in keys if key} & {*rows.columns}
+    columns = {column_for(str(key)) for key in keys if key} & {*rows.columns}
     return rows.assign(**{c: rows[c].astype(object).where(rows["tuned"].isna(), None) for c in columns})
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from ablate.analysis.frames import LARGEST
 from ablate.analysis.select import PARTS, as_texts, is_own_value, option_names, with_options
 from ablate.analysis.stats import Array, moments
-from ablate.config.conditions import column_of
+from ablate.config.conditions import column_for, column_of
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.store.columns import (
     COLUMNS,
@@ -248,8 +248,8 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     others, such as key_width from heads. Widths are dropped first, since they usually follow. A tuned value
     differs from arm to arm, so it tells no arms apart, only variants of one arm."""
     kept = [column for column in columns if column in FACTORS or table[column].nunique(dropna=False) > 1]
-    keys = {*table["tuned"]} if "tuned" in table else set()
-    tuned = [column for column in kept if column in {str(key).rpartition(".")[2] for key in keys}]
+    of_tuned = {column_for(str(key)) for key in table["tuned"]} if "tuned" in table else set()
+    tuned = [column for column in kept if column in of_tuned]
     settings = [column for column in kept if column not in tuned]
     arms = table.drop_duplicates(settings)
     for column in sorted(reversed(settings), key=lambda column: column not in WIDTHS):

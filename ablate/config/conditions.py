@@ -78,14 +78,19 @@ def same(one: Any, other: Any) -> bool:
 
 def key_in(name: str, keys: Collection[str]) -> str | None:
     """The one of these keys, or columns, that a name stands for: itself, the only key that ends in it
-    (d_model is model.d_model), or the column of its last part (train.lr is lr, seeds.data is seed_data)."""
+    (d_model is model.d_model), or its column."""
     if name in keys:
         return name
     if len(longer := [key for key in keys if key.endswith(f".{name}")]) == 1:
         return longer[0]
-    last = name.rpartition(".")[2]
-    column = f"seed_{last}" if name.startswith("seeds.") else last
-    return column if column in keys else None
+    column = column_for(name)
+    return column if column in keys and not name.endswith(".seed") else None  # corpus.seed is another one
+
+
+def column_for(key: str) -> str:
+    """The name of the column that results have for a key: lr for train.lr, seed_data for seeds.data."""
+    group, _, last = key.rpartition(".")
+    return f"seed_{last}" if group == "seeds" else last
 
 
 def column_of(name: str, columns: Iterable[object], source: str) -> str:
@@ -108,6 +113,12 @@ def check(where: Where, configs: Sequence[Values]) -> None:
     read = [_of_study(where, values) for values in configs]
     for name in set.intersection(*(one.unknown for one in read)):
         raise read[0].refusal(f"{name} is no key{did_you_mean(name, configs[0])}")
+
+
+def contradicts(where: Mapping[str, Any], some: Values) -> bool:
+    """Whether the values of some keys of a run exclude that the condition holds."""
+    known = {key: values for key, values in where.items() if key_in(key, some)}
+    return not Condition(known, some, "study.primary:").holds(some)
 
 
 def _of_study(where: Where, values: Values) -> "Condition":

@@ -14,6 +14,7 @@ import yaml
 
 from ablate.analysis.load import load, recall
 from ablate.analysis.select import PARTS, as_texts
+from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
 from ablate.phrases import lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
@@ -156,7 +157,7 @@ def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
     """Whether all rows have this value. A key that varies without being swept follows from another key."""
-    group, _, column = key.rpartition(".")
+    group, column = key.partition(".")[0], column_for(key)
     if group in PARTS and column != "normalize":
         options = [json.loads(text) for text in rows[f"{group}_options"].dropna().unique()]
         return all(option.get(column) == value for option in options)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ablate.config.conditions import Where
+from ablate.config.conditions import Where, column_for
 from ablate.config.contrast import Contrasts
 from ablate.config.read import read, unlike_defaults
 from ablate.files.atomic import StoreError
@@ -111,7 +111,7 @@ class StudyRecord:
     @property
     def tuned_column(self) -> str:
         """The column of results with the values of `tuned_key`."""
-        return self.tuned_key.rpartition(".")[2]
+        return column_for(self.tuned_key)
 
     @property
     def reports_at_baseline(self) -> bool:

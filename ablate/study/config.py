@@ -10,7 +10,7 @@ from enum import StrEnum, auto
 from typing import Annotated, Any, ClassVar
 
 from ablate.compose.composer import Overrides
-from ablate.config.conditions import Where
+from ablate.config.conditions import Where, column_for, key_in
 from ablate.config.contrast import Contrasts
 from ablate.config.overrides import as_value
 from ablate.config.read import hints
@@ -174,9 +174,9 @@ class StudyConfig:
         for one, other in itertools.combinations(self.arms, 2):
             if self.arms[one] == self.arms[other]:
                 raise ConfigError(f"study.arms: {one} and {other} set the same; leave one of them out")
-        known = {*CONFIG_COLUMNS, *(key.rpartition(".")[2] for key in (*self.factors, *in_arms))}
+        known = {*CONFIG_COLUMNS, *map(column_for, (*self.factors, *in_arms))}
         for key in (key for contrast in self.primary for key, _ in contrast.values):
-            if key.rpartition(".")[2] not in known and not key.startswith("fusion."):
+            if key_in(key, known) is None and not key.startswith("fusion."):
                 near = did_you_mean(key, known)
                 raise ConfigError(f"study.primary: {key}: no key that makes variants{near}")
 

@@ -7,15 +7,18 @@ is the minimum of a parabola fitted to its mean loss in log2 of the key. The rep
 test split.
 """
 
+import functools
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import yaml
 
+from ablate.config.conditions import contradicts, key_in
 from ablate.config.contrast import Contrast
 from ablate.config.overrides import as_value
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
@@ -65,18 +68,17 @@ class Tuned(StudyConfig):
                 f"seed={used[0]}: a development seed (study.develop) chose the values, so it can't report on"
                 " them; use fresh seeds"
             )
-        of_arms = keys_of_arms(self.arms)
-        for contrast in self.primary:
-            of_factors = {k: as_value(v) for k, v in contrast.baseline.items() if k not in of_arms}
-            if lacking := [
-                f"{k}={v}" for k, v in of_factors.items() if k == key or v not in levels.get(k, ())
-            ]:
-                raise ConfigError(
-                    f"study.primary: the baseline {lacking[0]} is no level of the study's factors"
-                )
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
         arms = combinations(factors, self.named_arms)
+        for name, value in (one for contrast in self.primary for one in contrast.baseline.items()):
+            of_arms = [arm for arm in map(settings_of, arms) if key_in(name, arm)]
+            if all(contradicts({name: [value]}, arm) for arm in of_arms) and name not in keys_of_arms(
+                self.arms
+            ):
+                raise ConfigError(
+                    f"study.primary: the baseline {name}={as_value(value)} is no level of the study's factors"
+                )
         return Tuning({**levels, key: grid, "seed": report}, arms, config=self)
 
 
@@ -240,44 +242,41 @@ def parted(named: Collection[Overrides], arm: Overrides) -> tuple[Overrides, Ove
     return own, arm[len(own) :]
 
 
-def baseline_of(named: Collection[Overrides], arm: Overrides, contrast: Contrast) -> Overrides | None:
-    """The baseline of this arm, which may be the arm itself; None if it is in no such contrast.
+def baseline_of(
+    named: Collection[Overrides], arms: Iterable[Overrides], arm: Overrides, contrast: Contrast
+) -> Overrides | None:
+    """The one of `arms` that is the baseline of this arm, perhaps the arm itself; None if it is in no such
+    contrast, or has no baseline.
 
-    Of named arms it is the one that sets most of the baseline's values, and none to another value; of
-    several, the one that sets least else.
+    An arm says nothing of keys that it does not set. Its baseline sets no key of the contrast to another
+    value, and has the same levels of all factors that do not vary; of several, it is the one that sets most
+    of the contrast's keys, and of these the one that sets least.
     """
-    own, levels = parted(named, arm)
-    of_arms = {key for one in named for key in _keys(one)}
-    where, *variants = (_typed(one, of_arms) for one in (contrast.where, *contrast.variants))
-    variants = [one for one in variants if one]  # others are of factors alone
-    if not _agrees(own, where) or (
-        variants and not any(_agrees(own, one) and one.keys() & _keys(own) for one in variants)
+    own, varies = settings_of(arm), contrast.baseline
+    if contradicts(contrast.where, own) or not any(
+        any(key_in(key, own) for key in one) and not contradicts(one, own)
+        for one in contrast.variants or [own]
     ):
         return None
-    held = {key: values[0] for key, values in where.items() if len(values) == 1}
-    changes = {**held, **{key: as_value(value) for key, value in contrast.baseline.items()}}
-    keys = ((override.partition("=")[0], override) for override in levels)
-    changed = tuple(f"{key}={changes[key]}" if key in changes else override for key, override in keys)
-    wanted = {f"{key}={value}" for key, value in changes.items()}
-    values = {**where, **{key: [value] for key, value in changes.items()}}
-    fitting = [one for one in named if _agrees(one, values)]
-    nearest = min(fitting, key=lambda one: (-len(wanted & {*one}), len(one)), default=None)
-    return None if nearest is None else (*nearest, *changed)
+    wanted = {**contrast.where, **contrast.is_baseline}
+
+    def levels(one: Overrides) -> dict[str, Any]:
+        of_factors = settings_of(parted(named, one)[1])
+        return {key: value for key, value in of_factors.items() if not any(key_in(k, [key]) for k in varies)}
+
+    def rank(one: Overrides) -> tuple[int, int]:
+        return -sum(key_in(key, settings_of(one)) is not None for key in wanted), len(one)
+
+    fitting = [
+        one for one in arms if levels(one) == levels(arm) and not contradicts(wanted, settings_of(one))
+    ]
+    return min(fitting, key=rank, default=None)
 
 
-def _typed(condition: Mapping[str, Any], of_arms: Collection[str]) -> dict[str, list[str]]:
-    """The values of a condition in the syntax of overrides, of the keys that arms set."""
-    listed = {key: value if isinstance(value, list) else [value] for key, value in condition.items()}
-    return {key: [as_value(one) for one in values] for key, values in listed.items() if key in of_arms}
-
-
-def _agrees(named: Overrides, values: Mapping[str, Sequence[str]]) -> bool:
-    """Whether an arm sets none of these keys to a value that is not listed."""
-    return all(value in values.get(key, [value]) for key, _, value in (o.partition("=") for o in named))
-
-
-def _keys(named: Overrides) -> set[str]:
-    return {override.partition("=")[0] for override in named}
+@functools.lru_cache(4096)
+def settings_of(arm: Overrides) -> Mapping[str, Any]:
+    """The keys that overrides set, with their values."""
+    return {key: yaml.safe_load(value) for key, _, value in (override.partition("=") for override in arm)}
 
 
 # --- helpers ----------------------------------------------------------------------------------------
@@ -316,7 +315,8 @@ def _report(
     yield "tuned", arm, own
     if "baseline_rate" in study.config.report_at:
         contrasts = study.config.primary
-        for other in dict.fromkeys(baseline_of(study.named, arm, contrast) for contrast in contrasts):
+        baselines = (baseline_of(study.named, study.arms, arm, contrast) for contrast in contrasts)
+        for other in dict.fromkeys(baselines):
             reference = choices.get(other) if other else None
             if other and reference and reference.value is not None:
                 yield "baseline_rate", other, reference.value

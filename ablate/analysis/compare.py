@@ -284,7 +284,7 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
         np.where(in_family[:, None], difference_KS, np.nan)
     )
     with np.errstate(over="ignore"):  # a difference of hundreds of nats
-        table["ratio"] = np.exp(table["diff"]) if variants.metric.endswith("_loss") else np.nan
+        table["ratio"] = np.exp(table["diff"]) if column_named(variants.metric).unit == "nats" else np.nan
     table["level"] = np.where(in_family, 1 - each, np.nan)
     table["baseline"] = [variants.names[base] for base in bases]
     table["differs"] = differing(variants, pairs)

@@ -9,24 +9,17 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.select import meeting
-from ablate.analysis.variants import WIDTHS, Settings, Variants
+from ablate.analysis.variants import Settings, Variants
 from ablate.config.conditions import as_text, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.store.columns import WIDTHS, column_named
 
 EQUAL = "equal by construction"  # the verdict on two variants that are the same function
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 
 MATCH = ("match", "match_by")
-# Columns that may change with a factor (through `auto` and `match`) if no variant keeps them.
-FOLLOWS = {
-    "fusion": ("normalize",),
-    "heads": ("groups",),
-    "match": ("match_by",),
-    "tokenizer": ("vocab",),
-    "corpus_sha256": ("vocab",),
-}
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
@@ -89,10 +82,11 @@ def pair_up(
 
 
 def followers(variants: Settings, columns: Iterable[str]) -> set[str]:
-    """The columns that may change with these: widths, options of parts, and what FOLLOWS."""
+    """The columns that may change with these if no variant keeps them: widths, options of parts, and what
+    these bring."""
     following = {*WIDTHS}
     for column in columns:
-        following |= {*FOLLOWS.get(column, ()), *variants.options.get(column, ())}
+        following |= {*column_named(column).brings, *variants.options.get(column, ())}
     return following
 
 

@@ -12,7 +12,7 @@ from ablate.analysis.variants import Settings, Variants
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
 from ablate.phrases import lines_if
-from ablate.store.columns import config_about
+from ablate.store.columns import column_named, config_about
 
 # Columns that, besides attention, determine which functions a model can represent; and columns that do not.
 OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
@@ -74,7 +74,7 @@ def same_functions(variants: Variants, pairs: Sequence[Pair]) -> list[str | None
 def share_references(variants: Variants, bases: Iterable[int]) -> ShareReferences:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
-    if not variants.metric.endswith("_loss") or "scores" not in variants.columns:
+    if column_named(variants.metric).unit != "nats" or "scores" not in variants.columns:
         return {}
     partner = dict(_otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
     if not (having := [base for base in bases if base in partner]):

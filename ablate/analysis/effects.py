@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import FOLLOWS, WIDTHS, own_values, pair_up
+from ablate.analysis.contrasts import own_values, pair_up
 from ablate.analysis.controls import counterparts, equal_forms, more_diverged, unknown_forms
 from ablate.analysis.variants import Variants
 from ablate.config.schema import STANDARD_FUSION
+from ablate.store.columns import WIDTHS, column_named
 
 Block = tuple[tuple[int, ...], tuple[int, ...]]  # the variants with weight +1, and those with weight −1
 
@@ -126,7 +127,11 @@ def _table(variants: Variants, groups: Mapping[tuple[str, str], list[Block]], al
 
 def _factors(variants: Variants) -> list[str]:
     """The columns that are factors: those that vary, except widths and options of parts."""
-    follows = {*WIDTHS, *FOLLOWS["fusion"], *(name for names in variants.options.values() for name in names)}
+    follows = {
+        *WIDTHS,
+        *column_named("fusion").brings,
+        *(name for names in variants.options.values() for name in names),
+    }
     return [c for c in variants.shown if variants.table[c].nunique() > 1 and c not in follows]
 
 
@@ -143,7 +148,7 @@ def _level(variants: Variants, factor: str, references: Mapping[str, Any], varia
     """The name of an effect, such as `fusion: sum normalize=variance − concat`; options belong to a level."""
     row = variants.table.iloc[variant]
     is_part = factor in variants.options
-    options = [*FOLLOWS.get(factor, ()), *variants.options[factor]] if is_part else []
+    options = [*column_named(factor).brings, *variants.options[factor]] if is_part else []
     varying = [c for c in options if c in variants.columns and len({*variants.table[c]} - {""}) > 1]
     level = " ".join([row[factor], *(f"{c}={row[c]}" for c in varying if row[c])])
     return f"{factor}: {level} − {references[factor]}"

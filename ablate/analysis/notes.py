@@ -9,7 +9,6 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.variants import (
     USABLE,
-    WIDTHS,
     Variants,
     distinguishing,
     known,
@@ -19,7 +18,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import as_text
 from ablate.phrases import counted, lines_if, some
-from ablate.store.columns import COLUMNS, STEPS_TO, Status
+from ablate.store.columns import COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing

@@ -22,6 +22,7 @@ from ablate.store.columns import (
     METRICS,
     SEED_COLUMNS,
     STEPS_TO,
+    WIDTHS,
     Status,
     column_named,
     config_about,
@@ -32,7 +33,6 @@ TEXT_COLUMNS = config_about("text")
 CODE_COLUMNS = ("code", "torch")
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.
 FACTORS = ("fusion", "heads", "out_proj")
-WIDTHS = ("value_width", "key_width", "mlp_hidden")  # which follow from factors through `auto` and `match`
 # How often a run is evaluated does not change what it learns, so these columns define no variants, except for
 # metrics that depend on them.
 LOOKS = config_about("evaluation")

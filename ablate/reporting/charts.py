@@ -34,10 +34,9 @@ from ablate.reporting.figures import (
     spec,
     tooltips,
 )
-from ablate.reporting.methods import chosen_by
 from ablate.reporting.page import Page
 from ablate.reporting.words import confidence
-from ablate.store.columns import column_named
+from ablate.store.columns import column_named, on_validation
 
 VERDICTS = {  # their colours and shapes
     stats.BETTER: ("#2e9e6b", "diamond"),
@@ -134,12 +133,11 @@ def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
 
 def _rates(page: Page) -> Iterator[Figure]:
     """The loss against the tuned key, or against the learning rate."""
-    column, metric = page.subject.record.tuned_column or "lr", chosen_by(page.comparison.metric)
+    column, metric = page.subject.record.tuned_column or "lr", on_validation(page.comparison.metric)
     data = _by_value(page.subject.rows, metric, page.comparison.shown, column)
     if data.empty:
         return
-    words = "learning rate" if column == "lr" else column_named(column).words
-    label = Labels(page.comparison, without=column)
+    words, label = column_named(column).words, Labels(page.comparison, without=column)
     drawn = data.assign(label=[label(name) for name in data["variant"]])
     # Best first, as in the other charts, so that variants keep their colours.
     texts = dict.fromkeys([*map(label, page.comparison.table["variant"]), *drawn["label"]])

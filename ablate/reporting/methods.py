@@ -11,7 +11,7 @@ from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
 from ablate.phrases import counted_between
 from ablate.reporting.words import confidence
-from ablate.store.columns import TABLE, column_named
+from ablate.store.columns import TABLE, column_named, on_validation
 from ablate.store.record import StudyRecord
 
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
@@ -49,7 +49,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     factors = [column for column in comparison.shown if column != tuned]
     varying = [column for column in factors if table[column].nunique() > 1] or factors[:1]
     variants = len(table.drop_duplicates(factors))
-    split = "test" if comparison.metric.startswith("test_") else "validation"
+    split = column_named(comparison.metric).split or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
     one_text = of.get("architecture", "") in ("", "decoder")
     encoder = f" of the decoder and {of['encoder_layers']} of the encoder" if of.get("encoder_layers") else ""
@@ -69,7 +69,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
             " the same values in every tensor of equal name and shape.",
         ]
     if tuned:
-        sentences += _tuning(chosen_by(comparison.metric), record, development)
+        sentences += _tuning(on_validation(comparison.metric), record, development)
     sentences.append(
         f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
         " seeds."
@@ -88,11 +88,6 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     if of["code"]:
         sentences.append(f"Software: ablate {of['ablate']} (code {of['code']}), PyTorch {of['torch']}.")
     return " ".join(sentences)
-
-
-def chosen_by(metric: str) -> str:
-    """The metric by which a study that reports `metric` chooses values: that of the validation split."""
-    return metric.replace("test_", "val_", 1)
 
 
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:

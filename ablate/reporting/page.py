@@ -14,11 +14,11 @@ from ablate.analysis.select import as_texts, at_own_value, select, with_options
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
 from ablate.reporting.answers import Answer, answer
-from ablate.reporting.methods import chosen_by, hyperparameters, limits, paragraph
+from ablate.reporting.methods import hyperparameters, limits, paragraph
 from ablate.reporting.subject import SINGLE_RUNS, Subject, commands
+from ablate.store.columns import of_role, on_validation
 
 NOT_BEGUN = "not begun: {} of {} runs; the study's command goes on from there"
-VERSIONS = ("ablate", "code", "git", "torch", "device", "linear", "attention", "compile", "threads")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
     development = _development(subject.rows)
     failures = [
         *unusable(rows, comparison.metric),
-        *_undeveloped(development, chosen_by(comparison.metric), record.tuned_column),
+        *_undeveloped(development, on_validation(comparison.metric), record.tuned_column),
         *missing_seeds(rows),
         *(not_begun(subject.rows, record, NOT_BEGUN) if subject.is_whole else []),
     ]
@@ -123,7 +123,7 @@ def _facts(subject: Subject, environment: Mapping[str, list[str]]) -> dict[str, 
         "runs": f"{len(rows)}",
         "text": _all(rows, "corpus"),
         "text's fingerprint (SHA-256)": _all(rows, "corpus_sha256"),
-        **{column: _all(rows, column) for column in VERSIONS},
+        **{column: _all(rows, column) for column in of_role("provenance")},
         **{key: ", ".join(sorted(set(values))) for key, values in environment.items()},
     }
     if record.question:

@@ -31,6 +31,7 @@ RESULTS = (Status.DONE, Status.DIVERGED, Status.STALE)
 Role = Literal["identity", "config", "seed", "derived", "metric", "measured", "provenance"]
 Kind = Literal["text", "word", "json", "boolean", "whole", "number"]
 
+SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
 STEPS_TO = "steps_to_"  # followed by a loss: columns of analysis/speed.py, which no file has
 
 
@@ -45,7 +46,8 @@ class Column:
     4). about: what a config column sets: the model around attention, the text, the training, or the
     evaluation, which does not change what is learned. label: its name in a paper, if a paper has it. unit: of
     a metric. by_evaluation: whether a metric depends on how often a run is evaluated. unsaid: a value that
-    needs no mention if all runs have it.
+    needs no mention if all runs have it. brings: other columns and options that may change with it. by_auto:
+    whether it may change with any other, by `auto` and `match`.
     """
 
     name: str
@@ -57,10 +59,17 @@ class Column:
     higher_is_better: bool = False
     by_evaluation: bool = False
     unsaid: str | None = None
+    brings: tuple[str, ...] = ()
+    by_auto: bool = False
 
     @property
     def words(self) -> str:
         return self.label or self.name
+
+    @property
+    def split(self) -> str:
+        """The split that a metric is of; empty for any other column."""
+        return SPLITS.get(self.name.partition("_")[0], "") if self.role == "metric" else ""
 
 
 TABLE = (
@@ -72,15 +81,15 @@ TABLE = (
     Column("phase", "identity", "word"),
     Column("role", "identity", "word"),
     Column("tuned", "identity", "word"),
-    Column("fusion", "config", "word", "fusion of heads"),
+    Column("fusion", "config", "word", "fusion of heads", brings=("normalize",)),
     Column("fusion_options", "config", "json"),
     Column("normalize", "config", "word", "normalization of the fused vector"),
     Column("scores", "config", "word", "rule on scores"),
     Column("scores_options", "config", "json"),
-    Column("heads", "config", "whole", "heads"),
+    Column("heads", "config", "whole", "heads", brings=("groups",)),
     Column("out_proj", "config", "boolean", "output projection"),
-    Column("value_width", "config", "whole", "value width per head"),
-    Column("key_width", "config", "whole", "query and key width per head"),
+    Column("value_width", "config", "whole", "value width per head", by_auto=True),
+    Column("key_width", "config", "whole", "query and key width per head", by_auto=True),
     Column("query_heads", "config", "word", "heads with queries of their own"),
     Column("key_heads", "config", "word", "heads with keys of their own"),
     Column("value_heads", "config", "word", "heads with values of their own"),
@@ -89,20 +98,20 @@ TABLE = (
     Column("value_proj", "config", "boolean", "value projection"),
     Column("value_scale", "config", "word", "constant on the values"),
     Column("out_rank", "config", "whole", "rank of the output projection"),
-    Column("match", "config", "word", "matched to concat in"),
+    Column("match", "config", "word", "matched to concat in", brings=("match_by",)),
     Column("match_by", "config", "word"),
     Column("d_model", "config", "whole", "model width", "model"),
     Column("layers", "config", "whole", "layers", "model"),
     Column("context", "config", "whole", "context (tokens)", "model"),
-    Column("mlp_hidden", "config", "whole", "MLP hidden width", "model"),
+    Column("mlp_hidden", "config", "whole", "MLP hidden width", "model", by_auto=True),
     Column("bias", "config", "boolean", "biases", "model"),
     Column("dropout", "config", "number", "dropout", "model"),
     Column("architecture", "config", "word", "architecture", "model", unsaid="decoder"),
     Column("encoder_layers", "config", "whole", "layers of the encoder", "model"),
     Column("at", "config", "word", "attention that the factors apply to", "model", unsaid="all"),
     Column("long", "config", "word"),
-    Column("corpus_sha256", "config", "text", about="text"),
-    Column("tokenizer", "config", "word", "tokenizer", "text"),
+    Column("corpus_sha256", "config", "text", about="text", brings=("vocab",)),
+    Column("tokenizer", "config", "word", "tokenizer", "text", brings=("vocab",)),
     Column("vocab", "config", "whole", "vocabulary", "text"),
     Column("splits", "config", "json", "training, validation, test shares", "text"),
     Column("steps", "config", "whole", "steps", "training"),
@@ -177,6 +186,11 @@ def column_named(name: str) -> Column:
     return _BY_NAME.get(name, foreign)
 
 
+def on_validation(metric: str) -> str:
+    """The metric of the validation split by which a study that reports `metric` chooses values."""
+    return metric.replace("test_", "val_", 1) if column_named(metric).split == "test" else metric
+
+
 def of_role(*roles: Role) -> tuple[str, ...]:
     """The names of the columns of these roles."""
     return tuple(column.name for column in TABLE if column.role in roles)
@@ -190,6 +204,7 @@ def config_about(*subjects: str) -> tuple[str, ...]:
 COLUMNS = tuple(_BY_NAME)
 ROLE_COLUMNS = ("phase", "role", "tuned")
 CONFIG_COLUMNS = of_role("config")
+WIDTHS = tuple(column.name for column in TABLE if column.by_auto)
 SEED_COLUMNS = of_role("seed")
 MEASURED_COLUMNS = of_role("measured")
 # The columns that hold one number per run, which can be compared.

@@ -23,7 +23,7 @@ from ablate.config.contrast import Contrast
 from ablate.config.overrides import as_value
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import lines_if
-from ablate.store.columns import RESULTS, column_named
+from ablate.store.columns import RESULTS, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_arms
 from ablate.study.config import Absent, Design, Overrides, Rows, Seeds, StudyConfig, combinations
 
@@ -57,7 +57,7 @@ class Tuned(StudyConfig):
             raise ConfigError(
                 f"study.tune={key}: it has no grid; list powers of two of it, as {key}=1e-3,2e-3,4e-3"
             )
-        if not self.metric.startswith("test_"):
+        if column_named(self.metric).split != "test":
             raise ConfigError(
                 f"study.metric={self.metric}: the validation split chooses the values of a tuned study, so it"
                 " reports on the test split; use test_loss"
@@ -336,7 +336,7 @@ def _develop(study: Tuning, arm: Overrides, grid: Sequence[str]) -> list[Overrid
 def _mean(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
     """The mean of the metric on the validation split over development seeds, negated if higher is better; inf
     if a seed diverged, NaN if the arm can't be built."""
-    metric = study.config.metric.replace("test_", "val_")
+    metric = on_validation(study.config.metric)
     those = [rows[overrides] for overrides in _at(study, arm, value, study.config.develop)]
     if any(row["status"] == Absent.LEFT_OUT for row in those):
         return math.nan

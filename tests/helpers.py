@@ -45,6 +45,7 @@ from ablate.study.cluster import sharing
 
 ROOT = Path(__file__).parent.parent
 VOCAB = 59
+SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
 
 
 @functools.cache
@@ -95,6 +96,20 @@ def write_study(store: Store, record: StudyRecord) -> None:
     store.change_study(record.name, lambda _: record)
 
 
+# A run of a few hundredths of a second.
+QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
+# A plugin: concat with one line before.
+CONCAT = """
+import time
+from ablate.methods import register
+from ablate.model.fusion.concat import Concat
+
+@register("{name}")
+class Mine(Concat):
+    def forward(self, z, x):
+        {line}
+        return super().forward(z, x)
+"""
 # Sizes of which no two are equal and no one divides another, save where heads have to.
 PRIMES = ("heads=3", "key_width=7", "value_width=5", "model.d_model=11", "model.context=13", "model.layers=2")
 

@@ -29,10 +29,8 @@ from tests.helpers import WARM, become, enter
 
 NODES = {"n1": "192.0.2.1", "n2": "192.0.2.2"}  # addresses for documentation (RFC 5737), which nobody has
 # A machine ends when the process that started it does, however that ends.
-MACHINE = [
-    *("setpriv", "--pdeathsig=KILL"),
-    *("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"),
-]
+UNSHARE = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+MACHINE = ["setpriv", "--pdeathsig=KILL", *UNSHARE]
 ADDRESSES = " && ".join(f"ip address add {address}/32 dev lo" for address in NODES.values())
 START_S = 60
 
@@ -118,10 +116,8 @@ class Cluster:
             time.sleep(0.01)
 
     def _ask(self, *argv: str, check: bool = False) -> str:
-        environment = {**os.environ, **self.environment}
-        done = subprocess.run(
-            self.command(argv), env=environment, capture_output=True, text=True, timeout=START_S
-        )
+        env = {**os.environ, **self.environment}
+        done = subprocess.run(self.command(argv), env=env, capture_output=True, text=True, timeout=START_S)
         if check and done.returncode:
             raise RuntimeError(f"{shlex.join(argv)}: {done.stderr.strip()}")
         return done.stdout

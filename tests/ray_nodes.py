@@ -23,12 +23,11 @@ def missing() -> str | None:
 
 
 class RayNodes(Cluster):
-    """To Ray, a command runs on n1. cpus: of each node."""
+    """To Ray, a command runs on n1."""
 
     address = f"{NODES[HEAD]}:{PORT}"
 
-    def __init__(self, directory: Path, cpus: int = 2) -> None:
-        self.cpus = cpus
+    def __init__(self, directory: Path) -> None:
         environment = {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -57,7 +56,7 @@ class RayNodes(Cluster):
         place = head if name == HEAD else [f"--address={self.address}"]
         options = [
             f"--node-ip-address={NODES[name]}",
-            f"--num-cpus={self.cpus}",
+            "--num-cpus=2",
             f"--object-store-memory={STORE_BYTES}",
             f"--temp-dir={self._sockets}/{name}",
             f"--plasma-directory={self._sockets}",

@@ -1,7 +1,6 @@
 """A directory that the machines of a test cluster see, and the commands that are given there."""
 
 import contextlib
-import csv
 import json
 import os
 import subprocess
@@ -12,19 +11,14 @@ from pathlib import Path
 
 import psutil
 
-from ablate.store.columns import MEASURED_COLUMNS
+from benchmarks.kills import state
 from tests.helpers import Command, run_cli
 from tests.machines import Cluster
 
 SOON = {"ABLATE_LEASE_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
 QUICK = ("corpus=grammar", "corpus.characters=20000", "model.context=32", "train.batch=4", "train.steps=40")
 QUICK += ("train.eval_every=20", "hydra.launcher.threads=1")
-LONG = (
-    *QUICK,
-    "train.steps=30000",
-    "train.eval_every=100",
-    "train.checkpoint_every=20",
-)  # until it is ended
+LONG = (*QUICK, "train.steps=30000", "train.eval_every=100", "train.checkpoint_every=20")  # until it is ended
 REQUIRED = "ABLATE_REQUIRE_CLUSTERS" in os.environ  # then a skip is a failure
 
 
@@ -89,11 +83,7 @@ class Site:
 
     def tables(self) -> dict[str, list[list[str]]]:
         """Every metrics.csv and results.csv, without the measured columns."""
-        runs = self.directory / "runs"
-        return {
-            str(path.relative_to(runs)): _unmeasured(path)
-            for path in (*runs.glob("store/[!.]*/metrics.csv"), *runs.glob("**/results.csv"))
-        }
+        return state(self.directory)[0]
 
     def close(self) -> None:
         """End the commands, and the helpers that they left at work."""
@@ -103,13 +93,6 @@ class Site:
             if process.info["cwd"] == str(self.directory):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-
-
-def _unmeasured(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        names, *rows = csv.reader(file)
-    kept = [i for i, name in enumerate(names) if name not in (*MEASURED_COLUMNS, "seconds")]
-    return [[row[i] for i in kept] for row in (names, *rows)]
 
 
 def hear(process: Command, words: str) -> None:

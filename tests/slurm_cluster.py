@@ -87,11 +87,8 @@ class SlurmCluster(Cluster):
 
     def wait_until_idle(self) -> None:
         """Until no node is down and no job runs."""
-        idle = sorted(f"{node} idle" for node in NODES)
-        self._wait(
-            lambda: sorted(set(self._ask("sinfo", "-h", "-N", "-o", "%N %T").splitlines())) == idle,
-            "not idle",
-        )
+        idle = {f"{node} idle" for node in NODES}
+        self._wait(lambda: {*self._ask("sinfo", "-h", "-N", "-o", "%N %T").splitlines()} == idle, "not idle")
 
     def scontrol(self, *arguments: str) -> str:
         return self._ask("scontrol", *arguments, check=True)

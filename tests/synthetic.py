@@ -83,6 +83,12 @@ def synthetic_study(
     return store
 
 
+def small_study(root: Path, seeds: int = 2, **given: Any) -> Store:
+    """Of concat and sum, with nothing else varied."""
+    one: dict[str, Any] = {"fusions": ("concat", "sum"), "heads": (4,), "out_proj": (True,)}
+    return synthetic_study(root, seeds=seeds, **{**one, **given})
+
+
 def synthetic_probes(store: Store, tokens: Sequence[str] = tuple("the cat")) -> pd.DataFrame:
     """Write beside the results of its one study what `ablate probe --prune --text` would: heads of layer 1
     look back, the more the later; those of layer 2 do as untrained ones; no head does induction."""

@@ -13,9 +13,8 @@ from ablate.model.sizing import resolve_spec
 from ablate.probes.alignment import Alignment, aligned, error_rate, read
 from ablate.probes.needed import loss_without, pruned
 from ablate.probes.patterns import look, real_at
-from tests.helpers import make_config, run_cli
+from tests.helpers import SEEDS, make_config, run_cli
 
-SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
 COPY = ("model=pair", "corpus=copy", "model.context=16", "corpus.held_out=40")
 
 

@@ -27,6 +27,12 @@ def rows() -> pd.DataFrame:
     return table(*hand_worked()).assign(**SIZE)
 
 
+def at(heads: int) -> pd.DataFrame:
+    """The same with so many heads."""
+    found = rows().assign(heads=heads, key_width=64 // heads, value_width=64 // heads)
+    return found.assign(run_id=found["run_id"] + str(heads))
+
+
 def test_a_finding_by_hand():
     result = compare(rows(), records=[make_record(primary=PRIMARY)])
     mean, worse = findings(result, TERMS)
@@ -57,15 +63,7 @@ def test_a_value_with_spaces_is_named_whole():
 
 
 def test_of_many_contrasts_their_verdicts_and_the_largest():
-    many = pd.concat(
-        rows().assign(
-            heads=heads,
-            key_width=64 // heads,
-            value_width=64 // heads,
-            run_id=lambda r, h=heads: r["run_id"] + str(h),
-        )
-        for heads in (2, 4, 8)
-    )
+    many = pd.concat(map(at, (2, 4, 8)))
     many.loc[(many["fusion"] == "sum") & (many["heads"] == 2), "val_loss"] += 1.0
     result = compare(many, records=[make_record(primary=PRIMARY)])
     tally, largest = findings(result)
@@ -124,14 +122,8 @@ def test_every_term_is_found_where_it_stands(name: str):
 
 
 def test_what_is_undecided_is_one_sentence():
-    two = pd.concat(
-        [
-            rows(),
-            rows()
-            .query("fusion == 'mean'")
-            .assign(fusion="max", form="max", run_id=lambda r: r["run_id"] + "m"),
-        ]
-    )
+    mean = rows().query("fusion == 'mean'")
+    two = pd.concat([rows(), mean.assign(fusion="max", form="max", run_id=mean["run_id"] + "m")])
     result = compare(two, records=[make_record(primary=PRIMARY)], where=["fusion!=sum"])
     assert findings(result, {"max": "taking the largest"}) == [
         "Nothing is decided yet against concat about taking the largest, 0.000 nats (−0.038 to 0.038); mean,"

@@ -1,6 +1,5 @@
 """The Python face: the same results as the commands, and the page about it runs as it stands."""
 
-import importlib
 import re
 import subprocess
 import sys
@@ -145,8 +144,7 @@ def test_a_trained_model_is_a_torch_module_with_its_tokenizer(tmp_path, monkeypa
         ablate.load_model(tmp_path)
 
 
-def test_report_is_a_package_and_a_function(study):
-    assert importlib.import_module("ablate.reporting.page").gather
+def test_a_report_of_rows_is_that_of_their_study(study):
     assert ablate.report("synthetic") == ablate.report(ablate.load("synthetic"))
 
 

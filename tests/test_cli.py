@@ -22,8 +22,9 @@ from ablate.compose import configs
 from ablate.execution.events import unheard
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
-from ablate.store.columns import COLUMNS, MEASURED_COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
+from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
+from benchmarks.kills import state
 from tests.helpers import ROOT, call_cli, make_config, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
@@ -43,30 +44,24 @@ WRONG = [
     (["model.heds=3"], ["model.heds", "no such key"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
     (["train.heads=3"], ["did you mean heads?"]),
-    (["fusion.per=head"], ["fusion.per", "a key of fusion=gated or fusion=weighted_sum;"]),
     (["heads.x=3"], ["heads is a single value"]),
     (["+foo=1"], ["+foo=1", "foo=1"]),
     (["++heads=8"], ["++heads=8", "heads=8"]),
     (["~train"], ["~train", "can't be removed"]),
     (["heads"], ["heads", "KEY=VALUE"]),
     (["heads="], ["heads=", "a whole number"]),
-    (["heads=5"], ["heads=5", "heads=4 or heads=8"]),
     (["-m", "heads=4,5"], ["heads=5", "heads=4 or heads=8"]),
     (["heads=4,8"], ["heads=4,8", "-m"]),
     (["-m", "heads=range(3,1)"], ["heads=range(3,1)", "empty"]),
     (["-m", "fusion=glob(x*)"], ["fusion=glob(x*)", "empty"]),
     (["-m", "train.lr=interval(0,1)"], ["interval"]),
-    (["fusion=sum", "out_proj=false", "value_width=narrow"], ["value_width=64", "out_proj=true"]),
-    (["fusion=sum", "out_proj=false", "heads=16", "match=params"], ["match=params", "heads=8"]),
     (["-m", "fusion=sum,grouped", "fusion.groups=1"], ["fusion.groups: no key of fusion=sum"]),
-    (["fusion=grouped", "fusion.groups=3"], ["fusion.groups=3", "heads=4"]),
     (["corpus=grammar", "corpus.characters=2000", "model.context=999"], ["model.context=999", "validation"]),
     (["corpus=file"], ["corpus=file", "corpus.path=FILE"]),
     (["corpus.path=a.txt"], ["corpus.path=a.txt", "corpus=file"]),
     (["corpus=lags", "corpus.pairs=3"], ["corpus.pairs=3", "corpus=mqar"]),
     (["corpus=file", "corpus.path=x(1).txt"], ["""'corpus.path="x(1).txt"'"""]),
     (["corpus=file", "corpus.path=~/a.txt"], ["""'corpus.path="~/a.txt"'"""]),
-    (["corpus=file", "corpus.path=été.txt"], ["""'corpus.path="été.txt"'"""]),
     (["corpus=file", "corpus.path=a,b.txt"], ["""'corpus.path="a,b.txt"'"""]),
     (["-m", "corpus=file", "corpus.path=a,b.txt"], ["""'corpus.path="a,b.txt"'"""]),
     (["corpus=file", "corpus.path=binary.dat"], ["binary.dat", "offset 3", "utf-16"]),
@@ -92,11 +87,7 @@ WRONG = [
     (["corpus.splits=0.8,0.1,0.1"], ["corpus.splits=[0.8,0.1,0.1]"]),
     (["heads=1000000007", "model.d_model=1048576"], ["heads=1000000007", "at most"]),
     (["model.d_model=1000003"], ["heads=4", "does not divide model.d_model=1000003"]),
-    (["train.batch=100000000"], ["train.batch=100000000", "GB of memory at least", "smaller model"]),
-    (
-        ["-m", "model.d_model=64,1000000"],
-        ["model.d_model=1000000", "GB of memory at least", "take a smaller"],
-    ),
+    (["-m", "model.d_model=64,1000000"], ["model.d_model=1000000", "GB of memory", "take a smaller"]),
     (["name=" + "n" * 300], ["name=nnn", "up to 100"]),
     (["device=cuda:99999999999999999999"], ["device=cuda:99999999999999999999", "cuda:N"]),
     (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["can't be added"]),
@@ -154,14 +145,12 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, command):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments", [("run", "fusion=cat"), ("run", "heads=5"), ("runs",), ("plan", "nothing")]
-)
-def test_a_forked_command_does_what_a_started_one_does(arguments, tmp_path, start_python):
+@pytest.mark.parametrize("words", [("run", "fusion=cat"), ("run", "heads=5"), ("runs",), ("plan", "nothing")])
+def test_a_forked_command_does_what_a_started_one_does(words, tmp_path, start_python):
     """On which most tests here rely: run_cli does not start Python."""
-    process = start_python(*arguments, cwd=tmp_path)
+    process = start_python(*words, cwd=tmp_path)
     out, err = process.communicate(timeout=60)
-    forked = run_cli(*arguments, cwd=tmp_path)
+    forked = run_cli(*words, cwd=tmp_path)
     assert (forked.returncode, forked.stdout, forked.stderr) == (process.returncode, out, err)
 
 
@@ -176,7 +165,7 @@ def swept(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
 
 
 @pytest.mark.slow
-def test_a_sweep_ends_with_a_table_and_a_csv(swept):
+def test_a_sweep_ends_with_a_table_and_a_csv_and_its_runs_are_not_run_again(swept):
     cwd, done = swept
     assert done.returncode == 0, done.stderr
     table, _, path = done.stdout.rpartition("\n\n")
@@ -195,11 +184,6 @@ def test_a_sweep_ends_with_a_table_and_a_csv(swept):
     assert len(done.stderr.splitlines()) == 8  # a quiet line a run
     assert sorted(path.name for path in cwd.iterdir()) == ["runs"]  # Hydra leaves nothing of its own
     assert sorted(path.name for path in (cwd / "runs").iterdir()) == ["results.csv", "store", "studies"]
-
-
-@pytest.mark.slow
-def test_what_is_finished_is_not_run_again(swept):
-    cwd, _ = swept
     before = {path: path.stat().st_mtime_ns for path in (cwd / "runs" / "store").rglob("*")}
     again = run_cli("run", "-m", "fusion=concat,sum", "seed=1", *QUICK, cwd=cwd)
     assert again.returncode == 0 and "2 runs had finished before" in again.stderr
@@ -209,9 +193,7 @@ def test_what_is_finished_is_not_run_again(swept):
 @pytest.mark.slow
 def test_compare_reads_studies_and_csv_files_alike(swept):
     cwd, _ = swept
-    (study,) = [
-        p.parent for p in (cwd / "runs" / "studies").glob("*/results.csv") if len(pd.read_csv(p)) == 8
-    ]
+    (study,) = [p.parent for p in cwd.glob("runs/studies/*/results.csv") if len(pd.read_csv(p)) == 8]
     answers = [
         run_cli("compare", target, "--format", "json", cwd=cwd).stdout
         for target in (study.name, str(study.relative_to(cwd)), str(study / "results.csv"))
@@ -252,10 +234,6 @@ def test_runs_and_sample(swept):
     assert missing.returncode == 2 and "ablate runs" in one_line(missing.stderr)
 
 
-def without_measured(path: Path, columns: tuple[str, ...]) -> str:
-    return pd.read_csv(path, dtype=str).drop(columns=list(columns)).to_csv()
-
-
 @pytest.mark.slow
 def test_same_command_same_bytes(tmp_path):
     command = ("run", "fusion=weighted_sum", "model.dropout=0.1", *QUICK)
@@ -264,12 +242,8 @@ def test_same_command_same_bytes(tmp_path):
         assert run_cli(*command, cwd=tmp_path / name).returncode == 0
     (one,), (two,) = ((tmp_path / name).glob("runs/store/[!.]*") for name in ("a", "b"))
     assert one.name == two.name
-    assert without_measured(one / "metrics.csv", ("seconds",)) == without_measured(
-        two / "metrics.csv", ("seconds",)
-    )
-    for table in ("runs/results.csv", "runs/studies/single/results.csv"):
-        texts = [without_measured(tmp_path / name / table, MEASURED_COLUMNS) for name in ("a", "b")]
-        assert texts[0] == texts[1] and "weighted_sum" in texts[0]
+    (tables, _), (others, _) = (state(tmp_path / name) for name in ("a", "b"))
+    assert tables == others and len(tables) == 3 and "weighted_sum" in tables["results.csv"][1]
     assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 
@@ -300,9 +274,8 @@ def test_a_run_that_learned_nothing_says_so(tmp_path):
     run = ("run", "corpus=grammar", "corpus.characters=20000", "model.context=16", "name=high")
     done = run_cli(*run, "train.lr=10", "train.steps=30", "train.warmup=0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = re.search(
-        r"1 run learned nothing: val_loss up to ([\d.]+) is above ln\(vocab\) = ([\d.]+)", done.stderr
-    )
+    line = r"1 run learned nothing: val_loss up to ([\d.]+) is above ln\(vocab\) = ([\d.]+)"
+    found = re.search(line, done.stderr)
     assert found and float(found[1]) > float(found[2]) and "train.lr is too high (here 10)" in done.stderr
     assert found[0] in run_cli("compare", "high", cwd=tmp_path).stderr
 
@@ -312,11 +285,8 @@ def test_a_diverged_run_keeps_its_row(tmp_path):
     command = ("run", "train.lr=1e30", "train.warmup=0", "train.clip=null", *QUICK)
     for _ in range(2):  # made, and found
         done = run_cli(*command, cwd=tmp_path)
-        lines = done.stderr.splitlines()
         assert done.returncode == 0
-        assert any(
-            line.startswith("diverged: fusion=concat heads=4") for line in lines if "not finite" in line
-        )
+        assert re.search(r"(?m)^diverged: fusion=concat heads=4.*not finite", done.stderr)
     (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
     assert row["status"] == "diverged" and "not finite at step" in row["error"] and pd.isna(row["val_loss"])
     assert all(pd.isna(row[column]) for column in THIRD_COLUMNS)
@@ -473,9 +443,8 @@ def test_a_config_of_ones_own_sweeps_and_options_stand_where_one_likes(tmp_path)
     (tmp_path / "mine.yaml").write_text(
         "defaults: [config, _self_]\nhydra: {mode: MULTIRUN, sweeper: {params: {heads: '1,2', seed: '0,1'}}}"
     )
-    done = run_cli(
-        "run", "-cd", ".", "-cn", "mine", "fusion=mean", *QUICK, "seed=7", "name=ours", cwd=tmp_path
-    )
+    mine = ("run", "-cd", ".", "-cn", "mine", "fusion=mean", *QUICK, "name=ours")
+    done = run_cli(*mine, "seed=7", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "ours" / "results.csv")
     assert sorted(rows["heads"]) == [1, 2] and set(rows["seed"]) == {7} and set(rows["fusion"]) == {"mean"}
@@ -483,9 +452,7 @@ def test_a_config_of_ones_own_sweeps_and_options_stand_where_one_likes(tmp_path)
     assert again.returncode == 0 and "2 runs had finished before" in again.stderr
     study = json.loads((tmp_path / "runs" / "studies" / "ours" / "study.json").read_text())
     assert study["factors"] == {"heads": ["1", "2"]} and study["seeds"] == [7]
-    grown = run_cli(
-        "run", "-cd", ".", "-cn", "mine", "fusion=mean", *QUICK, "heads=4", "name=ours", cwd=tmp_path
-    )
+    grown = run_cli(*mine, "heads=4", cwd=tmp_path)
     assert grown.returncode == 2 and "heads is a factor" in one_line(grown.stderr)
 
 
@@ -510,10 +477,7 @@ def refused(command, monkeypatch):
 
 ERRORS = [
     (KeyError("a\nb"), r"ablate: KeyError: 'a\nb'; this is a fault of ablate's; its traceback is in "),
-    (
-        OSError(28, "No space left on device", "x.csv"),
-        "ablate: x.csv: No space left on device; its traceback",
-    ),
+    (OSError(28, "No space left", "x.csv"), "ablate: x.csv: No space left; its traceback is in "),
 ]
 
 

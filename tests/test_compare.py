@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,11 @@ def table(*rows: dict) -> pd.DataFrame:
     return pd.DataFrame([{**ROW, "run_id": f"{i:016x}", **row} for i, row in enumerate(rows)])
 
 
+def of_cells(cells: Iterable[tuple[dict, Iterable[float]]]) -> pd.DataFrame:
+    """A variant with these columns for each cell, and with its losses at seeds 0, 1, …"""
+    return table(*(row for columns, losses in cells for row in variant(losses, **columns)))
+
+
 def note(comparison: Comparison, words: str) -> str:
     """The one note that has these words."""
     (line,) = [line for line in comparison.notes if words in line]
@@ -44,19 +50,16 @@ def note(comparison: Comparison, words: str) -> str:
 
 def grid() -> pd.DataFrame:
     values = {("concat", 4): (2.0, 2.2, 2.4), ("sum", 4): (1.0, 1.5, 2.0), ("sum", 8): (3.0, 3.0, 3.0)}
-    rows = (
-        variant(losses, fusion=fusion, heads=heads, key_width=64 // heads)
+    return of_cells(
+        ({"fusion": fusion, "heads": heads, "key_width": 64 // heads}, losses)
         for (fusion, heads), losses in values.items()
     )
-    return table(*itertools.chain(*rows))
 
 
 def test_means_and_deviations_by_hand():
     summary = summarize(grid())
     names = [("sum", 4), ("concat", 4), ("sum", 8)]
-    assert summary["variant"].tolist() == [
-        f"fusion={one} heads={heads} out_proj=true" for one, heads in names
-    ]
+    assert summary["variant"].tolist() == [f"fusion={one} heads={h} out_proj=true" for one, h in names]
     assert summary["n"].tolist() == [3, 3, 3]
     assert summary["mean"].tolist() == pytest.approx([1.5, 2.2, 3.0])
     assert summary["sd"].tolist() == pytest.approx([0.5, 0.2, 0.0])
@@ -75,12 +78,6 @@ def test_texts_and_programs_are_not_mixed_unless_asked(column, other):
     with pytest.raises(Incomparable, match=rf"{column} .* / .*--mixed"):
         summarize(rows)
     assert summarize(rows, mixed=True)["n"].sum() == 2
-
-
-def test_two_rows_of_one_variant_and_seed_are_named():
-    rows = table({"val_loss": 1.0}, {"val_loss": 2.0, "seed": 1}, {"val_loss": 1.1})
-    with pytest.raises(Incomparable, match="runs 0000000000000000 and 0000000000000002"):
-        summarize(rows)
 
 
 def test_seeds_of_single_streams_are_replicates_not_variants():
@@ -112,8 +109,8 @@ def test_a_run_that_was_looked_at_twice_counts_once():
         assert (summary["n"].tolist(), summary["mean"].tolist()) == ([1], [2.0])
     with pytest.raises(Incomparable, match=r"two rows of one variant.*; choose with --where eval_every=100"):
         summarize(table(once, {**again, "val_loss": 2.1}))
-    with pytest.raises(Incomparable, match=r"two rows of one variant and seed.*; drop one"):
-        summarize(table(once, once))
+    with pytest.raises(Incomparable, match=r"two rows of one variant and seed: runs 0+ and 0+2 .*; drop one"):
+        summarize(table(once, {**once, "seed": 1}, once))
 
 
 @pytest.mark.parametrize("column", ["eval_tokens", "average"])
@@ -175,10 +172,9 @@ def test_a_metric_that_is_not_there():
         summarize(grid(), "val_los")
     with pytest.raises(Incomparable, match="no finished run has it"):
         summarize(table({"val_loss": 1.0, "status": "failed"}))
-    with pytest.raises(
-        Incomparable, match=r"val_last_third_loss: empty in every row; .* older than it; choi"
-    ):
-        summarize(grid(), "val_last_third_loss")  # of before the column
+    empty = r"val_last_third_loss: empty in every row; .* older than it; choi"  # of before the column
+    with pytest.raises(Incomparable, match=empty):
+        summarize(grid(), "val_last_third_loss")
 
 
 # --- comparisons ------------------------------------------------------------------------------------
@@ -250,9 +246,8 @@ def test_sentences_by_hand():
     assert re.search(r"about \d+ more seeds would decide it \(power 80 %\)\.$", mean)
     assert not re.search("better|worse|equivalent", mean)
     turned = compare(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=mean"])
-    assert sentences(turned)[0].startswith(
-        "concat is better than sum (heads=4, out_proj=true) by 0.250 nats [0.158"
-    )
+    better = "concat is better than sum (heads=4, out_proj=true) by 0.250 nats [0.158"
+    assert sentences(turned)[0].startswith(better)
 
 
 def test_where_more_is_better_the_larger_is():
@@ -307,13 +302,10 @@ def unpaired(*rows, **question) -> str:
 def test_where_nothing_is_paired_a_baseline_is_named_that_pairs():
     own = {"key_heads": "auto", "value_heads": "auto"}
     shared = {"key_heads": "1", "value_heads": "1"}
-    trained = [
-        *variant((2.0, 2.1), **own, scores="softmax"),
-        *variant((2.3, 2.3), **shared, scores="softmax"),
-    ]
+    both = [*variant((2.0, 2.1), **own, scores="softmax"), *variant((2.3, 2.3), **shared, scores="softmax")]
     yardstick = variant((3.0, 3.1), **own, scores="uniform")
     nothing = "no verdicts: there is no fusion to compare with concat"
-    for rows in (trained, trained + yardstick):
+    for rows in (both, both + yardstick):
         assert unpaired(*rows) == f"{nothing}; try --baseline key_heads=auto,value_heads=auto"
         result = compare(table(*rows), baseline=own)
         assert result.table["diff"].dropna().tolist() == pytest.approx([0.25])
@@ -348,9 +340,7 @@ def test_between_head_counts_the_width_in_total_finds_the_baseline():
         *variant((3.5, 3.7), **CONCAT, heads=8, key_width=16),
     )
     compared = compare(rows, baseline={"heads": 1}).table.dropna(subset="diff")
-    assert dict(zip(compared["key_width"], compared["diff"], strict=True)) == pytest.approx(
-        {"8": 2.05, "16": 1.55}
-    )
+    assert compared.set_index("key_width")["diff"].to_dict() == pytest.approx({"8": 2.05, "16": 1.55})
 
 
 def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
@@ -358,11 +348,7 @@ def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
     normalized = {"normalize": "variance", "heads": 4, "form": "sum normalize=variance"}
     convex = {**WEIGHTED, "fusion_options": '{"per": "head", "weights": "convex"}'}
     rows = table(
-        *(
-            row
-            for fusion in (CONCAT, SUM, MEAN, convex)
-            for row in variant((1.0, 1.2, 1.1), **fusion | one_head)
-        ),
+        *(row for one in (CONCAT, SUM, MEAN, convex) for row in variant((1.0, 1.2, 1.1), **one | one_head)),
         *variant((1.01, 1.23, 1.12), **WEIGHTED | one_head),
         *variant((2.0, 2.2, 2.1), **CONCAT, heads=4),
         *variant((2.1, 2.4, 2.25), **SUM | normalized),
@@ -493,9 +479,7 @@ def test_primary_contrasts_are_a_family_of_their_own():
     result = compare(rows, records=[make_record(primary=[entry], margin=0.05)])
     assert result.families == ["primary", "exploratory"] and result.margin == 0.05
     primary, others = result.family("primary"), result.family("exploratory")
-    assert primary["variant"].tolist() == [
-        f"fusion={name} heads=4 out_proj=true" for name in ("concat", "sum")
-    ]
+    assert primary["variant"].tolist() == [f"fusion={one} heads=4 out_proj=true" for one in ("concat", "sum")]
     p = 1 - 2 / math.pi * (math.atan(5) + 5 / 26)
     assert primary["p_holm"].iloc[1] == pytest.approx(p) and primary["level"].iloc[1] == 0.95
     assert (others["p"].notna().sum(), others["level"].max()) == (3, pytest.approx(1 - 0.05 / 3))
@@ -510,9 +494,8 @@ def test_primary_contrasts_are_a_family_of_their_own():
     across = declared(baseline={"fusion": "concat", "heads": 4}, variants=[{"fusion": "sum", "heads": 8}])
     assert across.family("primary")["variant"].tolist()[1:] == ["fusion=sum heads=8 out_proj=true"]
     absent = declared(vary="fusion", baseline="gated", where={"heads": 4})
-    assert absent.notes[0] == (
-        "missing: the primary contrast with fusion=gated where heads=4 has no finished runs"
-    )
+    missing = "missing: the primary contrast with fusion=gated where heads=4 has no finished runs"
+    assert absent.notes[0] == missing
     with pytest.raises(ConfigError, match=r"no column fuson; did you mean fusion\?"):
         declared(vary="fuson", baseline="concat")
     with pytest.raises(ConfigError, match=r"write an entry as \{vary"):
@@ -579,13 +562,11 @@ def test_by_names_what_makes_a_variant_and_never_pools():
         compare(both)
     result = compare(both, by=["fusion", "optimizer", "fusion"])
     assert result.shown == ["fusion", "optimizer"] and len(result.table) == 6
-    assert set(result.table["baseline"].dropna()) == {
-        f"fusion=concat optimizer={one}" for one in ("adam", "muon")
-    }
+    optimizers = {f"fusion=concat optimizer={one}" for one in ("adam", "muon")}
+    assert set(result.table["baseline"].dropna()) == optimizers
     grids = table(*(row for heads in (4, 8) for row in hand_worked(heads=heads)))
-    with pytest.raises(
-        Incomparable, match=r"of fusion=concat differ in heads \(4 / 8\), and variants are never"
-    ):
+    never = r"of fusion=concat differ in heads \(4 / 8\), and variants are never"
+    with pytest.raises(Incomparable, match=never):
         compare(grids, by=["fusion"])
     assert len(compare(grids, by=["fusion"], where=["heads=8"]).table) == 3
 
@@ -594,8 +575,7 @@ def test_by_names_what_makes_a_variant_and_never_pools():
 def test_the_order_of_rows_and_the_names_of_seeds_change_nothing(seed):
     rng = np.random.default_rng(seed)
     variants = itertools.product((4, 8), (CONCAT, SUM, MEAN, WEIGHTED))
-    each = (variant(rng.normal(2, 0.01, 5), **fusion, heads=heads) for heads, fusion in variants)
-    rows = table(*itertools.chain(*each))
+    rows = of_cells(({**fusion, "heads": h}, rng.normal(2, 0.01, 5)) for h, fusion in variants)
     result = compare(rows).table
     shuffled = rows.sample(frac=1, random_state=seed).assign(seed=lambda rows: 10**15 + 7 * rows["seed"])
     pd.testing.assert_frame_equal(compare(shuffled).table, result)
@@ -605,15 +585,10 @@ def test_the_order_of_rows_and_the_names_of_seeds_change_nothing(seed):
 
 def test_effects_and_interactions_by_hand():
     """Losses 1 + [sum] + 10 [no projection] + 5 [both], plus the seed; widths equal."""
-    rows = table(
-        *(
-            row
-            for fusion, f in ((CONCAT, 0), (SUM, 1))
-            for out_proj, o in ((True, 0), (False, 1))
-            for row in variant(
-                [1 + f + 10 * o + 5 * f * o + s * (1 + f + o) for s in SEEDS], **fusion, out_proj=out_proj
-            )
-        )
+    rows = of_cells(
+        ({**fusion, "out_proj": not o}, [1 + f + 10 * o + 5 * f * o + s * (1 + f + o) for s in SEEDS])
+        for f, fusion in enumerate((CONCAT, SUM))
+        for o in (0, 1)
     )
     effects, lines = effects_of(rows)
     found = {row["effect"]: row for row in effects.to_dict("records")}
@@ -629,19 +604,12 @@ def test_effects_and_interactions_by_hand():
 
 
 def test_one_head_is_crossed_with_nothing():
-    rows = table(
-        *(
-            row
-            for heads in (1, 4)
-            for out_proj in (True, False)
-            for f, fusion in enumerate((CONCAT, SUM))
-            for row in variant(
-                [1 + (f + s) * (heads - 1) + out_proj for s in SEEDS],
-                **(CONCAT | {"fusion": fusion["fusion"]} if heads == 1 else fusion),
-                heads=heads,
-                out_proj=out_proj,
-            )
-        )
+    one = CONCAT | {"fusion": "sum"}
+    rows = of_cells(
+        ({**fusion, "heads": heads, "out_proj": on}, [1 + (f + s) * (heads - 1) + on for s in SEEDS])
+        for heads, fusions in ((1, (CONCAT, one)), (4, (CONCAT, SUM)))
+        for on in (True, False)
+        for f, fusion in enumerate(fusions)
     )
     effects, _ = effects_of(rows)
     blocks = dict(zip(effects["effect"], effects["blocks"], strict=True))
@@ -651,16 +619,13 @@ def test_one_head_is_crossed_with_nothing():
 
 def test_main_effects_need_equal_widths_and_many_heads_are_crossed_with_the_projection_anyway():
     losses = {(1, True): 1.0, (8, True): 0.7, (1, False): 1.5, (8, False): 1.4}
-    rows = table(
-        *(
-            row
-            for (heads, out_proj), loss in losses.items()
-            for row in variant(
-                [loss + s * (heads + out_proj) for s in SEEDS], **CONCAT, heads=heads, out_proj=out_proj,
-                key_width=64 // heads, value_width=64 // heads,
-            )
+    rows = of_cells(
+        (
+            {**CONCAT, "heads": h, "out_proj": on, "key_width": 64 // h, "value_width": 64 // h},
+            [loss + s * (h + on) for s in SEEDS],
         )
-    )  # fmt: skip
+        for (h, on), loss in losses.items()
+    )
     effects, notes = effects_of(rows)
     assert [note for note in notes if note.startswith("heads: no two variants of equal key and value width")]
     found = {row["effect"]: row for row in effects.to_dict("records")}
@@ -692,15 +657,12 @@ def test_whether_heads_need_the_projection_is_answered_where_a_study_asks():
     """(L_8 − L_1)_off − (L_8 − L_1)_on: 0.4, 0.5, 0.6 over the seeds; t = 0.5/(0.1/√3)."""
     losses = {(1, True): 2.0, (8, True): 1.9, (1, False): 2.1, (8, False): 2.5}
     scatter = {(8, False): 0.1}
-    rows = table(
-        *(
-            row
-            for (heads, on), loss in losses.items()
-            for row in variant(
-                [loss + scatter.get((heads, on), 0) * (seed - 1) + 0.01 * seed for seed in range(3)],
-                **{"heads": heads, "out_proj": on, "key_width": 64 // heads},
-            )
+    rows = of_cells(
+        (
+            {"heads": heads, "out_proj": on, "key_width": 64 // heads},
+            [loss + scatter.get((heads, on), 0) * (seed - 1) + 0.01 * seed for seed in range(3)],
         )
+        for (heads, on), loss in losses.items()
     )
     entry = {"vary": "out_proj", "baseline": True, "where": {"heads": 1}}
     result = compare(rows, records=[make_record(primary=[entry], metric="val_loss")])
@@ -858,9 +820,8 @@ def test_what_is_of_one_class_is_tested_and_called_parametrization():
     for fusion, is_same in (("gated", True), ("max", False)):
         (sentence,) = sentences(compare(rows[rows["fusion"].isin(["concat", fusion])]))
         assert sentence.endswith(ending) is is_same
-    assert note(result, "so this is parametrization: fusion=gated").startswith(
-        "in 1 of 2 comparisons the same"
-    )
+    line = note(result, "so this is parametrization: fusion=gated")
+    assert line.startswith("in 1 of 2 comparisons the same")
 
 
 @pytest.mark.parametrize(

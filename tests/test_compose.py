@@ -19,11 +19,7 @@ def refusal(*arguments: str) -> str:
     return str(refused.value)
 
 
-OF_ANOTHER_METHOD = [
-    ("groups", "grouped"),
-    ("weights", "head_scale or fusion=weighted_sum"),
-    ("input", "gated"),
-]
+OF_ANOTHER = [("groups", "grouped"), ("weights", "head_scale or fusion=weighted_sum"), ("input", "gated")]
 REFUSED = [
     # Quotes are advised only where they help.
     (["name=日本語"], "name=日本語: it names a directory; use up to 100 of A-Z, a-z"),
@@ -41,7 +37,7 @@ REFUSED = [
     ),
     *(
         ([*chosen, f"fusion.{key}=2"], f"fusion.{key}=2: a key of fusion={method}; choose")
-        for key, method in OF_ANOTHER_METHOD
+        for key, method in OF_ANOTHER
         for chosen in ([], ["fusion=sum"])
     ),
     # A mistake in a study leaves nothing out.
@@ -65,18 +61,14 @@ def test_many_values_are_no_path():
     assert compose(["-m", f"seed={','.join(map(str, range(100)))}"]) is not None
 
 
-@pytest.mark.parametrize(
-    "mistake", [("haeds=1,2",), ("train.clip=${nope}",), ("-m", "corpus=1,2"), ("corpus/x=1,2",)]
-)
+@pytest.mark.parametrize("mistake", ["haeds=1,2", "train.clip=${nope}", "-m corpus=1,2", "corpus/x=1,2"])
 def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     """Hydra is asked once, not for each of 64 runs: it needs 50 ms."""
-    sweep = compose(["study=heads", *mistake])
+    sweep = compose(["study=heads", *mistake.split()])
     assert isinstance(sweep, Sweep)
     composed, loader = [], sweep.configs._loader
     original = loader.load_sweep_config
-    monkeypatch.setattr(
-        loader, "load_sweep_config", lambda *given: composed.append(given) or original(*given)
-    )
+    monkeypatch.setattr(loader, "load_sweep_config", lambda *of: composed.append(of) or original(*of))
     with pytest.raises(ConfigError, match=r"nothing to run|'nope' not found"):
         run(sweep, dry_run=True)
     assert len(composed) < 10

@@ -78,9 +78,8 @@ def test_methods_of_equal_form_start_as_one_function():
     first: dict[tuple[str, int], Tensor] = {}
     for form, heads, part in every_form():
         z_BTHV = torch.randn(2, 3, heads, 5, generator=torch.Generator().manual_seed(heads)).double()
-        fused = attention(attention_spec(heads=heads, fusion=part)).fusion(
-            z_BTHV, torch.zeros(2, 3, 24).double()
-        )
+        method = attention(attention_spec(heads=heads, fusion=part)).fusion
+        fused = method(z_BTHV, torch.zeros(2, 3, 24).double())
         torch.testing.assert_close(fused, first.setdefault((form, heads), fused), msg=f"{part}: {form}")
 
 
@@ -152,12 +151,8 @@ NoNumber = fusing(
     lambda self, z, x: z.flatten(-2) * torch.nan, one_head_passes=True, homogeneous=True, adds_up=True
 )
 Doubled = fusing(lambda self, z, x: 2 * z.flatten(-2), one_head_passes=True)
-Louder = fusing(
-    lambda self, z, x: 2 * z.flatten(-2),
-    Options=Normalized,
-    one_head_passes=True,
-    form=classmethod(lambda cls, heads, options: "concat"),
-)
+AS_CONCAT: Any = {"Options": Normalized, "form": classmethod(lambda cls, heads, options: "concat")}
+Louder = fusing(lambda self, z, x: 2 * z.flatten(-2), one_head_passes=True, **AS_CONCAT)
 Squared = fusing(lambda self, z, x: z.square().flatten(-2), homogeneous=True)
 Flat = fusing(lambda self, z, x: z.mean(-1, keepdim=True).expand_as(z).flatten(-2), folds=FOLDS)
 # Homogeneous, as it claims, but no static map of the heads, as it claims, too.

@@ -12,19 +12,14 @@ from ablate.analysis.power import seeds_needed
 from ablate.reporting import answers, words
 from ablate.store.record import StudyRecord
 from tests.helpers import make_record
-from tests.test_compare import note, table
+from tests.test_compare import note, of_cells, table
 
 PLACEBO = {"placebo": {"value_scale": "matched"}}
 
 
 def cells(*levels: tuple[dict, list[float]]) -> pd.DataFrame:
     """The rows of variants with these losses at seeds 0, 1, …"""
-    rows = [
-        {"value_scale": "1", "scores": "softmax", **variant, "seed": seed, "val_loss": loss}
-        for variant, losses in levels
-        for seed, loss in enumerate(losses)
-    ]
-    return table(*rows)
+    return of_cells(({"value_scale": "1", "scores": "softmax", **one}, losses) for one, losses in levels)
 
 
 def of_projection(interaction: float, rng: np.random.Generator, n: int, sd: float = 0.01) -> pd.DataFrame:

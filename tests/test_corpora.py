@@ -31,9 +31,8 @@ from ablate.data.corpus import Corpus, forget, open_corpus, require_usable
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
-from tests.helpers import make_config
+from tests.helpers import ROOT, make_config
 
-ROOT = Path(__file__).parent.parent
 DIGITS = "0123456789" * 10
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
 
@@ -181,15 +180,9 @@ def test_byte_pairs_are_learned_from_the_training_split_alone(texts: Path):
 
 
 def test_a_directory_and_a_glob(texts: Path):
-    for name, text in {
-        "b/z.txt": "1",
-        "b/a.md": "2",
-        "b.txt": "3",
-        "a b\n[é].txt": "4",
-        ".c/d.txt": "5",
-    }.items():
-        put(texts / name, text * 10)
-    put(texts / "b" / ".hidden", "6" * 10)
+    names = ("b/z.txt", "b/a.md", "b.txt", "a b\n[é].txt", ".c/d.txt", "b/.hidden")
+    for number, name in enumerate(names, 1):
+        put(texts / name, str(number) * 10)
     as_one = {"splits": (0.5, 0.5, 0.0)}
     assert "".join(words(opened(texts, **as_one))) == "".join(d * 10 for d in "4213")
     assert "".join(words(opened("**/*.txt", **as_one))) == "".join(d * 10 for d in "431")
@@ -341,11 +334,8 @@ def test_the_ways_out_of_a_wrong_encoding(texts: Path):
     [
         ("utf-9", "no such encoding; use utf-"),
         ("lattin1", "no such encoding; use latin1"),
-        ("!", "no such encoding; use utf-8"),
-        ("utf-8\0", "no such encoding; use utf-8"),
-        ("hex", "no encoding of text; use utf-8"),
-        ("rot13", "no encoding of text; use utf-8"),
-        ("rot-13", "no encoding of text; use utf-8"),
+        *((name, "no such encoding; use utf-8") for name in ("!", "utf-8\0")),
+        *((name, "no encoding of text; use utf-8") for name in ("hex", "rot13", "rot-13")),
     ],
 )
 def test_an_unknown_encoding(texts: Path, name: str, near: str):
@@ -357,9 +347,8 @@ def test_context_that_fits_and_does_not(book: Path):
     """100 characters: validation and test have 10 each, so 9 inputs and their targets fit."""
     corpus = opened(book)
     require_usable(corpus, 9)
-    with pytest.raises(
-        ConfigError, match=r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
-    ):
+    too_few = r"validation split has 10 tokens, fewer than the 11 that model\.context=10"
+    with pytest.raises(ConfigError, match=too_few):
         require_usable(corpus, 10)
     require_usable(opened("book.txt", splits=(0.9, 0.1, 0.0)), 9)
     short = opened(put(book, "012"))
@@ -417,11 +406,9 @@ def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, 
     small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
     put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
     config = config_of(name, **{key: small[key] for key in small if key in read_yaml(name)})
-    models = [
-        make_config(f"model={model}", "model.context=256").model for model in ("tiny", "pair", "prefix")
-    ]
     opened = 0
-    for model in models:
+    for kind in ("tiny", "pair", "prefix"):
+        model = make_config(f"model={kind}", "model.context=256").model
         bytes_of = []
         for cache_of in ("one", "two"):
             monkeypatch.setenv("ABLATE_CACHE", str(texts / cache_of))
@@ -454,14 +441,10 @@ def test_the_docs_list_every_corpus_with_its_options():
 
 def test_no_corpus_imports_what_another_needs():
     """Nor torch: a shell asks for the values of an option."""
-    program = (
-        "import sys; from ablate.data.corpora.base import registry; registry.named('pydoc')\n"
-        "print(*sys.modules)"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert {m for m in loaded.stdout.split() if m.startswith(("ablate.data.", "torch"))} == {
+    code = "import sys; from ablate.data.corpora.base import registry; registry.named('pydoc')"
+    program = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
+    loaded = subprocess.check_output(program, text=True, cwd=ROOT).split()
+    assert {module for module in loaded if module.startswith(("ablate.data.", "torch"))} == {
         *("ablate.data.corpora", "ablate.data.corpora.base", "ablate.data.corpora.pydoc"),
         *("ablate.data.text", "ablate.data.tokenizers"),
     }
@@ -624,13 +607,8 @@ print(corpus.sha256, int(corpus.tokens("train").sum()))
 
 
 def start(*arguments: object) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", OPEN, *map(str, arguments)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", OPEN, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow

@@ -28,9 +28,8 @@ def test_every_method_has_a_small_drawing_of_one_size(kind, name):
 
 def test_a_drawing_is_written_anew_for_a_line_of_text(tmp_path):
     path = tmp_path / "mine.svg"
-    path.write_text(
-        DRAWING.format(' width="120"', f"<title>a</title><g><!--><b>-->{CIRCLE}</g><text>1 &lt; 2</text>")
-    )
+    inside = f"<title>a</title><g><!--><b>-->{CIRCLE}</g><text>1 &lt; 2</text>"
+    path.write_text(DRAWING.format(' width="120"', inside))
     assert inline(path) == (
         '<svg viewBox="0 0 120 48" height="1.5em" aria-hidden="true">'
         '<g><circle r="3" fill="#808790"></circle></g>'

@@ -17,6 +17,7 @@ from ablate.reporting.words import PAPER, finding
 from ablate.store.store import Store
 from ablate.study import estimate, machine
 from ablate.study.study import settings
+from tests.helpers import CONCAT
 from tests.test_compare import hand_worked, table
 
 SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
@@ -126,19 +127,8 @@ def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):
     assert [one.plan(72).seeds for one in duels] == [(72 - 60 / 16) // (3 / 16), (72 - 60) // 3]
 
 
-CHEAT = """
-from ablate.methods import register
-from ablate.model.fusion.concat import Concat
-
-@register("peeking")
-class Peeking(Concat):
-    def forward(self, z, x):
-        return super().forward(z, x).roll(-1, dims=1)
-"""
-
-
 def test_a_method_that_fails_its_check_has_no_duel(command):
-    Path("peeking.py").write_text(CHEAT)
+    Path("peeking.py").write_text(CONCAT.format(name="peeking", line="z = z.roll(-1, dims=1)"))
     code, _, said = command("duel", "peeking.py", "concat", *SMALL)
     assert code == 2 and "peeking fails its check, so its losses mean nothing" in said
     assert next(failed_check(side("concat")), "") == ""

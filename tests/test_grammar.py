@@ -30,10 +30,7 @@ def derivations(sentence: str) -> int:
             return sum(ways(body, start, stop) for _, body in GRAMMAR[first])
         if not rest:
             return int(stop - start == 1 and words[start] == first)
-        return sum(
-            ways((first,), start, middle) * ways(tuple(rest), middle, stop)
-            for middle in range(start + 1, stop)
-        )
+        return sum(ways((first,), start, at) * ways(tuple(rest), at, stop) for at in range(start + 1, stop))
 
     return ways(("sentence",), 0, len(words))
 
@@ -67,9 +64,8 @@ def test_agreement_and_ambiguous_words(sentence: str, ways: int):
 
 def test_the_count_of_derivations_sees_an_ambiguity(monkeypatch: pytest.MonkeyPatch):
     """With modifiers on verbs too, `the dog sees the cat near the house` has two readings."""
-    monkeypatch.setitem(
-        GRAMMAR, "vp-one", [*GRAMMAR["vp-one"], (1, ("transitive-one", "np", "preposition", "np"))]
-    )
+    modified = (1, ("transitive-one", "np", "preposition", "np"))
+    monkeypatch.setitem(GRAMMAR, "vp-one", [*GRAMMAR["vp-one"], modified])
     assert derivations("the dog sees the cat near the house") == 2
 
 
@@ -128,9 +124,7 @@ def test_verbs_know_their_subjects(pattern, wanted):
     """wanted: groups of the pattern, (verb, subject), and how many nouns of the other number lie between."""
     lines = (line for line, _ in itertools.islice(sentences(0), 40_000))
     match = next(match for line in lines if (match := re.fullmatch(pattern, line)))
-    assert agreements(match[0]) == [
-        (match[verb], match[subject], between) for verb, subject, between in wanted
-    ]
+    assert agreements(match[0]) == [(match[verb], match[of], between) for verb, of, between in wanted]
 
 
 def spelled(*heads: str) -> set[str]:

@@ -116,9 +116,7 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path):
 
 
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        sharing, "total", lambda kinds, threads: Times(steps=600.0 * len(kinds), longest=600.0)
-    )
+    monkeypatch.setattr(sharing, "total", lambda kinds, _: Times(steps=600.0 * len(kinds), longest=600.0))
     study = ("-m", "seed=range(0,8)", *QUICK, *JOBS, "hydra.launcher.timeout_min=5", "--dry-run")
     done = call_cli("run", *study, cwd=tmp_path)
     assert done.returncode == 0
@@ -181,9 +179,7 @@ def test_a_list_of_another_program_is_refused(tmp_path):
             helper.open_phase(tmp_path / "p.json")
 
 
-@pytest.mark.parametrize(
-    ("visible", "count", "each"), [("", 1, []), ("", 3, ["0", "1", "2"]), ("5,7", 2, ["5", "7"])]
-)
+@pytest.mark.parametrize(("visible", "count", "each"), [("", 1, []), ("", 3, [*"012"]), ("5,7", 2, [*"57"])])
 def test_workers_share_several_gpus_one_each(monkeypatch, visible, count, each):
     monkeypatch.setitem(os.environ, "CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)

@@ -63,16 +63,12 @@ def made(entry: Entry, losses: dict[str, list[float]]) -> tuple[pd.DataFrame, St
         for k, loss in enumerate(values):
             run_id = hashlib.sha256(f"{arm}{k}".encode()).hexdigest()[:16]
             status = "done" if np.isfinite(loss) else "diverged"
-            role = {"phase": "report", "role": "tuned", "tuned": "train.lr"}
-            rows.append(
-                {"run_id": run_id, "seed": entry.seed(k), "status": status, "test_loss": loss, **role}
-            )
+            own = {"phase": "report", "role": "tuned", "tuned": "train.lr"}
+            rows.append({"run_id": run_id, "seed": entry.seed(k), "status": status, "test_loss": loss, **own})
             values = {"tuned": [arm]}
             roles[run_id] = Role(phase="report", role="tuned", tuned="train.lr", values=values)
     seeds = sorted({entry.seed(k) for values in losses.values() for k in range(len(values))})
-    record = make_record(
-        name="001-gates", kind="tuned", seeds=seeds, runs=[row["run_id"] for row in rows], roles=roles
-    )
+    record = make_record(name="001-gates", kind="tuned", seeds=seeds, runs=[*roles], roles=roles)
     return pd.DataFrame(rows), replace(record, claim=entry.digest)
 
 
@@ -143,12 +139,9 @@ def test_the_digest_is_of_what_an_entry_says_not_of_how_and_gives_the_seeds(tmp_
     path = tmp_path / "claims" / "001-gates.yaml"
     path.write_text("# words\n" + yaml.safe_dump(WRITTEN, sort_keys=True), encoding="utf-8")
     assert read_entry(path).digest == one.digest
-    others = [
-        filed(tmp_path, margin=0.02),
-        filed(tmp_path, seeds=[4]),
-        filed(tmp_path, sentence="Gates harm."),
-        filed(tmp_path, **expecting("above")),
-    ]
+    changes: tuple[dict[str, Any], ...]
+    changes = ({"margin": 0.02}, {"seeds": [4]}, {"sentence": "Gates harm."}, expecting("above"))
+    others = [filed(tmp_path, **change) for change in changes]
     assert len({one.digest, *(other.digest for other in others)}) == 5
     assert others[0].seed(3) != one.seed(3)
     path.write_text("digest: 0\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -220,19 +213,17 @@ def test_names_and_numbers_of_files(tmp_path):
 
 def test_an_entry_is_frozen_once_and_a_changed_one_is_a_new_entry(tmp_path):
     one, claims = filed(tmp_path), tmp_path / "claims"
-    with pytest.raises(
-        ConfigError, match=r"001-gates: not frozen, so it can't be run; ablate claims freeze 001"
-    ):
+    unfrozen = r"001-gates: not frozen, so it can't be run; ablate claims freeze 001"
+    with pytest.raises(ConfigError, match=unfrozen):
         require_frozen(one, read_frozen(claims))
     assert freeze(one, claims) and not freeze(one, claims)
     require_frozen(one, read_frozen(claims))
     assert state(one, None, read_frozen(claims)) == "frozen, not run yet"
     edited = filed(tmp_path, margin=0.02)
     assert state(edited, None, read_frozen(claims)) == "edited after it was frozen"
+    again = r"edited after it was frozen .* a new entry with the next number"
     for refuse in (lambda: freeze(edited, claims), lambda: require_frozen(edited, read_frozen(claims))):
-        with pytest.raises(
-            ConfigError, match=r"edited after it was frozen .* a new entry with the next number"
-        ):
+        with pytest.raises(ConfigError, match=again):
             refuse()
 
 
@@ -360,20 +351,14 @@ def test_what_does_not_fit_is_named(tmp_path):
     table, verdict = directory / "results.csv", directory / "verdict.json"
     whole, content = table.read_text(encoding="utf-8"), verdict.read_text(encoding="utf-8")
     *others, last = whole.splitlines(keepends=True)
+    pairs = ((",report,", ",develop,"), ("c0de", "c1de"))
+    of_phase, of_code = (whole.replace(last, last.replace(*pair)) for pair in pairs)
     for file, damaged, line in (
         (verdict, content.replace(REPLICATED, NOT, 1), "verdict does not follow from results.csv"),
         (table, "".join(others), "lacks 1 of the 12 runs that study.json lists"),
         (table, whole + last, "has a run twice, or in another phase or role"),
-        (
-            table,
-            whole.replace(last, last.replace(",report,", ",develop,")),
-            "has a run twice, or in another phase",
-        ),
-        (
-            table,
-            whole.replace(last, last.replace("c0de", "c1de")),
-            "001-gates: its rows are of several versions",
-        ),
+        (table, of_phase, "has a run twice, or in another phase"),
+        (table, of_code, "001-gates: its rows are of several versions"),
     ):
         before = file.read_text(encoding="utf-8")
         file.write_text(damaged, encoding="utf-8")

@@ -36,10 +36,8 @@ KEYS = [
 def gpt2_weights(model: Model, layers: int) -> dict[str, Tensor]:
     """Our weights by Hugging Face's names; its Conv1D holds a weight as (inputs, outputs)."""
     ours = {name: param.detach() for name, param in model.named_parameters()}
-    theirs = {
-        "transformer.wte.weight": ours["token.weight"],
-        "transformer.wpe.weight": ours["position.weight"],
-    }
+    theirs = {"transformer.wte.weight": ours["token.weight"]}
+    theirs["transformer.wpe.weight"] = ours["position.weight"]
     for kind in ("weight", "bias"):
         theirs[f"transformer.ln_f.{kind}"] = ours[f"norm.{kind}"]
         for i in range(layers):

@@ -1,5 +1,7 @@
 """AdamW, schedule and clipping against torch.optim, and by hand."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,10 +13,7 @@ def test_adamw_is_torchs(divisor):
     shapes = {"decayed": (5, 3), "kept": (7,)}
     ours = {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
     theirs = {name: torch.nn.Parameter(value.clone()) for name, value in ours.items()}
-    groups = [
-        {"params": [theirs["decayed"]], "weight_decay": 0.3},
-        {"params": [theirs["kept"]], "weight_decay": 0.0},
-    ]
+    groups = [{"params": [theirs[name]], "weight_decay": d} for name, d in (("decayed", 0.3), ("kept", 0.0))]
     reference = torch.optim.AdamW(groups, lr=0.1, betas=(0.8, 0.95), eps=1e-3)
     moments = optim.Moments.zeros(ours)
     for step in range(1, 8):
@@ -24,19 +23,9 @@ def test_adamw_is_torchs(divisor):
         for group in reference.param_groups:
             group["lr"] = 0.1 / step
         reference.step()
-        optim.adamw_(
-            ours,
-            grads,
-            moments,
-            step,
-            lr=0.1 / step,
-            weight_decay=0.3,
-            decayed={"decayed": True, "kept": False},
-            beta1=0.8,
-            beta2=0.95,
-            eps=1e-3,
-            **({"divisor": torch.tensor(divisor)} if divisor else {}),
-        )
+        more: Any = {"divisor": torch.tensor(divisor)} if divisor else {}
+        more |= {"lr": 0.1 / step, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}
+        optim.adamw_(ours, grads, moments, step, decayed={"decayed": True, "kept": False}, **more)
     for name, param in theirs.items():
         torch.testing.assert_close(ours[name], param.detach(), rtol=1e-12, atol=1e-14)
 

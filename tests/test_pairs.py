@@ -272,7 +272,6 @@ def test_files_that_will_not_do(tmp_path, sources, targets, words):
         (("corpus=numbers", "corpus.direction=null"), ("corpus.direction=null",)),
         (("corpus=numbers", "corpus.tokenizer=bpe"), ("corpus.tokenizer=bpe", "char or byte")),
         (("corpus=copy", "corpus.length=3"), ("corpus.length=3",)),
-        (("corpus=copy", "corpus.vocabulary=2"), ("corpus.vocabulary=2",)),
         (("corpus=numbers", "corpus.long=drop"), ("corpus.long=drop", "corpus=pairs")),
     ],
 )

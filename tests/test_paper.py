@@ -10,18 +10,13 @@ from ablate.analysis.compare import compare
 from ablate.config.rules import ConfigError
 from ablate.reporting import paper, tables
 from tests.helpers import call_cli
-from tests.test_answers import SIZE
-from tests.test_compare import hand_worked, table
+from tests.test_answers import at
 
 
 def grid() -> pd.DataFrame:
     """Three fusions at 4 and 16 heads; mean at 16 is missing."""
-    parts = []
-    for heads in (16, 4):
-        widths = {"key_width": 64 // heads, "value_width": 64 // heads}
-        rows = table(*hand_worked()).assign(**SIZE, heads=heads, **widths)
-        parts.append(rows.assign(run_id=rows["run_id"] + str(heads), val_loss=rows["val_loss"] + heads / 100))
-    return pd.concat(parts).query("fusion != 'mean' or heads == 4")
+    both = pd.concat([at(16), at(4)]).query("fusion != 'mean' or heads == 4")
+    return both.assign(val_loss=both["val_loss"] + both["heads"] / 100)
 
 
 def test_a_pivot_by_hand():
@@ -68,9 +63,8 @@ def test_without_a_pivot_a_row_a_variant():
 
 def test_cells_hold_one_variant():
     two = pd.concat([grid(), grid().assign(out_proj=False, run_id=lambda r: r["run_id"] + "x")])
-    with pytest.raises(
-        ConfigError, match=r"--pivot fusion,heads: variants differ in out_proj too; add it, or --where"
-    ):
+    differ = r"--pivot fusion,heads: variants differ in out_proj too; add it, or --where"
+    with pytest.raises(ConfigError, match=differ):
         paper.pivot(compare(two), ["fusion", "heads"])
     found = paper.pivot(compare(two), ["out_proj", "fusion", "heads"])
     assert len(found.frame) == 6 and [*found.frame.columns] == ["out_proj", "fusion", "4", "16"]

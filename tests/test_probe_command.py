@@ -29,7 +29,7 @@ from ablate.reporting.subject import find
 from ablate.store.run_files import weights_on_the_way
 from ablate.store.store import Store
 from tests.helpers import make_config, run_cli
-from tests.synthetic import synthetic_probes, synthetic_study
+from tests.synthetic import small_study, synthetic_probes
 
 QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
 GRAMMAR = ("corpus=grammar", "corpus.characters=20000")
@@ -72,19 +72,15 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     assert {*table["probe"]} <= {*PROBES}
     assert table["run_id"].nunique() == 4 and {"kept", "pruned", "cka", "grad_query"} <= {*table["probe"]}
     kept = table[table["probe"] == "kept"]
-    assert (
-        kept["value"].between(0, 1).all() and kept["null"].notna().all() and kept["untrained"].notna().all()
-    )
+    assert kept["value"].between(0, 1).all() and kept[["null", "untrained"]].notna().all(axis=None)
     of_max = table[table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["cka", "loss_added"])]
     assert not of_max["exact"].any() and table[table["probe"] == "previous"]["low"].notna().all()
     one = ids(tmp_path, "sum")[0]
     assert run_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
     again = run_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
     assert again.returncode == 0
-    printed = pd.read_csv(io.StringIO(again.stdout))
-    assert {*printed["probe"]} == {*table["probe"]} - {"pruned"}, (
-        "a program gets every probe, and only the table"
-    )
+    printed = pd.read_csv(io.StringIO(again.stdout))  # a program gets every probe, and only the table
+    assert {*printed["probe"]} == {*table["probe"]} - {"pruned"}
     after = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
     assert after["run_id"].nunique() == 4 and len(after) < len(table)  # no pruning of two of them this time
 
@@ -207,8 +203,7 @@ def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("probed") / "runs"
-    store = synthetic_study(root, fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=3)
+    store = small_study(tmp_path_factory.mktemp("probed") / "runs", seeds=3)
     synthetic_probes(store)
     return store.root / "studies" / "synthetic"
 

@@ -16,10 +16,9 @@ from ablate.probes import grammar, outputs, patterns
 from ablate.probes.measure import prediction
 from ablate.probes.needed import deviating, gradient_norms, loss_added, loss_without, pruned, sensitivity
 from ablate.probes.patterns import look, patterns_of
-from tests.helpers import make_config, make_spec
+from tests.helpers import SEEDS, make_config, make_spec
 
 DRAWS = np.random.default_rng(0)
-SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
 SIZES = ("model.d_model=24", "heads=3", "model.context=12", "model.layers=2")
 
 
@@ -96,11 +95,9 @@ def test_an_mlp_finds_what_no_line_does():
 def test_bits_of_a_gaussian_channel():
     """Of a sum of two alike heads: ρ² = 1/2, half a bit a dimension; of a copy, the most there is."""
     z = heads(40_000, 2, 3)
-    found = outputs.bits_kept(z.sum(1), [z[:, 0], z[:, 1]])
-    assert found == pytest.approx([1.5, 1.5], abs=0.05)
-    assert outputs.bits_kept(z[:, 0], [z[:, 0], z[:, 1]]) == pytest.approx(
-        [3 * outputs.MOST_BITS, 0], abs=0.01
-    )
+    both = [z[:, 0], z[:, 1]]
+    assert outputs.bits_kept(z.sum(1), both) == pytest.approx([1.5, 1.5], abs=0.05)
+    assert outputs.bits_kept(z[:, 0], both) == pytest.approx([3 * outputs.MOST_BITS, 0], abs=0.01)
 
 
 def test_shuffled_heads_know_nothing_of_each_other():
@@ -290,10 +287,8 @@ def test_gradient_norms_are_of_the_weights_of_a_layer():
     model.loss(*some).backward()
     weight = model.get_parameter("blocks.1.attention.value.weight")
     assert weight.grad is not None
-    assert (
-        norms[1]["value"] == pytest.approx(weight.grad.norm().item()) and norms[0].keys() == norms[1].keys()
-    )
-    assert norms[0]["query"] == norms[0]["key"]  # one weight
+    assert norms[1]["value"] == pytest.approx(weight.grad.norm().item())
+    assert norms[0].keys() == norms[1].keys() and norms[0]["query"] == norms[0]["key"]  # one weight
     assert "out_proj" not in gradient_norms(with_random_weights("out_proj=false"), some)[0]
 
 
@@ -350,11 +345,9 @@ class Knowing(torch.nn.Module):
     def __init__(self, run: PlacedRun, known: np.ndarray) -> None:
         super().__init__()
         self.vocab = run.spec.vocab
-        self.tokens = run.corpus.tokens("validation")
+        self.tokens = tokens = run.corpus.tokens("validation")
         self.known = known  # of the split's letters
-        self.starts = {
-            self.tokens[at : at + run.spec.context].tobytes(): at for at in range(len(self.tokens))
-        }
+        self.starts = {tokens[at : at + run.spec.context].tobytes(): at for at in range(len(tokens))}
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         logits = torch.zeros(*rows.shape, self.vocab, dtype=torch.float64)
@@ -392,9 +385,8 @@ def test_losses_are_of_the_letters_of_a_kind(grammatical, monkeypatch, between: 
     for word in of_validation(grammatical):
         if word.subject is not None and min(word.between, 2) == between:
             known[word.start : word.stop] = True
-    monkeypatch.setattr(
-        grammar, "patterns_of", lambda model, batch: [uniform(64).expand(len(batch.inputs), 1, 64, 64)]
-    )
+    flat = uniform(64)
+    monkeypatch.setattr(grammar, "patterns_of", lambda _, batch: [flat.expand(len(batch.inputs), 1, 64, 64)])
     found = grammar.losses(grammar.read(grammatical, Knowing(grammatical, known)))  # pyright: ignore
     assert found.pop(f"verb_{between}") == pytest.approx(0)
     both = found.pop("noun_or_verb")

@@ -102,12 +102,7 @@ def test_a_new_method_leaves_every_finished_run_as_it_is(program):
         ("training/train.py", "self.nats / self.targets", "self.nats / 2", set(METHODS)),
         ("model/layers.py", "STD = 0.02", "STD = 0.03", set(METHODS)),
         ("model/fusion/sum.py", "Heads added up", "Heads summed", set()),
-        (
-            "model/fusion/base.py",
-            "Combines the outputs of the heads",
-            "Combines all outputs of heads",
-            set(),
-        ),
+        ("model/fusion/base.py", "Combines the outputs of the heads", "Combines all outputs of heads", set()),
         ("execution/formulas.py", "A row of metrics.csv.", "One row of metrics.csv.", set()),
         ("training/train.py", "\n\n\n", "\n\n\n# a comment\n\n\n", set()),
         ("model/fusion/__init__.py", "__all__ =", "NAMES = __all__ =", set()),
@@ -245,33 +240,23 @@ def test_a_corrected_method_stands_beside_the_others_when_all_of_it_is_run_again
     assert summarize(frame(program.store.rows()))["n"].tolist() == [2, 2]  # all of before
     program.train("sum", 1, val_loss=1.25)
     versions = frame(program.store.rows()).set_index("run_id")["parts"]
-    with pytest.raises(
-        Incomparable, match=r"^fusion=sum heads=4 .*: its rows .*force=stale.*--mixed"
-    ) as error:
+    with pytest.raises(Incomparable, match=r"^fusion=sum heads=4 .*: its rows .*force=stale.*--mixed") as why:
         summarize(frame(program.store.rows()))
-    assert versions["3000000000000000"] in str(error.value) and "\n" not in str(error.value)
+    assert versions["3000000000000000"] in str(why.value) and "\n" not in str(why.value)
     assert summarize(frame(program.store.rows()), mixed=True)["n"].tolist() == [2, 2]
     program.train("sum", 0, val_loss=0.25)
     summary = summarize(frame(program.store.rows())).set_index("fusion")
     assert summary["mean"].to_dict() == {"concat": 2.75, "sum": 0.75} and program.stale() == set()
 
 
-def test_a_run_that_stands_in_no_mean_refuses_nothing(program):
+def test_a_run_that_stands_in_no_mean_and_rows_without_parts_refuse_nothing(program):
     for seed in (0, 1):
         program.train("sum", seed)
     rows = frame(program.store.rows())
-    cut_off = rows.head(1).assign(
-        status="interrupted", val_loss=None, parts="0" * 12, seed=7, run_id="7" * 16
-    )
-    assert summarize(pd.concat([rows, cut_off]))["n"].tolist() == [2]
-
-
-def test_rows_without_parts_are_compared_as_they_were(program):
-    for seed in (0, 1):
-        program.train("sum", seed)
-    rows = frame(program.store.rows())
-    assert summarize(rows.drop(columns="parts"))["n"].tolist() == [2]
-    assert summarize(rows.assign(parts=None))["n"].tolist() == [2]
+    other = {"parts": "0" * 12, "seed": 7, "run_id": "7" * 16}
+    cut_off = rows.head(1).assign(status="interrupted", val_loss=None, **other)
+    for some in (pd.concat([rows, cut_off]), rows.drop(columns="parts"), rows.assign(parts=None)):
+        assert summarize(some)["n"].tolist() == [2]
 
 
 # --- digests --------------------------------------------------------------------------------------

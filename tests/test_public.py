@@ -66,9 +66,8 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
         archive.extractall(installed)
     assert not (installed / "tests").exists() and not (installed / "runs").exists()
     configs = {path.relative_to(ROOT / "configs") for path in (ROOT / "configs").rglob("*.yaml")}
-    assert configs == {
-        p.relative_to(installed / "ablate/configs") for p in installed.glob("ablate/configs/**/*.yaml")
-    }
+    packed = installed / "ablate" / "configs"
+    assert configs == {path.relative_to(packed) for path in packed.rglob("*.yaml")}
     beside = {p.relative_to(ROOT) for e in ("j2", "css", "js", "svg") for p in ROOT.glob(f"ablate/**/*.{e}")}
     assert beside and all((installed / path).is_file() for path in beside)
     elsewhere.mkdir()

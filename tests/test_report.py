@@ -8,7 +8,6 @@ import struct
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -30,7 +29,7 @@ from ablate.reporting.subject import Subject, commands, find
 from ablate.store.record import Choice
 from ablate.store.store import Store
 from tests.helpers import call_cli, make_record, run_cli, write_study
-from tests.synthetic import synthetic_probes, synthetic_study
+from tests.synthetic import small_study, synthetic_probes, synthetic_study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028|\u2029"
 SCREEN, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 800}
@@ -74,9 +73,8 @@ def opened(browser, page):
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
         tab.on("request", lambda r: r.url.startswith(("file:", "data:")) or complaints.append(r.url))
-        return show(
-            tab, page, wait_for="html[data-drawn]" if options.get("java_script_enabled", True) else "html"
-        )
+        draws = options.get("java_script_enabled", True)
+        return show(tab, page, wait_for="html[data-drawn]" if draws else "html")
 
     yield open_page
     for tab in tabs:
@@ -152,9 +150,8 @@ def test_it_can_be_read_without_seeing_it(opened):
     )
     assert names and all(len(name) > 40 for name in names)
     assert tab.locator("figure").count() == tab.locator("figure details table").count()
-    levels = [
-        int(tag[1]) for tag in tab.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
-    ]
+    tags = tab.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
+    levels = [int(tag[1]) for tag in tags]
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
     tab.keyboard.press("Tab")
     assert tab.evaluate("document.activeElement.getAttribute('href')") == "#answer"
@@ -246,7 +243,7 @@ def test_one_small_file(page):
 
 @pytest.mark.slow
 def test_the_same_charts_as_files(tmp_path):
-    study = small_study(tmp_path).page.parent
+    study = small(tmp_path).page.parent
     ablate.report(study, charts=tmp_path / "figures")
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert files == [
@@ -279,11 +276,8 @@ def _chunks(png: bytes) -> list[bytes]:
     return types
 
 
-def small_study(tmp_path: Path, *, seeds: int = 2, **columns) -> Subject:
-    """The results of concat and sum, with nothing else varied."""
-    one: dict[str, Any] = {"fusions": ("concat", "sum"), "heads": (4,), "out_proj": (True,), **columns}
-    store = synthetic_study(tmp_path / "runs", seeds=seeds, **one)
-    return find(store.root / "studies" / "synthetic")
+def small(tmp_path: Path, **given) -> Subject:
+    return find(small_study(tmp_path / "runs", **given).root / "studies" / "synthetic")
 
 
 TABLE = (
@@ -295,19 +289,11 @@ TABLE = (
 @pytest.mark.parametrize(
     "option, place, reason",
     [
-        ("--out", "mine.csv", "no report wrote"),
-        ("--out", "quotes.html", "no report wrote"),
-        ("--out", "link", "no report wrote"),
-        ("--out", "dangling", "no report wrote"),
-        ("--out", "loop", "no report wrote"),
-        ("--out", "/dev/null", "no report wrote"),
-        ("--out", "/", "a directory"),
-        ("--out", "", "a directory"),
-        ("--out", "missing/page.html", "there is no directory"),
-        ("--out", "mine.csv/page.html", "there is no directory"),
-        ("--charts", "mine.csv", "no directory"),
-        ("--charts", "loop", "no directory"),
-        ("--charts", "", "no directory"),
+        *(("--out", place, "no report wrote") for place in ("mine.csv", "quotes.html", "link", "dangling")),
+        *(("--out", place, "no report wrote") for place in ("loop", "/dev/null")),
+        *(("--out", place, "a directory") for place in ("/", "")),
+        *(("--out", f"{place}/page.html", "there is no directory") for place in ("missing", "mine.csv")),
+        *(("--charts", place, "no directory") for place in ("mine.csv", "loop", "")),
         ("--charts", "missing/figures", "there is no directory"),
     ],
 )
@@ -317,14 +303,11 @@ def test_what_is_there_is_never_written_over(tmp_path, command, monkeypatch, opt
     for link, target in (("link", "mine.csv"), ("dangling", "nothing"), ("loop", "loop")):
         (tmp_path / link).symlink_to(target)
     before = sorted(path.name for path in tmp_path.iterdir())
-    monkeypatch.setattr(
-        "ablate.reporting.html.gather", lambda *_, **__: pytest.fail("refused after the work")
-    )
+    monkeypatch.setattr("ablate.reporting.html.gather", lambda *_, **__: pytest.fail("refused too late"))
     code, printed, said = command("report", "mine.csv", option, place)
     assert (code, printed) == (2, "") and said.count("\n") == 1
-    assert (
-        said.startswith(f"ablate: {place or ('.' if option == '--out' else repr(''))}: ") and reason in said
-    )
+    assert said.startswith(f"ablate: {place or ('.' if option == '--out' else repr(''))}: ")
+    assert reason in said
     assert (tmp_path / "mine.csv").read_text() == TABLE
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -364,7 +347,7 @@ def test_what_it_says(tmp_path):
 
 
 def test_curves_are_the_runs_own(tmp_path):
-    subject = small_study(tmp_path, seeds=3)
+    subject = small(tmp_path, seeds=3)
     curves = data_of(gather(subject), "curves")
     last = curves[curves["step"] == 500].set_index("variant")
     losses = subject.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
@@ -376,7 +359,7 @@ def test_curves_are_the_runs_own(tmp_path):
 
 def test_development_seeds_are_drawn_and_not_compared(tmp_path):
     rates = (0.002, 0.004)
-    subject = small_study(tmp_path, rates=rates, seeds=4)
+    subject = small(tmp_path, rates=rates, seeds=4)
     phase = ["development" if seed < 2 else "report" for seed in subject.rows["seed"]]
     page = gather(replace(subject, rows=subject.rows.assign(phase=phase)))
     assert page.comparison.table["n"].tolist() == [2, 2, 2, 2]
@@ -390,7 +373,7 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
 def at_three_rates(tmp_path_factory) -> Subject:
     """Two arms; sum at 0.008 diverged at seed 0."""
     rates = (0.002, 0.004, 0.008)
-    return small_study(tmp_path_factory.mktemp("rates"), rates=rates, seeds=4, diverging=(20,))
+    return small(tmp_path_factory.mktemp("rates"), rates=rates, seeds=4, diverging=(20,))
 
 
 def _tuned(subject: Subject, column: str = "lr") -> Subject:
@@ -399,9 +382,8 @@ def _tuned(subject: Subject, column: str = "lr") -> Subject:
     develops = rows["seed"] < 2
     roles = rows["lr"].map({0.002: "octave_down", 0.004: "tuned baseline_rate", 0.008: "octave_up"})
     rows = rows.assign(phase=develops.map({True: "develop", False: "report"}), role=roles.mask(develops, ""))
-    rows = rows.assign(
-        tuned=f"train.{column}", **({} if column == "lr" else {column: rows["lr"], "lr": 0.003})
-    )
+    other = {} if column == "lr" else {column: rows["lr"], "lr": 0.003}
+    rows = rows.assign(tuned=f"train.{column}", **other)
     record = replace(
         subject.record,
         kind="tuned",
@@ -434,9 +416,8 @@ def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
         assert said in page.methods
     words = "learning rate" if column == "lr" else "weight decay"
     assert figure["rates"].title == f"Loss against {words}"
-    assert (
-        figure["rates"].about.startswith("Mean val_loss") and "seeds diverged there" in figure["rates"].about
-    )
+    about = figure["rates"].about
+    assert about.startswith("Mean val_loss") and "seeds diverged there" in about
 
 
 def test_names_of_charts_are_ids_and_files(at_three_rates):
@@ -460,7 +441,7 @@ def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    subject = small_study(tmp_path, seeds=3)
+    subject = small(tmp_path, seeds=3)
     record, store = subject.record, subject.store
     assert store is not None
     write_study(store, replace(record, runs=[*record.runs, "f" * 16]))
@@ -471,7 +452,7 @@ def test_what_is_not_there_is_said(tmp_path):
 
 
 def _limits(tmp_path, record=None, epoch=10**7, **columns) -> str:
-    subject = small_study(tmp_path)
+    subject = small(tmp_path)
     rows = subject.rows.assign(**columns)
     tokens = {} if epoch is None else dict.fromkeys(rows["run_id"], epoch)
     return "\n".join(limits(compare(rows), record or subject.record, tokens))
@@ -501,7 +482,7 @@ def test_overfitting_takes_more_than_an_epoch(tmp_path, epoch, said):
 
 
 def test_matched_variants_show_what_the_match_left(tmp_path):
-    comparison = compare(small_study(tmp_path, match="params", match_error=0.002).rows)
+    comparison = compare(small(tmp_path, match="params", match_error=0.002).rows)
     table = comparison_table(comparison, comparison.families[0])
     assert table.names.count("params") == 1
     assert table.rows[0][table.names.index("match_error")].text == "+0.2%"
@@ -514,7 +495,7 @@ def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
     assert {*stats.verdicts(low, high, margin=0.5)} == {*VERDICTS}
     assert len({*VERDICTS.values()}) == len(VERDICTS)
 
-    page = gather(small_study(tmp_path, seeds=8), margin=5)
+    page = gather(small(tmp_path, seeds=8), margin=5)
     spec = next(figure for figure in figures(page) if figure.key == "intervals-primary").charts
     assert f"'domain': ['{stats.WORSE_WITHIN}']" in str(spec)
 
@@ -546,13 +527,13 @@ def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
 
 
 def test_chosen_rows_leave_the_commands_that_make_all_of_them(tmp_path):
-    subject = small_study(tmp_path, out_proj=(True, False))
+    subject = small(tmp_path, out_proj=(True, False))
     page = gather(subject, where=["out_proj=true"])
     assert page.commands == gather(subject).commands and page.failures == []
 
 
 def test_the_command(tmp_path):
-    small_study(tmp_path)
+    small(tmp_path)
     done = call_cli("report", "synthetic", "--out", "page.html", "--margin", "0.5", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "page.html\n", "")
     assert "margin 0.5 nats" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -614,7 +595,7 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
 
 
 def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
-    subject = small_study(tmp_path, seeds=8)
+    subject = small(tmp_path, seeds=8)
     where = ["normalize == 'none'", "heads <= 4"]
     record, store = subject.record, subject.store
     assert store is not None

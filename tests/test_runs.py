@@ -19,7 +19,7 @@ from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
 from ablate.store.store import Store, StoreError
 from tests.helpers import call_cli
-from tests.synthetic import synthetic_study
+from tests.synthetic import small_study
 
 QUICK = ("model.d_model=8", "heads=2", "model.context=8", "train.steps=4", "train.batch=2")
 QUICK += ("corpus=grammar", "corpus.characters=5000")
@@ -28,9 +28,7 @@ QUICK += ("corpus=grammar", "corpus.characters=5000")
 @pytest.fixture
 def four(tmp_path: Path) -> Path:
     """A study of four finished runs, one an hour, the last one a minute ago."""
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=2, diverging=(3,)
-    )
+    store = small_study(tmp_path / "runs", diverging=(3,))
     for age, row in zip((7300, 3700, 60, 172_900), store.rows(), strict=True):
         directory = store.directories([row["run_id"]])[row["run_id"]]
         when = time.time() - age
@@ -136,7 +134,7 @@ def test_a_terminal_has_the_table_of_the_store_with_steps_that_only_the_command_
 
 
 def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):
-    store = synthetic_study(tmp_path / "runs", fusions=("concat",), heads=(4,), out_proj=(True,), seeds=1)
+    store = small_study(tmp_path / "runs", seeds=1)
     row = store.rows()[0]
     with (
         pytest.raises(StoreError),
@@ -154,7 +152,6 @@ def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):
         (["--delete"], "name the runs"),
         (["--delete", "run-"], "4 runs begin so; give more of it"),
         (["--prune", "run-"], "takes no runs"),
-        (["one", "two"], "one study at a time"),
     ],
 )
 def test_what_is_asked_wrongly_deletes_nothing(four: Path, options: list[str], words: str):
@@ -165,7 +162,9 @@ def test_what_is_asked_wrongly_deletes_nothing(four: Path, options: list[str], w
 
 def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
     done = {"status": Status.DONE, "wall_s": 60.0}
-    assert summary([done], 3) == "1 done, 3 to begin"
+    assert summary([done], 3) == "1 done, 3 to begin" and summary([]) == "no runs yet"
+    statuses = ("done", "running", "done", "failed")
+    assert summary([{"status": status} for status in statuses]) == "2 done, 1 failed, 1 running"
     going_on = [Pace({"steps": 40}, 10, 1.0, {}), Pace({"steps": 50}, 5, 2.0, {})]
     assert time_left([done], going_on, 3) == "; about 2 min left"  # (30 + 90 + 3·60)/2 s
     assert time_left([], going_on, 4) == "; about 3 min left"  # (30 + 90 + 4·70)/2 s

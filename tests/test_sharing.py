@@ -30,7 +30,7 @@ from ablate.store.record import grown
 from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
-from tests.helpers import make_config, make_record, write_study
+from tests.helpers import QUICK, make_config, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t"}
 METRICS = {"tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0, "seconds": 0.5}
@@ -358,7 +358,7 @@ def test_a_network_that_says_stale_has_lost_the_run(tmp_path, monkeypatch):
 def test_a_single_run_waits_for_who_is_at_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ablate.launch.pool.AGAIN_S", 0.01)
-    run, (pipe, child) = prepare(make_config(*TINY)), FORK.Pipe()
+    run, (pipe, child) = prepare(make_config(*QUICK)), FORK.Pipe()
     stored, heard = Store().run(run.name), []
 
     def begin() -> None:
@@ -451,15 +451,13 @@ def _steps(path: Path) -> list[int]:
 
 # --- one try a command ----------------------------------------------------------------------------
 
-TINY = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
-
 
 def broken(*_: Any) -> None:
     raise RuntimeError("broken")
 
 
 def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path, monkeypatch):
-    run, heard = prepare(make_config(*TINY)), []
+    run, heard = prepare(make_config(*QUICK)), []
     monkeypatch.setattr("ablate.execution.execute._train", broken)
     assert execute(run, heard.append, tmp_path, known=[])["error"] == "RuntimeError: broken"
     failure = Store(tmp_path).run(run.name).stamp()
@@ -473,7 +471,7 @@ def test_a_run_that_fails_is_tried_once_by_commands_that_begin_together(tmp_path
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, crash):
     """With force=true, where the new attempt raises, or its process is gone."""
-    config = make_config(*TINY)
+    config = make_config(*QUICK)
     run, stored = prepare(config), Store(tmp_path).run(prepare(config).name)
     execute(run, lambda event: None, tmp_path)
     again, known = prepare(replace(config, force=True)), stored.stamp()
@@ -490,7 +488,7 @@ def test_a_failure_never_takes_the_place_of_a_result(tmp_path, monkeypatch, cras
 
 
 def test_a_failure_never_takes_the_place_of_what_another_finishes_meanwhile(tmp_path, monkeypatch):
-    run, original = prepare(make_config(*TINY)), describe
+    run, original = prepare(make_config(*QUICK)), describe
     stored = Store(tmp_path).run(run.name)
 
     def late(run: PlacedRun) -> dict[str, Any]:

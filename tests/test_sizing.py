@@ -1,7 +1,7 @@
 """Sizes and costs: formulas against the real module, hand-worked answers, and what is refused."""
 
-import dataclasses
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,13 +13,12 @@ from ablate.config.rules import ConfigError
 from ablate.execution.plugins import KINDS
 from ablate.model import fusion, scores
 from ablate.model.costs import attention_params, flops_per_token, reference, relative_cost, total_params
-from ablate.model.models import LM, build_model
+from ablate.model.models import build_model
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.verify.attentions import attention_spec, model_of, variants_of
-from tests.helpers import PRIMES, make_config, make_spec, quick_config
+from tests.helpers import PRIMES, SEEDS, make_config, make_spec, quick_config
 from tests.test_model import KEYS
 
-SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
 # Those of every variant of a method: ablate.verify.contract.flops and parameters.
 SHAPES = [
     *((f"fusion={fusion}", *PRIMES) for fusion in ("concat", "sum", "weighted_sum")),
@@ -194,8 +193,7 @@ def test_what_was_resolved_resolves_to_the_same(overrides):
         (("heads=5", "key_width=16"), ("heads=5", "value_width=auto")),
         (("fusion=sum", "out_proj=false", "value_width=narrow"), ("value_width=64", "out_proj=true")),
         (("fusion=concat", "out_proj=false", "value_width=wide"), ("value_width=16", "out_proj=true")),
-        (("fusion=grouped", "fusion.groups=3"), ("fusion.groups=3", "1 or 2 or 4")),
-        (("fusion=sum", "out_proj=false", "heads=16", "match=params"), ("match_by=mlp", "heads=8")),
+        (("fusion=grouped", "fusion.groups=3"), ("fusion.groups=3", "heads=4", "1 or 2 or 4")),
         (("fusion=sum", "out_proj=false", "match=params", "match_by=value_width"), ("match_by=mlp",)),
         (("fusion=sum", "match=params", "match_by=value_width", "value_width=wide"), ("auto",)),
         (("fusion=sum", "match=params", "model.mlp_hidden=999"), ("mlp_hidden=999", "%")),
@@ -249,9 +247,7 @@ def test_every_cell_is_matched_within_a_percent_or_refused_by_name(name):
         scores.methods(), (1, 4, 8), (True, False), CHANGES, ("params", "flops"), ("mlp", "value_width")
     )
     for rule, heads, out_proj, change, match, by in grid:
-        config = dataclasses.replace(
-            starts[rule], heads=heads, out_proj=out_proj, match=match, match_by=by, **change
-        )
+        config = replace(starts[rule], heads=heads, out_proj=out_proj, match=match, match_by=by, **change)
         try:
             spec = resolve_spec(config, 59)
         except ConfigError as refusal:
@@ -263,11 +259,6 @@ def test_every_cell_is_matched_within_a_percent_or_refused_by_name(name):
 
 
 def test_the_match_that_a_refusal_names_can_be_made():
-    with pytest.raises(ConfigError, match="nearest that can be matched: heads=8 match_by=mlp"):
+    with pytest.raises(ConfigError, match=r"match=params: .*matched: heads=8 match_by=mlp"):
         make_spec("fusion=sum", "out_proj=false", "heads=16", "match=params")
     assert make_spec("fusion=sum", "out_proj=false", "heads=8", "match=params", "match_by=mlp").mlp_hidden > 0
-
-
-def test_any_number_of_heads_with_widths_of_their_own():
-    spec = make_spec("fusion=sum", *PRIMES)
-    assert LM(spec).blocks[0].attention.out_proj.weight.shape == (11, 5)

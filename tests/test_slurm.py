@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import slurm_cluster
+from tests.helpers import CONCAT
 from tests.sites import LONG, QUICK, REQUIRED, Site, come_to_the_bytes_of_a_pool, hear, lose_a_node
 from tests.slurm_cluster import SlurmCluster
 
@@ -20,7 +21,8 @@ pytestmark = [
 ]
 
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=2", "hydra.launcher.timeout_min=5")
-TWO_JOBS = (*SLURM, "hydra.launcher.jobs=2")
+JOBS = "hydra.launcher.jobs"
+TWO_JOBS = (*SLURM, f"{JOBS}=2")
 
 
 @pytest.fixture(scope="module")
@@ -165,36 +167,13 @@ def test_without_waiting_and_the_same_command_again(site):
     assert "submitted" not in done.stderr and "2 runs had finished" in done.stderr
 
 
-# Its training takes long and needs little of the processor.
-SLOW = """
-import time
-from ablate.methods import register
-from ablate.model.fusion.concat import Concat
-
-@register("slow")
-class Slow(Concat):
-    def forward(self, z, x):
-        time.sleep(0.02)
-        return super().forward(z, x)
-"""
-
-BROKEN = """
-from ablate.methods import register
-from ablate.model.fusion.concat import Concat
-
-@register("broken")
-class Broken(Concat):
-    def forward(self, z, x):
-        if len(z) == 4:  # rows of a batch
-            raise RuntimeError("it breaks")
-        return super().forward(z, x)
-"""
-
+SLOW = CONCAT.format(name="slow", line="time.sleep(0.02)")  # it needs little of the processor
+BROKEN = CONCAT.format(name="broken", line='if len(z) == 4: raise RuntimeError("it breaks")')
 REFUSED = [
     ("hydra.launcher.jobs=0", "hydra.launcher.jobs=0: a whole number from 1 to 1,000"),
     ("hydra.launcher.jobs=-1", "hydra.launcher.jobs=-1: a whole number from 1 to 1,000"),
     ("hydra.launcher.jobs=many", "hydra.launcher.jobs=many: a whole number from 1 to 1,000"),
-    ("hydra.launcher.jobs=30", "at most 20 here, SLURM's MaxArraySize"),
+    (f"{JOBS}=30", "at most 20 here, SLURM's MaxArraySize"),
     ("hydra.launcher.partition=nope", "hydra.launcher.partition=nope: sbatch: "),
     ("hydra.launcher.cpus_per_task=64", "the largest node of SLURM has 4 cores"),
     ("corpus.path=-", "corpus.path=-: other machines can't read it"),

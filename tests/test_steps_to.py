@@ -12,7 +12,7 @@ from ablate.analysis.speed import first_reached, with_steps_to
 from ablate.config.rules import ConfigError
 from ablate.reporting.words import caption, for_reading, sentences
 from tests.helpers import make_record
-from tests.synthetic import synthetic_study
+from tests.synthetic import small_study
 from tests.test_compare import CONCAT, MEAN, SUM, by_fusion, diverged, note, table, variant
 
 
@@ -192,9 +192,7 @@ def test_effects_count_steps_too():
 
 def test_the_command_finds_the_curves_where_the_runs_lie(command, tmp_path):
     """A curve of synthetic.py is its final loss + 1.2·(1 − step/500)², seen every 100 steps from 100 on."""
-    store = synthetic_study(
-        tmp_path / "runs", fusions=("concat", "sum"), heads=(4,), out_proj=(True,), seeds=5, diverging=[9]
-    )
+    store = small_study(tmp_path / "runs", seeds=5, diverging=[9])
     code, out, err = command("compare", "synthetic", "--steps-to", "2.1", "--format", "json")
     concat, summed = (next(r for r in json.loads(out) if r["fusion"] == name) for name in ("concat", "sum"))
     final = [row["val_loss"] for row in store.study_rows("synthetic") if row["fusion"] == "concat"]

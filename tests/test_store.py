@@ -31,6 +31,11 @@ ROW |= {"torch": torch_version(), **parts_code("model/fusion/sum.py")}
 METRICS = {"step": 3, "tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0}
 
 
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path)
+
+
 def writing(store: Store, name: str = "run", row: dict = ROW):
     """An attempt that is to replace what is there now."""
     return store.run(name).attempt({"heads": 4}, row, known=store.run(name).stamp())
@@ -58,8 +63,7 @@ def single(*runs: str) -> StudyRecord:
     return make_record(name="mine", kind="single", seeds=[0], runs=[*runs])
 
 
-def test_a_finished_run_is_a_directory_with_its_files(tmp_path):
-    store = Store(tmp_path)
+def test_a_finished_run_is_a_directory_with_its_files(store, tmp_path):
     finished(store, val_loss=2.25)
     files = {path.name for path in store.run("run").directory.iterdir()}
     assert files == {"config.yaml", "metrics.csv", "result.json"}
@@ -73,8 +77,7 @@ def statuses(store: Store) -> list[tuple[str, float | None]]:
     return [(row["status"], row.get("val_loss")) for row in store.rows()]
 
 
-def test_an_attempt_counts_only_when_it_is_whole(tmp_path):
-    store = Store(tmp_path)
+def test_an_attempt_counts_only_when_it_is_whole(store, tmp_path):
     with pytest.raises(KeyboardInterrupt), writing(store):
         assert statuses(store) == [("running", None)]
         raise KeyboardInterrupt
@@ -93,16 +96,14 @@ def test_an_attempt_counts_only_when_it_is_whole(tmp_path):
     assert [path.name for path in (tmp_path / "store").glob("[!.]*")] == ["run"]
 
 
-def test_what_others_leave_in_the_store_is_no_run(tmp_path):
-    store = Store(tmp_path)
+def test_what_others_leave_in_the_store_is_no_run(store, tmp_path):
     finished(store)
     (tmp_path / "store" / "notes.txt").touch()
     (tmp_path / "store" / "a directory").mkdir()
     assert len(store.rows()) == 1
 
 
-def test_results_are_derived_from_the_runs(tmp_path):
-    store = Store(tmp_path)
+def test_results_are_derived_from_the_runs(store, tmp_path):
     finished(store, "b", run_id="b" * 16, val_loss=0.1 + 0.2, out_proj=True)
     finished(store, "a", run_id="a" * 16)
     write_study(store, single("b" * 16))
@@ -155,9 +156,8 @@ def test_a_sweep_is_named_by_what_it_runs():
     assert record_of_sweep({}, [], unnamed, ["a"]).name not in names
 
 
-def test_a_damaged_run_is_shown_and_set_aside_never_trusted(tmp_path):
-    store, name = Store(tmp_path), "sum-h4-01234567"
-    run = store.run(name)
+def test_a_damaged_run_is_shown_and_set_aside_never_trusted(store, tmp_path):
+    run = store.run(name := "sum-h4-01234567")
     for count, content in enumerate(("", "[]", "{}", '{"run_id": "0123456789abcdef"', "\udcff"), start=1):
         finished(store, name)
         (run.directory / "result.json").write_text(content, errors="surrogateescape")
@@ -170,8 +170,7 @@ def test_a_damaged_run_is_shown_and_set_aside_never_trusted(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.csv", "config.yaml"])
-def test_a_run_edited_by_hand_is_noticed(tmp_path, file):
-    store = Store(tmp_path)
+def test_a_run_edited_by_hand_is_noticed(store, file):
     finished(store, val_loss=2.25)
     assert store.rows()[0]["val_loss"] == 2.25  # and it is in the cache now
     path = store.run("run").directory / file
@@ -183,8 +182,7 @@ def test_a_run_edited_by_hand_is_noticed(tmp_path, file):
         assert (row["status"], row["val_loss"]) == ("failed", 1.25)
 
 
-def test_a_run_cut_off_after_its_last_word_is_finished(tmp_path):
-    store = Store(tmp_path)
+def test_a_run_cut_off_after_its_last_word_is_finished(store, tmp_path):
     with writing(store) as writer:
         writer.seal({**ROW, "status": "done"})
     assert [row["status"] for row in store.rows()] == ["interrupted"]
@@ -209,8 +207,7 @@ def interrupted(store: Store, *steps: int, row: dict = ROW) -> None:
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_run_goes_on_from_its_last_checkpoint(tmp_path):
-    store = Store(tmp_path)
+def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store):
     interrupted(store, 3, 6)
     assert len(list(latest(store).glob("checkpoint-*"))) == 1
     with writing(store) as writer:
@@ -224,15 +221,13 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "device"])
-def test_a_run_of_other_bytes_begins_anew(tmp_path, column):
-    store = Store(tmp_path)
+def test_a_run_of_other_bytes_begins_anew(store, column):
     interrupted(store, 3)
     with writing(store, row={**ROW, column: "other"}) as writer:
         assert writer.start is None and not list(writer.path.glob("checkpoint-*"))
 
 
-def test_of_two_that_find_a_damaged_run_the_second_moves_nothing(tmp_path):
-    store = Store(tmp_path)
+def test_of_two_that_find_a_damaged_run_the_second_moves_nothing(store):
     run = store.run("run")
     finished(store)
     (run.directory / "metrics.csv").write_text("edited")
@@ -246,24 +241,23 @@ def test_of_two_that_find_a_damaged_run_the_second_moves_nothing(tmp_path):
     assert run.put_aside_if_damaged(run.directory) is None and run.read()
 
 
-def test_beside_a_damaged_run_its_new_attempt_stays(tmp_path):
+def test_beside_a_damaged_run_its_new_attempt_stays(store, tmp_path):
     """force=true was cut off, then the finished run was edited: the attempt goes on."""
     config = make_config("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
-    run, store, root = prepare(config), Store(tmp_path), tmp_path
-    row = execute(run, unheard, root)
+    run = prepare(config)
+    row = execute(run, unheard, tmp_path)
     with pytest.raises(KeyboardInterrupt), writing(store, run.name, describe(run)) as writer:
         writer.log("a new attempt")
         raise KeyboardInterrupt
     (store.run(run.name).directory / "metrics.csv").write_text("edited")
-    again = execute(run, unheard, root)
+    again = execute(run, unheard, tmp_path)
     assert (again["status"], again["val_loss"]) == ("done", row["val_loss"])
     assert "a new attempt" in (store.run(run.name).directory / "log.txt").read_text()
     (aside,) = (tmp_path / "damaged").iterdir()
     assert (aside / "metrics.csv").read_text() == "edited"
 
 
-def test_rows_are_read_again_only_where_a_run_changed(tmp_path, monkeypatch):
-    store = Store(tmp_path)
+def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         finished(store, name, run_id=name * 16)
     store.rows()
@@ -277,8 +271,7 @@ def test_rows_are_read_again_only_where_a_run_changed(tmp_path, monkeypatch):
     assert len(store.rows()) == 3 and read == ["b", "a", "b", "c"]
 
 
-def test_a_damaged_study_is_never_overwritten(tmp_path):
-    store = Store(tmp_path)
+def test_a_damaged_study_is_never_overwritten(store, tmp_path):
     whole = as_plain(make_record(name="mine"))
     edited = (json.dumps(whole | change) for change in ({"seeds": "one"}, {"margn": 0.1}, {"machine": 8}))
     for content in ("", "{}", "[1]", *edited):
@@ -288,8 +281,7 @@ def test_a_damaged_study_is_never_overwritten(tmp_path):
             store.read_study("mine")
 
 
-def test_a_run_is_found_by_the_beginning_of_its_name_or_id(tmp_path):
-    store = Store(tmp_path)
+def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):
     for identity in ("44be20f812345678", "44cc000000000000"):
         finished(store, f"sum-h4-{identity[:8]}", run_id=identity)
     first = store.run("sum-h4-44be20f8").directory
@@ -351,24 +343,26 @@ NOW = StudyRecord(
 )
 
 
-def test_a_record_comes_back_as_it_was_written(tmp_path):
-    store = Store(tmp_path)
+def test_a_record_comes_back_as_it_was_written(store):
     for record in (NOW, make_record(name="little", seeds=[7])):
         write_study(store, record)
         assert store.read_study(record.name) == record
     assert as_plain(make_record()).keys() == {"name", "kind", "factors", "fixed", "seeds", "runs"}
 
 
-def test_a_study_grows_and_keeps_what_it_declared(tmp_path):
-    store = Store(tmp_path)
+def test_a_study_grows_and_keeps_what_it_declared(store):
     write_study(store, NOW)
     assert NOW.tuned_key == "train.lr" and NOW.development_seeds == ["0"]
     assert doubts(NOW) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
     write_study(store, grown(NOW, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
     both = store.read_study("tuned-demo")
     assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16])
-    with pytest.raises(StoreError, match=r"develop was \['0'\] when the study began"):
-        grown(NOW, replace(NOW, declared={**NOW.declared, "develop": ["1"]}))
+    for key, other in {"develop": ["1"], "extend": 2}.items():
+        with pytest.raises(StoreError, match=f"{key} was .* when the study began"):
+            grown(NOW, replace(NOW, declared={**NOW.declared, key: other}))
+    for key, other in {"primary": [], "metric": "val_acc", "margin": 0.02, "where": ["heads < 4"]}.items():
+        with pytest.raises(StoreError, match=f"{key} was .* when the study began"):
+            grown(NOW, replace(NOW, **{key: other}))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import pytest
 from ablate.config.rules import ConfigError
 from ablate.data.tokenizers import LONGEST_WORD, Bpe, Byte, Char, Tokenizer, load
 
-TEXT = (
-    "naïve 日本 🙂\r\n\tna\u0301ive  \u2028 na na na\n"  # 1, 2, 3 and 4 bytes; accents apart; odd line ends
-)
+# 1, 2, 3 and 4 bytes; accents apart; odd line ends
+TEXT = "naïve 日本 🙂\r\n\tna\u0301ive  \u2028 na na na\n"
 
 
 def tokenizers() -> list[Tokenizer]:
@@ -42,9 +41,7 @@ def test_char_by_hand():
     assert char.decode([3, 3, 1]) == "ééa"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"), [("abZ", "'Z' (U+005A)"), ("a\udcff", "U+DCFF"), ("🙂", "U+1F642")]
-)
+@pytest.mark.parametrize("text, shown", [("abZ", "'Z' (U+005A)"), ("a\udcff", "U+DCFF"), ("🙂", "U+1F642")])
 def test_char_refuses_the_unknown(text: str, shown: str):
     with pytest.raises(ConfigError) as caught:
         Char("\nabé日").encode(text)

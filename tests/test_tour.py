@@ -51,13 +51,11 @@ ENGINEER = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("reader", "appears"), [("student", STUDENT), ("author", AUTHOR), ("engineer", ENGINEER)]
-)
-def test_a_reader_sees_what_the_page_says(reader, appears, tmp_path):
+@pytest.mark.parametrize("reader, shown", [("student", STUDENT), ("author", AUTHOR), ("engineer", ENGINEER)])
+def test_a_reader_sees_what_the_page_says(reader, shown, tmp_path):
     commands = _commands(reader)
     assert len(commands) <= 10
-    for words, seen in zip(commands, appears, strict=True):
+    for words, seen in zip(commands, shown, strict=True):
         ended = _typed(words, tmp_path)
         said = ended.stdout + ended.stderr
         assert ended.returncode == 0, f"{shlex.join(words)}: {said}"

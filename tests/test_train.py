@@ -28,14 +28,8 @@ from ablate.training.train import (
 )
 from tests.helpers import make_config, make_spec
 
-SIZES = (
-    "model.d_model=12",
-    "heads=2",
-    "model.context=7",
-    "train.steps=9",
-    "train.batch=3",
-    "train.eval_every=4",
-)
+SIZES = ("model.d_model=12", "heads=2", "model.context=7")
+SIZES += ("train.steps=9", "train.batch=3", "train.eval_every=4")
 HALF = ("train.precision=bfloat16",)
 TOKENS = np.random.default_rng(0).integers(11, size=997).astype(np.uint16)
 
@@ -74,24 +68,21 @@ def evaluations(trained: Events) -> list[Evaluation]:
     return [event for event in trained if isinstance(event, Evaluation)]
 
 
-def test_evaluates_every_so_often_and_at_the_end():
-    evaluated = evaluations(events())
+def test_evaluates_before_every_so_often_and_at_the_end():
+    evaluated = evaluations(trained := events())
     assert [event.step for event in evaluated] == [0, 4, 8, 9]
     assert [event.tokens for event in evaluated] == [0, 4 * 3 * 7, 8 * 3 * 7, 9 * 3 * 7]
+    first, at_4, *_ = evaluated
+    assert (first.lr, first.train_loss, first.grad_norm) == (None, None, None)
+    assert first.validation.loss == pytest.approx(math.log(11), abs=0.05)
+    assert losses(trained)[0] == pytest.approx(math.log(11), abs=0.05)  # before the first update
+    assert at_4.train_loss == losses(trained)[3]  # of its own batch
 
 
 def test_looking_more_often_changes_nothing_that_is_learned():
     often, rarely = events("train.eval_every=1"), events("train.eval_every=9")
     assert losses(often) == losses(rarely)
     assert evaluations(often)[-1].validation == evaluations(rarely)[-1].validation
-
-
-def test_the_training_loss_is_that_of_its_own_batch_before_the_update():
-    trained = events()
-    first = losses(trained)[0]
-    assert first == pytest.approx(math.log(11), abs=0.05)  # untrained
-    at_4 = evaluations(trained)[1]
-    assert at_4.train_loss == losses(trained)[3]
 
 
 def test_same_seed_same_bits_other_batches_other_losses():
@@ -118,9 +109,7 @@ def test_evaluation_by_hand():
     for param in model.parameters():
         param.data.zero_()
     model.norm.weight.data[0] = 1.0
-    tokens = np.array(
-        [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0], dtype=np.uint16
-    )  # 15 targets, 2 windows + 1
+    tokens = np.array([3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0])  # 15 targets, 2 windows + 1
     score = evaluate(model, Stream(tokens), context=7)
     assert score.targets == 15
     assert score.nats == pytest.approx(15 * math.log(11))
@@ -136,9 +125,8 @@ class Even(torch.nn.Module):
         self.logits = torch.nn.Parameter(torch.log(torch.tensor([[10.0, *[1.0] * 10]])))
 
     def forward(self, tokens_BT, target_positions_K=None, source_BS=None):
-        return self.logits.expand(
-            *(tokens_BT.shape if target_positions_K is None else target_positions_K.shape), 11
-        )
+        places = tokens_BT if target_positions_K is None else target_positions_K
+        return self.logits.expand(*places.shape, 11)
 
 
 class Asked:
@@ -254,12 +242,6 @@ def test_a_mid_run_evaluation_reads_what_it_may_and_changes_nothing_that_is_lear
     assert [e.validation.targets for e in evaluations(events("train.eval_tokens=1000"))] == [99] * 4
 
 
-def test_before_the_first_update_there_is_a_validation_loss_and_nothing_else():
-    first = evaluations(events())[0]
-    assert (first.step, first.tokens, first.lr, first.train_loss, first.grad_norm) == (0, 0, None, None, None)
-    assert first.validation.loss == pytest.approx(math.log(11), abs=0.05)
-
-
 @pytest.mark.parametrize(("share", "steps"), [(0.01, [9]), (0.3, [7, 8, 9]), (1, range(1, 10))])
 def test_the_average_is_that_of_the_weights_after_the_last_steps(share, steps):
     model, weights, averaged = untrained(), {}, None
@@ -273,11 +255,9 @@ def test_the_average_is_that_of_the_weights_after_the_last_steps(share, steps):
         torch.testing.assert_close(mean, torch.stack([weights[step][name] for step in steps]).mean(0))
 
 
-@pytest.mark.parametrize(
-    "more", [(), ("model.dropout=0.2",), ("fusion=weighted_sum",), ("train.average=0.9",), HALF]
-)
+@pytest.mark.parametrize("more", ["", "model.dropout=0.2", "fusion=weighted_sum", "train.average=0.9", *HALF])
 def test_going_on_from_a_state_changes_nothing(more):
-    overrides = (*more, "train.checkpoint_every=2", "train.eval_every=3")
+    overrides = (*more.split(), "train.checkpoint_every=2", "train.eval_every=3")
 
     def run(start: State | None, stop: int | None) -> Events:
         trained: Events = []

@@ -32,7 +32,7 @@ from ablate.study import tuned
 from ablate.study.config import Overrides
 from ablate.study.study import read_declared
 from ablate.study.tuned import baseline_of, minimum
-from tests.helpers import ROOT, make_config, make_record, run_cli
+from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -290,11 +290,7 @@ def test_a_grown_study_keeps_runs_at_old_values_without_a_role():
     assert roles(same, "sum") == {(when, role) for when in ("old", "new") for _, role in mean}
     moved = grown(old, record("new", concat="0.002", sum="0.0035"))
     assert roles(moved, "mean") == mean
-    assert roles(moved, "sum") == {
-        ("old", ""),
-        ("old", "baseline_rate"),
-        *(("new", role) for _, role in mean),
-    }
+    assert roles(moved, "sum") == {("old", ""), ("old", "baseline_rate"), *(("new", r) for _, r in mean)}
     base = grown(old, record("new", concat="0.0022", sum="0.0025"))
     assert roles(base, "mean") == {("old", role) for role in ("tuned", "", "octave_down", "octave_up")}
 
@@ -464,7 +460,6 @@ def test_two_matches_that_came_to_one_width_are_one_variant():
 
 # --- through the command ----------------------------------------------------------------------------
 
-QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
 TUNED = (
     *("run", "study=tuned", "fusion=concat,sum", "train.lr=0.004,0.008,0.016", "study.develop=[0,1]"),
     *("seed=100,101", *QUICK),
@@ -490,9 +485,8 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     rows = rows_of(whole)
     assert set(rows["phase"]) == {"develop", "report"} and set(rows["tuned"]) == {"train.lr"}
     roles = rows[rows["phase"] == "report"]["role"].str.split().explode()
-    assert {*roles.value_counts().items()} == {
-        (r, 4) for r in ("tuned", "octave_down", "octave_up", "baseline_rate")
-    }
+    four_each = dict.fromkeys(("tuned", "octave_down", "octave_up", "baseline_rate"), 4)
+    assert roles.value_counts().to_dict() == four_each
 
     def four(runs: Sequence[PlacedRun], known: Mapping[str, Any], **_: Any) -> None:
         for run in runs[:4]:
@@ -534,9 +528,8 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     assert (table["step_ratio_low"].dropna() <= table["step_ratio"].dropna()).all()
     copy = (whole / "runs" / "studies" / "tuned" / "results.csv").rename(tmp_path / "copy.csv")
     lost = run_cli("compare", str(copy), "--cost", cwd=tmp_path)
-    assert (
-        lost.returncode == 2 and lost.stderr.startswith("ablate: --cost: ") and lost.stderr.count("\n") == 1
-    )
+    assert (lost.returncode, lost.stderr.count("\n")) == (2, 1)
+    assert lost.stderr.startswith("ablate: --cost: ")
 
 
 @pytest.mark.slow

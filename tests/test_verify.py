@@ -55,11 +55,8 @@ def broken_ways() -> list[tuple[type, str, Any]]:
     def changed(change):
         return lambda old: lambda self, *given: change(old(self, *given))
 
-    softmax, zero, swapped = (
-        scores.methods()["softmax"],
-        changed(torch.zeros_like),
-        changed(lambda y: y.flip(1)),
-    )
+    softmax = scores.methods()["softmax"]
+    zero, swapped = changed(torch.zeros_like), changed(lambda y: y.flip(1))
     louder, quieter = changed(lambda y: 1.01 * y), changed(lambda y: 0.99 * y)
     methods = [method for kind in (fusion, scores) for method in kind.methods().values()]
     return [

@@ -149,14 +149,8 @@ def run(draw: random.Random) -> Case:
 # --- the commands that read ---------------------------------------------------------------------
 
 TARGETS = (
-    *(
-        PILOT,
-        PILOT,
-        PILOT,
-        f"runs/studies/{PILOT}",
-        f"runs/studies/{PILOT}/",
-        f"runs/../runs/studies/{PILOT}",
-    ),
+    *(PILOT, PILOT, PILOT, f"runs/studies/{PILOT}", f"runs/studies/{PILOT}/"),
+    f"runs/../runs/studies/{PILOT}",
     *(f"runs/studies/{PILOT}/results.csv", f"runs/studies/{PILOT}/study.json", "runs", "runs/results.csv"),
     *apart("table.csv  table.csv  ./table.csv  book.txt  own  own/mine.yaml  notes (old)  single  nix"),
 )

@@ -136,14 +136,8 @@ class Sandbox:
     def _run(self, case: Case, work: Path, home: Path) -> Ending:
         began = perf_counter()
         try:
-            done = self.call(
-                *case.argv,
-                cwd=work,
-                piped=case.piped,
-                timeout_s=LONGEST_S,
-                HOME=str(home),
-                ABLATE_CACHE=self.cache,
-            )
+            own = {"HOME": str(home), "ABLATE_CACHE": self.cache}
+            done = self.call(*case.argv, cwd=work, piped=case.piped, timeout_s=LONGEST_S, **own)
         except subprocess.TimeoutExpired as late:
             err = (late.stderr or b"").decode(errors="replace")
             return Ending(None, "", err, LONGEST_S, [f"still running after {LONGEST_S:g} s"])

@@ -28,7 +28,7 @@ REFERENCE = """# Reference
 A fusion and a rule on scores are parts of attention. `ablate new` begins one.
 {}
 """
-FACE = ("run", "load", "compare", "report")
+FACE = ("run", "load", "load_model", "compare", "report")
 CONTRACTS = (
     "ablate.model.parts.Part",  # what Fusion and Scores inherit
     *(f"ablate.methods.{name}" for name in ("register", "Fusion", "Scores", "Options", "Normalized")),

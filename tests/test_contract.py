@@ -252,6 +252,7 @@ def attending(score: Callable[[Tensor], Tensor], share: float, **claims: Any) ->
 
 Faint = attending(lambda scores: scores, 0.5)  # its patterns add up to ½
 Cubed = attending(lambda scores: scores**3, 1.0, scale_folds=True)
+Late = attending(lambda scores: scores + torch.arange(scores.shape[-1]), 1.0, order_free=True)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +261,7 @@ Cubed = attending(lambda scores: scores**3, 1.0, scale_folds=True)
         (Halved, "forward reads something else than probabilities · v, by"),
         (Halved, "sums_to_one is true, and a row is off by 0.5"),
         (Cubed, "scale_folds is true, and scale=inside does not become scale=none, by"),
+        (Late, "order_free is true, and sources in another order give another result, by"),
     ],
 )
 def test_a_rule_on_scores_that_breaks_it_is_told_how(broken, method, words):

@@ -68,7 +68,11 @@ def test_a_wheel_runs_from_another_directory(tmp_path):
     configs = {path.relative_to(ROOT / "configs") for path in (ROOT / "configs").rglob("*.yaml")}
     packed = installed / "ablate" / "configs"
     assert configs == {path.relative_to(packed) for path in packed.rglob("*.yaml")}
-    beside = {p.relative_to(ROOT) for e in ("j2", "css", "js", "svg") for p in ROOT.glob(f"ablate/**/*.{e}")}
+    beside = {
+        p.relative_to(ROOT)
+        for e in ("j2", "css", "js", "svg", "typed")
+        for p in ROOT.glob(f"ablate/**/*.{e}")
+    }
     assert beside and all((installed / path).is_file() for path in beside)
     elsewhere.mkdir()
     # The wheel's files come first, and the checkout, which an editable install adds, not at all.

@@ -13,9 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.frames import as_results, frame, read_cells, read_table
-from ablate.analysis.select import PARTS, as_texts
+from ablate.analysis.select import as_texts
 from ablate.config.identity import has_these_ids, id_of_row
 from ablate.config.rules import ConfigError
+from ablate.config.schema import PARTS
 from ablate.phrases import lines_if, some
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.provenance import PACKAGE

@@ -11,9 +11,8 @@ import pandas as pd
 from ablate.analysis.frames import is_empty
 from ablate.config.conditions import Condition, Where, as_text, column_for, column_of
 from ablate.config.rules import ConfigError
+from ablate.config.schema import PARTS
 from ablate.store.columns import COLUMNS
-
-PARTS = ("fusion", "scores")  # the kinds of parts, each with a column for its options
 
 
 def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:

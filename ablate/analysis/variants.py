@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.frames import LARGEST
-from ablate.analysis.select import PARTS, as_texts, is_own_value, option_names, with_options
+from ablate.analysis.select import as_texts, is_own_value, option_names, with_options
 from ablate.analysis.stats import Array, moments
 from ablate.config.conditions import column_for, column_of
 from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import PARTS
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,

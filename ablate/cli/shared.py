@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from ablate.cli import completion
-from ablate.config.schema import ENTRY_POINTS
+from ablate.config.schema import PARTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ PluginOption = Annotated[
 def use_plugins(files: Sequence[str] | None) -> "list[Method]":
     """Register the methods in these files and in installed packages; returns those from the files. Raises
     ConfigError."""
-    if not files and not any(importlib.metadata.entry_points(group=group) for group in ENTRY_POINTS):
+    if not files and not any(importlib.metadata.entry_points(group=group) for group in PARTS.values()):
         return []
     from ablate.study import run  # its use_plugins loads torch
 

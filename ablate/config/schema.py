@@ -26,8 +26,8 @@ STANDARD_FUSION = "concat"
 STANDARD_SCORES = "softmax"
 STANDARD_HEADS = 4
 ENCODER_DECODER = "encoder-decoder"
-# The entry point groups in which installed packages name their methods.
-ENTRY_POINTS = ("ablate.fusions", "ablate.scores")
+# The exchangeable parts of attention, each with the entry point group in which packages name their methods.
+PARTS = {"fusion": "ablate.fusions", "scores": "ablate.scores"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.config.schema import ENTRY_POINTS
+from ablate.config.schema import PARTS
 from ablate.files.svg import inline
 from ablate.model import fusion, scores
 from ablate.model.spec import AttentionSpec
@@ -68,7 +68,7 @@ def read(path: Path) -> Plugin:
 
 def installed() -> Iterator[Plugin]:
     """The plugins that installed packages name as entry points. Raises ConfigError."""
-    for group in ENTRY_POINTS:
+    for group in PARTS.values():
         for point in importlib.metadata.entry_points(group=group):
             spec = importlib.util.find_spec(point.module)
             if spec is None or not spec.origin:

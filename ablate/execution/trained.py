@@ -83,7 +83,7 @@ class TrainedModel(nn.Module):
             prompt = "\n" if newline else self.decode([0])
         ids = self.encode(prompt).tolist()
         if not ids:
-            raise ConfigError("--prompt: it is empty; give at least one character")
+            raise ConfigError("the prompt is empty; give at least one character")
         device = next(self.parameters()).device
         for position in range(tokens):
             window_T = torch.tensor(ids[-self.config.model.context :], device=device)
@@ -96,7 +96,9 @@ class TrainedModel(nn.Module):
         split = _held_out(self.config)
         assert isinstance(split, Paired)
         if not 0 < split.layout.positions(len(source), 0) <= context or not len(source):
-            raise ConfigError(f"--prompt: {len(source)} tokens; give 1 to {context - 1}, for model.context")
+            raise ConfigError(
+                f"the prompt has {len(source)} tokens; give 1 to {context - 1}, for model.context"
+            )
         (translation,) = translated(self.network, split, [source], context)
         return self.tokenizer.decode(translation)
 

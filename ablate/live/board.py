@@ -7,7 +7,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -120,20 +120,16 @@ class Board(Lines):
         self.trouble = ""  # why the engine of a cluster does not answer
         self._seen, self._due = Group(), 0.0  # the last table; when to make the next
         self.quiet = self.console.is_terminal
-        self._live = Live(
-            console=self.console,
-            get_renderable=self._table,
-            refresh_per_second=1 / EVERY_S,
-            transient=True,
-        )
+        self._live = contextlib.ExitStack()
 
     def __enter__(self) -> "Board":
         if self.quiet:
-            self._live.start(refresh=True)
+            frequency: dict[str, Any] = {"refresh_per_second": 1 / EVERY_S, "transient": True}
+            self._live.enter_context(Live(console=self.console, get_renderable=self._table, **frequency))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._live.close()
 
     def show(self, arrays: Sequence[Array], trouble: str) -> None:
         """What a cluster's engine says of its jobs."""

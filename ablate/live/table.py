@@ -76,7 +76,10 @@ class Pace:
 
 def _pace(store: Store, row: Row, changed: Mapping[str, float], stepped: Stepped | None) -> Pace:
     last = store.last_metrics(row["run_id"]) or {}
-    at, seconds = int(last.get("step", 0)), float(last.get("seconds", 0))
+    at, seconds = (
+        int(last.get("step") or 0),
+        float(last.get("seconds") or 0),
+    )  # its end may not be written yet
     if stepped:
         step, last = stepped.step, {**last, "train_loss": stepped.loss}
     elif at and seconds:
@@ -143,7 +146,7 @@ def _table(
         name = f"{row['fusion']} heads={row['heads']} out_proj={str(row['out_proj']).lower()}"
         on = [hosts.get(row["run_id"][:8], "")] if several else []
         numbers = [losses.get(key) for key in ("train_loss", "val_loss")]
-        texts = ["" if number is None else f"{float(number):.4f}" for number in numbers]
+        texts = [f"{float(number):.4f}" if number else "" for number in numbers]
         table.add_row(f"{name} seed={row['seed']}", state, *on, step, left, *texts)
 
     for pace in going_on:
@@ -153,7 +156,7 @@ def _table(
         add(pace.row, "evaluating" if at_end else bar, f"{pace.step}/{steps}", left, pace.losses)
     ended = [row for row in rows if row["status"] != Status.RUNNING]
     ended.sort(key=lambda row: changed.get(row["run_id"][:8], 0))
-    for row in ended[-LATEST:]:
+    for row in (row for row in ended[-LATEST:] if "steps" in row):  # a damaged run may have only its id
         add(row, row["status"], str(row["steps"]), "", row)
     shown: list[RenderableType] = [Text(title), table]
     if len(ended) > LATEST:

@@ -108,10 +108,10 @@ def sizes(config: RunConfig, vocab: int) -> ModelSpec:
     at = {kind: _attention(config, count) for kind, count in writers.items()}
     for kind in others:
         at[kind] = dataclasses.replace(at[kind], **standard(model.d_model, STANDARD_HEADS))
-    if scores.method_of(at["cross"].scores)[0].by_position:
+    if not scores.method_of(at["cross"].scores)[0].order_free:
         raise ConfigError(
-            f"scores={config.scores.name}: it compares positions, and those of a source are not those of its"
-            " target; use at=encoder or at=decoder"
+            f"scores={config.scores.name}: it may depend on positions, and those of a source are not those of"
+            " its target; use at=encoder or at=decoder, or claim order_free"
         )
     return ModelSpec(
         **common,

@@ -13,9 +13,10 @@ import pandas as pd
 import yaml
 
 from ablate.analysis.load import load, recall
-from ablate.analysis.select import PARTS, as_texts
+from ablate.analysis.select import as_texts
 from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
+from ablate.config.schema import PARTS
 from ablate.phrases import lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord, keys_of_arms

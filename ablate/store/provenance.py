@@ -19,6 +19,7 @@ from typing import Any
 
 from ablate import __version__
 from ablate.config.rules import ConfigError
+from ablate.config.schema import PARTS
 from ablate.store.columns import RESULTS, Status
 
 PACKAGE = Path(__file__).parent.parent
@@ -39,7 +40,7 @@ CORE = (
     *(f"execution/{name}.py" for name in ("run", "formulas", "translate")),
 )
 # The folders of parts: a change in one of their files makes only the runs stale that use that part.
-PART_FOLDERS = ("model/fusion", "model/scores")
+PART_FOLDERS = tuple(f"model/{kind}" for kind in PARTS)
 
 
 @functools.cache

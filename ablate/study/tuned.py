@@ -253,10 +253,10 @@ def baseline_of(
     of the contrast's keys, and of these the one that sets least.
     """
     own, varies = settings_of(arm), contrast.baseline
-    if contradicts(contrast.where, own) or not any(
-        any(key_in(key, own) for key in one) and not contradicts(one, own)
-        for one in contrast.variants or [own]
-    ):
+    if contradicts(contrast.where, own):
+        return None
+    named_here = [one for one in contrast.variants if any(key_in(key, own) for key in one)]
+    if contrast.variants and all(contradicts(one, own) for one in named_here):
         return None
     wanted = {**contrast.where, **contrast.is_baseline}
 

@@ -17,7 +17,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS, Method
 from ablate.model import fusion
-from ablate.model.attend import FORMULATIONS
+from ablate.model.attend import EVERYTHING, FORMULATIONS
 from ablate.model.attention import head_shape
 from ablate.model.costs import flops_per_token, total_params
 from ablate.model.function_class import function_class, slots_of
@@ -280,7 +280,15 @@ def sums(kind: str, spec: AttentionSpec) -> None:
     _require_equal(rows, torch.ones_like(rows), "sums_to_one is true, and a row is off")
 
 
-def halves(kind: str, spec: AttentionSpec) -> None:
+def order_free(kind: str, spec: AttentionSpec) -> None:
+    """The order of sources has no effect where all are visible (order_free)."""
+    built, x_BTC = with_random_weights(spec), _input(spec)
+    built.mask, source_BSC = EVERYTHING, _input(spec).repeat(1, 2, 1)
+    failure = "order_free is true, and sources in another order give another result,"
+    _require_equal(built(x_BTC, source_BSC), built(x_BTC, source_BSC.roll(3, 1)), failure)
+
+
+def bfloat16(kind: str, spec: AttentionSpec) -> None:
     """Results in bfloat16 agree with those in float64."""
     half = with_random_weights(spec).bfloat16()
     exact, x_BTC = copy.deepcopy(half).double(), _input(spec).bfloat16().requires_grad_()
@@ -296,7 +304,7 @@ def halves(kind: str, spec: AttentionSpec) -> None:
 
 COMMON: tuple[Check, ...] = (
     *(shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops),
-    halves,
+    bfloat16,
 )
 CHECKS: dict[str, tuple[Check, ...]] = {"fusion": (*COMMON, variance), "scores": (*COMMON, patterns)}
 CLAIMS: dict[str, Check] = {
@@ -307,6 +315,7 @@ CLAIMS: dict[str, Check] = {
     "folds": folds,
     "scale_folds": scale_folds,
     "sums_to_one": sums,
+    "order_free": order_free,
 }
 
 

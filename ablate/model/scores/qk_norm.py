@@ -16,7 +16,7 @@ class QKNorm(Scores):
     grow with W_Q and W_K. See: Dehghani et al., "Scaling vision transformers to 22 billion parameters", 2023.
     """
 
-    sums_to_one = True
+    sums_to_one = order_free = True
 
     def __init__(self, shape: HeadShape, options: Options) -> None:
         super().__init__(shape, options)

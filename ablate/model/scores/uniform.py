@@ -14,7 +14,7 @@ class Uniform(Scores):
     """
 
     compares = False
-    sums_to_one = True
+    sums_to_one = order_free = True
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW

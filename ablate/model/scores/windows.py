@@ -32,7 +32,6 @@ class Windows(Scores):
 
     Options = WindowsOptions
     scale_folds = sums_to_one = True
-    by_position = True
 
     def __init__(self, shape: HeadShape, options: WindowsOptions) -> None:
         super().__init__(shape, options)

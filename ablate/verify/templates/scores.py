@@ -33,10 +33,11 @@ class Mine(Scores):
     Options = MineOptions
 
     # What is known about a method can be claimed. `ablate check` tests each claim, and reports then rely on
-    # it; nothing has to be claimed. This method could claim both:
+    # it; nothing has to be claimed. This method could claim all three:
     #
     #     scale_folds = True  # scaling the queries by c > 0 has the same effect as scaling the scores by c
     #     sums_to_one = True  # each row of a pattern sums to 1
+    #     order_free = True  # the order of keys and values has no effect; cross-attention needs this
 
     def __init__(self, shape: HeadShape, options: MineOptions) -> None:
         super().__init__(shape, options)

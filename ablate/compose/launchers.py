@@ -49,9 +49,11 @@ class Pool(_Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(_Settings):
-    """Jobs that train runs on other machines. cpus_per_task: the cores of each; None for a whole machine.
-    wait: whether the command waits for the runs."""
+    """Jobs that train runs on other machines. engine: the module in ablate.study.cluster.engines that starts
+    them. cpus_per_task: the cores of each; None for a whole machine. wait: whether the command waits for the
+    runs."""
 
+    engine: ClassVar[str]
     jobs: Jobs
     cpus_per_task: Cores | None
     wait: bool
@@ -62,6 +64,7 @@ class Slurm(Cluster):
     """Jobs of one sbatch, with the names that submitit gives to its options. setup: lines of shell before the
     job; additional_parameters: other options of sbatch."""
 
+    engine: ClassVar[str] = "slurm"
     timeout_min: Minutes
     partition: str | None
     account: str | None
@@ -77,6 +80,7 @@ class Slurm(Cluster):
 class Ray(Cluster):
     """Tasks of a Ray cluster. address: HOST:PORT of its head, or auto on one of its nodes."""
 
+    engine: ClassVar[str] = "ray_cluster"
     address: str
     gpus_per_task: Cores | None
 

@@ -174,9 +174,10 @@ class Loop:
         if isinstance(launcher, HydraLauncher):
             return self._hand_over(launcher, runs, settings)
         here = machine.bound(_placed(runs.values()), settings)
-        total = None if self.is_single else len(here)
-        with Board(name, total, only={run.run_id for run in here} if self.is_single else None) as board:
-            if self.is_single and launcher.timeout is None:  # which only a worker can be held to
+        is_one = self.study.config is None and len({*self.ids.values()}) == 1  # also with -m
+        only = {run.run_id for run in here} if self.is_single else None
+        with Board(name, None if is_one else len(here), only) as board:
+            if is_one and launcher.timeout is None:  # which only a worker can be held to
                 _train_in_this_process(here[0], known[here[0].name], settings.threads, board)
                 return {}
             gpus = device.each({run.device for run in here})

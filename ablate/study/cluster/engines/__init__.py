@@ -1,19 +1,23 @@
 """The engines: one file each. They start helpers on other machines, ask whether they live, and end them."""
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ablate.compose.launchers import Cluster, Ray, Slurm
+from ablate.compose.launchers import Cluster
 from ablate.store.jobs import JobStatus
 
 
 class Engine(ABC):
     """A way to start helpers. A helper is a process that runs a command; an array is what was started at
-    once. name: of hydra/launcher=NAME."""
+    once. name: of hydra/launcher=NAME, and of the engine's module here."""
 
     name: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, cluster: Any) -> None: ...
 
     @abstractmethod
     def require(self) -> None:
@@ -37,14 +41,5 @@ class Engine(ABC):
 
 
 def engine_of(cluster: Cluster) -> Engine:
-    match cluster:
-        case Slurm():
-            from ablate.study.cluster.engines.slurm import SlurmEngine
-
-            return SlurmEngine(cluster)
-        case Ray():
-            from ablate.study.cluster.engines.ray_cluster import RayEngine
-
-            return RayEngine(cluster)
-        case _:
-            raise AssertionError(cluster)
+    """The engine of these settings."""
+    return importlib.import_module(f"{__name__}.{cluster.engine}").ENGINE(cluster)

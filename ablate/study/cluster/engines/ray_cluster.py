@@ -108,3 +108,6 @@ class RayEngine(Engine):
 
     def _refused(self, reason: str) -> ConfigError:
         return ConfigError(f"hydra.launcher.address={self.settings.address}: {reason}")
+
+
+ENGINE = RayEngine

@@ -185,3 +185,6 @@ def _exit(code: str) -> str:
         code = f"{int(code) >> 8}:{int(code) & 127}"
     status, _, signal = code.partition(":")
     return f"signal {signal}" if signal not in ("", "0") else f"exit code {status}"
+
+
+ENGINE = SlurmEngine

@@ -7,7 +7,6 @@ after, a row for each layer, with the run's settings.
 """
 
 import sys
-from dataclasses import asdict
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ SETTINGS = ["run_id", "seed", "steps", "heads", "out_proj", "scale", "tie_qk", "
 def main(study: str, path: str) -> None:
     rows = at_own_value(ablate.load(study))
     told = rows.loc[rows["phase"].ne("develop"), SETTINGS].to_dict("records")
-    found = [settings | asdict(layer) for settings in told for layer in of_run(settings["run_id"])]
+    found = [settings | layer for settings in told for layer in of_run(settings["run_id"])]
     pd.DataFrame(found).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
 

@@ -30,7 +30,7 @@ from ablate.analysis.variants import best_first, collect
 from ablate.cli.app import main
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir, defaults_of
-from ablate.config.contrast import read_contrast
+from ablate.config.contrast import AContrast, Contrast
 from ablate.config.read import read
 from ablate.config.schema import RunConfig
 from ablate.data import corpus
@@ -78,6 +78,16 @@ def make_shape(heads: int = 4, *, key_width: int = 3, value_width: int = 5, d_mo
     """Of heads that share nothing."""
     widths = {"key_width": key_width, "value_width": value_width, "d_model": d_model}
     return HeadShape(heads=heads, **widths, patterns=tuple(range(heads)), scale=key_width**-0.5)
+
+
+def read_contrast(entry: Mapping[str, Any]) -> Contrast:
+    """The contrast of an entry of a YAML."""
+    return read(Contrast, AContrast().read(entry, "primary"), "primary")
+
+
+def forget() -> None:
+    """Open each corpus again when it is next needed."""
+    corpus._opened.clear()
 
 
 def make_record(**given: Any) -> StudyRecord:
@@ -200,7 +210,7 @@ def call_cli(
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
     code: Any = "it ends with SystemExit"
-    corpus.forget()  # its key is a path as it was typed
+    forget()  # its key is a path as it was typed
     with (
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env),

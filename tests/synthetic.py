@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.probes import COLUMNS, FILE, text_file
-from ablate.config.contrast import read_contrast
 from ablate.config.identity import digest
 from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
+from tests.helpers import read_contrast
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")
 HEADS = (1, 2, 4, 8)

@@ -706,7 +706,7 @@ def test_runs_that_have_not_begun_are_counted():
     rows = table({"val_loss": 1.0}, {"val_loss": 2.0, "seed": 1})
     assert not_begun(rows, make_record(runs=rows["run_id"].tolist())) == not_begun(rows, make_record()) == []
     (line,) = not_begun(rows, make_record(runs=[*rows["run_id"], "x", "y"]))
-    assert line.startswith("missing: 2 of 4 runs have not begun")
+    assert line.startswith("not begun: 2 of 4 runs")
 
 
 # --- formats ----------------------------------------------------------------------------------------

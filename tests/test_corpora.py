@@ -27,11 +27,11 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data import tokenized
 from ablate.data.corpora.base import registry
-from ablate.data.corpus import Corpus, forget, open_corpus, require_usable
+from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
-from tests.helpers import ROOT, make_config
+from tests.helpers import ROOT, forget, make_config
 
 DIGITS = "0123456789" * 10
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}

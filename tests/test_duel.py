@@ -8,7 +8,6 @@ import pytest
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
-from ablate.config.contrast import read_contrast
 from ablate.config.rules import ConfigError
 from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, failed_check, side
 from ablate.execution.run import resolve
@@ -17,7 +16,7 @@ from ablate.reporting.words import PAPER, finding
 from ablate.store.store import Store
 from ablate.study import estimate, machine
 from ablate.study.study import settings
-from tests.helpers import CONCAT
+from tests.helpers import CONCAT, read_contrast
 from tests.test_compare import hand_worked, table
 
 SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")

@@ -13,11 +13,11 @@ import pytest
 from ablate.config.rules import ConfigError
 from ablate.data.corpora.base import registry
 from ablate.data.corpora.numbers import Numbers, _text, english, german, number_of
-from ablate.data.corpus import forget, open_corpus
+from ablate.data.corpus import open_corpus
 from ablate.data.paired import BATCHES, Paired
 from ablate.data.splits import IGNORE_INDEX
 from ablate.data.tokenizers import load
-from tests.helpers import call_cli, make_config, run_cli
+from tests.helpers import call_cli, forget, make_config, run_cli
 
 SAID = {
     0: ("null", "zero"),

@@ -414,7 +414,7 @@ def test_a_tuned_study_says_how_values_were_chosen(at_three_rates, column):
         "We report test_loss",
     ):
         assert said in page.methods
-    words = "learning rate" if column == "lr" else "weight decay"
+    words = "peak learning rate" if column == "lr" else "weight decay"
     assert figure["rates"].title == f"Loss against {words}"
     about = figure["rates"].about
     assert about.startswith("Mean val_loss") and "seeds diverged there" in about

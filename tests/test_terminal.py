@@ -60,14 +60,14 @@ def test_of_random_tables_every_word_of_what_is_shown_is_there():
             for i in range(count)
         ]
         width = int(draws.integers(14, 90))
-        found = fitted(columns, width)
-        lines = [line for row in found.rows for line in row]
-        shown = [column for column in columns if column.name not in found.left_out]
+        fitted_rows, left_out = fitted(columns, width)
+        lines = [line for row in fitted_rows for line in row]
+        shown = [column for column in columns if column.name not in left_out]
         words = sorted(word for column in shown for cell in column.cells for word in cell.split())
         assert sorted(re.findall("x+", " ".join(lines))) == words
-        assert all(column.rank is not None for column in columns if column.name in found.left_out)
+        assert all(column.rank is not None for column in columns if column.name in left_out)
         assert max(map(len, lines), default=0) <= max(width, 7 + 2 + 72)
-        assert len(found.rows) == rows + 1
+        assert len(fitted_rows) == rows + 1
 
 
 def test_where_words_do_not_fit_values_stand_below_each_other():

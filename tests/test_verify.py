@@ -150,10 +150,10 @@ def test_shapes_of_a_readers_numbers():
 
 def test_a_constant_on_the_values_takes_most_of_the_placebo_away():
     for step in first_steps():
-        if step.value_scale == "matched":
-            assert step.start == pytest.approx(1, abs=0.1)
+        if step["value_scale"] == "matched":
+            assert step["start"] == pytest.approx(1, abs=0.1)
         else:
-            assert step.start == pytest.approx(6, abs=0.5) and step.step > 3
+            assert step["start"] == pytest.approx(6, abs=0.5) and step["step"] > 3
 
 
 def test_the_command(tmp_path):

@@ -24,15 +24,12 @@ from ablate.store.record import StudyRecord
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 
 
-def not_begun(
-    rows: pd.DataFrame,
-    record: StudyRecord,
-    words: str = "missing: {} of {} runs have not begun; the command of the study goes on from there",
-) -> list[str]:
+def not_begun(rows: pd.DataFrame, record: StudyRecord) -> list[str]:
     """A line if runs of the study have no row. rows: all rows of the study."""
     planned = {*record.runs}
     count = len(planned - {*rows["run_id"]})
-    return lines_if(count, words.format(count, len(planned)))
+    line = f"not begun: {count} of {len(planned)} runs; the command of the study goes on from there"
+    return lines_if(count, line)
 
 
 def stale(rows: pd.DataFrame) -> list[str]:

@@ -9,7 +9,6 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,21 +151,15 @@ def _keep(error: Exception) -> Path | None:
     text = (
         f"{command}\nablate {__version__}, Python {sys.version}\n{''.join(traceback.format_exception(error))}"
     )
-    for directory in _places():
-        with contextlib.suppress(OSError):
+    from ablate.files import cache
+
+    # Not runs/, which may be missing, or be the broken part.
+    for place in (cache.directory, tempfile.gettempdir):
+        with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a user without a home directory
+            directory = Path(place())
             directory.mkdir(parents=True, exist_ok=True)
             number, path = tempfile.mkstemp(".txt", "fault-", directory)
             with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
             return Path(path)
     return None
-
-
-def _places() -> Iterator[Path]:
-    """The directories to try in turn. Not runs/, which may be missing, or be the broken part."""
-    with contextlib.suppress(RuntimeError):  # a user without a home directory
-        from ablate.files import cache
-
-        yield cache.directory()
-    with contextlib.suppress(FileNotFoundError):
-        yield Path(tempfile.gettempdir())

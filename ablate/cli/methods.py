@@ -120,9 +120,9 @@ def verify(
     if sizes is not None:
         tables["shapes"] = [{"tensor": name, "shape": shape} for name, shape in shapes(given)]
     if sizes is None and only is None:
-        tables["first_steps"] = [dataclasses.asdict(step) for step in first_steps()]
+        tables["first_steps"] = first_steps()
     if run is not None:
-        tables["run"] = [dataclasses.asdict(layer) for layer in of_run(run)]
+        tables["run"] = of_run(run)
     failed = [verdict for verdict in verdicts if verdict.verdict == FAIL]
     if format == "json":
         typer.echo(json.dumps(tables, indent=2, ensure_ascii=False))

@@ -57,7 +57,7 @@ class Swept:
 
 
 class Lost(ConfigError):
-    """A launcher failed as a whole."""
+    """A launcher failed as a whole: its helpers end without training anything, say."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ablate.config.conditions import same, spelled
-from ablate.config.read import read, unlike_defaults
+from ablate.config.read import unlike_defaults
 from ablate.config.rules import ConfigError, ErrorText, Rule
 
 EXAMPLE = "{vary: fusion, baseline: concat}"
@@ -89,8 +89,3 @@ class AContrast(Rule):
 Contrasts = Annotated[
     list[Annotated[Contrast, AContrast()]], ErrorText(f"write a list, as [{EXAMPLE}]; [] for none")
 ]
-
-
-def read_contrast(entry: Mapping[str, Any]) -> Contrast:
-    """The contrast of an entry of a YAML. Raises ConfigError."""
-    return read(Contrast, AContrast().read(entry, "primary"), "primary")

@@ -17,7 +17,7 @@ import yaml
 from ablate.config.identity import digest
 from ablate.config.overrides import as_value
 from ablate.config.read import read
-from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Rule, Spelled, typed
+from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Spelled, typed
 from ablate.files.atomic import write_atomically
 from ablate.phrases import lines_if
 from ablate.study.config import KeysOfARun
@@ -30,14 +30,6 @@ TUNED, METRIC, ALPHA = "train.lr", "test_loss", 0.05
 LARGEST_SEED = 2**31
 Frozen = Mapping[str, Mapping[str, str]]  # by name of the entry, its digest and date
 Expect = Literal["below", "above", "within", "at_most", "at_least"]
-
-
-class Looks(Rule):
-    """Numbers of seeds at which the verdict is looked at, each larger than the one before."""
-
-    def check(self, value: Any, path: str) -> None:
-        if not value or sorted({*value}) != value or value[0] < 2:
-            raise ConfigError(f"{path}={typed(value)}: write growing numbers from 2, as [8] or [8, 16]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +90,7 @@ class Entry:
     lr: Annotated[list[float], ErrorText("write a list of rates, as [0.006, 0.012]")]
     predictions: list[Prediction]
     margin: Annotated[float, Above(0)]
-    seeds: Annotated[list[int], Looks()]
+    seeds: list[int]
     yardstick: str = ""
     develop: Annotated[list[int], ErrorText("write whole numbers, as [0, 1, 2]")] = field(
         default_factory=lambda: [0, 1, 2, 3, 4]
@@ -109,6 +101,8 @@ class Entry:
     def __post_init__(self) -> None:
         if not self.predictions:
             raise ConfigError("predictions=[]: without one there is no rule for a verdict; add one")
+        if not self.seeds or sorted({*self.seeds}) != self.seeds or self.seeds[0] < 2:
+            raise ConfigError(f"seeds={typed(self.seeds)}: write growing numbers from 2, as [8] or [8, 16]")
         if any(not name.isidentifier() for name in self.arms):
             raise ConfigError(f"arms={typed(list(self.arms))}: name them by letters, digits and _")
         for contrast in (*(p.contrast for p in self.predictions), *lines_if(self.yardstick, self.yardstick)):

@@ -18,8 +18,6 @@ from ablate.reporting.methods import hyperparameters, limits, paragraph
 from ablate.reporting.subject import SINGLE_RUNS, Subject, commands
 from ablate.store.columns import of_role, on_validation
 
-NOT_BEGUN = "not begun: {} of {} runs; the study's command goes on from there"
-
 
 @dataclass(frozen=True)
 class Page:
@@ -55,7 +53,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         *unusable(rows, comparison.metric),
         *_undeveloped(development, on_validation(comparison.metric), record.tuned_column),
         *missing_seeds(rows),
-        *(not_begun(subject.rows, record, NOT_BEGUN) if subject.is_whole else []),
+        *(not_begun(subject.rows, record) if subject.is_whole else []),
     ]
     environment = _environment(subject)
     return Page(

@@ -16,6 +16,7 @@ from ablate.analysis.load import load, recall
 from ablate.analysis.select import as_texts
 from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
+from ablate.config.rules import typed
 from ablate.config.schema import PARTS
 from ablate.phrases import lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
@@ -103,9 +104,9 @@ def commands(subject: Subject) -> list[str]:
         # Give what the study declared, since keys of its YAML may have been overridden.
         held = {key: as_value(value) for key, value in record.declaration.items() if value != {}}
         levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
-        held |= {key: f"[{','.join(values)}]" for key, values in levels.items()}  # in override syntax
+        held |= {key: typed(values) for key, values in levels.items()}  # in override syntax
         if record.arms:
-            held["arms"] = _in_braces({name: _in_braces(arm) for name, arm in record.arms.items()})
+            held["arms"] = typed(record.arms)
         start += [f"study.{key}={value}" for key, value in held.items()]
     else:
         start = ["-m", *start]
@@ -165,11 +166,6 @@ def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
     if key.startswith("corpus.") and column not in ("tokenizer", "splits"):
         return True  # there is one text, since a comparison refuses several
     return column not in rows or as_texts(rows[column]).nunique() <= 1
-
-
-def _in_braces(texts: Mapping[str, str]) -> str:
-    """A mapping in the syntax of overrides. texts: its values in that syntax."""
-    return f"{{{','.join(f'{key}:{text}' for key, text in texts.items())}}}"
 
 
 def _command(start: list[str], keys: Mapping[str, Any]) -> str:

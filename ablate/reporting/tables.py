@@ -63,14 +63,14 @@ def lines_of(
         )
         for name in frame.columns
     ]
-    found = fitted(columns, width)
+    rows, left_out = fitted(columns, width)
     strong = [True, *(mark is True or mark == "true" for mark in frame.get("best", [False] * len(frame)))]
     lines = [
         f"\x1b[1m{line}\x1b[0m\n" if bold and mark else f"{line}\n"
-        for row, mark in zip(found.rows, strong, strict=True)
+        for row, mark in zip(rows, strong, strict=True)
         for line in row
     ]
-    return "".join(lines), found.left_out
+    return "".join(lines), left_out
 
 
 def latex(names: list[str], align: str, rows: list[list[str]], *, over: str = "", caption: str = "") -> str:
@@ -175,16 +175,9 @@ class Column:
         return self.narrowest + at
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """rows: the lines of each row, beginning with the names. left_out: the names of the columns left out."""
-
-    rows: list[list[str]]
-    left_out: list[str]
-
-
-def fitted(columns: Sequence[Column], width: int | None) -> Fitted:
-    """The table in `width` characters; None for no limit.
+def fitted(columns: Sequence[Column], width: int | None) -> tuple[list[list[str]], list[str]]:
+    """The lines of each row, beginning with the names, in `width` characters (None for no limit), and the
+    names of the columns left out.
 
     Cells break between words, never within one. If a cell would need more than TALL lines, columns are left
     out by their rank, if that helps. A table that is still too wide gets one line per value.
@@ -196,10 +189,10 @@ def fitted(columns: Sequence[Column], width: int | None) -> Fitted:
             kept = [column for column in columns if column.name not in gone]
             if (widths := _widths(kept, width, [*map(least, kept)])) is not None:
                 cells = [[c.name for c in kept], *zip(*(c.cells for c in kept), strict=True)]
-                return Fitted([_lines(row, kept, widths) for row in cells], gone)
+                return [_lines(row, kept, widths) for row in cells], gone
     names = [column.name for column in columns]
     rows = zip(*(column.cells for column in columns), strict=True)
-    return Fitted([[], *([*_card(names, row), ""] for row in rows)], [])
+    return [[], *([*_card(names, row), ""] for row in rows)], []
 
 
 def _widths(columns: Sequence[Column], width: int | None, least: Sequence[int]) -> list[int] | None:

@@ -6,7 +6,7 @@ Every list of columns derives from it; whoever needs a fact of a column looks it
 import csv
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any, Literal
@@ -217,13 +217,14 @@ THIRD_COLUMNS = tuple(name for name in METRICS if name.endswith("_third_loss"))
 METRICS_COLUMNS = ("step", "tokens", "lr", "train_loss", "val_loss", "grad_norm", "seconds")
 
 
-def csv_text(rows: Iterable[Row]) -> str:
-    """Rows as CSV with all columns; cells that do not apply are empty."""
+def csv_text(rows: Iterable[Row], columns: Sequence[str] = COLUMNS, *, header: bool = True) -> str:
+    """Rows as CSV with these columns; cells that do not apply are empty."""
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    if header:
+        table.writerow(columns)
     for row in rows:
-        values = map(row.get, COLUMNS)
+        values = map(row.get, columns)
         # For most values the csv module does the same as `csv_value` in a fraction of the time.
         table.writerow([v if type(v) in _AS_THEY_ARE else csv_value(v) for v in values])
     return text.getvalue()

@@ -85,11 +85,6 @@ class StudyRecord:
     chosen: Mapping[str, Choice] = field(default_factory=dict)
 
     @property
-    def is_declared(self) -> bool:
-        """Whether it is a study, which declares in advance what to compare, rather than a plain grid."""
-        return self.metric is not None
-
-    @property
     def is_one_by_one(self) -> bool:
         """Whether it lists single runs."""
         return self.kind == ONE_BY_ONE
@@ -97,7 +92,7 @@ class StudyRecord:
     @property
     def declaration(self) -> dict[str, Any]:
         """What the study declared in advance, which may not change as it grows."""
-        if not self.is_declared:
+        if self.metric is None:  # a plain grid
             return {}
         keys = ("metric", "margin", "where", "arms", "placebo")
         primary = [contrast.plain for contrast in self.primary]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
@@ -70,9 +69,6 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
     for name in names:
         if row := rows.get(name.rpartition("-")[2]):
             run = store.run(name)
-            size = sum(map(_size, (run.directory, run.attempts)))
+            files = (path for at in (run.directory, run.attempts) for path in at.rglob("*"))
+            size = sum(path.stat().st_size for path in files if path.is_file())
             yield RemovalCandidate(name, row, needed.get(row["run_id"], []), size)
-
-
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

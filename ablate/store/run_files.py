@@ -11,9 +11,7 @@ A checkpoint has the digest of its bytes in its name. Loads no torch.
 """
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -34,7 +32,7 @@ from ablate.files.atomic import (
     sync,
 )
 from ablate.store import lease
-from ablate.store.columns import METRICS_COLUMNS, Row, csv_value
+from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
@@ -79,7 +77,7 @@ class RunWriter:
 
     def metrics(self, row: Row) -> None:
         """Add a row to metrics.csv."""
-        self._append("metrics.csv", _metrics_lines([row]))
+        self._append("metrics.csv", csv_text([row], METRICS_COLUMNS, header=False))
 
     def log(self, text: str) -> None:
         self._append("log.txt", text.rstrip("\n") + "\n")
@@ -168,18 +166,6 @@ def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:
     about = {key: value for key, value in vars(checkpoint).items() if key != "arrays"}
     data = safetensors.numpy.save(dict(checkpoint.arrays), {"about": json.dumps(about)})
     return f"checkpoint-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data
-
-
-def metrics_text(rows: list[Row]) -> str:
-    """The content of metrics.csv with these rows."""
-    return ",".join(METRICS_COLUMNS) + "\n" + _metrics_lines(rows)
-
-
-def _metrics_lines(rows: list[Row]) -> str:
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerows([csv_value(row[column]) for column in METRICS_COLUMNS] for row in rows)
-    return text.getvalue()
 
 
 def stamp(directory: Path) -> Stamp:

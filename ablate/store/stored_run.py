@@ -34,7 +34,7 @@ from ablate.files.atomic import (
     take_away,
 )
 from ablate.store import lease
-from ablate.store.columns import Row
+from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
 from ablate.store.run_files import (
     Busy,
     Checkpoint,
@@ -45,7 +45,6 @@ from ablate.store.run_files import (
     checkpoint_file,
     checkpoints,
     is_sealed,
-    metrics_text,
     read_checkpoint,
     read_finished,
     read_started,
@@ -117,7 +116,7 @@ class StoredRun:
                 raise self._is_finished()
             asked_for = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
             files = {"config.yaml": asked_for.encode(), "result.json": as_json(row)}
-            files["metrics.csv"] = metrics_text(start.metrics if start else []).encode()
+            files["metrics.csv"] = csv_text(start.metrics if start else [], METRICS_COLUMNS).encode()
             files |= dict([checkpoint_file(start)]) if start else {}
             files |= _on_the_way(before, start.step) if before and start else {}
             files |= _logged(before) if before else {}

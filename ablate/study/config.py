@@ -62,14 +62,6 @@ class AnArm(KeysOfARun):
         return {str(key): as_value(one) for key, one in value.items()}
 
 
-class OneNumberARun(Rule):
-    """A column of results with one number per run, by which a study can be judged."""
-
-    def check(self, value: Any, path: str) -> None:
-        if value not in METRICS:
-            raise ConfigError(f"{path}={value}: no column of results{did_you_mean(value, METRICS)}")
-
-
 Levels = Annotated[list[str], InTurn()]
 Arm = Annotated[Mapping[str, str], AnArm()]
 Seeds = Annotated[list[str], InAList()]
@@ -147,7 +139,7 @@ class StudyConfig:
         default_factory=dict
     )
     primary: Contrasts
-    metric: Annotated[str, OneNumberARun()]
+    metric: str
     margin: Annotated[
         float,
         Above(0),
@@ -163,6 +155,9 @@ class StudyConfig:
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.metric not in METRICS:  # columns with one number a run
+            near = did_you_mean(self.metric, METRICS)
+            raise ConfigError(f"study.metric={self.metric}: no column of results{near}")
         if "seed" in self.factors:
             raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
         for key in {"name", "force", "study", "size"} & {*self.factors}:

@@ -103,19 +103,9 @@ def shapes(sizes: Sizes) -> list[tuple[str, str]]:
 WIDTH, CONTEXT, LR = 64, 64, 1e-3
 
 
-@dataclass(frozen=True)
-class FirstStep:
-    """start, step: the norms of the branch and of its first change without out_proj, as multiples of those
-    with it."""
-
-    heads: int
-    value_scale: str
-    start: float
-    step: float
-
-
-def first_steps() -> list[FirstStep]:
-    """The size of attention's branch and of its first step, without out_proj relative to that with it.
+def first_steps() -> list[dict[str, Any]]:
+    """The size of attention's branch and of its first step without out_proj: heads, value_scale; start, step,
+    the norms of the branch and of its first change, as multiples of those with out_proj.
 
     Both have the standard initialization. One head without out_proj can represent the same functions as with
     it, and yet starts larger and moves differently: a placebo with an effect. value_scale=matched removes the
@@ -129,7 +119,8 @@ def first_steps() -> list[FirstStep]:
         for value_scale, gain in (("1", 1.0), ("matched", STD * WIDTH**0.5)):
             without = dataclasses.replace(with_it, out_proj=False, value_gain=gain)
             start_without, step_without = _sizes(without)
-            steps.append(FirstStep(heads, value_scale, start_without / start, step_without / step))
+            sizes = {"start": start_without / start, "step": step_without / step}
+            steps.append({"heads": heads, "value_scale": value_scale, **sizes})
     return steps
 
 
@@ -159,21 +150,11 @@ def _sizes(spec: AttentionSpec) -> tuple[float, float]:
 WINDOWS = 8  # windows of the validation split to evaluate
 
 
-@dataclass(frozen=True)
-class OfLayer:
-    """layer: from 1. one_head: the relative change of the output if the same weights are used as a single
-    head; None if they can't be. outside: the share of the numbers in the heads' outputs that lie outside the
-    range of the values that the head reads."""
-
-    layer: int
-    when: str
-    one_head: float | None
-    outside: float
-
-
-def of_run(run: str) -> list[OfLayer]:
-    """Measure each layer of a finished run on its validation text, before and after training. run: a prefix
-    of its id or name. Raises ConfigError."""
+def of_run(run: str) -> list[dict[str, Any]]:
+    """Measure each layer of a finished run on its validation text, before and after training: layer, from 1;
+    when; one_head, the relative change of the output if the same weights are used as a single head, None if
+    they can't be; outside, the share of the numbers in the heads' outputs that lie outside the range of the
+    values that the head reads. run: a prefix of its id or name. Raises ConfigError."""
     directory = Store().find(run)
     weights, trained = weights_of(directory), prepared(directory)
     if trained.spec.encoder is not None:
@@ -186,11 +167,12 @@ def of_run(run: str) -> list[OfLayer]:
 
 
 @torch.no_grad()
-def _layers(model: Model, tokens_BT: Tensor, when: str) -> list[OfLayer]:
+def _layers(model: Model, tokens_BT: Tensor, when: str) -> list[dict[str, Any]]:
     inputs = inputs_of_attention(model, tokens_BT)
+    attentions = [block.attention for block in model.blocks]
     return [
-        OfLayer(number, when, _from_one_head(block.attention, x_BTC), _outside(block.attention, x_BTC))
-        for number, (block, (x_BTC, _, _)) in enumerate(zip(model.blocks, inputs, strict=True), 1)
+        {"layer": n, "when": when, "one_head": _from_one_head(a, x_BTC), "outside": _outside(a, x_BTC)}
+        for n, (a, (x_BTC, _, _)) in enumerate(zip(attentions, inputs, strict=True), 1)
     ]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.compose.launchers import Cluster, Slurm
+from ablate.compose.sweep import Lost
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
@@ -119,10 +120,6 @@ def estimate(cluster: Cluster, record: StudyRecord, runs: Sequence[Run], forecas
         helpers=Helpers(cluster.jobs, cores, limit, untimed),
         forecast=forecast,
     )
-
-
-class Lost(ConfigError):
-    """Helpers end without training anything."""
 
 
 class Sharing:

@@ -35,10 +35,6 @@ WELL = "exit status 0"
 STAY_S = 60  # a helper that failed keeps its place for so long, to say how it ended
 
 
-class Refused(Exception):
-    """Ray can't do it. The message is one line."""
-
-
 class Helper:
     """A detached actor that runs one helper. If its node dies, Ray starts it again elsewhere."""
 
@@ -114,7 +110,7 @@ def watch() -> None:
 
 
 def check(request: dict[str, Any]) -> None:
-    """Raises Refused for a request that can't be met; connecting has checked the rest."""
+    """Raises ValueError for a request that can't be met; connecting has checked the rest."""
     _resources(request)
 
 
@@ -192,7 +188,7 @@ def _resources(request: dict[str, Any]) -> dict[str, int]:
         sizes = sorted({int(size) for size in nodes} - {0})
         if len(sizes) != 1:
             has = " or ".join(map(str, sizes)) or "no"
-            raise Refused(f"cpus_per_task=null: the nodes have {has} CPUs; say how many a helper gets")
+            raise ValueError(f"cpus_per_task=null: the nodes have {has} CPUs; say how many a helper gets")
         cpus = sizes[0]
     return {"num_cpus": cpus, "num_gpus": request["gpus"] or 0}
 
@@ -205,8 +201,6 @@ def main() -> None:
         ray.init(request["address"], namespace=NAMESPACE, log_to_driver=False, logging_level=logging.CRITICAL)
         call = {"check": check, "start": start, "look": look, "cancel": cancel}[request["call"]]
         answer = {"answer": call(request)}
-    except Refused as error:
-        answer = {"refused": str(error)}
     except Exception as error:
         answer = {"refused": _one_line(error)}
     json.dump(answer, answers)

@@ -240,15 +240,10 @@ def explained(text: str) -> Markup:
 
 
 def _with_tooltips(text: str) -> Markup:
-    parts, end, done = [], 0, set[str]()
-    for match in _TERMS.finditer(text):
-        term = [*GLOSSARY][(match.lastindex or 1) - 1]
-        if term in done:
-            continue
-        done.add(term)
-        parts += [
-            escape(text[end : match.start()]),
-            Markup('<abbr title="{}">{}</abbr>').format(GLOSSARY[term], match[0]),
-        ]
-        end = match.end()
-    return Markup("").join([*parts, escape(text[end:])])
+    left = {**GLOSSARY}
+
+    def tip(match: re.Match[str]) -> str:
+        meaning = left.pop([*GLOSSARY][(match.lastindex or 1) - 1], None)
+        return f'<abbr title="{escape(meaning)}">{match[0]}</abbr>' if meaning else match[0]
+
+    return Markup(_TERMS.sub(tip, escape(text)))

@@ -339,13 +339,16 @@ def test_what_does_not_fit_is_named(tmp_path):
     def said() -> list[str]:
         return faults(claims, results, ledger)
 
-    ledger.write_text(page(claims, results), encoding="utf-8")
+    ledger.write_text(page(claims, results, ledger), encoding="utf-8")
     assert said() == [] and "not frozen" in ledger.read_text(encoding="utf-8")
     directory = kept(tmp_path, one, losses_of())
     assert "not frozen" in said()[0]
     freeze(one, claims)
     assert said() == [f"{ledger}: not what the files give; ablate claims page writes it"]
-    ledger.write_text(page(claims, results), encoding="utf-8")
+    head = "# Our claims\n\nWhy we test them.\n\n"
+    ledger.write_text(ledger.read_text("utf-8").replace("# The ledger\n\n", head), encoding="utf-8")
+    ledger.write_text(page(claims, results, ledger), encoding="utf-8")
+    assert ledger.read_text("utf-8").startswith(f"{head}| | claim |")
     assert said() == [] and "**Replicated at this scale.** 4 paired seeds" in ledger.read_text("utf-8")
 
     table, verdict = directory / "results.csv", directory / "verdict.json"

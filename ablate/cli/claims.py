@@ -148,7 +148,7 @@ def check(
 
 @claims.command()
 def page() -> None:
-    """Write docs/ledger.md from the entries and their results."""
+    """Write docs/ledger.md, from its table on, from the entries and their results."""
     from ablate.ledger.page import PAGE, page
 
     PAGE.write_text(page(), encoding="utf-8")

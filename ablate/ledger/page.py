@@ -19,45 +19,21 @@ from ablate.ledger.judge import RESULTS, Found, Judged, Verdict, judged_again, r
 from ablate.phrases import counted, lines_if, some
 
 PAGE = Path("docs/ledger.md")
-INTRO = """# The ledger
-
-Sentences that have been published about attention heads, each with a test that was written down before it
-was run. Every entry is a file in `claims/` and was frozen: its digest was written down with the date, and
-the seeds that report follow from the digest, so nobody chose them. Every arm has its own learning rate,
-found on other seeds and on the validation split; what is judged is the loss on the test split.
-
-Runs are at ablate's defaults (2 layers, 64 channels, 1,000 steps, on `pydoc`, a text that comes with Python)
-but for what an entry sets. A verdict speaks of that scale and that text, never of the sentence at large.
-
-- **Replicated**: every prediction holds. Its whole interval is where the claim expects it and, if an effect
-  was published, its middle is at least the share of it that the entry asks for. A claim that something does
-  no harm ("at most") also holds where the loss falls.
-- **Not replicated**: one prediction fails. Its whole interval is on the other side or, of a claimed effect,
-  within the margin.
-- **Undecided**: all else, and any entry of which a reporting run diverged. Where no run did, the entry is
-  looked at once more, with the larger number of seeds that it names.
-
-An interval has the level 1 − 0.05/(predictions × looks), so that all intervals of an entry hold together with
-95 % confidence, at both looks. Shares are of what attention is worth: how much worse a model does if its
-heads average all earlier tokens. Each entry names the contrast that measures it (in 002 the uniform heads are
-concatenated, not summed); an entry without one has no shares.
-
-`ablate claims` lists the entries, `ablate claims check` compares this page with the files, and
-`ablate claims run 001` trains an entry's runs. CONTRIBUTING.md says how to add one.
-"""
+TABLE = "| | claim | verdict | seeds |\n| --- | --- | --- | --- |"
 OUTCOMES = {Verdict.REPLICATED: "holds", Verdict.NOT: "fails", Verdict.UNDECIDED: "undecided"}
 
 
-def page(directory: Path = CLAIMS, results: Path = RESULTS) -> str:
-    """The text of the page. Raises ConfigError."""
+def page(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> str:
+    """The text of the page: the head that it has, which a person writes, and what follows from the entries.
+    Raises ConfigError."""
+    head = ledger.read_text("utf-8").partition(TABLE)[0] if ledger.exists() else "# The ledger\n\n"
     frozen, lines, sections = read_frozen(directory), [], []
     for entry in read_entries(directory):
         judged = judged_again(entry, results)
         seeds, verdict = judged.found[0].n if judged else "", state(entry, judged, frozen)
         lines.append(f"| [{entry.number}](#{entry.name}) | {entry.sentence} | {verdict} | {seeds} |")
         sections += ["", *_section(entry, judged, frozen)]
-    head = ["| | claim | verdict | seeds |", "| --- | --- | --- | --- |"]
-    return "\n".join([INTRO, *head, *lines, *sections]) + "\n"
+    return head + "\n".join([TABLE, *lines, *sections]) + "\n"
 
 
 def state(entry: Entry, judged: Judged | None, frozen: Frozen) -> str:
@@ -92,7 +68,7 @@ def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAG
     names = {entry.name for entry in entries}
     found = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
     found += [line for entry in entries for line in _of_entry(entry, frozen, results)]
-    if not found and (not ledger.exists() or ledger.read_text(encoding="utf-8") != page(directory, results)):
+    if not found and (not ledger.exists() or ledger.read_text("utf-8") != page(directory, results, ledger)):
         found.append(f"{ledger}: not what the files give; ablate claims page writes it")
     return found
 

@@ -608,5 +608,5 @@ def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     words = shlex.split(command)
     assert "seed=2,3,4,5,6,7" in words and "study.develop=[0,1]" in words and "value_width=auto" in words
     assert {"study.tune=train.lr", "study.extend=2", "study.margin=0.01"} <= {*words}
-    assert "study.primary=[{baseline:concat,vary:fusion,where:{heads:4,out_proj:true}}]" in words
+    assert "study.primary=[{baseline:{fusion:concat},where:{heads:4,out_proj:true}}]" in words
     assert """study.where=["normalize == 'none'","heads <= 4"]""" in words

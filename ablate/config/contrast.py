@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ablate.config.conditions import same, spelled
-from ablate.config.read import unlike_defaults
 from ablate.config.rules import ConfigError, ErrorText, Rule
 
 EXAMPLE = "{vary: fusion, baseline: concat}"
@@ -44,21 +43,6 @@ class Contrast:
         for condition in (self.is_baseline, *self.variants, self.where):
             for key, value in condition.items():
                 yield from ((key, one) for one in (value if isinstance(value, list) else [value]))
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The contrast as a YAML has it, with `vary` if one key varies."""
-        vary, *others = self.baseline
-        plain = unlike_defaults(self)
-        if not others:
-            plain |= {"vary": vary, "baseline": self.baseline[vary]}
-        if self.variants and not others:
-            alone = [one.keys() == {vary} and one[vary] for one in self.variants]
-            plain["variants"] = [
-                values[0] if isinstance(values, list) and len(values) == 1 else one
-                for one, values in zip(self.variants, alone, strict=True)
-            ]
-        return dict(sorted(plain.items()))
 
 
 class AContrast(Rule):

@@ -95,7 +95,7 @@ class StudyRecord:
         if self.metric is None:  # a plain grid
             return {}
         keys = ("metric", "margin", "where", "arms", "placebo")
-        primary = [contrast.plain for contrast in self.primary]
+        primary = [unlike_defaults(contrast) for contrast in self.primary]
         return {"primary": primary, **{key: getattr(self, key) for key in keys}, **self.declared}
 
     @property
@@ -131,7 +131,7 @@ def read_record(plain: Mapping[str, Any]) -> StudyRecord:
 
 def as_plain(record: StudyRecord) -> dict[str, Any]:
     """The record as the content of study.json, without values that equal their defaults."""
-    plain = {**dataclasses.asdict(record), "primary": [contrast.plain for contrast in record.primary]}
+    plain = {**dataclasses.asdict(record), "primary": [unlike_defaults(one) for one in record.primary]}
     return {key: plain[key] for key in unlike_defaults(record)}
 
 

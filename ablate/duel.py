@@ -18,17 +18,17 @@ from ablate.compute.limits import side_by_side
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
 from ablate.reporting.words import PAPER, finding, parametrization, share_of_attention, step_ratio
 from ablate.store.store import Store
-from ablate.study.run import declared_here, run
+from ablate.study.run import Outcome, declared_here, run
 from ablate.study.study import settings
 
 if TYPE_CHECKING:
     from ablate.study.estimate import Estimate
-    from ablate.study.run import Outcome
 
 MARGIN, METRIC = 0.01, "test_loss"
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
@@ -41,19 +41,6 @@ UNIFORM = "uniform attention"  # the name of its arm, which no method has
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
 MATCHED = {"match": "params"}
 PLAN = "plan.json"
-
-
-@dataclass(frozen=True)
-class Side:
-    """A method in the duel, with the group that chooses it."""
-
-    kind: str
-    name: str
-
-    @property
-    def arm(self) -> dict[str, str]:
-        """What it sets, with the standard part of the other kind."""
-        return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, self.kind: self.name}
 
 
 @dataclass(frozen=True)
@@ -71,15 +58,15 @@ class Duel:
     typed; another command, as with another budget, is another duel with fresh seeds. study: its name in the
     store. Raises ConfigError."""
 
-    def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
-        if one.arm == other.arm:
+    def __init__(self, one: Method, other: Method, settings: Sequence[str], command: str) -> None:
+        if arm_of(one) == arm_of(other):
             raise ConfigError(f"{one.name}: a method can't be in a duel with itself; name another one")
         for setting in settings:
             key = setting.lstrip("+~").partition("=")[0]
             if key.partition(".")[0] in TAKEN or key in (one.kind, other.kind, "train.lr", "match"):
                 raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
         self.one, self.other = one, other
-        named = digest([one.arm, other.arm, sorted(settings), command])
+        named = digest([arm_of(one), arm_of(other), sorted(settings), command])
         self.study = f"duel-{one.name}-{other.name}-{named[:6]}"
         self.first_seed = FIRST_SEED + int(named[:6], 16)
         self._sweep = declared_here({}, [f"name={self.study}", *settings], command=command)
@@ -124,7 +111,7 @@ class Duel:
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
 
-    def train(self, plan: Plan) -> "Outcome":
+    def train(self, plan: Plan) -> Outcome:
         """Train what is missing. Raises ConfigError."""
         return run(self._asked(plan.seeds, DEVELOP))
 
@@ -162,7 +149,7 @@ class Duel:
 
     @property
     def _arms(self) -> tuple[dict[str, str], dict[str, str]]:
-        return {**self.one.arm, **MATCHED}, {**self.other.arm, **MATCHED}
+        return {**arm_of(self.one), **MATCHED}, {**arm_of(self.other), **MATCHED}
 
     def _asked(self, seeds: int, develop: Sequence[int]) -> Sweep:
         # The reference for shares has the MLP of the baseline; matched itself, it would get a wider one.
@@ -171,7 +158,7 @@ class Duel:
         arms = {
             self.other.name: other,
             self.one.name: one,
-            UNIFORM: {**self.other.arm, "scores": NO_ATTENTION, "model.mlp_hidden": width},
+            UNIFORM: {**arm_of(self.other), "scores": NO_ATTENTION, "model.mlp_hidden": width},
         }
         block: dict[str, Any] = {
             **{"kind": "tuned", "question": f"Is {self.one.name} better than {self.other.name}?"},
@@ -189,25 +176,26 @@ class Duel:
         return estimate
 
 
-def side(given: str) -> Side:
+def side(given: str) -> Method:
     """The method of this name, or of this plugin file, which has to be in use. Raises ConfigError."""
-    from ablate.execution.plugins import methods, read
-    from ablate.model import fusion, scores
-
     if given.endswith(".py"):
-        own = [Side(method.kind, method.name) for method in methods([read(Path(given))])]
+        own = methods([read(Path(given))])
         if len(own) != 1:
             raise ConfigError(f"{given}: {counted(len(own), 'method')} in it; a duel takes a file with one")
         return own[0]
-    known = {"fusion": fusion.methods(), "scores": scores.methods()}
-    for kind, names in known.items():
-        if given in names:
-            return Side(kind, given)
-    names = [name for of_kind in known.values() for name in of_kind]
-    raise ConfigError(f"{given}: no such method{did_you_mean(given, names)}")
+    known = [Method(kind, name) for kind, folder in KINDS.items() for name in folder.methods()]
+    for method in known:
+        if method.name == given:
+            return method
+    raise ConfigError(f"{given}: no such method{did_you_mean(given, [one.name for one in known])}")
 
 
-def failed_check(side: Side) -> Iterator[str]:
+def arm_of(side: Method) -> dict[str, str]:
+    """What a side sets, with the standard part of the other kind."""
+    return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, side.kind: side.name}
+
+
+def failed_check(side: Method) -> Iterator[str]:
     """A line for each check of the contract that a method fails (ablate check)."""
     from ablate.verify.contract import findings
 

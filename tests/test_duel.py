@@ -9,7 +9,8 @@ from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
 from ablate.config.rules import ConfigError
-from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, failed_check, side
+from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, arm_of, failed_check, side
+from ablate.execution.plugins import Method
 from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
 from ablate.reporting.words import PAPER, finding
@@ -33,8 +34,8 @@ def duel(one: str, other: str, *settings: str, command: str = "") -> Duel:
 
 
 def test_sides_are_methods_of_either_kind_by_name():
-    assert side("sum") == Side("fusion", "sum") and side("talking") == Side("scores", "talking")
-    assert side("talking").arm == {"fusion": "concat", "scores": "talking"}
+    assert side("sum") == Method("fusion", "sum") and side("talking") == Method("scores", "talking")
+    assert arm_of(side("talking")) == {"fusion": "concat", "scores": "talking"}
     with pytest.raises(ConfigError, match=r"smu: no such method; did you mean sum\?"):
         side("smu")
 

@@ -13,7 +13,7 @@ import re
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,11 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Method:
-    """A method that a plugin registered. defaults: of its options."""
+    """A method, with the group that chooses it. defaults: of its options, if a plugin registered it."""
 
     kind: str
     name: str
-    defaults: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 _used: dict[str, Plugin] = {}  # by path
@@ -192,7 +192,7 @@ def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
         raise ConfigError(
             f"{kind}={name}: its Options are no dataclass; write @dataclass(frozen=True, kw_only=True)"
         )
-    defaults = {field.name: field.default for field in dataclasses.fields(method.Options)}
+    defaults = {option.name: option.default for option in dataclasses.fields(method.Options)}
     for option, default in defaults.items():
         if default is dataclasses.MISSING:
             raise ConfigError(f"{kind}={name}: its option {option} has no default; write one in its Options")

@@ -29,9 +29,9 @@ def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
     from ablate.compose.sweep import compose
     from ablate.study.run import run as run_sweep
     from ablate.study.run import use_plugins
-    from ablate.verify.contract import require_causal
+    from ablate.verify.contract import CAUSAL, require_sound
 
-    require_causal(use_plugins(plugins))
+    require_sound(use_plugins(plugins), only=CAUSAL)
     sweep = compose(as_overrides(keys))
     if sweep is None:  # only Hydra's own options do this, and no keyword stands for them
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")

@@ -1,7 +1,7 @@
 """A duel: two methods on one text, at equal parameters, each at its own learning rate, in limited time."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -193,15 +193,6 @@ def side(given: str) -> Method:
 def arm_of(side: Method) -> dict[str, str]:
     """What a side sets, with the standard part of the other kind."""
     return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, side.kind: side.name}
-
-
-def failed_check(side: Method) -> Iterator[str]:
-    """A line for each check of the contract that a method fails (ablate check)."""
-    from ablate.verify.contract import findings
-
-    for one in findings(side.kind, side.name):
-        if one.broken:
-            yield f"{one.variant}: {one.check}: {one.broken}"
 
 
 def _sees(seeds: int) -> float:

@@ -9,7 +9,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
 from ablate.config.rules import ConfigError
-from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, arm_of, failed_check, side
+from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, arm_of, side
 from ablate.execution.plugins import Method
 from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
@@ -17,6 +17,7 @@ from ablate.reporting.words import PAPER, finding
 from ablate.store.store import Store
 from ablate.study import estimate, machine
 from ablate.study.study import settings
+from ablate.verify.contract import require_sound
 from tests.helpers import CONCAT, read_contrast
 from tests.test_compare import hand_worked, table
 
@@ -112,7 +113,7 @@ def test_a_budget_is_a_time(budget, command):
 
 @pytest.mark.slow
 def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, monkeypatch):
-    monkeypatch.setattr("ablate.duel.failed_check", lambda side: iter(()))  # it has tests of its own
+    monkeypatch.setattr("ablate.verify.contract.require_sound", lambda sides: None)  # it has tests of its own
     code, _, said = command("duel", "sum", "concat", *SMALL, "--budget", "0s")
     assert code == 2, said
     assert re.search(r"--budget 0 s: too short to see anything; \d+ s sees 0\.\d+ nats; ", said)
@@ -131,7 +132,7 @@ def test_a_method_that_fails_its_check_has_no_duel(command):
     Path("peeking.py").write_text(CONCAT.format(name="peeking", line="z = z.roll(-1, dims=1)"))
     code, _, said = command("duel", "peeking.py", "concat", *SMALL)
     assert code == 2 and "peeking fails its check, so its losses mean nothing" in said
-    assert next(failed_check(side("concat")), "") == ""
+    require_sound([side("concat")])
 
 
 @pytest.mark.slow

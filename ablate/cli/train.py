@@ -14,7 +14,6 @@ import typer
 from ablate.cli import completion
 from ablate.cli.shared import TERMINATED, PluginOption, WideOption, print_table, say, use_plugins
 from ablate.config.overrides import as_value
-from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, lines_if
 
 if TYPE_CHECKING:
@@ -65,9 +64,9 @@ def run(
     try:
         with warnings.catch_warnings(record=True) as caught:
             if methods := use_plugins(plugin):
-                from ablate.verify.contract import require_causal
+                from ablate.verify.contract import CAUSAL, require_sound
 
-                require_causal(methods)
+                require_sound(methods, only=CAUSAL)
             sweep = compose(overrides or [])
         for warning in caught:  # such as Hydra's about a user's config without _self_
             say(str(warning.message))
@@ -240,9 +239,10 @@ def duel(
     another budget it is another duel, with other seeds.
     """
     from ablate.analysis.notes import unusable
-    from ablate.duel import Duel, failed_check, side
+    from ablate.duel import Duel, side
     from ablate.reporting.html import write_report
     from ablate.store.columns import RESULTS
+    from ablate.verify.contract import require_sound
 
     budget_s = _seconds(budget)
     use_plugins([file for file in (one, other) if file.endswith(".py")])
@@ -252,9 +252,7 @@ def duel(
         settings += ["corpus=file", f"corpus.path={as_value(text)}"]
     words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
     fight = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
-    for method in sides:
-        if broken := next(failed_check(method), ""):
-            raise ConfigError(f"{method.name} fails its check, so its losses mean nothing: {broken}")
+    require_sound(sides)
     plan = fight.plan(budget_s)
     say(
         f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they see"

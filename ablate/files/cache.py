@@ -60,16 +60,6 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def keep_for_now(part: Path, name: str) -> Path:
-    """Keep a scratch directory under `name` until it has not been touched for a day; returns its path."""
-    _sweep()
-    place = writable() / f"part-{name}"
-    with suppress(OSError):  # it exists already
-        os.rename(part, place)
-    os.utime(place)
-    return place
-
-
 def directory() -> Path:
     """The cache directory: $ABLATE_CACHE, else the user's cache directory on this system."""
     import platformdirs

@@ -1,6 +1,5 @@
 """corpus=file: the user's own text, from files or standard input."""
 
-import contextlib
 import hashlib
 import os
 import sys
@@ -43,17 +42,17 @@ class File(Decoded, TextRecipe):
 def _spooled() -> Path:
     """The file in the cache that holds standard input, written on the first call."""
     if spooled := os.environ.get(SPOOLED):
-        with contextlib.suppress(OSError):
-            os.utime(Path(spooled).parent)  # mark it as still in use
         return Path(spooled)
     if sys.stdin is None or sys.stdin.isatty():
         raise CorpusError("corpus.path=-: nothing is piped in; as in cat book.txt | ablate run corpus.path=-")
     digest = hashlib.sha256()
     with cache.scratch() as part:
-        with (part / "text").open("wb") as file:
+        written = part / "text"
+        with written.open("wb") as file:
             while block := sys.stdin.buffer.read(BLOCK):
                 digest.update(block)
                 file.write(block)
-        spooled = cache.keep_for_now(part, digest.hexdigest()) / "text"
-    os.environ[SPOOLED] = str(spooled)
-    return spooled
+        key = f"stdin-{digest.hexdigest()}"
+        entry, _ = cache.publish(key, lambda place: os.rename(written, place / "text"))
+    os.environ[SPOOLED] = str(entry / "text")
+    return entry / "text"

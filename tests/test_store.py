@@ -11,6 +11,7 @@ import pytest
 from ablate.analysis.load import load
 from ablate.analysis.notes import doubts
 from ablate.analysis.variants import Incomparable
+from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.execution.events import unheard
@@ -23,8 +24,8 @@ from ablate.store.provenance import core_code, parts_code, torch_version
 from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, grown, read_record
 from ablate.store.run_files import Busy, Checkpoint, Damaged, RunWriter
 from ablate.store.store import Store
-from ablate.study.study import record_of_sweep
-from tests.helpers import ROOT, make_config, make_record, summarize, write_study
+from ablate.study.study import Study
+from tests.helpers import QUICK, ROOT, make_config, make_record, summarize, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "code": core_code()}
 ROW |= {"torch": torch_version(), **parts_code("model/fusion/sum.py")}
@@ -123,14 +124,20 @@ def test_values_in_a_csv_by_hand():
     assert ",false," in line and ",1e-05," in line and ",4," in line
 
 
-def record(levels: dict[str, list[str]], *overrides: str, given: tuple[str, ...] = (), runs: str = "ab"):
-    configs = [make_config("name=mine", *overrides, f"seed={seed}") for seed in (0, 1)]
-    return record_of_sweep(levels, given, configs, list(runs))
+def record(*overrides: str) -> StudyRecord:
+    """Of the study that a sweep asks for."""
+    sweep = compose(["-m", *QUICK, *overrides])
+    assert sweep is not None
+    study = Study(sweep, remote=True)
+    return study.record(study.ready(study.design.propose({})), {}, {})
+
+
+def mine(*overrides: str, runs: str = "ab") -> StudyRecord:
+    return replace(record("name=mine", "seed=0,1", *overrides), runs=[*runs])
 
 
 def test_a_study_grows_by_levels_and_seeds():
-    old = record({"heads": ["1", "2"]})
-    both = grown(old, replace(record({"heads": ["2", "4"]}, runs="bc"), seeds=[1, 2]))
+    both = grown(mine("heads=1,2"), replace(mine("heads=2,4", runs="bc"), seeds=[1, 2]))
     assert both.factors == {"heads": ["1", "2", "4"]}
     assert both.seeds == [0, 1, 2] and both.runs == ["a", "b", "c"]
 
@@ -138,22 +145,21 @@ def test_a_study_grows_by_levels_and_seeds():
 @pytest.mark.parametrize(
     "other, parts",
     [
-        (lambda: record({"fusion": ["sum"]}), ("fusion", "factor")),
-        (lambda: record({"heads": ["1"]}, "train.lr=0.5", given=("train.lr",)), ("train.lr", "0.5", "0.006")),
+        (lambda: mine("fusion=sum,mean"), ("fusion", "factor")),
+        (lambda: mine("heads=1,2", "train.lr=0.5"), ("train.lr", "0.5", "0.006")),
         (lambda: single("a"), ("single", "grid")),
     ],
 )
 def test_any_other_change_of_a_named_study_is_refused(other, parts):
     with pytest.raises(StoreError) as refusal:
-        grown(record({"heads": ["1", "2"]}), other())
+        grown(mine("heads=1,2"), other())
     assert all(part in str(refusal.value) for part in (*parts, "name=NAME")), refusal.value
 
 
 def test_a_sweep_is_named_by_what_it_runs():
-    unnamed = [make_config("seed=0")]
-    names = {record_of_sweep({}, [], unnamed, runs).name for runs in (["b", "a"], ["a", "b"])}
-    assert len(names) == 1 and names.pop().startswith("sweep-")
-    assert record_of_sweep({}, [], unnamed, ["a"]).name not in names
+    names = {record(seeds).name for seeds in ("seed=0,1", "seed=1,0")}
+    assert len(names) == 1 and record("seed=0,2").name not in names
+    assert names.pop().startswith("sweep-")
 
 
 def test_a_damaged_run_is_shown_and_set_aside_never_trusted(store, tmp_path):

@@ -4,7 +4,6 @@ Runs that differ only in seeds are composed and resolved once."""
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -135,29 +134,46 @@ class Study:
         self.left_out += not_shown(settings(shown), self.config.primary, every, all_built=all_built)
 
     def record(self, runs: Mapping[Overrides, Run], rows: Rows, ids: Mapping[Overrides, str]) -> StudyRecord:
-        """The record of the study with these runs. rows: so far; ids: of all runs so far."""
-        configs, sweep = [self.configs[overrides] for overrides in runs], self.sweep
-        run_ids = [run.run_id for run in runs.values()]
+        """The record of the study with these runs: its factors with their levels, and all keys that are
+        fixed. rows: so far; ids: of all runs so far."""
+        config, sweep = self.config, self.sweep
+        configs = [self.configs[overrides] for overrides in runs]
+        run_ids, seeds = sorted(run.run_id for run in runs.values()), sorted({one.seed for one in configs})
         if sweep.is_single:  # it joins a list of such runs
-            own = {"factors": {}, "fixed": {}, "seeds": [configs[0].seed], "config_dir": sweep.config_dir}
+            own = {"factors": {}, "fixed": {}, "seeds": seeds, "config_dir": sweep.config_dir}
             return StudyRecord(name=configs[0].name or ONE_BY_ONE, kind=ONE_BY_ONE, runs=run_ids, **own)
-        factors = self.config.levels if self.config else ()  # also those with one level, since they may grow
-        swept = [key for key, of in self.settings.items() if of.swept or key in factors]
-        record = record_of_sweep(
-            {key: self.design.levels[key] for key in swept},
-            [key for key in self.settings if key not in swept],
-            configs,
-            run_ids,
-            self.config,
+        of_yaml: dict[str, Any] = {}
+        if config:
+            of_yaml = {key: getattr(config, key) for key in DECLARED} | {"declared": config.own}
+        levels = config.levels if config else ()  # also those with one level, since they may grow
+        swept = {key for key, of in self.settings.items() if of.swept or key in levels} - {"seed"}
+        factors = {key: [*dict.fromkeys(self.design.levels[key])] for key in self.settings if key in swept}
+        free = swept | keys_of_arms(config.arms if config else {})
+        given = self.settings.keys() - swept
+        fixed = {
+            key: value
+            for key, value in _plain(identity_keys(configs[0])).items()
+            if key != "seed" and (key in given or not any(key == f or key.startswith(f"{f}.") for f in free))
+        }
+        roles, chosen = self.design.roles(rows, ids)
+        return StudyRecord(
+            name=configs[0].name or f"sweep-{digest(run_ids)[:8]}",
+            kind=(config or StudyConfig).kind,
+            factors=factors,
+            fixed=fixed,
+            seeds=seeds,
+            runs=sorted({*run_ids}),
+            **of_yaml,
+            typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
             study=sweep.chosen,
-            demonstration=sweep.is_demonstration,
-            config_dir=sweep.config_dir,
             claim=sweep.claim,
             command=sweep.command,
-            typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
+            demonstration=sweep.is_demonstration,
+            config_dir=sweep.config_dir,
+            left_out=self.reasons,
+            roles=roles,
+            chosen=chosen,
         )
-        roles, chosen = self.design.roles(rows, ids)
-        return replace(record, roles=roles, chosen=chosen, left_out=self.reasons)
 
     def run_ids(self, rows: Mapping[str, Row]) -> Iterator[str]:
         """The ids of all runs that the study asks for, given the rows of those that have ended, by run id.
@@ -211,40 +227,6 @@ def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:
     elif sweep.is_demonstration:
         raise ConfigError("size=demo: only a study has a demonstration; add study=NAME, as study=fusion")
     return sweep.configs.settings([*texts, *sweep.arguments])
-
-
-def record_of_sweep(
-    factors: Mapping[str, Sequence[str]],
-    given: Iterable[str],
-    configs: Sequence[RunConfig],
-    runs: Sequence[str],
-    declared: StudyConfig | None = None,
-    **others: Any,
-) -> StudyRecord:
-    """The record of a sweep or study: its factors with their levels, and all keys that are fixed.
-
-    factors: override key -> levels as typed. given: keys that have one value for all runs. runs: their ids.
-    others: study, demonstration, config_dir and typed of the record.
-    """
-    factors = {key: list(dict.fromkeys(levels)) for key, levels in factors.items() if key != "seed"}
-    free = {key for key in factors if key not in given}
-    if declared:
-        free |= keys_of_arms(declared.arms)
-        others |= {key: getattr(declared, key) for key in DECLARED} | {"declared": declared.own}
-    fixed = {
-        key: value
-        for key, value in _plain(identity_keys(configs[0])).items()
-        if key != "seed" and (key in given or not any(key == f or key.startswith(f"{f}.") for f in free))
-    }
-    return StudyRecord(
-        name=configs[0].name or f"sweep-{digest(sorted(runs))[:8]}",
-        kind=(declared or StudyConfig).kind,
-        factors=factors,
-        fixed=fixed,
-        seeds=sorted({config.seed for config in configs}),
-        runs=sorted({*runs}),
-        **others,
-    )
 
 
 def values_of(config: RunConfig) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from enum import StrEnum, auto
 from typing import Annotated, Any, ClassVar
 
 from ablate.compose.composer import Overrides
-from ablate.config.conditions import Where, column_for, key_in
+from ablate.config.conditions import Where
 from ablate.config.contrast import Contrasts
 from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
-from ablate.store.columns import CONFIG_COLUMNS, METRICS, Row
+from ablate.store.columns import METRICS, Row
 from ablate.store.record import Choice, Role
 
 Rows = Mapping[Overrides, Row]
@@ -169,11 +169,6 @@ class StudyConfig:
         for one, other in itertools.combinations(self.arms, 2):
             if self.arms[one] == self.arms[other]:
                 raise ConfigError(f"study.arms: {one} and {other} set the same; leave one of them out")
-        known = {*CONFIG_COLUMNS, *map(column_for, (*self.factors, *in_arms))}
-        for key in (key for contrast in self.primary for key, _ in contrast.values):
-            if key_in(key, known) is None and not key.startswith("fusion."):
-                near = did_you_mean(key, known)
-                raise ConfigError(f"study.primary: {key}: no key that makes variants{near}")
 
     @property
     def levels(self) -> dict[str, list[str]]:

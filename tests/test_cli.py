@@ -453,7 +453,7 @@ def test_a_config_of_ones_own_sweeps_and_options_stand_where_one_likes(tmp_path)
     study = json.loads((tmp_path / "runs" / "studies" / "ours" / "study.json").read_text())
     assert study["factors"] == {"heads": ["1", "2"]} and study["seeds"] == [7]
     grown = run_cli(*mine, "heads=4", cwd=tmp_path)
-    assert grown.returncode == 2 and "heads is a factor" in one_line(grown.stderr)
+    assert grown.returncode == 2 and "heads is 4 here and a factor in the study" in one_line(grown.stderr)
 
 
 # --- errors: one line, and for a real fault the file with its traceback ---------------------------------

@@ -153,15 +153,9 @@ def grown(
         raise StoreError(
             f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
         )
-    for key in sorted({*old.factors} ^ {*new.factors}):
-        found = (
-            "is a factor in the study of that name, not here"
-            if key in old.factors
-            else "is a factor here, not in the study of that name"
-        )
-        raise StoreError(f"name={name}: {key} {found}; {way_out}")
-    for key in sorted({*old.fixed, *new.fixed}):
-        before, after = old.fixed.get(key), new.fixed.get(key)
+    was, asked = ({**one.fixed, **dict.fromkeys(one.factors, "a factor")} for one in (old, new))
+    for key in sorted({*was, *asked}):
+        before, after = was.get(key), asked.get(key)
         if before != after:
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"

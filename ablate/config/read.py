@@ -68,17 +68,17 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
 
 
 @functools.cache
-def hints(cls: type) -> dict[str, Any]:
+def hints(cls: Any) -> dict[str, Any]:
     """The type of each key of `cls`, with its rules (Annotated)."""
     types = get_type_hints(cls, include_extras=True)
-    return {field.name: types[field.name] for field in _fields(cls)}
+    return {field.name: types[field.name] for field in dataclasses.fields(cls)}
 
 
 def unlike_defaults(instance: Any) -> dict[str, Any]:
     """The fields of a dataclass whose values are not their defaults."""
     defaults = {
         field.name: field.default_factory() if callable(field.default_factory) else field.default
-        for field in _fields(instance)
+        for field in dataclasses.fields(instance)
     }
     return {name: value for name in defaults if (value := getattr(instance, name)) != defaults[name]}
 
@@ -90,18 +90,14 @@ def introduced(cls: type) -> Mapping[str, Any]:
     return {key: rule.value for key, rule in rules if isinstance(rule, IntroducedAt)}
 
 
-def require_keys(cls: type, keys: Iterable[str], path: str = "", *, missing: str = OF_A_RUN) -> None:
+def require_keys(cls: Any, keys: Iterable[str], path: str = "", *, missing: str = OF_A_RUN) -> None:
     """Raises ConfigError for a key of `cls` that is missing in `keys`, unless it has a default or was
     introduced later."""
     present = {*keys, *introduced(cls)}
-    for field in _fields(cls):
+    for field in dataclasses.fields(cls):
         has_default = field.default is not field.default_factory  # both are MISSING if it has none
         if field.name not in present and not has_default:
             raise ConfigError(f"{_within(path, field.name)}: this key is missing; {missing}")
-
-
-def _fields(cls: Any) -> tuple[dataclasses.Field, ...]:
-    return dataclasses.fields(cls)
 
 
 def _within(path: str, key: object) -> str:

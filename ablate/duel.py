@@ -93,10 +93,10 @@ class Duel:
         first = self._estimate(DEVELOP)
         # Another duel may have trained them all: then the same runs with a seed that no run has.
         timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
-        if timed.helpers and timed.helpers.untimed:
-            raise ConfigError(f"a budget needs a machine that can time a run: {timed.helpers.untimed}")
+        if timed.untimed:
+            raise ConfigError(f"a budget needs a machine that can time a run: {timed.untimed}")
         asked = self._sweep.launcher.workers
-        at_once = timed.workers if timed.helpers else asked or side_by_side(timed.threads)
+        at_once = timed.workers if timed.cluster else asked or side_by_side(timed.threads)
         each_s = timed.times.total / (timed.runs - timed.finished) / at_once
         develop = ARMS * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
         a_seed_s = ARMS * each_s

@@ -116,7 +116,9 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path):
 
 
 def test_a_dry_run_counts_jobs_and_warns_of_a_short_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "total", lambda kinds, _: Times(steps=600.0 * len(kinds), longest=600.0))
+    monkeypatch.setattr(
+        "ablate.study.estimate.total", lambda kinds, _: Times(steps=600.0 * len(kinds), longest=600.0)
+    )
     study = ("-m", "seed=range(0,8)", *QUICK, *JOBS, "hydra.launcher.timeout_min=5", "--dry-run")
     done = call_cli("run", *study, cwd=tmp_path)
     assert done.returncode == 0

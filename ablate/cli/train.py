@@ -156,15 +156,15 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
     typer.echo(f"{counted(estimate.runs, 'run')}{finished}; {_jobs(estimate)}{size}")
-    if estimate.helpers and estimate.helpers.untimed:
-        typer.echo(f"how long is not known: {estimate.helpers.untimed}")
+    if estimate.untimed:
+        typer.echo(f"how long is not known: {estimate.untimed}")
     else:
-        where = "each, as timed here; the queue is not counted" if estimate.helpers else FROM_STEPS
+        where = "each, as timed here; the queue is not counted" if estimate.cluster else FROM_STEPS
         typer.echo(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
-    limit_s = estimate.helpers and estimate.helpers.limit_s
-    if limit_s and estimate.times.longest > limit_s:
+    limit_min = getattr(estimate.cluster, "timeout_min", None)
+    if limit_min and estimate.times.longest > limit_min * 60:
         say(
-            f"hydra.launcher.timeout_min={limit_s / 60:.0f}: the longest run takes about"
+            f"hydra.launcher.timeout_min={limit_min}: the longest run takes about"
             f" {duration(estimate.times.longest)} here, so it would be ended and go on in another job"
         )
     if estimate.in_bfloat16 is not None:
@@ -175,10 +175,10 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
 
 def _jobs(estimate: "Estimate") -> str:
     """The jobs on other machines, as the beginning of a line."""
-    if (helpers := estimate.helpers) is None:
+    if (cluster := estimate.cluster) is None:
         return ""
-    cores = counted(helpers.cores, "core") if helpers.cores else "all cores of a node"
-    return f"{counted(helpers.jobs, 'job')} of {cores}, "
+    cores = counted(cluster.cpus_per_task, "core") if cluster.cpus_per_task else "all cores of a node"
+    return f"{counted(cluster.jobs, 'job')} of {cores}, "
 
 
 def _evaluating(estimate: "Estimate") -> str:

@@ -8,15 +8,18 @@ from typing import TypeVar
 
 import numpy as np
 
+from ablate.compose.launchers import Cluster, Pool
+from ablate.compose.sweep import HydraLauncher
 from ablate.compute.limits import side_by_side
+from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
 from ablate.execution.place import attention_of, linear_of
-from ablate.execution.run import PlacedRun, Run, build
+from ablate.execution.run import PlacedRun, Run, build, place
 from ablate.execution.timing import endless_steps, seconds_each, with_threads
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
-from ablate.study.machine import gains_in_bfloat16
+from ablate.study.machine import gains_in_bfloat16, threads_of_helpers
 from ablate.study.study import one_of_each
 from ablate.training.train import evaluate, in_precision
 
@@ -47,22 +50,11 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Helpers:
-    """Jobs on other machines. cores: of each; None if unknown. limit_s: of each job; None if it has none.
-    untimed: why nothing could be timed here; empty if it could."""
-
-    jobs: int
-    cores: int | None
-    limit_s: float | None
-    untimed: str
-
-
-@dataclass(frozen=True)
 class Estimate:
     """What a command would do. seconds: for all runs that are left, `workers` at a time. in_bfloat16: the
     same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
-    spent on. helpers: the jobs on other machines that train them. forecast: lines about what will follow
-    after these runs."""
+    spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
+    machine; empty if it could. forecast: lines about what will follow after these runs."""
 
     record: StudyRecord
     runs: int
@@ -71,7 +63,8 @@ class Estimate:
     threads: int
     times: Times
     in_bfloat16: float | None = None
-    helpers: "Helpers | None" = None
+    cluster: Cluster | None = None
+    untimed: str = ""
     forecast: Sequence[str] = ()
 
     @property
@@ -81,23 +74,38 @@ class Estimate:
 
 def estimate(
     record: StudyRecord,
-    runs: Sequence[PlacedRun],
-    at_once: int | None,
-    threads: int,
+    runs: Sequence[Run],
+    launcher: Pool | Cluster | HydraLauncher,
+    threads: int | None,
     forecast: Sequence[str] = (),
 ) -> Estimate:
-    """The estimate for these runs. at_once: how many the launcher runs at a time; None for as many as the
-    cores serve."""
+    """The estimate for these runs. threads: of each; None where a cluster's machines will choose them."""
     todo = unfinished(runs)
-    workers = min(at_once or side_by_side(threads), max(1, len(todo)))
-    kinds = one_of_each(todo)
-    times = total(kinds, threads) if todo else Times()
-    faster = None
-    if todo and all(gains_in_bfloat16(run) for run, _ in kinds):
+    cluster = launcher if isinstance(launcher, Cluster) else None
+    jobs, cores = (cluster.jobs, cluster.cpus_per_task) if cluster else (1, None)
+    if threads is None:
+        threads = launcher.threads or (threads_of_helpers(len(todo), todo, jobs, cores) if todo else 1)
+    at_once = jobs * (launcher.workers or side_by_side(threads, cores))
+    workers, untimed = min(at_once, max(1, len(todo))), ""
+    try:
+        kinds = [(run if isinstance(run, PlacedRun) else place(run), n) for run, n in one_of_each(todo)]
+    except ConfigError as error:
+        kinds, untimed = [], str(error)
+    times, faster = total(kinds, threads) if kinds else Times(), None
+    if kinds and not cluster and all(gains_in_bfloat16(run) for run, _ in kinds):
         in_halves = total([(_in_bfloat16(run), count) for run, count in kinds], threads).total
         faster = in_halves / workers if in_halves < WORTH_SAYING * times.total else None
     return Estimate(
-        record, len(runs), len(runs) - len(todo), workers, threads, times, faster, forecast=forecast
+        record,
+        runs=len(runs),
+        finished=len(runs) - len(todo),
+        workers=workers,
+        threads=threads,
+        times=times,
+        in_bfloat16=faster,
+        cluster=cluster,
+        untimed=untimed,
+        forecast=forecast,
     )
 
 

@@ -84,20 +84,15 @@ class Loop:
         """Estimate the runs that would be trained first, without training any."""
         from ablate.study.estimate import estimate
 
-        runs, launcher = self._next(), self.launcher
+        runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
         record = self._joined(before, record, runs)  # refuses what a run would
         unique = [*_unique(runs).values()]
         remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
-        if isinstance(launcher, Cluster):
-            from ablate.study.cluster import sharing
-
-            expected = sharing.estimate(launcher, record, unique, forecast)
-            return Outcome(record.name, remarks=remarks, estimate=expected)
-        assert self.settings is not None
-        expected = estimate(record, _placed(unique), launcher.workers, self.settings.threads, forecast)
+        threads = self.settings.threads if self.settings else None
+        expected = estimate(record, unique, self.launcher, threads, forecast)
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def _next(self) -> dict[Overrides, Run]:

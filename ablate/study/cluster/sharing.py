@@ -16,23 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ablate.compose.launchers import Cluster, Slurm
+from ablate.compose.launchers import Cluster
 from ablate.compose.sweep import Lost
-from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
-from ablate.execution.run import Run, place
+from ablate.execution.run import Run
 from ablate.live.board import Board
 from ablate.phrases import counted
 from ablate.store.jobs import Array, State, as_seen, change_arrays, new_array, read_arrays
 from ablate.store.record import StudyRecord
 from ablate.store.run_files import Stamp
 from ablate.store.store import Store
-from ablate.study import machine
 from ablate.study.cluster.engines import Engine, engine_of
 from ablate.study.cluster.helper import Job, Phase
-from ablate.study.estimate import Estimate, Helpers, Times, total, unfinished
-from ablate.study.study import one_of_each
 
 # How often an engine is asked for its helpers; many commands share its scheduler.
 LOOK_EVERY_S = float(os.environ.get("ABLATE_LOOK_EVERY_S", "15"))
@@ -93,33 +89,6 @@ def train(
     new = counted(started, "job") if started else "no new job"
     left = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"
     return Trained(left_at_work=left)
-
-
-def estimate(cluster: Cluster, record: StudyRecord, runs: Sequence[Run], forecast: Sequence[str]) -> Estimate:
-    """The estimate for these runs, from timing a few steps on this machine, if they could be trained here."""
-    todo = unfinished(runs)
-    kinds = one_of_each(todo)
-    cores = cluster.cpus_per_task
-    threads = record.machine.threads if record.machine else cluster.threads
-    threads = threads or (machine.threads_of_helpers(len(todo), todo, cluster.jobs, cores) if todo else 1)
-    workers = cluster.workers or max(1, (cores or available_cores()) // threads)
-    times, untimed = Times(), ""
-    try:
-        here = [(place(run), count) for run, count in kinds]
-        times = total(here, threads) if here else times
-    except ConfigError as error:
-        untimed = str(error)
-    limit = cluster.timeout_min * 60.0 if isinstance(cluster, Slurm) else None
-    return Estimate(
-        record,
-        len(runs),
-        len(runs) - len(todo),
-        min(cluster.jobs * workers, max(1, len(todo))),
-        threads,
-        times,
-        helpers=Helpers(cluster.jobs, cores, limit, untimed),
-        forecast=forecast,
-    )
 
 
 class Sharing:

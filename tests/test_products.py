@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from ablate.compute import fastest
 from ablate.compute.fastest import PRODUCTS, onednn, works
 from ablate.data.splits import Stream
-from ablate.execution.place import TOLERANCE, agrees, fastest_attention
+from ablate.execution.place import TOLERANCE, fastest_attention, is_exact
 from ablate.model.attend import CAUSAL, EVERYTHING, FORMULATIONS
 from ablate.model.models import build_model
 from ablate.model.scores.windows import Near
@@ -132,7 +132,7 @@ def test_what_is_hopeless_is_not_timed_again(cleared):
 
 
 def test_a_product_that_does_not_work_is_not_taken(cleared, monkeypatch):
-    monkeypatch.setattr(fastest, "_seconds", lambda product, *_: 0.5 if product is onednn else 1.0)
+    monkeypatch.setattr(fastest, "_seconds", lambda product, _: 0.5 if product is onednn else 1.0)
     monkeypatch.setattr(fastest, "works", lambda product: product is not onednn)
     assert fastest.fastest_product() == "mkl"
     fastest.fastest_product.cache_clear()
@@ -143,7 +143,7 @@ def test_a_product_that_does_not_work_is_not_taken(cleared, monkeypatch):
 
 def test_a_processor_without_bfloat16_products_is_known_by_their_time(cleared, monkeypatch):
     for half, faster in ((0.5, True), (3.0, False)):
-        monkeypatch.setattr(fastest, "_seconds", lambda _, dtype=None, h=half: h if dtype else 1.0)
+        monkeypatch.setattr(fastest, "_seconds", lambda _, dtype, h=half: h if dtype.itemsize == 2 else 1.0)
         fastest.bfloat16_is_faster.cache_clear()
         forget(cleared)
         assert fastest.bfloat16_is_faster() is faster
@@ -152,8 +152,8 @@ def test_a_processor_without_bfloat16_products_is_known_by_their_time(cleared, m
 @pytest.mark.parametrize("name", FORMULATIONS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_both_formulations_of_attention_agree_with_float64(name, dtype):
-    assert agrees(FORMULATIONS[name], dtype)
-    assert not agrees(lambda q, *rest: FORMULATIONS[name](1.1 * q, *rest), dtype)
+    assert is_exact(FORMULATIONS[name], dtype)
+    assert not is_exact(lambda q, *rest: FORMULATIONS[name](1.1 * q, *rest), dtype)
 
 
 @pytest.mark.parametrize("mask", [CAUSAL, EVERYTHING, Near(CAUSAL, (2, 5, 40))])

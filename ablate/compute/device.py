@@ -1,9 +1,10 @@
 """The device on which a run computes."""
 
+import contextlib
 import os
 import platform
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -34,6 +35,17 @@ def each(devices: Collection[torch.device]) -> list[str]:
     count = torch.cuda.device_count() if {*devices} == {torch.device("cuda")} else 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
     return visible.split(",")[:count] if count > 1 else []
+
+
+@contextlib.contextmanager
+def with_threads(count: int) -> Iterator[None]:
+    """PyTorch computes with so many threads meanwhile."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def describe(device: torch.device) -> str:

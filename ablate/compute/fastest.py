@@ -9,7 +9,7 @@ import functools
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ablate.compute.device import with_threads
 from ablate.config.identity import digest
 from ablate.files import cache
 
@@ -61,30 +62,53 @@ PRODUCTS: dict[str, Product] = {"mkl": F.linear, "onednn": onednn}
 
 
 def works(product: Product) -> bool:
-    """Whether `product` exists in this PyTorch and agrees with float64, in value and in every gradient,
-    within 1e-5 of the largest entry."""
+    """Whether `product` exists in this PyTorch and is exact."""
+    return agrees(product, F.linear, ((3, 17, 29), (41, 29), (41,), (3, 17, 41)), torch.float32, 1e-5)
+
+
+# --- whether one way agrees with another, and how long it takes -----------------------------------------
+# shapes: of the inputs of a function, and last of its output
+
+Shapes = Sequence[tuple[int, ...]]
+Function = Callable[..., Tensor]
+
+
+def agrees(function: Function, exact: Function, shapes: Shapes, dtype: torch.dtype, most: float) -> bool:
+    """Whether `function` in `dtype` agrees with `exact` in float64 on the same numbers, in value and in every
+    gradient, within `most` of the largest entry."""
     generator = torch.Generator().manual_seed(0)
-    shapes = ((3, 17, 29), (41, 29), (41,), (3, 17, 41))
-    x, weight, bias, grad = (torch.randn(shape, generator=generator) for shape in shapes)
+    *inputs, grad = (torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
     try:
-        computed = _with_gradients(product, x, weight, bias, grad)
-    except (RuntimeError, AttributeError, NotImplementedError):
+        computed = _with_gradients(function, inputs, grad)
+    except (RuntimeError, AttributeError, NotImplementedError):  # this PyTorch lacks it
         return False
-    exact = _with_gradients(F.linear, *(t.double() for t in (x, weight, bias, grad)))
-    return all((a - b).abs().max() < 1e-5 * b.abs().max() for a, b in zip(computed, exact, strict=True))
+    in_float64 = _with_gradients(exact, [t.double() for t in inputs], grad.double())
+    return all((a - b).abs().max() < most * b.abs().max() for a, b in zip(computed, in_float64, strict=True))
 
 
-def _with_gradients(product: Product, x: Tensor, weight: Tensor, bias: Tensor, grad: Tensor) -> list[Tensor]:
-    inputs = [t.requires_grad_() for t in (x.clone(), weight.clone(), bias.clone())]
-    y = product(*inputs)
+def _with_gradients(function: Function, inputs: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
+    inputs = [t.clone().requires_grad_() for t in inputs]
+    y = function(*inputs)
     return [y.detach(), *torch.autograd.grad(y, inputs, grad)]
+
+
+def seconds(function: Function, each: Sequence[Shapes], dtype: torch.dtype) -> float:
+    """The time of `function`, forward and backward, for each of these shapes, one after the other."""
+    total = 0.0
+    for *shapes, output in each:
+        inputs = [torch.ones(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+        grad = torch.ones(output, dtype=dtype)
+        began = time.perf_counter()
+        torch.autograd.grad(function(*inputs), inputs, grad)
+        total += time.perf_counter() - began
+    return total
 
 
 # --- the fastest -------------------------------------------------------------------------------------
 
 ROUNDS = 7
 # (rows, inputs, outputs) of the products that the presets compute most
-SHAPES = ((2048, 64, 256), (768, 128, 512), (768, 512, 128))
+SIZES = ((2048, 64, 256), (768, 128, 512), (768, 512, 128))
 HOPELESS = 4  # what takes so many times as long as another is not timed again
 AHEAD = 0.95  # another way has to take less than this share of the first one's time
 
@@ -92,7 +116,7 @@ AHEAD = 0.95  # another way has to take less than this share of the first one's 
 @functools.cache
 def fastest_product() -> str:
     """The faster product of float32 matrices on one thread: `mkl` or `onednn`."""
-    times = {name: partial(_seconds, product) for name, product in PRODUCTS.items()}
+    times = {name: partial(_seconds, product, torch.float32) for name, product in PRODUCTS.items()}
     return fastest("product", times, lambda name: works(PRODUCTS[name]))
 
 
@@ -100,9 +124,9 @@ def fastest_product() -> str:
 def bfloat16_is_faster() -> bool:
     """Whether bfloat16 matrix products are faster here than float32 ones, as on processors that have them in
     hardware."""
-    plain = PRODUCTS[fastest_product()]
-    half = partial(_seconds, torch.nn.functional.linear, torch.bfloat16)
-    return fastest("precision", {"float32": partial(_seconds, plain), "bfloat16": half}) == "bfloat16"
+    plain = partial(_seconds, PRODUCTS[fastest_product()], torch.float32)
+    half = partial(_seconds, F.linear, torch.bfloat16)
+    return fastest("precision", {"float32": plain, "bfloat16": half}) == "bfloat16"
 
 
 def fastest(
@@ -125,36 +149,22 @@ def fastest(
 
 
 def _race(contestants: Mapping[str, Callable[[], float]]) -> str:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        times: dict[str, list[float]] = {name: [] for name in contestants}
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    with with_threads(1):
         for number in range(ROUNDS):
-            for name, seconds in contestants.items():  # in turn, so that a busy moment slows all alike
+            for name, timed in contestants.items():  # in turn, so that a busy moment slows all alike
                 # Not after one round: the first call may have to load something.
                 if number < 2 or min(times[name]) < HOPELESS * min(map(min, times.values())):
-                    times[name].append(seconds())
-    finally:
-        torch.set_num_threads(threads)
+                    times[name].append(timed())
     median = {name: statistics.median(values) for name, values in times.items()}
     first, *_ = contestants
     best = min(median, key=lambda name: median[name])
     return best if median[best] < AHEAD * median[first] else first
 
 
-def _seconds(product: Product, dtype: torch.dtype = torch.float32) -> float:
-    total = 0.0
-    for rows, inputs, outputs in SHAPES:
-        x, weight = (
-            torch.ones(rows, inputs, dtype=dtype, requires_grad=True),
-            torch.ones(outputs, inputs, dtype=dtype, requires_grad=True),
-        )
-        grad = torch.ones(rows, outputs, dtype=dtype)
-        began = time.perf_counter()
-        for _ in range(4):
-            torch.autograd.grad(product(x, weight, None), (x, weight), grad)
-        total += time.perf_counter() - began
-    return total
+def _seconds(product: Product, dtype: torch.dtype) -> float:
+    each = [((rows, inputs), (outputs, inputs), (rows, outputs)) for rows, inputs, outputs in SIZES]
+    return seconds(lambda x, weight: product(x, weight, None), 4 * each, dtype)
 
 
 def processor() -> str:

@@ -4,7 +4,6 @@ If two models were timed one after the other, their times would also differ by w
 they take turns, a few steps each, and the ratio is computed within each round.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
 from ablate.execution.run import PlacedRun, build, prepare, training
 from ablate.execution.trained import config_of
@@ -53,17 +53,6 @@ class StepTimer:
         """As `step_seconds`."""
         with with_threads(self._threads):
             return step_seconds([self._runs[variant] for variant in variants])
-
-
-@contextlib.contextmanager
-def with_threads(count: int) -> Iterator[None]:
-    """PyTorch computes with so many threads meanwhile."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def step_seconds(runs: Sequence[PlacedRun], rounds: int = ROUNDS) -> list[list[float]]:

@@ -10,13 +10,14 @@ import numpy as np
 
 from ablate.compose.launchers import Cluster, Pool
 from ablate.compose.sweep import HydraLauncher
+from ablate.compute.device import with_threads
 from ablate.compute.limits import side_by_side
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
 from ablate.execution.place import attention_of, linear_of
 from ablate.execution.run import PlacedRun, Run, build, place
-from ablate.execution.timing import endless_steps, seconds_each, with_threads
+from ablate.execution.timing import endless_steps, seconds_each
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.machine import gains_in_bfloat16, threads_of_helpers

@@ -27,9 +27,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from ablate.launch.pool import Item, Queue
+from ablate.launch.pool import Queue
 from ablate.store import lease
 from ablate.store.run_files import Busy
 from ablate.store.store import Store
@@ -88,8 +89,8 @@ def without_flock(what: str) -> None:
         fcntl.flock = WITHOUT_FLOCK[what]
 
 
-def item(number: int) -> Item:
-    return Item(f"run-{number:08x}", 1.0)
+def name_of(number: int) -> str:
+    return f"run-{number:08x}"
 
 
 def attempt(store: Store, name: str) -> Any:
@@ -121,16 +122,16 @@ def sharing(root: Path, number: int, arguments: argparse.Namespace, start: Any, 
         slow_file_system(arguments.latency / 1000)
     if arguments.flock:
         without_flock(arguments.flock)
-    store, items = Store(root), [item(n) for n in range(arguments.runs)]
-    made, in_runs = list[str](), 0.0
+    store, made, in_runs = Store(root), list[str](), 0.0
+    runs: list[Any] = [SimpleNamespace(name=name_of(n), cost=1.0) for n in range(arguments.runs)]
     start.wait()
     began = time.perf_counter()
-    left = Queue(items, store)
+    left = Queue(runs, store, made=lambda run: None)
     while left:
         if (index := left.next()) is None:
             time.sleep(0.1)
             continue
-        name = items[index].name
+        name = runs[index].name
         try:
             with attempt(store, name) as writer:
                 run_began = time.perf_counter()
@@ -170,7 +171,7 @@ def share_a_sweep(arguments: argparse.Namespace) -> bool:
 def finishing(root: Path, number: int, rounds: int, said: Any) -> None:
     """Make runs that take no time, and look at all of them meanwhile."""
     store, made = Store(root), list[str]()
-    for name in (item(n).name for n in range(rounds)):
+    for name in map(name_of, range(rounds)):
         try:
             if store.run(name).read() is None:
                 with attempt(store, name) as writer:
@@ -195,7 +196,7 @@ def read_against_finish(arguments: argparse.Namespace) -> bool:
         ]
         made = Counter(name for names in gathered(herd, said) for name in names)
         store = Store(Path(directory))
-        whole = sum(store.run(item(n).name).read() is not None for n in range(arguments.rounds))
+        whole = sum(store.run(name_of(n)).read() is not None for n in range(arguments.rounds))
         aside = len(list(Path(directory).glob("damaged/*")))
     twice = sum(count > 1 for count in made.values())
     print(
@@ -267,7 +268,7 @@ def elsewhere() -> Iterator[None]:
 
 def suspend_writers(arguments: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as directory:
-        wrong = [suspended(Path(directory), item(n).name) for n in range(arguments.rounds)]
+        wrong = [suspended(Path(directory), name_of(n)) for n in range(arguments.rounds)]
         left = list((Path(directory) / "store").glob(".*.part"))
     wrong = [reason for reason in wrong if reason]
     print(

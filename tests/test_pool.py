@@ -143,7 +143,7 @@ def test_a_worker_may_be_lost_before_it_is_ready():
         def messages(self) -> list[None]:
             return [READY]
 
-    pool = _Pool([], {}, cast(Listen, None), Queue([], Store()), leaves=False)
+    pool = _Pool(Queue([], Store(), made=print), {}, cast(Listen, None), leaves=False)
     starting = cast(Worker, Starting())
     for _ in range(3):
         pool.attend(0, starting)  # the next one is ready

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ablate.execution.execute import describe, execute, record_failure
 from ablate.execution.run import PlacedRun, prepare
 from ablate.files import atomic
 from ablate.files.atomic import StoreError
-from ablate.launch.pool import AGAIN_S, Item, Queue, train_or_wait
+from ablate.launch.pool import AGAIN_S, Queue, train_or_wait
 from ablate.store import lease
 from ablate.store.record import grown
 from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
@@ -504,8 +505,8 @@ def test_a_failure_never_takes_the_place_of_what_another_finishes_meanwhile(tmp_
 # --- the order ------------------------------------------------------------------------------------
 
 
-def items(*costs: float) -> list[Item]:
-    return [Item(f"run-{n:08x}", cost) for n, cost in enumerate(costs)]
+def runs_of(*costs: float) -> list[Any]:
+    return [SimpleNamespace(name=f"run-{n:08x}", cost=cost) for n, cost in enumerate(costs)]
 
 
 def picked(queue: Queue) -> list[int]:
@@ -513,23 +514,23 @@ def picked(queue: Queue) -> list[int]:
 
 
 def test_the_dearest_begin_first_and_each_command_at_another_place(tmp_path):
-    runs = items(1.0, 1.1, 1.2, 9.0, 1.3, 8.5)
-    assert picked(Queue(runs, Store(tmp_path), start=0)) == [3, 5, 0, 1, 2, 4]
-    assert picked(Queue(runs, Store(tmp_path), start=0.5)) == [5, 3, 2, 4, 0, 1]
-    orders = {tuple(picked(Queue(items(*[1.0] * 50), Store(tmp_path)))) for _ in range(20)}
-    assert len(orders) > 5
+    runs, made = runs_of(1.0, 1.1, 1.2, 9.0, 1.3, 8.5), []
+    assert picked(Queue(runs, Store(tmp_path), made.append, start=0)) == [3, 5, 0, 1, 2, 4]
+    assert picked(Queue(runs, Store(tmp_path), made.append, start=0.5)) == [5, 3, 2, 4, 0, 1]
+    orders = {tuple(picked(Queue(runs_of(*[1.0] * 50), Store(tmp_path), made.append))) for _ in range(20)}
+    assert len(orders) > 5 and not made
 
 
 def test_what_another_makes_is_passed_over_and_what_it_is_at_comes_last(tmp_path, monkeypatch):
-    store, runs = Store(tmp_path), items(1, 1, 1, 1)
+    store, runs, made = Store(tmp_path), runs_of(1, 1, 1, 1), []
     make(store.run(runs[3].name))  # before: it is to be made anew, or is damaged
     with pytest.raises(KeyboardInterrupt), attempt(store.run(runs[2].name)):
         raise KeyboardInterrupt
-    queue = Queue(runs, store, start=0)
+    queue = Queue(runs, store, made.append, start=0)
     make(store.run(runs[1].name))
     assert queue.next() == 2  # which was cut off
     queue.later(2)
-    assert sorted(picked(queue)) == [0, 3] and queue.made == [1] and queue
+    assert sorted(picked(queue)) == [0, 3] and made == [runs[1]] and queue
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2 * AGAIN_S)
     assert queue.next() == 2 and not queue

@@ -16,7 +16,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import NamedTuple
 
 from ablate.config.rules import ConfigError
 from ablate.execution.events import Event, Finished, Listener, Noticed, Refused, Skipped, Taken
@@ -31,15 +30,6 @@ LOOK_EVERY_S = 0.5  # time between looks at the store
 AGAIN_S = 1.0  # time before trying again a run that another process is working on
 STARTS = 3  # attempts to start a worker that ends before it is ready
 LAST_WORDS = (Finished, Skipped, Taken, Refused)
-
-
-class Item(NamedTuple):
-    """A run to train. cost: its expected time, in any unit."""
-
-    name: str
-    cost: float
-
-
 # The listener for the events of the run with this name
 Listen = Callable[[str], Listener]
 
@@ -81,8 +71,8 @@ def train_all(
     is. leave_from: begin at this share of the list, and leave runs to others that are at them, as helpers do;
     None: begin anywhere, and wait for others. Raises ConfigError if workers can't start.
     """
-    queue = Queue([Item(run.name, run.cost) for run in runs], Store(), leave_from)
-    pool = _Pool(runs, known, listen, queue, leaves=leave_from is not None)
+    queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from)
+    pool = _Pool(queue, known, listen, leaves=leave_from is not None)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
@@ -92,7 +82,7 @@ def train_all(
     try:
         while pool.goes_on(staff):
             for worker in staff:
-                if worker.idle and (index := pool.next()) is not None:
+                if worker.idle and (index := queue.next()) is not None:
                     worker.give(index, (runs[index], known[runs[index].name]))
             wait([end for worker in staff for end in worker.ends], timeout=TIMEOUTS_EVERY_S)
             for number, worker in enumerate(staff):
@@ -109,14 +99,21 @@ def train_all(
 
 
 class Queue:
-    """A queue of runs, by their index in `items`."""
+    """A queue of runs, by their index."""
 
-    def __init__(self, items: Sequence[Item], store: Store, start: float | None = None) -> None:
-        """start: where to begin, as a share of the list; at random by default."""
-        self.items = items
+    def __init__(
+        self,
+        runs: Sequence[PlacedRun],
+        store: Store,
+        made: Callable[[PlacedRun], object],
+        start: float | None = None,
+    ) -> None:
+        """made: told of each run that another process has finished meanwhile. start: where to begin, as a
+        share of the list; at random by default."""
+        self.runs = runs
         self.store = store
-        self.made: list[int] = []  # runs that others finished; the caller empties it
-        self._waiting = _alike(items, store.interrupted())
+        self._made = made
+        self._waiting = _alike(runs, store.interrupted())
         for alike in self._waiting:
             alike.rotate(-(secrets.randbelow(len(alike)) if start is None else int(start * len(alike))))
         self._later = deque[tuple[float, int]]()  # (time to try again, index)
@@ -163,18 +160,18 @@ class Queue:
 
     def _is_made(self, index: int) -> bool:
         """Whether another process has finished the run since this command began."""
-        if self.items[index].name not in self._finished:
-            return False
-        self.made.append(index)
-        return True
+        run = self.runs[index]
+        if is_made := run.name in self._finished:
+            self._made(run)
+        return is_made
 
 
-def _alike(items: Sequence[Item], interrupted: set[str]) -> list[deque[int]]:
+def _alike(runs: Sequence[PlacedRun], interrupted: set[str]) -> list[deque[int]]:
     """Groups of runs of similar cost, the costliest first, so that no long run is left for the end;
     interrupted runs come before all others."""
     alike: dict[tuple[bool, int], deque[int]] = {}
-    for index, item in enumerate(items):
-        key = item.name in interrupted, math.frexp(item.cost)[1]
+    for index, run in enumerate(runs):
+        key = run.name in interrupted, math.frexp(run.cost)[1]
         alike.setdefault(key, deque()).append(index)
     return [alike[key] for key in sorted(alike, reverse=True)]
 
@@ -184,10 +181,9 @@ class _Pool:
     """The runs still to be trained, and the outcome of the others. leaves: whether it leaves runs to others
     that are at them."""
 
-    runs: Sequence[PlacedRun]
+    queue: Queue
     known: Mapping[str, Stamp]
     listen: Listen
-    queue: Queue
     leaves: bool
     refused: dict[str, str] = field(default_factory=dict)
     lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
@@ -195,12 +191,6 @@ class _Pool:
     def goes_on(self, workers: list[Worker]) -> bool:
         busy = any(worker.index is not None for worker in workers)
         return busy or (self.queue.has_free if self.leaves else bool(self.queue))
-
-    def next(self) -> int | None:
-        index = self.queue.next()
-        while self.queue.made:
-            self.listen(self.queue.items[self.queue.made.pop()].name)(Skipped())
-        return index
 
     def attend(self, number: int, worker: Worker) -> None:
         """Handle the messages of a worker. number: its place among them."""
@@ -214,12 +204,13 @@ class _Pool:
         """Handle an event of the run that a worker is training."""
         index = worker.index
         assert index is not None
-        self.listen(self.queue.items[index].name)(event)
+        name = self.queue.runs[index].name
+        self.listen(name)(event)
         match event:
             case Taken():
                 self.queue.later(index)
             case Refused(reason):
-                self.refused[self.runs[index].name] = reason
+                self.refused[name] = reason
         if isinstance(event, LAST_WORDS):
             worker.index = None
 
@@ -227,7 +218,7 @@ class _Pool:
         """Record that a worker process is gone, and with it its run, if it had one."""
         if worker.index is not None:
             try:
-                run = self.runs[worker.index]
+                run = self.queue.runs[worker.index]
                 row = record_failure(run, reason, known=self.known[run.name])
                 self.hear(worker, Finished(row))
             except Busy:  # another command was faster; or the server is gone but its worker not yet
@@ -243,7 +234,7 @@ class _Pool:
         """Kill a worker and release its lease, so that no other machine has to wait for it to expire."""
         worker.stop()
         if worker.index is not None and worker.process.pid:
-            self.queue.store.run(self.runs[worker.index].name).release(worker.process.pid)
+            self.queue.store.run(self.queue.runs[worker.index].name).release(worker.process.pid)
 
 
 def try_next(receive: Callable[[], tuple[PlacedRun, Stamp]], listener: Listener) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.reporting.tables import Column, fitted, lines_of
+from ablate.reporting.tables import TextColumn, fitted, lines_of
 
 COMPARED = pd.DataFrame(
     {
@@ -51,7 +51,7 @@ def test_of_random_tables_every_word_of_what_is_shown_is_there():
     for _ in range(300):
         count, rows = draws.integers(1, 8), draws.integers(0, 4)
         columns = [
-            Column(
+            TextColumn(
                 f"name{i}",
                 [" ".join("x" * n for n in draws.integers(1, 12, draws.integers(0, 6))) for _ in range(rows)],
                 right=bool(draws.integers(2)),

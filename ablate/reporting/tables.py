@@ -55,7 +55,7 @@ def lines_of(
     """
     least = (*LEAST, *spare)
     columns = [
-        Column(
+        TextColumn(
             str(name),
             [readable(name, value) for value in frame[name].tolist()],
             right=_is_number(frame[name]),
@@ -146,7 +146,7 @@ WORD = re.compile(r"[^\s\[]*\[[^\]]*\]\S*|\S+")  # an interval, [0.1, 0.2], coun
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column with one cell per row. right: whether it is right-aligned, as numbers are. rank: the order in
     which columns are left out, lowest first; None for a column that stays."""
 
@@ -175,7 +175,7 @@ class Column:
         return self.narrowest + at
 
 
-def fitted(columns: Sequence[Column], width: int | None) -> tuple[list[list[str]], list[str]]:
+def fitted(columns: Sequence[TextColumn], width: int | None) -> tuple[list[list[str]], list[str]]:
     """The lines of each row, beginning with the names, in `width` characters (None for no limit), and the
     names of the columns left out.
 
@@ -183,7 +183,7 @@ def fitted(columns: Sequence[Column], width: int | None) -> tuple[list[list[str]
     out by their rank, if that helps. A table that is still too wide gets one line per value.
     """
     expendable = sorted((c for c in columns if c.rank is not None), key=lambda c: c.rank or 0)
-    for least in (Column.narrow.func, Column.narrowest.func):
+    for least in (TextColumn.narrow.func, TextColumn.narrowest.func):
         for count in range(len(expendable) + 1):
             gone = [column.name for column in columns if column in expendable[:count]]
             kept = [column for column in columns if column.name not in gone]
@@ -195,7 +195,7 @@ def fitted(columns: Sequence[Column], width: int | None) -> tuple[list[list[str]
     return [[], *([*_card(names, row), ""] for row in rows)], []
 
 
-def _widths(columns: Sequence[Column], width: int | None, least: Sequence[int]) -> list[int] | None:
+def _widths(columns: Sequence[TextColumn], width: int | None, least: Sequence[int]) -> list[int] | None:
     """The width of each column, shrunk first where there is most to spare; None if `least` does not fit."""
     widths = [column.natural for column in columns]
     if width is None:
@@ -206,7 +206,7 @@ def _widths(columns: Sequence[Column], width: int | None, least: Sequence[int]) 
     return widths if sum(widths) <= room else None
 
 
-def _lines(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+def _lines(cells: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[int]) -> list[str]:
     """The lines of one row."""
     parts = [_broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []

@@ -165,7 +165,8 @@ def effective_rank(eigenvalues: np.ndarray) -> float:
 def angles(written_nHC: np.ndarray) -> list[float]:
     """The smallest angle, in degrees, between the subspace in which a head writes and that of all others: 0
     if they share a direction, 90 if they are orthogonal."""
-    bases = [_basis(one) for one in _heads(written_nHC)]
+    # Variances are squares of singular values.
+    bases = [scipy.linalg.orth(np.cov(one, rowvar=False), rcond=SAME**2) for one in _heads(written_nHC)]
     smallest = []
     for head, mine in enumerate(bases):
         others = [basis for other, basis in enumerate(bases) if other != head and basis.size]
@@ -227,12 +228,6 @@ def _unbiased_hsic(a: np.ndarray, b: np.ndarray) -> float:
     trace = (a * b).sum()
     both = rows_a.sum() * rows_b.sum() / ((n - 1) * (n - 2))
     return float((trace + both - 2 / (n - 2) * (rows_a @ rows_b)) / (n * (n - 3)))
-
-
-def _basis(x_nC: np.ndarray) -> np.ndarray:
-    """Orthonormal columns that span the deviations of x from its mean."""
-    variances, directions = np.linalg.eigh(np.cov(x_nC, rowvar=False))
-    return directions[:, variances > SAME**2 * max(variances[-1], np.finfo(float).tiny)]
 
 
 def _heads(x_nHC: np.ndarray) -> list[np.ndarray]:

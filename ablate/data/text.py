@@ -25,7 +25,8 @@ from ablate.files import marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
 GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
-# Which of each four bytes are mostly zero in a text of Latin letters.
+# Which of the first four bytes are zero if a text begins with Latin letters: one is 0041 or 00000041, or the
+# same bytes reversed.
 ZEROS: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
@@ -78,9 +79,9 @@ def read(file: Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
             except UnicodeError as error:
                 if nul < 0:
                     raise _wrong_encoding(name, encoding, error, end + len(block), start) from None
-                raise _binary(name, encoding, end + max(nul, 0), start) from None
+                raise _binary(name, end + max(nul, 0), start) from None
             if "\0" in text:
-                raise _binary(name, encoding, end + max(nul, 0), start)
+                raise _binary(name, end + max(nul, 0), start)
             end += len(block)
             if text:
                 yield text if started else text.removeprefix("\ufeff")
@@ -194,9 +195,9 @@ def _refuse(path: str, reason: str) -> list[Path]:
     raise CorpusError(f"corpus.path={shown(Path(path))}: {reason}")
 
 
-def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
-    """The error for a file with a NUL byte at `offset`. start: the first bytes of the file."""
-    other = marked_encoding(start) or _by_zeros(start)
+def _binary(name: str, offset: int, start: bytes) -> CorpusError:
+    """The error for a file with a NUL byte at `offset`. start: the first four bytes of the file."""
+    other = marked_encoding(start) or ZEROS.get(tuple(byte == 0 for byte in start), "utf-16")
     return CorpusError(
         f"{name}: binary, it has a NUL byte at offset {offset};"
         f" give a text file, unpacked, or corpus.encoding={other} if that is what it is"
@@ -205,7 +206,7 @@ def _binary(name: str, encoding: str, offset: int, start: bytes) -> CorpusError:
 
 def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, start: bytes) -> CorpusError:
     """The error for bytes that can't be decoded. end: the offset up to which the decoder has been given the
-    file. start: the first bytes of the file."""
+    file. start: the first four bytes of the file."""
     what = f"not {encoding} ({error})"
     if isinstance(error, UnicodeDecodeError):
         # The bytes that it could not decode may begin in an earlier block, but they end at `end`.
@@ -215,13 +216,6 @@ def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, sta
         f"{name}: {what}; give the right one with corpus.encoding=… ({marked_encoding(start) or 'latin-1'}?),"
         " or pass over such bytes with corpus.errors=replace"
     )
-
-
-def _by_zeros(start: bytes) -> str:
-    """The UTF-16 or UTF-32 encoding that the positions of zero bytes suggest: a letter is 0041 or 00000041,
-    or the same bytes reversed."""
-    often = [start[place::4].count(0) > len(start) / 8 for place in range(4)]
-    return ZEROS.get(tuple(often), "utf-16")
 
 
 def _stamp(files: list[Path], encoding: str, errors: str) -> Any:

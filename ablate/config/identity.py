@@ -68,6 +68,11 @@ def run_name(config: RunConfig, identity: str) -> str:
     return f"{config.fusion.name}-h{config.heads}{readout}-{size}-s{config.seed}-{identity[:8]}"
 
 
+def short_id(name: str) -> str:
+    """The first half of the identity, from the name of a run's directory."""
+    return name.rpartition("-")[2]
+
+
 def digest(content: Any) -> str:
     """SHA-256 of plain data, whatever the order of its keys."""
     return _sha256(_write(content))

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,10 +14,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ablate.config.identity import short_id
 from ablate.execution.events import Stepped
 from ablate.phrases import counted, duration
+from ablate.store import lease
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.jobs import Array, State, read_arrays
+from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
 
 LATEST = 5  # how many of the runs that ended last are shown
@@ -45,17 +49,15 @@ def look(
     if only is not None:
         rows, wanted = [row for row in rows if row["run_id"] in only], wanted & {*only}
     to_begin = len(wanted - {row["run_id"] for row in rows})
-    changed = store.changed()
-    at = {name.rpartition("-")[2]: step for name, step in (steps or {}).items()}
-    going_on = [
-        _pace(store, row, changed, at.get(row["run_id"][:8]))
-        for row in rows
-        if row["status"] == Status.RUNNING
-    ]
+    changed, attempts = store.changed(), {short_id(name): at for name, at in store.attempts().items()}
+    stepped = {short_id(name): step for name, step in (steps or {}).items()}
+    running = [row for row in rows if row["status"] == Status.RUNNING]
+    going_on = [_pace(row, attempts, changed, stepped) for row in running]
+    hosts = {short: host for short, attempt in attempts.items() if (host := lease.host(attempt))}
     line = summary(rows, to_begin)
     title = f"{line}{time_left(rows, going_on, to_begin)}"
     jobs = job_lines(read_arrays(store.study_directory(study))) if study else []
-    table = _table(rows, going_on, changed, "\n".join([title, *jobs]), store.hosts())
+    table = _table(rows, going_on, changed, "\n".join([title, *jobs]), hosts)
     return Look(line, table, not (to_begin or going_on))
 
 
@@ -74,16 +76,16 @@ class Pace:
         return (self.row["steps"] - self.step) * (self.step_s or math.nan)
 
 
-def _pace(store: Store, row: Row, changed: Mapping[str, float], stepped: Stepped | None) -> Pace:
-    last = store.last_metrics(row["run_id"]) or {}
-    at, seconds = (
-        int(last.get("step") or 0),
-        float(last.get("seconds") or 0),
-    )  # its end may not be written yet
-    if stepped:
-        step, last = stepped.step, {**last, "train_loss": stepped.loss}
+def _pace(
+    row: Row, attempts: Mapping[str, Path], changed: Mapping[str, float], stepped: Mapping[str, Stepped]
+) -> Pace:
+    short = row["run_id"][:8]
+    last = last_metrics(attempts[short]) if short in attempts else {}
+    at, seconds = int(last.get("step") or 0), float(last.get("seconds") or 0)  # half a line may be written
+    if short in stepped:
+        step, last = stepped[short].step, {**last, "train_loss": stepped[short].loss}
     elif at and seconds:
-        since = time.time() - changed.get(row["run_id"][:8], time.time())
+        since = time.time() - changed.get(short, time.time())
         # The next evaluation has not been written yet, so the run can't be past it.
         step = min(at + int(since * at / seconds), at + row["eval_every"], row["steps"])
     else:

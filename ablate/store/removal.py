@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ablate.config.identity import short_id
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
@@ -67,7 +68,7 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
         for run_id in record.runs if record and not record.is_one_by_one else []:
             needed.setdefault(run_id, []).append(study)
     for name in names:
-        if row := rows.get(name.rpartition("-")[2]):
+        if row := rows.get(short_id(name)):
             run = store.run(name)
             files = (path for at in (run.directory, run.attempts) for path in at.rglob("*"))
             size = sum(path.stat().st_size for path in files if path.is_file())

@@ -11,15 +11,17 @@ A checkpoint has the digest of its bytes in its name. Loads no torch.
 """
 
 import contextlib
+import csv
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.config.identity import digest
+from ablate.config.identity import digest, short_id
 from ablate.files.atomic import (
     Garbled,
     StoreError,
@@ -197,6 +199,14 @@ def read_started(directory: Path) -> Row:
         raise Damaged(directory / "result.json", "damaged", {}) from error
 
 
+def last_metrics(attempt: Path) -> Row:
+    """The last row of the metrics of an attempt, with values as text; empty before the first one."""
+    with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8") as file:
+        if rows := deque(csv.DictReader(file), maxlen=1):
+            return rows[0]
+    return {}
+
+
 def is_sealed(directory: Path) -> bool:
     """Whether the run ended, with its seal, and nothing has changed since."""
     try:
@@ -211,7 +221,7 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
     try:
         row = read_json(path, ROW_KEYS | {"seal", "files"})
     except (FileNotFoundError, Garbled) as error:
-        row = {"run_id": directory.name.rpartition("-")[2], "code": None, "torch": None}
+        row = {"run_id": short_id(directory.name), "code": None, "torch": None}
         raise Damaged(path, "missing or damaged", row) from error
     seal, files = row.pop("seal"), row.pop("files")
     if seal != digest([row, files]):

@@ -9,14 +9,13 @@ again. Any number of processes, on any number of machines, may share a store (do
 """
 
 import contextlib
-import csv
 import json
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from ablate.config.identity import short_id
 from ablate.config.rules import did_you_mean
 from ablate.files.atomic import StoreError, Versions, explained, names, write_atomically
 from ablate.phrases import some
@@ -54,16 +53,16 @@ class Store:
 
     def interrupted(self) -> set[str]:
         """The names of the runs that were interrupted: begun, but no process works on them."""
-        return {name for name, attempt in self._attempts() if not lease.is_live(attempt)}
+        return {name for name, attempt in self.attempts().items() if not lease.is_live(attempt)}
 
-    def _attempts(self) -> Iterator[tuple[str, Path]]:
-        """The runs that are under way or were interrupted: the name of each, and its latest attempt."""
+    def attempts(self) -> dict[str, Path]:
+        """The latest attempt of each run that is under way or was interrupted, by name."""
+        attempts: dict[str, Path] = {}
         for name in self.begun():
-            attempt = None
             with contextlib.suppress(OSError):  # it is out of reach
-                attempt = self.run(name).latest()
-            if attempt:
-                yield name, attempt
+                if attempt := self.run(name).latest():
+                    attempts[name] = attempt
+        return attempts
 
     def _names(self) -> list[str]:
         return names(self.root / "store")
@@ -86,7 +85,7 @@ class Store:
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""
         wanted = {run_id[:8]: run_id for run_id in run_ids}
-        paths = {name.rpartition("-")[2]: self.root / "store" / name for name in self.finished()}
+        paths = {short_id(name): self.root / "store" / name for name in self.finished()}
         found = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
         return {run_id: path for run_id, path in found.items() if _id_begins(path, run_id)}
 
@@ -114,11 +113,11 @@ class Store:
     def changed(self) -> dict[str, float]:
         """When each run last changed, in seconds since 1970, by the first half of its run_id."""
         files = {name: self.run(name).directory / "result.json" for name in self.finished()}
-        files |= {name: attempt / "metrics.csv" for name, attempt in self._attempts()}
+        files |= {name: attempt / "metrics.csv" for name, attempt in self.attempts().items()}
         found = {}
         for name, file in files.items():
             with contextlib.suppress(OSError):  # it may disappear at any time
-                found[name.rpartition("-")[2]] = file.stat().st_mtime
+                found[short_id(name)] = file.stat().st_mtime
         return found
 
     def results(self) -> dict[str, Row]:
@@ -126,24 +125,10 @@ class Store:
         return {row["run_id"]: row for row in read_rows(self.root / "store")}
 
     def _unfinished_rows(self) -> Iterator[Row]:
-        for _, attempt in self._attempts():
+        for attempt in self.attempts().values():
             with contextlib.suppress(OSError, StoreError):  # gone since
                 status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
                 yield {**read_started(attempt), "status": status}
-
-    def hosts(self) -> dict[str, str]:
-        """The machine that each run under way is on, by the first half of its run_id."""
-        hosts = {name.rpartition("-")[2]: lease.host(attempt) for name, attempt in self._attempts()}
-        return {short: host for short, host in hosts.items() if host}
-
-    def last_metrics(self, run_id: str) -> Row | None:
-        """The last row of metrics.csv of a run under way, with values as text; None before the first one."""
-        for name, attempt in self._attempts():
-            if name.endswith(run_id[:8]):
-                with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8") as file:
-                    rows = deque(csv.DictReader(file), maxlen=1)
-                    return rows[0] if rows else None
-        return None
 
     # --- studies ----------------------------------------------------------------------------
 
@@ -233,7 +218,7 @@ def _columns(role: Role | None) -> Row:
 
 def _id_begins(path: Path, run: str) -> bool:
     """Whether the run's id begins with `run`. The name has the first half of the id, the row all of it."""
-    if not path.name.rpartition("-")[2].startswith(run[:8]):
+    if not short_id(path.name).startswith(run[:8]):
         return False
     try:
         return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)

@@ -25,7 +25,7 @@ from ablate.live.board import Board
 from ablate.phrases import counted
 from ablate.store.jobs import Array, State, as_seen, change_arrays, new_array, read_arrays
 from ablate.store.record import StudyRecord
-from ablate.store.run_files import Stamp
+from ablate.store.run_files import Stamp, last_metrics
 from ablate.store.store import Store
 from ablate.study.cluster.engines import Engine, engine_of
 from ablate.study.cluster.helper import Job, Phase
@@ -228,8 +228,9 @@ class Sharing:
 
     def _require_progress(self, left: Sequence[Job]) -> None:
         """Raises Lost after STARTS starts in which no run got any further."""
-        steps = [self.store.last_metrics(job.name.rpartition("-")[2]) for job in left]
-        progress = -len(left), sum(int(last["step"]) for last in steps if last)
+        attempts = self.store.attempts()
+        lasts = [last_metrics(attempts[job.name]) for job in left if job.name in attempts]
+        progress = -len(left), sum(int(last["step"]) for last in lasts if last)
         if progress > self._progress:
             self._starts, self._progress = 0, progress
         if self._starts >= STARTS:

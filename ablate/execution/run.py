@@ -156,31 +156,24 @@ def training(
 # --- its state, in a checkpoint ---------------------------------------------------------------------
 
 
+TENSORS = ("param", "first", "second", "average")  # the kinds of them, as they begin the name of each
+
+
 def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
-    kinds = {
-        "param": state.params,
-        "first": state.moments.first,
-        "second": state.moments.second,
-        "average": state.average,
-    }
+    of_state = (state.params, state.moments.first, state.moments.second, state.average)
     arrays = {
         f"{kind}/{name}": tensor.detach().cpu().numpy()
-        for kind, tensors in kinds.items()
+        for kind, tensors in zip(TENSORS, of_state, strict=True)
         for name, tensor in tensors.items()
     }
     return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
 
 
 def to_state(checkpoint: Checkpoint) -> State:
-    kinds: dict[str, dict[str, torch.Tensor]] = {"param": {}, "first": {}, "second": {}, "average": {}}
+    kinds: dict[str, dict[str, torch.Tensor]] = {kind: {} for kind in TENSORS}
     for key, array in checkpoint.arrays.items():
         kind, _, name = key.partition("/")
         kinds[kind][name] = torch.from_numpy(array)
-    return State(
-        checkpoint.step,
-        kinds["param"],
-        Moments(kinds["first"], kinds["second"]),
-        kinds["average"],
-        checkpoint.seconds,
-        checkpoint.evaluation_seconds,
-    )
+    params, first, second, average = kinds.values()
+    seconds, of_evaluation = checkpoint.seconds, checkpoint.evaluation_seconds
+    return State(checkpoint.step, params, Moments(first, second), average, seconds, of_evaluation)

@@ -111,6 +111,11 @@ class Layout:
     separator: int
     two_texts: bool
 
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, model: ModelConfig) -> "Layout":
+        """As this model reads pairs."""
+        return cls(tokenizer.separator, two_texts=model.architecture == ENCODER_DECODER)
+
     def positions(self, source: int, target: int) -> int:
         """The positions of a context that a pair takes with so many tokens of source and target."""
         return max(source, target + 1) if self.two_texts else source + 1 + target
@@ -180,15 +185,14 @@ def open_pairs(
 ) -> tuple[str, Tokenizer, Mapping[str, Paired]]:
     """The fingerprint of pairs, their tokenizer, and the splits as this model reads them. Given pairs that
     are too long for it are dropped or cut (corpus.long). Raises ConfigError."""
-    two_texts = model.architecture == ENCODER_DECODER
     if isinstance(recipe, PairsRecipe):
         sha256, tokenizer, encoded_pairs = _given(recipe, config)
-        layout = Layout(tokenizer.separator, two_texts)
+        layout = Layout.of(tokenizer, model)
         kept = _fitted(encoded_pairs, layout, recipe.long, model.context)
         splits: Mapping[str, Pairs] = {name: GivenPairs(pairs) for name, pairs in kept.items()}
     else:
         tokenizer = recipe.tokenizer(config.tokenizer)
-        layout = Layout(tokenizer.separator, two_texts)
+        layout = Layout.of(tokenizer, model)
         if (longest := layout.positions(*recipe.longest)) > model.context:
             shorter = ", or a smaller corpus.length" if "length" in recipe.sizes else ""
             raise ConfigError(

@@ -20,7 +20,7 @@ from ablate.data import tokenizers
 from ablate.data.corpora.base import Task, registry
 from ablate.data.corpus import open_corpus
 from ablate.data.examples import Examples
-from ablate.data.paired import Paired
+from ablate.data.paired import Layout, Paired
 from ablate.execution.plugins import require_the_same
 from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.translate import translated
@@ -93,13 +93,12 @@ class TrainedModel(nn.Module):
 
     def _translation(self, prompt: str | None) -> str:
         source, context = self.encode(prompt or "").numpy(), self.config.model.context
-        split = _held_out(self.config)
-        assert isinstance(split, Paired)
-        if not 0 < split.layout.positions(len(source), 0) <= context or not len(source):
+        layout = Layout.of(self.tokenizer, self.config.model)
+        if not len(source) or layout.positions(len(source), 0) > context:
             raise ConfigError(
                 f"the prompt has {len(source)} tokens; give 1 to {context - 1}, for model.context"
             )
-        (translation,) = translated(self.network, split, [source], context)
+        (translation,) = translated(self.network, layout, [source], context)
         return self.tokenizer.decode(translation)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ablate.config.rules import ConfigError
 from ablate.data.corpus import Corpus
-from ablate.data.paired import Pair, Paired
+from ablate.data.paired import Layout, Pair, Paired
 from ablate.model.models import Model
 
 AT_ONCE = 256  # sources per batch
@@ -21,24 +21,24 @@ FILES = ("test.source", "test.target", "test.translation")  # kept in a run, one
 
 
 @torch.no_grad()
-def translated(model: Model, split: Paired, sources: Sequence[np.ndarray], context: int) -> list[np.ndarray]:
+def translated(model: Model, layout: Layout, sources: Sequence[np.ndarray], context: int) -> list[np.ndarray]:
     """The greedy translation of each source, which ends with the separator or where the context is full."""
     results: dict[int, np.ndarray] = {}
     order = sorted(range(len(sources)), key=lambda at: len(sources[at]))
     for at in range(0, len(order), AT_ONCE):
         some = order[at : at + AT_ONCE]
-        batch = _together(model, split, [sources[i] for i in some], context)
+        batch = _together(model, layout, [sources[i] for i in some], context)
         results |= dict(zip(some, batch, strict=True))
     return [results[at] for at in range(len(sources))]
 
 
-def _together(model: Model, split: Paired, sources: list[np.ndarray], context: int) -> list[np.ndarray]:
-    separator, device = split.layout.separator, next(model.parameters()).device
+def _together(model: Model, layout: Layout, sources: list[np.ndarray], context: int) -> list[np.ndarray]:
+    separator, device = layout.separator, next(model.parameters()).device
     targets: list[list[int]] = [[] for _ in sources]
-    going = [i for i, source in enumerate(sources) if split.layout.positions(len(source), 0) <= context]
+    going = [i for i, source in enumerate(sources) if layout.positions(len(source), 0) <= context]
     while going:
         pairs = [Pair(sources[i], np.array(targets[i], np.int64)) for i in going]
-        batch = split.layout.batch(pairs).to(device)
+        batch = layout.batch(pairs).to(device)
         # The last target position of a row is the one that predicts the next token.
         positions = batch.target_positions
         assert positions is not None
@@ -48,7 +48,7 @@ def _together(model: Model, split: Paired, sources: list[np.ndarray], context: i
         for i, letter in zip(going, predicted, strict=True):
             if letter != separator:
                 targets[i].append(letter)
-                if split.layout.positions(len(sources[i]), len(targets[i])) < context:
+                if layout.positions(len(sources[i]), len(targets[i])) < context:
                     left.append(i)
         going = left
     return [np.array(target, np.int64) for target in targets]
@@ -59,7 +59,7 @@ def of_test(model: Model, corpus: Corpus, context: int) -> list[tuple[str, str, 
     split = corpus.splits["test"]
     assert isinstance(split, Paired), "pairs are laid out so"
     pairs = split.pairs.held_out
-    translations = translated(model, split, [pair.source for pair in pairs], context)
+    translations = translated(model, split.layout, [pair.source for pair in pairs], context)
     written = corpus.tokenizer.decode
     return [
         (written(pair.source), written(pair.target), written(translation))

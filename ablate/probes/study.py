@@ -17,7 +17,7 @@ from ablate.analysis.select import select, with_options
 from ablate.analysis.variants import USABLE, collect, names_of_runs
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
-from ablate.data.paired import Pair, Paired
+from ablate.data.paired import Layout, Pair
 from ablate.data.splits import Batch
 from ablate.data.tokenizers import Tokenizer
 from ablate.execution.run import PlacedRun
@@ -226,8 +226,8 @@ def _one_text(run: PlacedRun, text: str) -> tuple[Batch, list[str], list[str]]:
 
 
 def _two_texts(run: PlacedRun, model: Model, text: str) -> tuple[Batch, list[str], list[str]]:
-    tokenizer, split = run.corpus.tokenizer, run.corpus.splits["validation"]
-    assert isinstance(split, Paired)
+    tokenizer = run.corpus.tokenizer
+    layout = Layout.of(tokenizer, run.config.model)
     source, _, target = (text.strip().splitlines() or [""])[0].partition("\t")
     read = tokenizer.encode(source.strip())[: run.spec.context]
     if not len(read):
@@ -235,8 +235,8 @@ def _two_texts(run: PlacedRun, model: Model, text: str) -> tuple[Batch, list[str
     if target.strip():
         written = tokenizer.encode(target.strip())[: run.spec.context - 1]
     else:
-        (written,) = translated(model, split, [read], run.spec.context)
-    batch = split.layout.batch([Pair(read, written)])
+        (written,) = translated(model, layout, [read], run.spec.context)
+    batch = layout.batch([Pair(read, written)])
     return batch, [*_letters(tokenizer, written), "end"], _letters(tokenizer, read)
 
 

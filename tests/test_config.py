@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from ablate.config.identity import Identity, id_of_row, identity_keys, run_name
+from ablate.config.identity import id_of_row, identity_keys, run_id, run_name
 from ablate.config.read import read, read_run
 from ablate.config.rules import ConfigError, IntroducedAt
 from ablate.config.schema import RunConfig
@@ -29,7 +29,7 @@ def as_read(config: RunConfig) -> dict[str, Any]:
 def identity(*overrides: str, text: str = "text") -> str:
     config = make_config(*overrides)
     config = resolved(config, resolve_spec(config, 59))
-    return Identity(config, vocab=59, corpus_sha256=text).of(config)
+    return run_id(config, vocab=59, corpus_sha256=text)
 
 
 def test_defaults_are_the_documented_ones():
@@ -169,7 +169,7 @@ OTHERS = [
 @pytest.mark.parametrize("overrides", [*MATTERS, *OTHERS])
 def test_a_row_tells_its_identity(corpus_stub, overrides):
     given = overrides.split()
-    row = json.loads(json.dumps(describe(corpus_stub(make_config(*given))) | {"corpus_sha256": "text"}))
+    row = json.loads(json.dumps(describe(corpus_stub(make_config(*given)))))
     (cells,) = csv.DictReader(csv_text([row]).splitlines())
     assert id_of_row(cells) == identity(*given) == cells["run_id"]
 
@@ -181,12 +181,11 @@ def corpus_stub():
     from ablate.data.corpus import open_corpus
 
     def prepared(config: RunConfig) -> PlacedRun:
-        grammar = {"seed": 0, "characters": 3000}
-        corpus = open_corpus(dataclasses.replace(config.corpus, name="grammar", options=grammar))
+        grammar = dataclasses.replace(config.corpus, name="grammar", options={"seed": 0, "characters": 3000})
+        corpus = dataclasses.replace(open_corpus(grammar), sha256="text")
         spec = resolve_spec(config, 59)
         config = resolved(config, spec)
-        identity = Identity(config, vocab=59, corpus_sha256="text")
-        return PlacedRun(config, spec, corpus, identity, torch.device("cpu"), "mkl", "fused")
+        return PlacedRun(config, spec, corpus, torch.device("cpu"), "mkl", "fused")
 
     return prepared
 

@@ -16,28 +16,18 @@ from ablate.config.schema import PartConfig, RunConfig, SeedsConfig
 OUTSIDE_FINGERPRINT = ("long",)
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
-
 SINCE = (0, 2)  # the first version with these ids; those of 0.1 are of fewer keys
 
 
-class Identity:
-    """Computes run ids for one configuration and any seeds.
+def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
+    """16 hex digits that two runs share only if they compute the same thing.
 
     config: with `auto` and `match` resolved to numbers (ablate.model.sizing.resolved). vocab: the number of
     tokens. corpus_sha256: the fingerprint of the text.
     """
-
-    def __init__(self, config: RunConfig, *, vocab: int, corpus_sha256: str) -> None:
-        content = identity_keys(config) | {"text": corpus_sha256, "vocab": vocab}
-        content["corpus"] |= {key: config.corpus.options.get(key) for key in OUTSIDE_FINGERPRINT}
-        self._written = {key: _write(value) for key, value in sorted(content.items())}
-
-    def of(self, config: RunConfig) -> str:
-        """The run_id for the seeds in `config`: 16 hex digits that two runs share only if they compute the
-        same thing."""
-        seeds = {"seed": _write(config.seed), "seeds": _write(config.resolved_seeds())}
-        written = ",".join([f'"{key}":{value}' for key, value in (self._written | seeds).items()])
-        return _sha256(f"{{{written}}}")[:16]
+    content = identity_keys(config) | {"text": corpus_sha256, "vocab": vocab}
+    content["corpus"] |= {key: config.corpus.options.get(key) for key in OUTSIDE_FINGERPRINT}
+    return digest(content | {"seeds": config.resolved_seeds()})[:16]
 
 
 def has_these_ids(version: str) -> bool:
@@ -75,11 +65,7 @@ def short_id(name: str) -> str:
 
 def digest(content: Any) -> str:
     """SHA-256 of plain data, whatever the order of its keys."""
-    return _sha256(_write(content))
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_write(content).encode()).hexdigest()
 
 
 def identity_keys(config: Any) -> dict[str, Any]:
@@ -104,7 +90,7 @@ def _keys_of_row(cls: type, row: Mapping[str, str], path: str = "") -> dict[str,
             content[key] = {"name": row[key], "options": options}
         elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
             content[key] = _keys_of_row(hint, row, f"{key}.")
-        elif row.get(key) or key not in came_later:  # the cell is empty in older rows
+        elif row.get(key) or key not in came_later:  # empty in a row from before the key
             cell = _cell(row[key])
             value = None if cell is None else read_value(path + key, cell)
             if key not in came_later or value != came_later[key]:

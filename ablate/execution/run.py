@@ -3,7 +3,7 @@ checkpoint."""
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -11,7 +11,7 @@ import torch
 
 from ablate.compute import device
 from ablate.compute.fastest import PRODUCTS
-from ablate.config.identity import Identity, run_name
+from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig, TrainConfig
 from ablate.data.corpus import Corpus, open_corpus, require_usable
@@ -30,16 +30,15 @@ from ablate.training.train import Event, State, train
 
 @dataclass(frozen=True)
 class Run:
-    """What a config means on any machine: sizes are numbers, the corpus is open, the identity is known."""
+    """What a config means on any machine: sizes are numbers, and the corpus is open."""
 
     config: RunConfig
     spec: ModelSpec
     corpus: Corpus
-    identity: Identity = field(compare=False, repr=False)
 
     @cached_property
     def run_id(self) -> str:
-        return self.identity.of(self.config)
+        return run_id(self.config, vocab=self.spec.vocab, corpus_sha256=self.corpus.sha256)
 
     @property
     def name(self) -> str:
@@ -88,8 +87,7 @@ def resolve(config: RunConfig) -> Run:
             f"train.translate=true: model={config.model.name} reads one text; take model=pair or"
             " model=prefix, or leave it out"
         )
-    config = resolved(config, spec)
-    return Run(config, spec, corpus, Identity(config, vocab=spec.vocab, corpus_sha256=corpus.sha256))
+    return Run(resolved(config, spec), spec, corpus)
 
 
 def prepare(config: RunConfig) -> PlacedRun:
@@ -108,7 +106,7 @@ def place(run: Run) -> PlacedRun:
     if config.train.translate:
         require_sacrebleu()
     _require_compiler(config, where)
-    return PlacedRun(config, run.spec, run.corpus, run.identity, where, linear, attention)
+    return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
 
 
 def _require_compiler(config: RunConfig, place: torch.device) -> None:

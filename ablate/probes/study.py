@@ -3,7 +3,7 @@
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from ablate.execution.translate import translated
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
 from ablate.model.models import Model
-from ablate.probes.measure import layer_names, measure
+from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.outputs import likeness
 from ablate.probes.patterns import divergence, look
 from ablate.store.columns import Status
@@ -34,7 +34,6 @@ from ablate.store.provenance import status_now
 from ablate.store.run_files import read_started, weights_on_the_way
 from ablate.store.store import Store
 
-UNTRAINED = -1  # the step of the model before training
 DIGITS = 4  # of the numbers in attention maps
 MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their number
 
@@ -89,84 +88,53 @@ def probe_runs(
     or has too little text. Raises ConfigError if none can.
     """
     before = read(path) if path.exists() else pd.DataFrame(columns=[*COLUMNS])
-    parts = [before[~before["run_id"].isin([*directories])]]
-    for number, (run_id, table) in enumerate(_each(directories, prune=prune), 1):
+    parts, run_ids = [before[~before["run_id"].isin([*directories])]], [*directories]
+    probed = map_in_workers(
+        functools.partial(_values_of_run, prune=prune),
+        [*directories.values()],
+        min(len(directories), available_cores()),
+    )
+    for number, (index, table) in enumerate(probed, 1):
+        run_id, progress = run_ids[index], f"[{number}/{len(directories)}]"
         if isinstance(table, ConfigError):
-            report(f"[{number}/{len(directories)}] {table}")
+            report(f"{progress} {table}")
             continue
         parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
-        report(f"[{number}/{len(directories)}] {directories[run_id].name}")
+        report(f"{progress} {directories[run_id].name}")
         _write(path, parts)
     if len(parts) == 1:
         raise ConfigError("none of the runs could be probed, for the reasons above")
     return pd.concat(parts[1:], ignore_index=True)
 
 
-def _each(
-    directories: Mapping[str, Path], *, prune: bool
-) -> Iterator[tuple[str, pd.DataFrame | ConfigError]]:
-    """The id of each run with its values, or with the reason why it has none, in order of completion."""
-    steps: dict[str, list[int]] = {}
-    for run_id, directory in directories.items():
-        try:
-            steps[run_id] = _steps(directory, prune=prune)
-        except ConfigError as error:
-            yield run_id, error
-    models = [(run_id, step) for run_id, of_run in steps.items() for step in of_run]
-    tables: dict[str, dict[int, pd.DataFrame | ConfigError]] = {run_id: {} for run_id in steps}
-    measured = map_in_workers(
-        functools.partial(_measured, prune=prune),
-        [(directories[run_id], step) for run_id, step in models],
-        min(len(models), available_cores()),
-    )
-    for index, table in measured:
-        run_id, step = models[index]
-        tables[run_id][step] = table
-        if len(tables[run_id]) == len(steps[run_id]):
-            yield run_id, _beside_untrained(tables.pop(run_id))
-
-
-def _steps(directory: Path, *, prune: bool) -> list[int]:
-    """The steps of a finished run after which its weights are known. Raises ConfigError if it can't be
-    probed."""
-    if status_now(read_started(directory)) == Status.STALE:
-        reason = "other code or another torch made it, so what it began as is not known"
-        raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
-    require_weights(directory)
-    run = prepared(directory)
-    if prune and sum(spec.heads * layers for spec, layers in run.spec.kinds.values()) > MOST_PRUNED:
-        raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
-    return [UNTRAINED, *weights_on_the_way(directory), run.config.train.steps]
-
-
-def _measured(model_of: tuple[Path, int], *, prune: bool) -> pd.DataFrame | ConfigError:
-    """The probes of the model of a run as it was after a step, or the reason why there are none."""
-    directory, step = model_of
+def _values_of_run(directory: Path, *, prune: bool) -> pd.DataFrame | ConfigError:
+    """The probes of a finished run after each step whose weights it kept, with those of the untrained model
+    beside them; or the reason why there are none."""
     try:
+        if status_now(read_started(directory)) == Status.STALE:
+            reason = "other code or another torch made it, so what it began as is not known"
+            raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
+        require_weights(directory)
         run = prepared(directory)
-        model, last = in_float64(run), step == run.config.train.steps
-        if step != UNTRAINED:
-            model.load_state_dict(weights_of(directory, None if last else step))
-        briefly = not last and step != UNTRAINED
-        values = measure(run, model, prune=prune and last, briefly=briefly, ranges=step != UNTRAINED)
-        numbers = dict.fromkeys(("value", "null", "low", "high"), float)
-        table = pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64", **numbers})
-        return table.assign(step=step)
+        if prune and sum(spec.heads * layers for spec, layers in run.spec.kinds.values()) > MOST_PRUNED:
+            raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
+        model, last = in_float64(run), run.config.train.steps
+        untrained = _table(measure(run, model, prune=False, briefly=False, ranges=False))
+        tables = []
+        for step in [*weights_on_the_way(directory), last]:
+            model.load_state_dict(weights_of(directory, None if step == last else step))
+            values = measure(run, model, prune=prune and step == last, briefly=step != last, ranges=True)
+            tables.append(_table(values).assign(step=step))
     except ConfigError as error:
         return ConfigError(str(error))  # which can be sent between processes, whatever its class
-
-
-def _beside_untrained(tables: Mapping[int, pd.DataFrame | ConfigError]) -> pd.DataFrame | ConfigError:
-    """The values by step, with those of the untrained model beside them."""
-    by_step: list[pd.DataFrame] = []
-    for _, table in sorted(tables.items()):
-        if isinstance(table, ConfigError):
-            return table
-        by_step.append(table)
-    untrained, *later = by_step
     place = ["layer", "head", "probe"]
     twin = untrained[[*place, "value"]].rename(columns={"value": "untrained"})
-    return pd.concat(later, ignore_index=True).merge(twin, "left", on=place)
+    return pd.concat(tables, ignore_index=True).merge(twin, "left", on=place)
+
+
+def _table(values: Iterable[Value]) -> pd.DataFrame:
+    numbers = dict.fromkeys(("value", "null", "low", "high"), float)
+    return pd.DataFrame([asdict(value) for value in values]).astype({"head": "Int64", **numbers})
 
 
 def _write(path: Path, parts: list[pd.DataFrame]) -> None:

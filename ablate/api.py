@@ -97,8 +97,8 @@ def compare(
     from ablate.reporting.answers import lines
 
     results = recall(rows) if isinstance(rows, pd.DataFrame) else load_results([str(rows)])
-    asked = question(metric, by, baseline, where, mixed)
-    result = compare_rows(results.rows, margin=margin, records=results.records, **asked)
+    options = question(metric, by, baseline, where, mixed)
+    result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)
     return ShownComparison(**{**vars(result), "notes": [*results.notes, *result.notes]}, answer=answer)
 
@@ -124,8 +124,8 @@ def report(
     from ablate.analysis.compare import question
     from ablate.reporting.html import write_report
 
-    asked = question(metric, by, baseline, where, mixed)
-    return write_report(target, out=out, charts=charts, margin=margin, **asked)
+    options = question(metric, by, baseline, where, mixed)
+    return write_report(target, out=out, charts=charts, margin=margin, **options)
 
 
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:

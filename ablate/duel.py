@@ -46,11 +46,11 @@ PLAN = "plan.json"
 @dataclass(frozen=True)
 class Plan:
     """seeds: reporting seeds that the budget pays for. seconds: of all runs, one grid extension included.
-    sees: the smallest difference in nats that is detected with 80 % power."""
+    detectable: the smallest difference in nats that is detected with 80 % power."""
 
     seeds: int
     seconds: float
-    sees: float
+    detectable: float
 
 
 class Duel:
@@ -95,25 +95,25 @@ class Duel:
         timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
         if timed.untimed:
             raise ConfigError(f"a budget needs a machine that can time a run: {timed.untimed}")
-        asked = self._sweep.launcher.workers
-        at_once = timed.workers if timed.cluster else asked or side_by_side(timed.threads)
+        workers = self._sweep.launcher.workers
+        at_once = timed.workers if timed.cluster else workers or side_by_side(timed.threads)
         each_s = timed.times.total / (timed.runs - timed.finished) / at_once
         develop = ARMS * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
         a_seed_s = ARMS * each_s
         seeds = int(min((budget_s - develop * each_s) / a_seed_s, MOST))
         if seeds < FEWEST:
             takes = "; ".join(
-                f"{duration(develop * each_s + n * a_seed_s)} sees {_sees(n):.3f} nats"
+                f"{duration(develop * each_s + n * a_seed_s)} detects {_detectable(n):.3f} nats"
                 for n in (FEWEST, 12, 24)
             )
-            raise ConfigError(f"--budget {duration(budget_s)}: too short to see anything; {takes}")
-        plan = Plan(seeds, develop * each_s + seeds * a_seed_s, _sees(seeds))
+            raise ConfigError(f"--budget {duration(budget_s)}: too short to detect anything; {takes}")
+        plan = Plan(seeds, develop * each_s + seeds * a_seed_s, _detectable(seeds))
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
 
     def train(self, plan: Plan) -> Outcome:
         """Train what is missing. Raises ConfigError."""
-        return run(self._asked(plan.seeds, DEVELOP))
+        return run(self._sweep_with(plan.seeds, DEVELOP))
 
     def result(self) -> tuple[Comparison, str]:
         """The comparison of the two once all runs are finished, and its sentence. Raises ConfigError."""
@@ -151,7 +151,7 @@ class Duel:
     def _arms(self) -> tuple[dict[str, str], dict[str, str]]:
         return {**arm_of(self.one), **MATCHED}, {**arm_of(self.other), **MATCHED}
 
-    def _asked(self, seeds: int, develop: Sequence[int]) -> Sweep:
+    def _sweep_with(self, seeds: int, develop: Sequence[int]) -> Sweep:
         # The reference for shares has the MLP of the baseline; matched itself, it would get a wider one.
         width = self._sides[1].spec.mlp_hidden
         one, other = self._arms
@@ -171,7 +171,7 @@ class Duel:
         return replace(self._sweep, study=block)
 
     def _estimate(self, develop: Sequence[int]) -> "Estimate":
-        estimate = run(self._asked(FEWEST, develop), dry_run=True).estimate
+        estimate = run(self._sweep_with(FEWEST, develop), dry_run=True).estimate
         assert estimate is not None
         return estimate
 
@@ -195,5 +195,5 @@ def arm_of(side: Method) -> dict[str, str]:
     return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, side.kind: side.name}
 
 
-def _sees(seeds: int) -> float:
+def _detectable(seeds: int) -> float:
     return float(stats.least_difference(seeds, USUAL_SD, 0.05))

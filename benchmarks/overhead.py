@@ -19,7 +19,7 @@ import torch
 
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.execution.events import unheard
+from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.model.models import LM
@@ -63,7 +63,7 @@ def main() -> None:
         config = to_run_config(hydra.compose("config", overrides=overrides))
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
-        execute(prepare(config), unheard, Path(directory))
+        execute(prepare(config), ignore, Path(directory))
         total = time.perf_counter() - began
     for name, seconds in timer.seconds.items():
         print(f"{name:>10}: {seconds:6.1f} s  {seconds / total:6.1%}")

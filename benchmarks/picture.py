@@ -49,7 +49,7 @@ def main() -> None:
             {**found, "name": f"{found['contrast'].replace(' - ', ' − ')} ({number})"}
             for number in numbers
             if number in verdicts
-            for found in verdicts[number]["found"]
+            for found in verdicts[number]["predictions"]
         ]
         if rows:
             data = pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""How often `ablate compare` reports seeds of two kinds, when there is one kind and when there are two.
+"""How often `ablate compare` reports bimodal seeds, when there is one kind and when there are two.
 
     python benchmarks/seed_kinds.py
 
@@ -8,7 +8,7 @@ deviations of one kind.
 
 import numpy as np
 
-from ablate.analysis.stats import FEWEST, limit, two_kinds
+from ablate.analysis.stats import FEWEST, bimodal, limit
 
 VARIANTS, APART = 4000, (0, 4, 6, 8, 12, 20)
 
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def said(results: np.ndarray) -> float:
-    return float(np.mean([two_kinds(row) is not None for row in results]))
+    return float(np.mean([bimodal(row) is not None for row in results]))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.power import sd_interval
-from ablate.analysis.stats import seeds_to_claim, two_kinds
+from ablate.analysis.stats import bimodal, seeds_to_claim
 
 DIFFERENCE = MARGIN = 0.01
 TURN = 4  # seeds
@@ -85,7 +85,7 @@ def line(name: str, table: pd.DataFrame, args: argparse.Namespace, run_s: float)
     low, high = sd_interval(sd, len(loss) - 1)  # they share a baseline: the degrees of freedom of one
     see, least, most = (2 * run_s * float(seeds_to_claim(DIFFERENCE, one, 0.05)) for one in (sd, low, high))
     equivalent = 2 * run_s * float(seeds_to_claim(0.0, sd, 0.05, margin=MARGIN))
-    kinds = ", seeds of two kinds" if any(two_kinds(loss[c].to_numpy()) is not None for c in loss) else ""
+    kinds = ", bimodal seeds" if any(bimodal(loss[c].to_numpy()) is not None for c in loss) else ""
     print(
         f"{loss[first].mean():>7.3f}{loss[first].std():>9.4f}{sd:>9.4f}{run_s:>9.2f}{see:>9.0f}"
         f"{f'{least:.0f}–{most:.0f}':>14}{equivalent:>14.0f}  {name}{kinds}"

@@ -23,7 +23,7 @@ from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.execution import formulas
 from ablate.execution import run as running
-from ablate.execution.events import unheard
+from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 
@@ -71,7 +71,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         for seed in range(arguments.runs + 1):
             inside, began = 0.0, time.perf_counter()
-            execute(prepare(dataclasses.replace(config, seed=seed)), unheard, Path(directory))
+            execute(prepare(dataclasses.replace(config, seed=seed)), ignore, Path(directory))
             outside.append(1000 * (time.perf_counter() - began - inside))
     warm = outside[1:]  # the first opens the corpus
     spread = f"{statistics.median(warm):.1f} ms ({min(warm):.1f}–{max(warm):.1f})"

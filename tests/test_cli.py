@@ -19,7 +19,7 @@ import pytest
 from ablate.cli.app import in_a_line
 from ablate.cli.shared import say
 from ablate.compose import configs
-from ablate.execution.events import unheard
+from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
@@ -299,7 +299,7 @@ def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path, monkeypatch):
 
     monkeypatch.setattr("ablate.execution.execute.training", training)
     run = prepare(make_config(*QUICK, "train.save=none"))
-    execute(run, unheard, tmp_path)
+    execute(run, ignore, tmp_path)
     row = Store(tmp_path).run(run.name).read()
     assert row and (row["status"], row["error"]) == ("failed", "RuntimeError: no luck")
     assert "Traceback" in (tmp_path / "store" / run.name / "log.txt").read_text()

@@ -121,14 +121,14 @@ def test_what_a_look_reads_makes_no_variant_either(column):
     assert summarize(rows, "avg_val_loss")["n"].tolist() == [1, 1]
 
 
-def test_seeds_of_two_kinds_are_named(tmp_path):
+def test_bimodal_seeds_are_named(tmp_path):
     """As 500 steps of `tiny` at 0.006 gave: seven seeds of 1.80 to 1.89, and one of 2.24."""
     losses = [1.80, 1.82, 2.24, 1.84, 1.85, 1.86, 1.88, 1.89]
     rows = table(*({"val_loss": loss, "seed": seed} for seed, loss in enumerate(losses)))
-    assert ": 7 at 1.8 to 1.89, and 1 at 2.24 (0000000000000002)" in note(compare(rows), "two kinds")
+    assert ": 7 at 1.8 to 1.89, and 1 at 2.24 (0000000000000002)" in note(compare(rows), "bimodal")
     for kept in (losses[:2] + losses[3:], losses[:5]):  # one kind; too few to tell
         rows = table(*({"val_loss": loss, "seed": seed} for seed, loss in enumerate(kept)))
-        assert not [line for line in compare(rows).notes if "two kinds" in line]
+        assert not [line for line in compare(rows).notes if "bimodal" in line]
 
 
 def test_best_is_one_of_several_that_are_trained_as_long():
@@ -172,7 +172,7 @@ def test_a_metric_that_is_not_there():
         summarize(grid(), "val_los")
     with pytest.raises(Incomparable, match="no finished run has it"):
         summarize(table({"val_loss": 1.0, "status": "failed"}))
-    empty = r"val_last_third_loss: empty in every row; .* older than it; choi"  # of before the column
+    empty = r"val_last_third_loss: empty in every row; .* before the column was; choi"  # of before the column
     with pytest.raises(Incomparable, match=empty):
         summarize(grid(), "val_last_third_loss")
 
@@ -287,7 +287,7 @@ def test_the_other_baselines_change_one_key_or_several():
     several = compare(rows, baseline=parse_baseline("fusion=concat, heads=1")).table
     assert set(several["baseline"].dropna()) == {"fusion=concat heads=1 out_proj=true"}
     assert several["baseline"].notna().sum() == 5
-    with pytest.raises(ConfigError, match=r"--baseline heads=2: no such variant; there is heads=1, 8"):
+    with pytest.raises(ConfigError, match=r"--baseline heads=2: no such variant; choices: heads=1, 8"):
         compare(rows, baseline={"heads": 2})
     with pytest.raises(ConfigError, match="did you mean heads"):
         compare(rows, baseline={"head": 2})

@@ -47,7 +47,7 @@ def number(text: str) -> float:
 @functools.cache
 def of_claim(name: str) -> dict[str, dict]:
     verdict = json.loads((RESULTS / name / "verdict.json").read_text(encoding="utf-8"))
-    return {found["contrast"]: found for found in verdict["found"]}
+    return {found["contrast"]: found for found in verdict["predictions"]}
 
 
 @functools.cache

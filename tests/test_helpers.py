@@ -14,7 +14,7 @@ import torch
 from ablate.compute import device
 from ablate.config.rules import ConfigError
 from ablate.live.table import job_lines
-from ablate.store.jobs import Array, JobStatus, State, as_seen, change_arrays, new_array, read_arrays
+from ablate.store.jobs import Array, JobStatus, State, change_arrays, new_array, read_arrays, with_statuses
 from ablate.store.store import Store
 from ablate.study.cluster import helper, sharing
 from ablate.study.cluster.engines import Engine
@@ -47,7 +47,7 @@ class Here(Engine):
         return "here"
 
     def look(self, arrays: Sequence[str]) -> dict[str, list[JobStatus]]:
-        return {array: [_seen(*each) for each in enumerate(self.started[array])] for array in arrays}
+        return {array: [_status(*each) for each in enumerate(self.started[array])] for array in arrays}
 
     def cancel(self, arrays: Sequence[str]) -> None:
         for array in arrays:
@@ -55,7 +55,7 @@ class Here(Engine):
                 process.terminate()
 
 
-def _seen(number: int, process: subprocess.Popen[bytes]) -> JobStatus:
+def _status(number: int, process: subprocess.Popen[bytes]) -> JobStatus:
     return JobStatus(number, State.RUNNING if process.poll() is None else State.ENDED, "here", "")
 
 
@@ -154,18 +154,18 @@ def test_a_helper_that_is_back_in_the_queue_is_not_counted():
     array = Array("a", "slurm", "p", 2, seen=[JobStatus(n, State.QUEUED, "", "") for n in range(2)])
     assert array.at_work == 2
     waits, held = JobStatus(1, State.QUEUED, "", "Resources"), JobStatus(0, State.QUEUED, "", "BeginTime")
-    running = as_seen(array, {"a": [JobStatus(0, State.RUNNING, "n1", ""), waits]})
+    running = with_statuses(array, {"a": [JobStatus(0, State.RUNNING, "n1", ""), waits]})
     assert running.at_work == 2
-    again = as_seen(running, {"a": [held, JobStatus(1, State.RUNNING, "n2", "")]})
+    again = with_statuses(running, {"a": [held, JobStatus(1, State.RUNNING, "n2", "")]})
     assert again.at_work == 1 and not again.has_ended
-    assert as_seen(again, {}).has_ended
+    assert with_statuses(again, {}).has_ended
 
 
 def test_a_line_says_how_the_jobs_are():
     states = ((State.RUNNING, "n1", ""), (State.QUEUED, "", "Resources"), (State.ENDED, "", ""))
     array = Array("a", "slurm", "p", 3, "12", [JobStatus(n, *each) for n, each in enumerate(states)])
     assert job_lines([array]) == ["job 12: 1 running (n1), 1 queued (Resources), 1 ended"]
-    assert job_lines([as_seen(array, {})]) == []
+    assert job_lines([with_statuses(array, {})]) == []
 
 
 def test_a_list_of_another_program_is_refused(tmp_path):

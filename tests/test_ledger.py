@@ -196,7 +196,7 @@ def test_an_entry_that_is_not_whole_is_refused_in_a_line(tmp_path, change, messa
 def test_names_and_numbers_of_files(tmp_path):
     filed(tmp_path)
     assert find_entry("1", tmp_path / "claims").name == "001-gates"
-    with pytest.raises(ConfigError, match="7: no such entry; there is 001"):
+    with pytest.raises(ConfigError, match="7: no such entry; choices: 001"):
         find_entry("7", tmp_path / "claims")
     filed(tmp_path, "001-again")
     with pytest.raises(ConfigError, match=r"001-gates\.yaml: 001-again has this number"):
@@ -235,9 +235,9 @@ def test_a_verdict_by_hand(tmp_path):
     entry = filed(tmp_path)
     found = judge(entry, *made(entry, losses_of()))
     half = student.isf(0.0125, 3) * 0.001 * np.sqrt(2.5 / 3) / 2
-    (one,) = found.found
+    (one,) = found.predictions
     assert (one.diff, one.low, one.high) == pytest.approx((-0.02, -0.02 - half, -0.02 + half))
-    assert (one.n, one.share, found.worth) == (4, pytest.approx(-0.04), pytest.approx(0.5))
+    assert (one.n, one.share, found.reference) == (4, pytest.approx(-0.04), pytest.approx(0.5))
     assert found.verdict is one.verdict is REPLICATED and found.level == 0.975
 
 
@@ -297,7 +297,7 @@ def test_a_diverged_run_leaves_it_undecided(tmp_path):
 def test_without_a_worth_of_attention_nothing_is_a_share_of_it(tmp_path, uniform):
     entry = filed(tmp_path, **expecting("at_most", of_attention=0.1))
     found = judge(entry, *made(entry, losses_of() | {"uniform": uniform}))
-    (one,) = found.found
+    (one,) = found.predictions
     assert one.verdict is found.verdict is UNDECIDED and np.isnan(one.share)
 
 
@@ -432,7 +432,7 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     assert run_cli("claims", "check", "--runs", cwd=tmp_path).stdout == "the ledger fits\n"
     again = run_cli("claims", "run", "001", cwd=tmp_path)
     assert again.returncode == 0 and again.stdout == done.stdout
-    assert judged.found[0].n == 3
+    assert judged.predictions[0].n == 3
     (lost,) = Store(tmp_path / "runs").directories([_last_run(tmp_path, one)]).values()
     shutil.rmtree(lost)  # as if the second look had been interrupted
     resumed = run_cli("claims", "run", "001", cwd=tmp_path)

@@ -56,8 +56,8 @@ def test_what_a_budget_can_see():
     measured, _, noisier = planned(pilot(), difference=SD, contrasts=1, budget_min=10)
     # 10 minutes hold 20 runs, 10 seeds of two variants, which see d_z of just under 1.
     assert measured["budget_seeds"] == noisier["budget_seeds"] == 10
-    assert 0.95 * SD < measured["sees"] <= SD
-    assert noisier["sees"] == pytest.approx(measured["sees"] * noisier["sd"] / SD)
+    assert 0.95 * SD < measured["detects"] <= SD
+    assert noisier["detects"] == pytest.approx(measured["detects"] * noisier["sd"] / SD)
     with pytest.raises(ConfigError, match="two seeds of 2 variants take 2 minutes"):
         seeds_needed(pilot(), difference=SD, contrasts=1, budget_min=1.9)
 
@@ -133,7 +133,7 @@ def test_without_times_the_seeds_still_stand(seconds):
 def test_the_shortest_runs_have_times():
     table, lines = seeds_needed(pilot(wall_s=1e-5), difference=SD, contrasts=1, budget_min=1e9)
     assert any(line.startswith("minutes: ") for line in lines)
-    assert table["budget_seeds"][0] > 1e12 and 0 < table["sees"][0] < 1e-5
+    assert table["budget_seeds"][0] > 1e12 and 0 < table["detects"][0] < 1e-5
 
 
 def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):

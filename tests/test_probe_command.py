@@ -16,7 +16,7 @@ import ablate
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.fastest import onednn, works
 from ablate.config.rules import ConfigError
-from ablate.execution.events import Evaluated, unheard
+from ablate.execution.events import Evaluated, ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
 from ablate.execution.trained import in_float64, prepared, weights_of
@@ -107,7 +107,7 @@ def test_what_can_not_be_probed_says_why(tmp_path: Path):
         ("bare", "kept no weights"),
         ("short", "tokens are too few to predict from 16 dimensions: it takes 160"),
         ("lost", "lost: diverged, so there is nothing to probe"),
-        ("nothing", "no finished run begins so"),
+        ("nothing", "no finished run begins with it"),
     ):
         done = run_cli("probe", target, cwd=tmp_path)
         assert done.returncode == 2 and words in done.stderr, done.stderr
@@ -144,10 +144,10 @@ def test_weights_on_the_way_outlive_an_interruption(tmp_path: Path):
         if isinstance(event, Evaluated) and event.step == 14:
             raise KeyboardInterrupt
 
-    execute(run, unheard, tmp_path / "whole")
+    execute(run, ignore, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         execute(run, stopping, tmp_path / "cut")
-    assert execute(run, unheard, tmp_path / "cut")["status"] == "done"
+    assert execute(run, ignore, tmp_path / "cut")["status"] == "done"
     assert "going on after step 12" in (tmp_path / "cut/store" / run.name / "log.txt").read_text()
     whole, cut = (tmp_path / root / "store" / run.name for root in ("whole", "cut"))
     found = weights_on_the_way(cut)
@@ -164,7 +164,7 @@ def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     steps = range(4, 20, 4)
     run = prepare(make_config(*QUICK, *GRAMMAR, "train.probe_every=4"))
-    row = execute(run, unheard)
+    row = execute(run, ignore)
     loads, load = [], safetensors.torch.load_file
     monkeypatch.setattr(safetensors.torch, "load_file", lambda path: loads.append(path.name) or load(path))
     monkeypatch.setattr("ablate.probes.study.available_cores", lambda: 1)

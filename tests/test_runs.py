@@ -147,10 +147,10 @@ def test_a_process_that_is_at_a_deleted_run_hears_of_it(tmp_path: Path):
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--delete", "nothing"], "nothing: no run begins so"),
-        (["--delete", ""], "no run begins so"),
+        (["--delete", "nothing"], "nothing: no run begins with it"),
+        (["--delete", ""], "no run begins with it"),
         (["--delete"], "name the runs"),
-        (["--delete", "run-"], "4 runs begin so; give more of it"),
+        (["--delete", "run-"], "4 runs begin with it; give more letters"),
         (["--prune", "run-"], "takes no runs"),
     ],
 )

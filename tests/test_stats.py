@@ -11,7 +11,7 @@ from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import ttost_paired
 
 from ablate.analysis import stats
-from ablate.analysis.stats import limit, two_kinds, widest_gap
+from ablate.analysis.stats import bimodal, limit, widest_gap
 
 NAN = math.nan
 
@@ -177,17 +177,17 @@ def test_the_widest_gap_by_hand():
 @pytest.mark.parametrize("n", [6, 8, 24])
 def test_one_kind_of_seeds_is_rarely_taken_for_two(n):
     draws = np.random.default_rng(n).standard_normal((4000, n))
-    found = np.mean([two_kinds(row) is not None for row in draws])
+    found = np.mean([bimodal(row) is not None for row in draws])
     assert abs(found - 0.01) < 3 * (0.01 * 0.99 / len(draws)) ** 0.5 + 0.002
 
 
-def test_two_kinds_of_seeds_are_found_and_the_smaller_is_named():
+def test_bimodal_seeds_are_named_by_the_smaller_group():
     rng = np.random.default_rng(1)
     values = np.append(rng.normal(1.8, 0.02, 9), [np.nan, 2.2, 2.25])
-    found = two_kinds(rng.permutation(values))
+    found = bimodal(rng.permutation(values))
     assert found is not None and found.sum() == 2
-    half = two_kinds(np.array([1.0, 1.01, 1.02, 3.0, 3.01, 3.02]))
+    half = bimodal(np.array([1.0, 1.01, 1.02, 3.0, 3.01, 3.02]))
     assert half is not None and half.tolist() == [False] * 3 + [True] * 3
-    assert two_kinds(np.array([1.0, 1.01, 1.02, 3.0, 3.01])) is None  # too few
-    assert two_kinds(np.full(8, 2.3)) is None and two_kinds(np.full(8, 2.3) + np.arange(8) * 1e-16) is None
+    assert bimodal(np.array([1.0, 1.01, 1.02, 3.0, 3.01])) is None  # too few
+    assert bimodal(np.full(8, 2.3)) is None and bimodal(np.full(8, 2.3) + np.arange(8) * 1e-16) is None
     assert 1.5 < limit(1000) < limit(8) < limit(6)

@@ -14,7 +14,7 @@ from ablate.analysis.variants import Incomparable
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
-from ablate.execution.events import unheard
+from ablate.execution.events import ignore
 from ablate.execution.execute import describe, execute
 from ablate.execution.run import prepare
 from ablate.files.atomic import StoreError
@@ -251,12 +251,12 @@ def test_beside_a_damaged_run_its_new_attempt_stays(store, tmp_path):
     """force=true was cut off, then the finished run was edited: the attempt goes on."""
     config = make_config("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
     run = prepare(config)
-    row = execute(run, unheard, tmp_path)
+    row = execute(run, ignore, tmp_path)
     with pytest.raises(KeyboardInterrupt), writing(store, run.name, describe(run)) as writer:
         writer.log("a new attempt")
         raise KeyboardInterrupt
     (store.run(run.name).directory / "metrics.csv").write_text("edited")
-    again = execute(run, unheard, tmp_path)
+    again = execute(run, ignore, tmp_path)
     assert (again["status"], again["val_loss"]) == ("done", row["val_loss"])
     assert "a new attempt" in (store.run(run.name).directory / "log.txt").read_text()
     (aside,) = (tmp_path / "damaged").iterdir()
@@ -293,9 +293,9 @@ def test_a_run_is_found_by_the_beginning_of_its_name_or_id(store):
     first = store.run("sum-h4-44be20f8").directory
     assert all(store.find(part) == first for part in ("44b", "44be20f8", "44be20f81234", "sum-h4-44be"))
     for wrong in ("44be20f8ffff", "", "zz"):
-        with pytest.raises(StoreError, match="no finished run begins so"):
+        with pytest.raises(StoreError, match="no finished run begins with it"):
             store.find(wrong)
-    with pytest.raises(StoreError, match="2 runs begin so"):
+    with pytest.raises(StoreError, match="2 runs begin with it"):
         store.find("44")
 
 

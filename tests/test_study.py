@@ -32,7 +32,7 @@ from ablate.config.contrast import Contrast
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
-from ablate.execution.events import unheard
+from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.live import board
@@ -405,15 +405,15 @@ def test_every_study_can_show_what_it_decided_on(planned, study):
 @pytest.mark.parametrize(
     ("primary", "line"),
     [
-        ("{vary: fusion, baseline: concta}", "there is fusion=concat,sum,weighted_sum,mean"),
-        ("{vary: heads, baseline: 3}", "there is heads=1,2,4,8"),
+        ("{vary: fusion, baseline: concta}", "choices: fusion=concat,sum,weighted_sum,mean"),
+        ("{vary: heads, baseline: 3}", "choices: heads=1,2,4,8"),
         (
             "{baseline: {fusion: sum, heads: 16}}",
-            "there is fusion=concat,sum,weighted_sum,mean; heads=1,2,4,8",
+            "choices: fusion=concat,sum,weighted_sum,mean; heads=1,2,4,8",
         ),
-        ("{vary: fusion, baseline: concat, where: {heads: 5}}", "there is fusion=concat,"),
+        ("{vary: fusion, baseline: concat, where: {heads: 5}}", "choices: fusion=concat,"),
         ("{vary: fusion, baseline: concat, where: {heads: [4, 5], layers: 3}}", "layers=2"),
-        ("{vary: train.lr, baseline: 0.003}", "there is lr=0.006"),
+        ("{vary: train.lr, baseline: 0.003}", "choices: lr=0.006"),
         ("{vary: model, baseline: tiny}", "no column model"),
         ("{vary: fuson, baseline: sum}", "no column fuson; did you mean fusion?"),
         ("{baseline: {haeds: 1}}", "no column haeds; did you mean heads?"),
@@ -443,7 +443,7 @@ def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
 def test_a_contrast_whose_runs_cannot_be_built_is_said(planned):
     study = ("study=width", "study.factors.heads=[1,2,3]", "study.primary=[{vary: heads, baseline: 3}]")
     *_, line = planned(*study).remarks
-    assert "study.primary: heads=3: " in line and line.endswith("there is heads=1,2")
+    assert "study.primary: heads=3: " in line and line.endswith("choices: heads=1,2")
 
 
 def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
@@ -451,7 +451,7 @@ def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
     other = (*first, "study.primary=[{vary: fusion, baseline: sum}]", "study.margin=0.02")
     write_study(Store(), planned(*first).estimate.record)
     assert planned(*other).estimate.record.primary == [Contrast(baseline={"fusion": "sum"})]
-    execute(prepare(make_config("value_width=wide", *QUICK)), unheard)
+    execute(prepare(make_config("value_width=wide", *QUICK)), ignore)
     assert planned(*first).estimate.finished == 1
     with pytest.raises(StoreError, match=r"primary was .* and there are results since; give another name"):
         planned(*other)

@@ -21,7 +21,7 @@ from ablate.analysis.select import without_values
 from ablate.analysis.variants import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
-from ablate.execution.events import unheard
+from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.timing import step_seconds
@@ -490,7 +490,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
 
     def four(runs: Sequence[PlacedRun], known: Mapping[str, Any], **_: Any) -> None:
         for run in runs[:4]:
-            execute(run, unheard, known=known[run.name])
+            execute(run, ignore, known=known[run.name])
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

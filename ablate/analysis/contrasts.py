@@ -56,7 +56,7 @@ def pair_up(
     is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
     if not is_baseline.any():
         levels = "; ".join(f"{key}={', '.join(sorted(table[key].unique()))}" for key in wanted)
-        raise ConfigError(f"{option}: no such variant; there is {levels}")
+        raise ConfigError(f"{option}: no such variant; choices: {levels}")
     following = (followers(variants, wanted) | {*free}) - wanted.keys()
     varying = [column for column in variants.columns if table[column].nunique() > 1 and column not in wanted]
     fixed = [column for column in varying if column not in following]
@@ -134,7 +134,7 @@ def not_shown(
             continue
         present = {key: [*variants.table[column].unique()] for key, column in columns.items()}
         shown = "; ".join(f"{columns[key]}={','.join(values)}" for key, values in present.items())
-        lines.append(f"study.primary: {contrast}: no two runs of this study differ so; there is {shown}")
+        lines.append(f"study.primary: {contrast}: no two runs of this study differ so; choices: {shown}")
         for key, values in levels.items():
             present |= {k: [*present[k], *map(as_text, values)] for k in present if key_in(k, [key])}
         if all_built or not all(as_text(value) in present[key] for key, value in contrast.values):
@@ -171,11 +171,11 @@ def family_pairs(
     own, free = own_values(variants)
     primary, lines = primary_pairs(variants, contrasts, own, free=free)
     others = pair_up(variants, baseline, own, free=free) if baseline else []
-    theirs, there = having(variants, "baseline_rate"), list[Pair]()
+    theirs, tuned = having(variants, "baseline_rate"), list[Pair]()
     # One by one: the baseline of a contrast may be a variant of another, and so have runs at other values.
     for contrast in [*contrasts] or ([Contrast(baseline=baseline)] if baseline else []):
         pairs, missing = primary_pairs(variants, [contrast], sorted({*own, *theirs}))
-        there += [pair for pair in pairs if pair[0] in theirs and pair[1] in own and pair not in there]
+        tuned += [pair for pair in pairs if pair[0] in theirs and pair[1] in own and pair not in tuned]
         if contrasts and at_baseline:
             lines += [f"{line} {AT_BASELINE}" for line in missing]
     rest = [column for column in variants.columns if column not in free]
@@ -185,7 +185,7 @@ def family_pairs(
     return {
         "primary": primary,
         "exploratory": [pair for pair in others if pair not in primary],
-        AT_BASELINE: there,
+        AT_BASELINE: tuned,
         OCTAVE_AWAY: [(variant, mine[arms[variant]]) for variant in octaves if arms[variant] in mine],
     }, lines
 

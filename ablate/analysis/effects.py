@@ -73,9 +73,9 @@ def projection_and_heads(
     more_diverged, on how many more seeds one variant diverged than another, is above 0, these two are NaN.
     """
     own, tuned = own_values(variants)
-    there = {"heads", "out_proj"} <= {*_factors(variants)}
+    has_both = {"heads", "out_proj"} <= {*_factors(variants)}
     groups: dict[tuple[str, str], list[Block]] = {}
-    if there and "true" in set(variants.table["out_proj"]):
+    if has_both and "true" in set(variants.table["out_proj"]):
         few = _reference(variants, "heads", {})
         partners = [
             dict(pair_up(variants, {f: level}, own, free=tuned))

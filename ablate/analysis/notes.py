@@ -131,11 +131,11 @@ def bimodal_seeds(variants: Variants) -> list[str]:
     """A line for each variant whose seeds fall into two groups, with the runs of the smaller group."""
     lines = []
     for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
-        if (apart := stats.two_kinds(values)) is None:
+        if (apart := stats.bimodal(values)) is None:
             continue
         rest = np.isfinite(values) & ~apart
         lines.append(
-            f"seeds of two kinds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
+            f"bimodal seeds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
             f" ({some(ids[apart].tolist())}); no interval over both means anything, and another learning"
             " rate or a longer warm-up may have one kind only"
         )

@@ -36,7 +36,7 @@ def seeds_needed(
 
     One row for the noise as measured, one for each end of its interval, and one for the interaction of heads
     and projection, if the study asks about it: noise, sd, difference, seeds, runs, minutes (from the pilot's
-    wall_s, on `cores` cores) and, with a budget, budget_seeds and sees, the smallest difference that these
+    wall_s, on `cores` cores) and, with a budget, budget_seeds and detects, the smallest difference that these
     detect. contrasts: the size of the family, by default that of the primary contrasts in records, else of
     all; each is tested at α/contrasts. question: as for `compare`. Raises ConfigError.
     """
@@ -81,7 +81,7 @@ def seeds_needed(
                 " give more, or fewer --contrasts"
             )
         table["budget_seeds"] = math.floor(budget_min / seed_min)
-        table["sees"] = stats.least_difference(
+        table["detects"] = stats.least_difference(
             table["budget_seeds"], table["sd"], np.array(levels), power=power
         )
     return table, lines

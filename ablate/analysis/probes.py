@@ -15,7 +15,7 @@ from ablate.config.rules import ConfigError
 COLUMNS = ("run_id", "step", "layer", "head", "probe", "value", "untrained", "null", "low", "high", "exact")
 SORTED = ("largest", "median", "smallest")
 SCORES = ("previous", "induction", "first", "jsd", "on_subject")  # probes of which only high values count
-OFTEN = 0.5  # a probe is said to show nothing if fewer than this share of the runs is beyond chance
+OFTEN = 0.5  # a probe shows nothing if fewer than this share of the runs is beyond chance
 FILE = "probes.csv"  # beside the results of a study
 # Every probe, with the label of its axis; docs/probes.md says more.
 PROBES = {

@@ -20,7 +20,7 @@ def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
     for condition in where:
         rows = rows[meeting(rows, condition, "--where", rows.columns)]
         if rows.empty:
-            raise ConfigError(f"--where {condition}: no row meets it; ablate runs shows what there is")
+            raise ConfigError(f"--where {condition}: no row meets it; ablate runs lists the runs")
     return rows
 
 

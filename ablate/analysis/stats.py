@@ -112,11 +112,11 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
 
 def holm(p: Array) -> Array:
     """p-values corrected by Holm (1979) over those that are not NaN; NaN stays NaN."""
-    corrected, there = p.copy(), ~np.isnan(p)
-    if there.sum() > 1:  # one p stays as it is, and statsmodels collects garbage at each call
+    corrected, known = p.copy(), ~np.isnan(p)
+    if known.sum() > 1:  # one p stays as it is, and statsmodels collects garbage at each call
         from statsmodels.stats.multitest import multipletests
 
-        corrected[there] = multipletests(p[there], method="holm")[1]
+        corrected[known] = multipletests(p[known], method="holm")[1]
     return corrected
 
 
@@ -234,7 +234,7 @@ def least_difference(n: ArrayLike, sd: ArrayLike, alpha: float | Array, *, power
     return np.where(n >= 2, high, np.inf)
 
 
-# --- seeds of two kinds: results of one variant in two groups, for which no interval is valid ---------
+# --- bimodal seeds: results of one variant in two groups, for which no interval is valid ---------
 
 # A small model learns to look back at some point of its training. Seeds in which that happens late, or never,
 # are of a different kind.
@@ -244,23 +244,23 @@ DRAWS = 20_000
 MOST = 256  # the most seeds to simulate; for more, the limit for this number is used
 
 
-def two_kinds(values_S: Array) -> Array | None:
+def bimodal(values_S: Array) -> Array | None:
     """(S,) booleans: which results are in the smaller group, or in the upper one of two equal groups. None
     for fewer than FEWEST results, and if one normal distribution explains them. values_S: NaN for a missing
     seed.
 
-    There are two kinds if the largest gap between neighbours, divided by the pooled standard deviation of
+    Seeds are bimodal if the largest gap between neighbours, divided by the pooled standard deviation of
     both sides, is wider than in LEVEL of samples of the same size from one normal distribution.
     """
-    there = np.isfinite(values_S)
-    if (n := int(there.sum())) < FEWEST:
+    finite = np.isfinite(values_S)
+    if (n := int(finite.sum())) < FEWEST:
         return None
-    ordered = np.sort(values_S[there])
+    ordered = np.sort(values_S[finite])
     at, ratio = widest_gap(ordered[None])
     if not ratio[0] > limit(n):
         return None
-    upper = there & (values_S > ordered[at[0]])
-    return upper if 2 * upper.sum() <= n else there & ~upper
+    upper = finite & (values_S > ordered[at[0]])
+    return upper if 2 * upper.sum() <= n else finite & ~upper
 
 
 def widest_gap(ordered_KS: Array) -> tuple[Array, Array]:

@@ -152,7 +152,7 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     """
     rows = with_options(known(rows))
     if rows.empty:
-        raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
+        raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
     _check_metric(rows, metric)
     if not mixed:
         _refuse_mixed(rows)
@@ -180,7 +180,7 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
         )
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
-        raise Incomparable(f"{metric}: no finished run has it; ablate runs shows what there is")
+        raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
     shape = (variant.max() + 1, seed.max() + 1)
     values, lost, run_ids = np.full(shape, np.nan), np.zeros(shape, bool), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]
@@ -290,7 +290,7 @@ def _check_metric(rows: pd.DataFrame, metric: str) -> None:
     choices = f"choices: {', '.join(sorted(numeric))}"
     if metric not in numeric and metric not in ("val_loss", "test_loss"):
         if metric in METRICS and metric in rows and rows[metric].isna().all():
-            why = f"empty in every row; these runs have none, or are older than it; {choices}"
+            why = f"empty in every row; these runs have none, or were made before the column was; {choices}"
         else:
             why = f"no column of results{did_you_mean(metric, numeric)}"
         raise Incomparable(f"--metric {metric}: {why}")

@@ -34,7 +34,7 @@ def listed(context: typer.Context, format: FormatOption = "table", wide: WideOpt
         n = ""
         try:
             judged = judged_again(entry)
-            verdict, n = state(entry, judged, frozen), judged.found[0].n if judged else ""
+            verdict, n = state(entry, judged, frozen), judged.predictions[0].n if judged else ""
         except ConfigError as error:
             verdict = "does not fit its rows"
             say(str(error))
@@ -104,7 +104,7 @@ def run(
             raise ConfigError(f"{override}: a claim is run as it was frozen; only launchers may be chosen")
     if dry_run or trial:
         chosen = launcher or ()
-        sweep = testing.trial(entry, chosen) if trial else testing.asked(entry, entry.seeds[0], chosen)
+        sweep = testing.trial(entry, chosen) if trial else testing.sweep_of(entry, entry.seeds[0], chosen)
         outcome = run(sweep, dry_run=dry_run)
         if outcome.estimate:
             show_estimate(outcome.estimate, outcome.remarks)
@@ -119,10 +119,10 @@ def run(
             raise typer.Exit(1)
         return
     require_frozen(entry, read_frozen())
-    judged = testing.test(entry, launcher or (), said=say_lines)
+    judged = testing.test(entry, launcher or (), report=say_lines)
     if judged is None:
         raise typer.Exit(1)
-    for one in judged.found:
+    for one in judged.predictions:
         typer.echo(f"{one.contrast}: {one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}] nats, n = {one.n}")
     typer.echo(f"{entry.name}: {judged.verdict}")
 

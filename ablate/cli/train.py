@@ -251,14 +251,14 @@ def duel(
     if text is not None:
         settings += ["corpus=file", f"corpus.path={as_value(text)}"]
     words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
-    fight = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
+    between = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
     require_sound(sides)
-    plan = fight.plan(budget_s)
+    plan = between.plan(budget_s)
     say(
-        f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they see"
-        f" {plan.sees:.3f} nats with 80 % power, if differences scatter as on pydoc (docs/noise.csv)"
+        f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they detect"
+        f" {plan.detectable:.3f} nats with 80 % power, if differences scatter as on pydoc (docs/noise.csv)"
     )
-    outcome = fight.train(plan)
+    outcome = between.train(plan)
     say_lines(outcome)
     if outcome.left_at_work:
         return
@@ -268,11 +268,11 @@ def duel(
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
-    comparison, sentence = fight.result()
+    comparison, sentence = between.result()
     for line in comparison.notes:
         say(line)
-    typer.echo(f"{sentence} A training step takes {fight.step_ratio(comparison)} times as long.")
-    typer.echo(write_report(fight.study))
+    typer.echo(f"{sentence} A training step takes {between.step_ratio(comparison)} times as long.")
+    typer.echo(write_report(between.study))
 
 
 def _seconds(budget: str) -> float:

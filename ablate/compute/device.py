@@ -81,7 +81,7 @@ def why_not_compiled(device: torch.device) -> str | None:
     if device.type == "cpu":
         cxx = os.environ.get("CXX")
         if not any(map(shutil.which, [cxx] if cxx else COMPILERS)):
-            return f"{f'CXX={cxx} is not to be found' if cxx else 'no C++ compiler here'}; install g++"
+            return f"{f'CXX={cxx} does not exist' if cxx else 'no C++ compiler here'}; install g++"
     elif device.type == "cuda":
         from torch.utils._triton import has_triton
 

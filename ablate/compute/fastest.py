@@ -136,7 +136,7 @@ def fastest(
 
     The answer is kept in the cache, for this processor and this PyTorch; of processes that ask at the same
     time, the first decides for all. contestants: each does its work once and returns the seconds that it
-    took. usable: which of them may be chosen, all by default. It is asked once, too: to check gradients
+    took. usable: which of them may be chosen, all by default. It is called once, too: to check gradients
     PyTorch loads sympy, which takes most of a second.
     """
     key = f"fastest-{digest([question, *contestants, processor(), torch.__version__])}"

@@ -217,7 +217,7 @@ def utf8(text: str) -> bytes:
 
 
 def _hugging_face() -> Any:
-    # The library warns on stderr when a process forks after it used threads: use one, unless told otherwise.
+    # The library warns on stderr when a process forks after it used threads: use one, unless set otherwise.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import tokenizers
 

@@ -57,5 +57,5 @@ Event = Stepped | Evaluated | Finished | Skipped | Taken | Refused | Noticed
 Listener = Callable[[Event], None]
 
 
-def unheard(event: Event) -> None:
+def ignore(event: Event) -> None:
     """A listener that ignores events."""

@@ -20,7 +20,7 @@ from ablate.execution.events import (
     Noticed,
     Skipped,
     Stepped,
-    unheard,
+    ignore,
 )
 from ablate.execution.run import PlacedRun, Run, build, to_checkpoint, to_state, training
 from ablate.files.atomic import StoreError
@@ -102,12 +102,12 @@ def record_failure(run: PlacedRun, reason: str, root: Path = Path("runs"), *, kn
     the run had been finished before, by that process or another, return that row. known: as for `execute`.
     Raises StoreError."""
     stored = Store(root).run(run.name)
-    current, finished = stored.stamp(), _finished(stored, unheard)
+    current, finished = stored.stamp(), _finished(stored, ignore)
     if finished and current != known:
         return finished
     current = current if finished else []
     row = describe(run) | {"status": Status.FAILED, "error": reason}
-    with _attempt(stored, run, unheard, row, known=current) as writer:
+    with _attempt(stored, run, ignore, row, known=current) as writer:
         writer.log(reason)
         _finish(stored, writer, row, finished, known=current)
     return row

@@ -106,7 +106,7 @@ def load_model(directory: Path) -> TrainedModel:
     """The model of the finished run in this directory. Raises ConfigError if it kept no weights, is damaged,
     or needs a plugin that is not loaded."""
     if not (directory / "config.yaml").exists():
-        raise ConfigError(f"{directory}: no run is in this directory; ablate runs shows what there is")
+        raise ConfigError(f"{directory}: no run is in this directory; ablate runs lists the runs")
     config, weights = config_of(directory), weights_of(directory)
     try:
         tokenizer = tokenizers.load(directory / "tokenizer.json")

@@ -108,7 +108,7 @@ class Queue:
         made: Callable[[PlacedRun], object],
         start: float | None = None,
     ) -> None:
-        """made: told of each run that another process has finished meanwhile. start: where to begin, as a
+        """made: called with each run that another process has finished meanwhile. start: where to begin, as a
         share of the list; at random by default."""
         self.runs = runs
         self.store = store

@@ -164,7 +164,7 @@ def find_entry(number: str, directory: Path = CLAIMS) -> Entry:
     for entry in entries:
         if number in (entry.name, entry.number) or (number.isdigit() and int(number) == int(entry.number)):
             return entry
-    raise ConfigError(f"{number}: no such entry; there is {', '.join(entry.number for entry in entries)}")
+    raise ConfigError(f"{number}: no such entry; choices: {', '.join(entry.number for entry in entries)}")
 
 
 def read_entry(path: Path) -> Entry:

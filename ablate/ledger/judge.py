@@ -30,7 +30,7 @@ VERDICT = "verdict.json"
 
 
 class Verdict(StrEnum):
-    """What is said of a claim, always of this scale and these texts."""
+    """The verdict on a claim, always of this scale and these texts."""
 
     REPLICATED = "replicated at this scale"
     NOT = "not replicated at this scale"
@@ -38,11 +38,11 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was seen of one prediction. diff, low, high: of its contrast in nats, with its simultaneous
-    interval. n: paired seeds. share: diff by the worth of attention; NaN without a yardstick. bound: the one
-    in nats that it was compared with; of a bound in shares, at the mean worth. verdict: on this prediction.
-    share and such a bound are NaN where attention is worth nothing."""
+class Outcome:
+    """The outcome of one prediction. diff, low, high: of its contrast in nats, with its simultaneous
+    interval. n: paired seeds. share: diff by the reference. bound: what it was compared with, in nats; of a
+    bound in shares, at the mean reference. verdict: on this prediction. share and such a bound are NaN
+    unless the reference is above 0."""
 
     contrast: str
     expect: str
@@ -57,13 +57,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on an entry with what it rests on. level: of each interval. worth: of attention, in nats;
-    NaN without a yardstick. diverged: the arms of which a run diverged."""
+    """The verdict on an entry with what it rests on. level: of each interval. reference: what attention is
+    worth, in nats; NaN without a yardstick. diverged: the arms of which a run diverged."""
 
     verdict: Verdict
-    found: list[Found]
+    predictions: list[Outcome]
     level: float
-    worth: float
+    reference: float
     diverged: list[str]
 
 
@@ -81,11 +81,11 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
     losses = _losses(entry, rows, record, seeds)
     diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]
     level = 1 - ALPHA / (len(entry.predictions) * len(entry.seeds))
-    worth_S = _contrast(entry.yardstick, losses) if entry.yardstick else np.full(len(seeds), np.nan)
-    found = [_found(entry, one, losses, worth_S, level) for one in entry.predictions]
-    verdicts = {Verdict.UNDECIDED} if diverged else {one.verdict for one in found}
+    reference_S = _contrast(entry.yardstick, losses) if entry.yardstick else np.full(len(seeds), np.nan)
+    outcomes = [_outcome(entry, one, losses, reference_S, level) for one in entry.predictions]
+    verdicts = {Verdict.UNDECIDED} if diverged else {one.verdict for one in outcomes}
     verdict = next(v for v in (Verdict.NOT, Verdict.UNDECIDED, Verdict.REPLICATED) if v in verdicts)
-    return Judged(verdict, found, level, float(np.mean(worth_S)), diverged)
+    return Judged(verdict, outcomes, level, float(np.mean(reference_S)), diverged)
 
 
 def keep(entry: Entry, study: Path, root: Path = RESULTS) -> Judged:
@@ -189,27 +189,27 @@ def _contrast(contrast: str, losses: Mapping[str, stats.Array]) -> stats.Array:
     return np.sum([weight * losses[arm] for arm, weight in weights_of(contrast).items()], axis=0)
 
 
-def _found(
+def _outcome(
     entry: Entry,
     prediction: Prediction,
     losses: Mapping[str, stats.Array],
-    worth_S: stats.Array,
+    reference_S: stats.Array,
     level: float,
-) -> Found:
+) -> Outcome:
     difference_S = _contrast(prediction.contrast, losses)
-    worth_S = np.where(np.mean(worth_S) > 0, worth_S, np.nan)
+    reference_S = np.where(np.mean(reference_S) > 0, reference_S, np.nan)
     bound_S = np.full_like(difference_S, prediction.bound or entry.margin)
     if prediction.of_attention is not None:
-        bound_S = prediction.of_attention * worth_S  # it scatters over seeds too
+        bound_S = prediction.of_attention * reference_S  # it scatters over seeds too
     diff, low, high = _interval(difference_S, level)
-    return Found(
+    return Outcome(
         contrast=prediction.contrast,
         expect=prediction.expect,
         diff=diff,
         low=low,
         high=high,
         n=int((~np.isnan(difference_S)).sum()),
-        share=diff / float(np.mean(worth_S)),
+        share=diff / float(np.mean(reference_S)),
         bound=float(np.mean(bound_S)),
         verdict=_verdict(prediction, entry.margin, difference_S, bound_S, level),
     )

@@ -15,7 +15,7 @@ from ablate.ledger.entry import (
     read_frozen,
     require_frozen,
 )
-from ablate.ledger.judge import RESULTS, Found, Judged, Verdict, judged_again, read_kept
+from ablate.ledger.judge import RESULTS, Judged, Outcome, Verdict, judged_again, read_kept
 from ablate.phrases import counted, lines_if, some
 
 PAGE = Path("docs/ledger.md")
@@ -30,7 +30,7 @@ def page(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE)
     frozen, lines, sections = read_frozen(directory), [], []
     for entry in read_entries(directory):
         judged = judged_again(entry, results)
-        seeds, verdict = judged.found[0].n if judged else "", state(entry, judged, frozen)
+        seeds, verdict = judged.predictions[0].n if judged else "", state(entry, judged, frozen)
         lines.append(f"| [{entry.number}](#{entry.name}) | {entry.sentence} | {verdict} | {seeds} |")
         sections += ["", *_section(entry, judged, frozen)]
     return head + "\n".join([TABLE, *lines, *sections]) + "\n"
@@ -66,11 +66,11 @@ def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAG
     """A line for each thing in the ledger that does not fit. Raises ConfigError if an entry can't be read."""
     entries, frozen = read_entries(directory), read_frozen(directory)
     names = {entry.name for entry in entries}
-    found = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
-    found += [line for entry in entries for line in _of_entry(entry, frozen, results)]
-    if not found and (not ledger.exists() or ledger.read_text("utf-8") != page(directory, results, ledger)):
-        found.append(f"{ledger}: not what the files give; ablate claims page writes it")
-    return found
+    wrong = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
+    wrong += [line for entry in entries for line in _of_entry(entry, frozen, results)]
+    if not wrong and (not ledger.exists() or ledger.read_text("utf-8") != page(directory, results, ledger)):
+        wrong.append(f"{ledger}: not what the files give; ablate claims page writes it")
+    return wrong
 
 
 def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> tuple[list[str], list[str]]:
@@ -79,7 +79,7 @@ def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> tuple[l
     without other faults."""
     from ablate.ledger.testing import run_ids  # it loads torch
 
-    found, earlier = [], []
+    wrong, earlier = [], []
     for entry in read_entries(directory):
         if not (results / entry.name).exists():
             continue
@@ -88,11 +88,11 @@ def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> tuple[l
             if not all(has_these_ids(str(version)) for version in rows["ablate"].unique()):
                 earlier.append(entry.name)
             elif other := run_ids(entry, rows) ^ {*record.runs}:
-                found.append(f"{entry.name}: {len(other)} of its runs are not those that it asks for")
+                wrong.append(f"{entry.name}: {len(other)} of its runs are not those that it asks for")
         except ConfigError as error:
-            found.append(f"{entry.name}: {error}")
+            wrong.append(f"{entry.name}: {error}")
     line = f"an earlier version made the rows of {some(earlier)}; their run ids can't be computed again"
-    return found, lines_if(earlier, line)
+    return wrong, lines_if(earlier, line)
 
 
 def _section(entry: Entry, judged: Judged | None, frozen: Frozen) -> list[str]:
@@ -112,7 +112,7 @@ def _section(entry: Entry, judged: Judged | None, frozen: Frozen) -> list[str]:
         lines += [
             "| contrast | difference in nats | share of attention | prediction |",
             "| --- | --- | --- | --- |",
-            *(_found(one) for one in judged.found),
+            *(_outcome(one) for one in judged.predictions),
             *("", _closing(judged, entry.yardstick), ""),
         ]
     else:
@@ -122,17 +122,17 @@ def _section(entry: Entry, judged: Judged | None, frozen: Frozen) -> list[str]:
     return lines
 
 
-def _found(one: Found) -> str:
+def _outcome(one: Outcome) -> str:
     share = "" if one.share != one.share else f"{100 * one.share:.1f} %"
     interval = f"{one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}]"
     return f"| `{one.contrast}` | {interval} | {share} | {OUTCOMES[one.verdict]} |"
 
 
 def _closing(judged: Judged, yardstick: str) -> str:
-    seeds = counted(judged.found[0].n, "paired seed")
+    seeds = counted(judged.predictions[0].n, "paired seed")
     words = f"**{str(judged.verdict).capitalize()}.** {seeds}, each interval at {100 * judged.level:.4g} %"
-    if judged.worth == judged.worth:
-        words += f"; attention is worth {judged.worth:.3f} nats (`{yardstick}`)"
+    if judged.reference == judged.reference:
+        words += f"; attention is worth {judged.reference:.3f} nats (`{yardstick}`)"
     if judged.diverged:
         words += f"; runs of {', '.join(judged.diverged)} diverged, which leaves it undecided"
     return f"{words}."

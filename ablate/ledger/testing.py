@@ -18,7 +18,7 @@ TRIAL = ("train.steps=4", "train.eval_every=4", "train.batch=4", "corpus.splits=
 TRIAL_DEVELOP, TRIAL_SEEDS = (0,), (1, 2)  # not those that report, so a trial shows nothing of the result
 
 
-def asked(entry: Entry, look: int, arguments: Sequence[str] = (), name: str = "") -> Sweep:
+def sweep_of(entry: Entry, look: int, arguments: Sequence[str] = (), name: str = "") -> Sweep:
     """The sweep that tests the claim with this many reporting seeds. arguments: further overrides, such as
     those of a launcher. name: of the study, by default that of the entry. Raises ConfigError."""
     settings = [f"{key}={as_value(value)}" for key, value in entry.settings.items()]
@@ -32,23 +32,23 @@ def asked(entry: Entry, look: int, arguments: Sequence[str] = (), name: str = ""
 
 def require_possible(entry: Entry) -> None:
     """Raises ConfigError unless all arms of the entry can be built and trained here. Trains nothing."""
-    estimate = run(asked(entry, entry.seeds[0]), dry_run=True).estimate
+    estimate = run(sweep_of(entry, entry.seeds[0]), dry_run=True).estimate
     if estimate and (left_out := estimate.record.left_out):
         arm, why = next(iter(left_out.items()))
         raise ConfigError(f"{entry.name}: {arm}: {why}")
 
 
-def test(entry: Entry, arguments: Sequence[str], *, said: Callable[[Outcome], None]) -> Judged | None:
+def test(entry: Entry, arguments: Sequence[str], *, report: Callable[[Outcome], None]) -> Judged | None:
     """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
-    undecided. None if runs are left at work or could not begin. said: is told the outcome of each look.
+    undecided. None if runs are left at work or could not begin. report: called with the outcome of each look.
     Raises ConfigError."""
     judged = None
     record = Store().read_study(entry.name)
     seeds = {*record.seeds} if record else set()
     last = max((look for look in entry.seeds if entry.seed(look - 1) in seeds), default=entry.seeds[0])
     for look in [look for look in entry.seeds if look >= last]:  # an interrupted look goes on
-        outcome = run(asked(entry, look, arguments))
-        said(outcome)
+        outcome = run(sweep_of(entry, look, arguments))
+        report(outcome)
         if outcome.left_at_work or outcome.refused:
             return None
         judged = keep(entry, Store().study_directory(entry.name))
@@ -58,18 +58,18 @@ def test(entry: Entry, arguments: Sequence[str], *, said: Callable[[Outcome], No
 
 
 def run_ids(entry: Entry, rows: pd.DataFrame) -> set[str]:
-    """The ids of all runs that the entry asks for, with the rows that it got so far. Raises ConfigError, as
+    """The ids of all runs that the entry asks for, given its rows so far. Raises ConfigError, as
     where this Python has another pydoc."""
-    there = {str(row["run_id"]): {str(c): v for c, v in row.items()} for row in rows.to_dict("records")}
+    kept = {str(row["run_id"]): {str(c): v for c, v in row.items()} for row in rows.to_dict("records")}
     look = max((look for look in entry.seeds if entry.seed(look - 1) in {*rows["seed"]}), default=0)
     if not look:
         raise ConfigError("its rows are of other seeds than the entry's")
-    return {*Study(asked(entry, look), remote=True).run_ids(there)}
+    return {*Study(sweep_of(entry, look), remote=True).run_ids(kept)}
 
 
 def trial(entry: Entry, arguments: Sequence[str] = ()) -> Sweep:
     """The study with few steps and with other seeds: whether it runs, and nothing about its result.
-    arguments: as of `asked`."""
-    sweep = asked(entry, entry.seeds[0], [*TRIAL, *arguments], name=f"trial-{entry.name}")
+    arguments: as of `sweep_of`."""
+    sweep = sweep_of(entry, entry.seeds[0], [*TRIAL, *arguments], name=f"trial-{entry.name}")
     own = {"seeds": [*TRIAL_SEEDS], "extend": 0, "develop": [*TRIAL_DEVELOP]}
     return replace(sweep, study={**(sweep.study or {}), **own}, claim="")

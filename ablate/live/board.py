@@ -77,7 +77,7 @@ class Lines:
             case Skipped():
                 self.count += 1
                 if not self.quiet:
-                    self.say(f"{self.numbered(name)}: another process has made it")
+                    self.say(f"{self.numbered(name)}: finished by another process")
             case Refused():  # the reasons are printed at the end
                 self.count += 1
             case Noticed(line):

@@ -101,13 +101,13 @@ HIDDEN, STEPS, BATCH, RATE = 128, 200, 512, 3e-3  # hyper-parameters of the MLP
 
 def _fit(x: np.ndarray, y: np.ndarray, x_held: np.ndarray, draws: np.random.Generator) -> np.ndarray:
     """Predictions for x_held of an MLP whose output starts at 0 and that AdamW trains on x and y."""
-    inputs, targets, asked = (torch.from_numpy(a.astype(np.float32)) for a in (x, y, x_held))
+    inputs, targets, held_out = (torch.from_numpy(a.astype(np.float32)) for a in (x, y, x_held))
     first = torch.from_numpy(draws.standard_normal((x.shape[1], HIDDEN), np.float32) / x.shape[1] ** 0.5)
     second = torch.zeros(HIDDEN, y.shape[1])
     weights = [first.requires_grad_(), torch.zeros(HIDDEN, requires_grad=True), second.requires_grad_()]
     optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=1e-2, fused=True)
 
-    def answer(some: torch.Tensor) -> torch.Tensor:
+    def output(some: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.gelu(some @ weights[0] + weights[1]) @ weights[2]
 
     for step in range(STEPS):
@@ -115,10 +115,10 @@ def _fit(x: np.ndarray, y: np.ndarray, x_held: np.ndarray, draws: np.random.Gene
             group["lr"] = RATE * (1 - step / STEPS)
         batch = torch.from_numpy(draws.integers(len(x), size=BATCH))
         optimizer.zero_grad()
-        (answer(inputs[batch]) - targets[batch]).square().mean().backward()
+        (output(inputs[batch]) - targets[batch]).square().mean().backward()
         optimizer.step()
     with torch.no_grad():
-        return answer(asked).double().numpy()
+        return output(held_out).double().numpy()
 
 
 Whitened = tuple[np.ndarray, np.ndarray]  # of the training tokens, and of the others

@@ -13,7 +13,7 @@ from ablate.analysis.power import seconds_a_run
 from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
 from ablate.phrases import counted, counted_between, duration, lines_if
-from ablate.reporting.subject import NOTHING_ASKED, whole_study, with_seeds
+from ablate.reporting.subject import NO_STUDY, whole_study, with_seeds
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -80,7 +80,7 @@ def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[
 
 def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     """The answer as lines. records: of one or several studies."""
-    record = records[0] if len(records) == 1 else NOTHING_ASKED
+    record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
     return [*parts.findings, *parts.trust, *parts.more]
 

@@ -187,14 +187,14 @@ def drawings(rows: pd.DataFrame, directories: Mapping[str, Path]) -> dict[tuple[
 
     directories: of finished runs, by run_id; each keeps a copy of the drawings of its plugins.
     """
-    found = {}
+    drawings = {}
     for kind in {*FOLDERS} & {*rows.columns}:
         for name, runs in rows.groupby(rows[kind].astype(str))["run_id"]:
             if str(name).isidentifier():  # so that no name can lead to another directory
                 places = [FOLDERS[kind], *(directories[run] for run in runs if run in directories)]
                 shown = (inline(place / f"{name}.svg") for place in places)
-                found[kind, str(name)] = Markup(next(filter(None, shown), ""))
-    return {method: drawing for method, drawing in found.items() if drawing}
+                drawings[kind, str(name)] = Markup(next(filter(None, shown), ""))
+    return {method: drawing for method, drawing in drawings.items() if drawing}
 
 
 # --- terms, explained as tooltips in the text and as a list at its end ------------------------------------

@@ -25,13 +25,13 @@ from ablate.store.run_files import read_started
 from ablate.store.store import Store
 
 # The record for rows that belong to no known study.
-NOTHING_ASKED = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
+NO_STUDY = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
 
 
 @dataclass(frozen=True)
 class Subject:
     """The subject of a report. rows: one per run. is_whole: whether these are all rows, not a user's
-    selection. record: of the study, or NOTHING_ASKED. store: where the runs are, if known. page: the default
+    selection. record: of the study, or NO_STUDY. store: where the runs are, if known. page: the default
     path of the report. notes: lines on doubtful rows."""
 
     name: str
@@ -61,7 +61,7 @@ def find(target: str | Path | pd.DataFrame) -> Subject:
         page, table = source.directory / "report.html", source.table
         if table and not (is_whole and Path(str(target)).is_dir()):
             page = table.with_name(f"{table.stem}-report.html")
-    return Subject(name, results.rows, is_whole, record or NOTHING_ASKED, store, page, results.notes)
+    return Subject(name, results.rows, is_whole, record or NO_STUDY, store, page, results.notes)
 
 
 # --- the commands that reproduce its runs ----------------------------------------------------------------
@@ -73,17 +73,17 @@ NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoi
 
 def commands(subject: Subject) -> list[str]:
     """One command for a study, or one per run for single runs; empty if the runs are not here."""
-    record, found = subject.record, subject.directories
+    record, directories = subject.record, subject.directories
     if record.command:
         return [record.command]
-    if not record.runs or not found:
+    if not record.runs or not directories:
         return []
     own = ["-cd", record.config_dir] if record.config_dir else []
     own += [word for file in _plugins(subject) for word in ("--plugin", file)]
     if record.is_one_by_one:
-        configs = [_config(path) for path in list(found.values())[:SINGLE_RUNS]]
+        configs = [_config(path) for path in list(directories.values())[:SINGLE_RUNS]]
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
-    config = _config(next(iter(found.values())))
+    config = _config(next(iter(directories.values())))
     factors, fixed = record.factors, record.fixed
     free = {*factors, *keys_of_arms(record.arms)}
     # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys

@@ -36,7 +36,7 @@ class JobStatus:
 @dataclass(frozen=True)
 class Array:
     """Helpers that were started at once. name: for its engine to find it; job: what the engine calls it,
-    empty until it has answered. phase: the runs that it works on. seen: its helpers, as last asked for."""
+    empty until it has answered. phase: the runs that it works on. seen: its helpers, as last reported."""
 
     name: str
     engine: str
@@ -75,10 +75,10 @@ def new_array(engine: str, phase: str, count: int) -> Array:
     return Array(f"ablate-{phase}-{secrets.token_hex(3)}", engine, phase, count, seen=queued)
 
 
-def as_seen(array: Array, found: Mapping[str, Sequence[JobStatus]]) -> Array:
+def with_statuses(array: Array, statuses: Mapping[str, Sequence[JobStatus]]) -> Array:
     """The array with its helpers as its engine sees them, and the node that they were last on; one that it no
     longer knows has ended."""
-    now = {helper.number: helper for helper in found.get(array.name, ())}
+    now = {helper.number: helper for helper in statuses.get(array.name, ())}
     seen = []
     for before in array.seen:
         helper = now.get(before.number) or dataclasses.replace(before, state=State.ENDED)

@@ -192,14 +192,14 @@ def with_imports(file: str, folders: Iterable[str]) -> list[str]:
     """
     start, public = PACKAGE / file, PACKAGE / "methods.py"
     inside = [start.parent, public, *(PACKAGE / folder for folder in folders)]
-    found, waiting = set[Path](), [start]
+    reached, waiting = set[Path](), [start]
     while waiting:
         path = waiting.pop()
-        if path not in found and any(path.is_relative_to(folder) for folder in inside):
-            found.add(path)
+        if path not in reached and any(path.is_relative_to(folder) for folder in inside):
+            reached.add(path)
             waiting += _imported(path)
     return sorted(
-        _name(path) for path in found if path == start or (path != public and path.name != "__init__.py")
+        _name(path) for path in reached if path == start or (path != public and path.name != "__init__.py")
     )
 
 

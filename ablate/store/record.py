@@ -153,9 +153,9 @@ def grown(
         raise StoreError(
             f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
         )
-    was, asked = ({**one.fixed, **dict.fromkeys(one.factors, "a factor")} for one in (old, new))
-    for key in sorted({*was, *asked}):
-        before, after = was.get(key), asked.get(key)
+    was, now = ({**one.fixed, **dict.fromkeys(one.factors, "a factor")} for one in (old, new))
+    for key in sorted({*was, *now}):
+        before, after = was.get(key), now.get(key)
         if before != after:
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"

@@ -110,12 +110,12 @@ class RunWriter:
     def seal(self, row: Row) -> None:
         """Write the final row with its seal; the run is over."""
         with self.here():
-            there = os.listdir(self.path)
-            sealed = [*SEALED, *sorted(name for name in there if name.startswith(ON_THE_WAY))]
+            names = os.listdir(self.path)
+            sealed = [*SEALED, *sorted(name for name in names if name.startswith(ON_THE_WAY))]
             dropped = checkpoints(self.path)
-            for name in {*there} - {"lease.json", "result.json", *(path.name for path in dropped)}:
+            for name in {*names} - {"lease.json", "result.json", *(path.name for path in dropped)}:
                 sync(self.path / name)
-            files = {name: file_digest(self.path / name) for name in sealed if name in there}
+            files = {name: file_digest(self.path / name) for name in sealed if name in names}
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
             sync(self.path / "result.json")
             for path in dropped:  # only now, as the disk could have been full
@@ -157,8 +157,8 @@ def checkpoints(attempt: Path) -> list[Path]:
 
 def weights_on_the_way(directory: Path) -> dict[int, Path]:
     """The weights that train.probe_every kept, by step."""
-    found = sorted(directory.glob(f"{ON_THE_WAY}*.safetensors"))
-    return {int(path.stem.removeprefix(ON_THE_WAY)): path for path in found}
+    paths = sorted(directory.glob(f"{ON_THE_WAY}*.safetensors"))
+    return {int(path.stem.removeprefix(ON_THE_WAY)): path for path in paths}
 
 
 def checkpoint_file(checkpoint: Checkpoint) -> tuple[str, bytes]:
@@ -244,12 +244,12 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
     import safetensors
     import safetensors.numpy
 
-    found = []
+    loaded = []
     for path in checkpoints(directory):
         data = path.read_bytes()
         if path.stem != f"checkpoint-{hashlib.sha256(data).hexdigest()[:16]}":
             raise Damaged(path, "damaged", {})
         with safetensors.safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["about"])
-        found.append(Checkpoint(arrays=safetensors.numpy.load(data), **about))
-    return max(found, key=lambda checkpoint: checkpoint.step, default=None)
+        loaded.append(Checkpoint(arrays=safetensors.numpy.load(data), **about))
+    return max(loaded, key=lambda checkpoint: checkpoint.step, default=None)

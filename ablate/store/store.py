@@ -75,19 +75,21 @@ class Store:
         """The one of these names that `run` is a prefix of, or of whose id. what: they are. Raises
         StoreError."""
         paths = [self.root / "store" / name for name in sorted(among)]
-        found = [path.name for path in paths if run and (path.name.startswith(run) or _id_begins(path, run))]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise StoreError(f"{run}: {len(found)} runs begin so; give more of it: {some(found)}")
-        raise StoreError(f"{run or 'RUN'}: no {what} begins so; ablate runs shows what there is")
+        matches = [
+            path.name for path in paths if run and (path.name.startswith(run) or _id_begins(path, run))
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {some(matches)}")
+        raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""
         wanted = {run_id[:8]: run_id for run_id in run_ids}
         paths = {short_id(name): self.root / "store" / name for name in self.finished()}
-        found = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
-        return {run_id: path for run_id, path in found.items() if _id_begins(path, run_id)}
+        known = {run_id: paths[short] for short, run_id in wanted.items() if short in paths}
+        return {run_id: path for run_id, path in known.items() if _id_begins(path, run_id)}
 
     def rows(self) -> list[Row]:
         """The rows of all runs, sorted by run_id. The study column lists all studies of the run; phase and
@@ -114,11 +116,11 @@ class Store:
         """When each run last changed, in seconds since 1970, by the first half of its run_id."""
         files = {name: self.run(name).directory / "result.json" for name in self.finished()}
         files |= {name: attempt / "metrics.csv" for name, attempt in self.attempts().items()}
-        found = {}
+        times = {}
         for name, file in files.items():
             with contextlib.suppress(OSError):  # it may disappear at any time
-                found[short_id(name)] = file.stat().st_mtime
-        return found
+                times[short_id(name)] = file.stat().st_mtime
+        return times
 
     def results(self) -> dict[str, Row]:
         """The rows of the finished runs by run_id, with the status that they ended with."""

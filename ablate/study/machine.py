@@ -33,23 +33,23 @@ def decided(before: Machine | None, runs: Iterable[Run], threads: int | None) ->
     trains = [run.config.train for run in runs]
     linear = {train.linear for train in trains} - {"auto"}
     attention = {train.attention for train in trains if train.precision == "bfloat16"} - {"auto"}
-    asked = {
+    given = {
         "threads": threads,
         "linear": min(linear, default=None),
         "attention": min(attention, default=None),
         "compile": any(train.compile for train in trains) or None,
     }
     kept = asdict(before) if before else {}
-    return {name: _keep(key, kept.get(name), asked[name]) for name, key in KEYS.items()}
+    return {name: _keep(key, kept.get(name), given[name]) for name, key in KEYS.items()}
 
 
 def chosen(decided: Mapping[str, Any], runs: Collection[PlacedRun], threads: int) -> Machine:
     """All settings: of those not decided yet, what suits these runs on this machine. threads: what suits."""
-    halves = {run.attention for run in runs if run.config.train.precision == "bfloat16"}
+    in_bfloat16 = {run.attention for run in runs if run.config.train.precision == "bfloat16"}
     return Machine(
         threads=decided["threads"] or threads,
         linear=decided["linear"] or min({run.linear for run in runs} & {*PRODUCTS}, default="auto"),
-        attention=decided["attention"] or min(halves, default="auto"),
+        attention=decided["attention"] or min(in_bfloat16, default="auto"),
         compile=bool(decided["compile"]),
     )
 
@@ -67,9 +67,9 @@ def bound(runs: Sequence[PlacedRun], machine: Machine) -> list[PlacedRun]:
         if id(run.spec) not in variants:
             keys = _of_training(run.config, machine)
             one = replace(run, config=replace(run.config, train=replace(run.config.train, **keys)))
-            there = {"linear": run.linear, "attention": run.attention, "compile": run.config.train.compile}
+            of_run = {"linear": run.linear, "attention": run.attention, "compile": run.config.train.compile}
             # To check anew what was chosen here takes a second.
-            is_chosen_here = all(value in (there[key], "auto") for key, value in keys.items())
+            is_chosen_here = all(value in (of_run[key], "auto") for key, value in keys.items())
             variants[id(run.spec)] = one if is_chosen_here else place(one)
     return [variants[id(run.spec)].with_seeds(run.config) for run in runs]
 
@@ -100,13 +100,13 @@ def _of_training(config: RunConfig, machine: Machine) -> dict[str, Any]:
     return keys | ({"attention": machine.attention} if config.train.precision == "bfloat16" else {})
 
 
-def _keep(key: str, kept: Any, asked: Any) -> Any:
-    """The kept setting, or else the one asked for. Raises StoreError if they differ."""
+def _keep(key: str, kept: Any, given: Any) -> Any:
+    """The kept setting, or else the given one. Raises StoreError if they differ."""
     if kept in (None, "auto"):
-        return asked
-    if asked is not None and kept != asked:
+        return given
+    if given is not None and kept != given:
         raise StoreError(
-            f"{key}={as_value(asked)}: this study was begun with {as_value(kept)}; leave it out, or give"
+            f"{key}={as_value(given)}: this study was begun with {as_value(kept)}; leave it out, or give"
             " another name=NAME"
         )
     return kept

@@ -206,8 +206,8 @@ def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice
     if not np.isfinite(loss).any():
         return Choice(None, f"no value: all of {study.key}={','.join(grid)} diverged")
     at, doubt = minimum(np.log2([float(value) for value in grid]), loss)
-    best, there = _best(curve), ~np.isnan(loss)
-    if not (there[:best].any() and there[best + 1 :].any()):
+    best, known = _best(curve), ~np.isnan(loss)
+    if not (known[:best].any() and known[best + 1 :].any()):
         doubt = f"not bracketed: {study.key}={grid[best]}, the best of the grid, is at its end"
     return Choice(_text(study, 2.0**at), doubt)
 

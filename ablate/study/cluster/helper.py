@@ -109,20 +109,20 @@ def program() -> dict[str, str]:
     }
 
 
-def _require_the_same(there: Mapping[str, str]) -> None:
+def _require_the_same(command: Mapping[str, str]) -> None:
     for what, here in program().items():
-        if here != there.get(what) and what == "code":
+        if here != command.get(what) and what == "code":
             raise ConfigError(
                 "its ablate is not that of the command (edited, or another copy); give the command again"
             )
-        if here != there.get(what):
-            raise ConfigError(f"it has {what} {here}, and the command {there.get(what)}; install the same")
+        if here != command.get(what):
+            raise ConfigError(f"it has {what} {here}, and the command {command.get(what)}; install the same")
 
 
 def _require_installed(plugin: Plugin) -> None:
     """An installed plugin is imported, not executed from its source: raises ConfigError if it differs."""
     if plugin.module and (plugin.module, plugin.source) not in [
-        (there.module, there.source) for there in plugins.installed()
+        (one.module, one.source) for one in plugins.installed()
     ]:
         raise ConfigError(f"its {plugin.module} is not that of the command; install the same")
 

@@ -23,7 +23,7 @@ from ablate.execution import plugins
 from ablate.execution.run import Run
 from ablate.live.board import Board
 from ablate.phrases import counted
-from ablate.store.jobs import Array, State, as_seen, change_arrays, new_array, read_arrays
+from ablate.store.jobs import Array, State, change_arrays, new_array, read_arrays, with_statuses
 from ablate.store.record import StudyRecord
 from ablate.store.run_files import Stamp, last_metrics
 from ablate.store.store import Store
@@ -146,7 +146,7 @@ class Sharing:
         for array in known:
             self._first_seen.setdefault(array.name, self._looked)
         try:
-            found = self.engine.look([array.name for array in known]) if known else {}
+            statuses = self.engine.look([array.name for array in known]) if known else {}
             self.trouble = ""
         except ConfigError as error:
             self.trouble = str(error)
@@ -154,10 +154,10 @@ class Sharing:
         looked = {
             array.name
             for array in known
-            if found.get(array.name) or self._looked - self._first_seen[array.name] > ON_ITS_WAY_S
+            if statuses.get(array.name) or self._looked - self._first_seen[array.name] > ON_ITS_WAY_S
         }
         arrays = change_arrays(
-            self.study, lambda arrays: [as_seen(a, found) if a.name in looked else a for a in arrays]
+            self.study, lambda arrays: [with_statuses(a, statuses) if a.name in looked else a for a in arrays]
         )
         self.arrays = self._ours(arrays)
 
@@ -245,15 +245,15 @@ class Sharing:
             if answer.get("unfit"):
                 return f"{answer['host']}: {answer['unfit']}"
         last = array.seen[-1]
-        said = [f"{last.node or array.job} {last.reason or 'ended'}"]
+        reasons = [f"{last.node or array.job} {last.reason or 'ended'}"]
         if not answers:
-            said.append(f"no answer from it in {folder.absolute()}, which it has to see")
+            reasons.append(f"no answer from it in {folder.absolute()}, which it has to see")
         for log in sorted(folder.glob("*.log")):
             with contextlib.suppress(OSError):
                 if lines := log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]:
-                    said.append(f"{log}: {' | '.join(line.strip() for line in lines)}")
+                    reasons.append(f"{log}: {' | '.join(line.strip() for line in lines)}")
                     break
-        return "; ".join(said)
+        return "; ".join(reasons)
 
     def _ours(self, arrays: Sequence[Array]) -> list[Array]:
         """Those of this engine and this phase."""

@@ -69,8 +69,8 @@ class Helper:
             while not select.select([self.watcher.stdout], [], [], LOOK_EVERY_S)[0]:
                 if os.getppid() != raylet:  # Ray gave up the node, but a worker that waits does not notice
                     os._exit(1)
-            said = self.watcher.stdout.read()
-            self.ended = said.strip().rpartition("\n")[2]
+            output = self.watcher.stdout.read()
+            self.ended = output.strip().rpartition("\n")[2]
             self.watcher.wait()
         if self.ended != WELL:
             time.sleep(STAY_S)
@@ -212,8 +212,8 @@ def _one_line(error: Exception) -> str:
     words = " ".join(str(error.__cause__ or error).split())
     versions = re.findall(r"Ray: (\S+) Python: (\S+)", words)
     if words.startswith("Version mismatch") and len(versions) == 2:
-        there, here = (f"Ray {ray} with Python {python}" for ray, python in versions)
-        return f"the cluster has {there}, but here is {here}: they must be the same"
+        cluster, here = (f"Ray {ray} with Python {python}" for ray, python in versions)
+        return f"the cluster has {cluster}, but here is {here}: they must be the same"
     return words.split(". ")[0]
 
 

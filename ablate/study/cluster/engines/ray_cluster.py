@@ -35,8 +35,8 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class RayEngine(Engine):
-    """Helpers in a Ray cluster, asked from one of its nodes. A helper is a detached actor, which outlives the
-    process that starts it, and which Ray starts again when its node dies. See: ray_calls.py."""
+    """Helpers in a Ray cluster, one of whose nodes is this one. A helper is a detached actor, which outlives
+    the process that starts it, and which Ray starts again when its node dies. See: ray_calls.py."""
 
     settings: Ray
     name = "ray_cluster"
@@ -62,8 +62,8 @@ class RayEngine(Engine):
         if find_spec("ray") is None:
             raise ConfigError("hydra/launcher=ray_cluster: needs Ray; pip install 'ablate[ray]'")
         address = self._reach()
-        asked = {"cpus": self.settings.cpus_per_task, "gpus": self.settings.gpus_per_task}
-        request = {"call": call, "address": address, **asked, **what}
+        resources = {"cpus": self.settings.cpus_per_task, "gpus": self.settings.gpus_per_task}
+        request = {"call": call, "address": address, **resources, **what}
         try:
             done = subprocess.run(
                 [sys.executable, "-P", str(CALLS)],

@@ -53,11 +53,11 @@ class SlurmEngine(Engine):
             return  # sbatch says better what is wrong with the partition
         cores, megabytes = (max(each) for each in zip(*sizes, strict=True))
         if self.settings.cpus_per_task > cores:
-            asked = f"hydra.launcher.cpus_per_task={self.settings.cpus_per_task}"
-            raise ConfigError(f"{asked}: the largest node of {where} has {cores} cores")
+            key = f"hydra.launcher.cpus_per_task={self.settings.cpus_per_task}"
+            raise ConfigError(f"{key}: the largest node of {where} has {cores} cores")
         if (self.settings.mem_gb or 0) * 1024 > megabytes:
-            asked = f"hydra.launcher.mem_gb={self.settings.mem_gb:g}"
-            raise ConfigError(f"{asked}: the largest node of {where} has {megabytes / 1024:.4g} GB")
+            key = f"hydra.launcher.mem_gb={self.settings.mem_gb:g}"
+            raise ConfigError(f"{key}: the largest node of {where} has {megabytes / 1024:.4g} GB")
 
     def start(self, array: str, count: int, command: Sequence[str], directory: Path, log: str) -> str:
         # SLURM signals the process that it started: exec makes that the helper itself. Not sh, for in bash a
@@ -84,20 +84,20 @@ class SlurmEngine(Engine):
             return {}
         mine = [f"--user={os.getuid()}", f"--name={','.join(arrays)}"]
         columns = ",".join(f"{field}:{WIDTH}{SEPARATOR}" for field in FIELDS)
-        seen: dict[str, dict[int, JobStatus]] = {}
+        known: dict[str, dict[int, JobStatus]] = {}
         for name, number, *rest in _rows(_run("squeue", "-h", "-r", "-t", "all", "-O", columns, *mine)):
             if number.isdigit():  # those cancelled before they began are one row, without their numbers
-                seen.setdefault(name, {})[int(number)] = _seen(int(number), *rest)
+                known.setdefault(name, {})[int(number)] = _status(int(number), *rest)
         # squeue forgets ended jobs after some minutes. Where SLURM keeps accounts, sacct still knows them.
         with contextlib.suppress(ConfigError):
             columns = "--format=JobName,JobID,State,NodeList,ExitCode"
             options = ["-X", "-n", "-P", f"--delimiter={SEPARATOR}", "--starttime=now-30days", columns]
             for name, job, state, node, exit_code in _rows(_run("sacct", *options, *mine)):
                 _, _, number = job.partition("_")
-                found = _seen(int(number), state.split()[0], node, exit_code) if number.isdigit() else None
-                if found and found.state is State.ENDED:
-                    seen.setdefault(name, {}).setdefault(found.number, found)
-        return {name: [of[number] for number in sorted(of)] for name, of in seen.items()}
+                status = _status(int(number), state.split()[0], node, exit_code) if number.isdigit() else None
+                if status and status.state is State.ENDED:
+                    known.setdefault(name, {}).setdefault(status.number, status)
+        return {name: [of[number] for number in sorted(of)] for name, of in known.items()}
 
     def cancel(self, arrays: Sequence[str]) -> None:
         """A running helper gets SIGCONT and SIGTERM at once, and SIGKILL after SLURM's KillWait."""
@@ -106,19 +106,19 @@ class SlurmEngine(Engine):
 
     def _options(self) -> Iterator[str]:
         """The options of sbatch that the settings stand for."""
-        asked = self.settings
+        given = self.settings
         options = {
             "nodes": 1,
             "ntasks": 1,
-            "cpus-per-task": asked.cpus_per_task,
-            "time": asked.timeout_min,
-            "partition": asked.partition,
-            "account": asked.account,
-            "qos": asked.qos,
-            "constraint": asked.constraint,
-            "mem": asked.mem_gb and f"{round(asked.mem_gb * 1024)}M",
-            "gpus-per-node": asked.gpus_per_node,
-            **{name.replace("_", "-"): value for name, value in asked.additional_parameters.items()},
+            "cpus-per-task": given.cpus_per_task,
+            "time": given.timeout_min,
+            "partition": given.partition,
+            "account": given.account,
+            "qos": given.qos,
+            "constraint": given.constraint,
+            "mem": given.mem_gb and f"{round(given.mem_gb * 1024)}M",
+            "gpus-per-node": given.gpus_per_node,
+            **{name.replace("_", "-"): value for name, value in given.additional_parameters.items()},
         }
         for name, value in options.items():
             if value is not None:
@@ -169,7 +169,7 @@ def _rows(text: str) -> Iterator[list[str]]:
         yield [field.strip() for field in line.removesuffix(SEPARATOR).split(SEPARATOR)]
 
 
-def _seen(number: int, state: str, node: str, exit_code: str, reason: str = "None") -> JobStatus:
+def _status(number: int, state: str, node: str, exit_code: str, reason: str = "None") -> JobStatus:
     if QUEUED.fullmatch(state):
         return JobStatus(number, State.QUEUED, node, "" if reason == "None" else reason)
     if RUNNING.fullmatch(state):

@@ -49,7 +49,8 @@ def described(name: str, thing: Any) -> Iterator[str]:
 
 
 def test_the_public_names_are_those_of_the_snapshot():
-    assert "\n".join(surface()).splitlines() == SNAPSHOT.read_text(encoding="utf-8").splitlines()
+    lines = "\n".join(surface()).replace("pandas.core.frame.", "pandas.")  # its module before pandas 3
+    assert lines.splitlines() == SNAPSHOT.read_text(encoding="utf-8").splitlines()
 
 
 # --- the wheel ------------------------------------------------------------------------------------

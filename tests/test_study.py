@@ -1,5 +1,6 @@
 """Studies: what they declare, which runs they come to, and what they do without running anything."""
 
+import dataclasses
 import functools
 import math
 import random
@@ -306,7 +307,10 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
         for key, value in contrast.values:
             of_arms = [arm[key] for arm in study.arms.values() if key in arm]
             methods = [f"fusion={arm['fusion']}" for arm in study.arms.values() if "fusion" in arm]
-            defaults = [values_of(make_config(method)).get(key) for method in methods or ["fusion=concat"]]
+            defaults = [
+                values_of(dataclasses.asdict(make_config(method))).get(key)
+                for method in methods or ["fusion=concat"]
+            ]
             assert as_value(value) in [*study.factors.get(key, ()), *of_arms, *map(as_value, defaults)]
 
 
@@ -459,7 +463,7 @@ def test_what_is_decided_beforehand_may_change_until_there_are_results(planned):
 
 # --- where ------------------------------------------------------------------------------------------
 
-VALUES = values_of(make_config("fusion=sum", "heads=8"))
+VALUES = values_of(dataclasses.asdict(make_config("fusion=sum", "heads=8")))
 
 
 TRUE = [

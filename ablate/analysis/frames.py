@@ -192,10 +192,6 @@ def _text(cells: pd.Series) -> pd.Series:
     return cells if str(cells.dtype) == "str" else _converted(cells, csv_value, TEXT)
 
 
-def _boolean(cells: pd.Series) -> pd.Series:
-    return _converted(cells, _truth, "boolean")
-
-
 def _whole(cells: pd.Series) -> pd.Series:
     try:
         return _converted(cells, _integer, "Int64")
@@ -209,5 +205,6 @@ def _number(cells: pd.Series) -> pd.Series:
 
 _TYPES = {  # what to read the cells of each kind as; the next, if they are no such
     **dict.fromkeys(("text", "word", "json"), (_text,)),
-    **{"boolean": (_boolean, _text), "whole": (_whole, _number, _text), "number": (_number, _text)},
+    "boolean": (lambda cells: _converted(cells, _truth, "boolean"), _text),
+    **{"whole": (_whole, _number, _text), "number": (_number, _text)},
 }

@@ -96,7 +96,7 @@ def main() -> None:
     be carried out (wrong usage, a system error, a bug in ablate); 130 Ctrl-C; 143 SIGTERM."""
     if os.environ.get(completion.ASKED, "").startswith("complete_"):
         return completion.answer(build())
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
     except BrokenPipeError:  # `ablate runs | head`
@@ -105,10 +105,6 @@ def main() -> None:
     except Exception as error:
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
-
-
-def _terminated(*_: Any) -> None:
-    raise SystemExit(TERMINATED)
 
 
 # --- errors as one line ---------------------------------------------------------------------------

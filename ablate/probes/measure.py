@@ -78,7 +78,7 @@ def measure(
             values += _of_heads(layer, probe, of_heads, exact=adds_up)
     for layer, norms in zip(names, gradient_norms(model, batch), strict=True):
         values += [Value(layer, None, f"grad_{name}", norm) for name, norm in norms.items()]
-    if run.corpus.name == "grammar":
+    if isinstance(run.corpus.recipe, grammar.Grammar):
         values += _grammar(run, model)
     if pairs := alignment.read(run.corpus, model):
         values += _alignments(pairs)

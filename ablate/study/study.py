@@ -104,7 +104,7 @@ class Study:
         variant, seeds = self.sweep.configs.parted(overrides)
         config = self.sweep.configs.with_seeds(variant, seeds)
         if variant not in self._values:
-            self._values[variant] = values_of(config)
+            self._values[variant] = values_of(dataclasses.asdict(config))
         values = self._values[variant] | seeds
         for condition in self.conditions:
             if not holds(condition, values):
@@ -152,7 +152,7 @@ class Study:
         given = self.settings.keys() - swept
         fixed = {
             key: value
-            for key, value in _plain(identity_keys(configs[0])).items()
+            for key, value in values_of(identity_keys(configs[0])).items()
             if key != "seed" and (key in given or not any(key == f or key.startswith(f"{f}.") for f in free))
         }
         roles, chosen = self.design.roles(rows, ids)
@@ -229,11 +229,6 @@ def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:
     return sweep.configs.settings([*texts, *sweep.arguments])
 
 
-def values_of(config: RunConfig) -> dict[str, Any]:
-    """Every key of a config by its dotted name, with groups as the name chosen."""
-    return _plain(dataclasses.asdict(config))
-
-
-def _plain(nested: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(nested: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys, with values as they are after a round trip through JSON."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in flatten(nested).items()}

@@ -37,7 +37,7 @@ class Talking(Scores):
 
     @classmethod
     def count_flops_per_source(cls, shape: HeadShape, options: TalkingOptions) -> int:
-        return _mixes(options) * 2 * len(shape.patterns) ** 2
+        return (2 if options.mix == "both" else 1) * 2 * len(shape.patterns) ** 2
 
     def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
         return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
@@ -45,10 +45,6 @@ class Talking(Scores):
     def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
         scores_BPTS = _mixed(self.pre, self.shape.scale * q_BPTK @ k_BPSK.mT)
         return _mixed(self.post, masked_softmax(scores_BPTS, mask))
-
-
-def _mixes(options: TalkingOptions) -> int:
-    return 2 if options.mix == "both" else 1
 
 
 def _mixed(mix: Tensor | None, patterns_BPTS: Tensor) -> Tensor:

@@ -132,7 +132,8 @@ def _require_installed(plugin: Plugin) -> None:
 
 def main() -> None:
     file, array, number = sys.argv[1:]
-    signal.signal(signal.SIGTERM, _terminated)  # at the end of the time limit, or when it is cancelled
+    # At the end of the time limit, or when it is cancelled.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     answer: dict[str, Any] = {"host": socket.gethostname(), "refused": {}}
     path = Path(file).parent / array / f"{number}.json"
     try:
@@ -202,10 +203,6 @@ def _settings(phase: Phase, runs: Sequence[PlacedRun], store: Store) -> Machine:
 
 def _cores(phase: Phase) -> int:
     return min(available_cores(), phase.cores or available_cores())
-
-
-def _terminated(*_: Any) -> None:
-    raise SystemExit(143)
 
 
 if __name__ == "__main__":

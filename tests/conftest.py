@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from ablate.compute.fastest import bfloat16_is_faster, fastest_product
+from ablate.execution.place import fastest_attention
 from tests.helpers import Command, call_cli, forgetting_plugins
 
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
@@ -25,9 +27,12 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.fixture(autouse=True, scope="session")
 def _a_cache_of_its_own(tmp_path_factory):
-    """Tests share one cache of tokenized texts, apart from the user's."""
+    """Tests share one cache of tokenized texts, apart from the user's; what is fastest is decided in it for
+    this process too, before a test takes another cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABLATE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        for decide in (fastest_product, bfloat16_is_faster, fastest_attention):
+            decide()
         yield
 
 

@@ -36,6 +36,7 @@ class Corpus:
     sha256: str
     tokenizer: Tokenizer
     splits: Mapping[str, Split]
+    documents: int | None = None
 
     @property
     def name(self) -> str:

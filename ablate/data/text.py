@@ -7,14 +7,16 @@ import codecs
 import difflib
 import encodings.aliases
 import fnmatch
+import functools
 import glob
 import gzip
 import io
+import itertools
 import os
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,25 +42,49 @@ class CorpusError(ConfigError):
 
 
 @dataclass(frozen=True)
+class Document:
+    """A part of a text that stands for itself, such as a file. name: the same on every machine. chunks: its
+    characters, cut at arbitrary places. split: the name of its split, if the text says it itself."""
+
+    name: str
+    chunks: Callable[[], Iterable[str]]
+    split: str = ""
+
+
+@dataclass(frozen=True)
 class Text:
-    """A text that can be read repeatedly, in chunks cut at arbitrary places.
+    """A text that can be read repeatedly. What split and unique mean: ablate.data.division.
 
     stamp: plain data that changes whenever the text does; None if only reading the text can tell.
     """
 
-    chunks: Callable[[], Iterator[str]]
+    documents: Callable[[], Iterable[Document]]
     stamp: Any = None
+    split: str = "position"
+    unique: str = "none"
+
+    def chunks(self) -> Iterator[str]:
+        """All documents, one after the other."""
+        return itertools.chain.from_iterable(document.chunks() for document in self.documents())
+
+
+def one_document(chunks: Callable[[], Iterable[str]], stamp: Any = None) -> Text:
+    return Text(lambda: [Document("", chunks)], stamp)
 
 
 def of_files(files: list[Path], encoding: str, errors: str) -> Text:
-    """The files one after the other, as `cat` would give them. Raises CorpusError."""
+    """The files one after the other, as `cat` would give them, each a document, named by its path from the
+    directory that all are in. Raises CorpusError."""
     check_encoding(encoding)
-
-    def chunks() -> Iterator[str]:
-        for file in files:
-            yield from read(file, encoding, errors, name=shown(file))
-
-    return Text(chunks, _stamp(files, encoding, errors))
+    root = Path(os.path.commonpath([file.absolute().parent for file in files]))
+    documents = [
+        Document(
+            file.absolute().relative_to(root).as_posix(),
+            functools.partial(read, file, encoding, errors, name=shown(file)),
+        )
+        for file in files
+    ]
+    return Text(lambda: documents, stamp_of(files, encoding, errors))
 
 
 def read(file: Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
@@ -218,7 +244,8 @@ def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, sta
     )
 
 
-def _stamp(files: list[Path], encoding: str, errors: str) -> Any:
+def stamp_of(files: list[Path], *others: Any) -> Any:
+    """The stamp of a text that is read from these files, and that depends on nothing else but `others`."""
     facts = []
     for file in files:
         with readable(file):
@@ -226,4 +253,4 @@ def _stamp(files: list[Path], encoding: str, errors: str) -> Any:
         if stat.st_mtime_ns > time.time_ns() - 2_000_000_000:
             return None  # it may change again within one tick of the file system's clock
         facts.append([str(file.absolute()), stat.st_size, stat.st_mtime_ns])
-    return [facts, encoding, errors]
+    return [facts, *others]

@@ -3,9 +3,7 @@
 import contextlib
 import hashlib
 import itertools
-import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,17 +13,18 @@ import numpy as np
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
+from ablate.data.division import Divided, divide
 from ablate.data.splits import SPLITS, Stream
 from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
 
-FORMAT = 3  # the format that `write` produces: raise it when the files, or the ids in them, change
+FORMAT = 4  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
 
 
-def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream]]:
-    """The fingerprint of a text, the SHA-256 of it as UTF-8, its tokenizer and its splits, from the cache if
+def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[str, Stream], int]:
+    """The fingerprint of a text, its tokenizer, its splits, and how many documents it has, from the cache if
     they are there. Raises CorpusError."""
     try:
         sha256, (directory, about) = _entry(text, config)
@@ -37,31 +36,32 @@ def open_text(text: Text, config: CorpusConfig) -> tuple[str, Tokenizer, dict[st
     tokenizer = load(directory / "tokenizer.json")
     splits = {
         split: Stream(read(directory, split, facts["tokens"], tokenizer), facts["predicted_bytes"])
-        for split, facts in about.items()
+        for split, facts in about["splits"].items()
     }
-    return sha256, tokenizer, splits
+    return sha256, tokenizer, splits, about["documents"]
 
 
 def _entry(text: Text, config: CorpusConfig) -> tuple[str, tuple[Path, dict]]:
     """(fingerprint, (directory of the cache entry, what `write` returned))."""
-    memo = "" if text.stamp is None else f"fingerprint-{digest(text.stamp)}"
+    about = [text.stamp, text.split, text.unique, config.splits]
+    memo = "" if text.stamp is None else f"fingerprint-{digest(about)}"
     memoized = cache.find(memo) if memo else None
     if memoized and (entry := cache.find(_key(memoized[1], config))):
         return memoized[1], entry
     try:
-        scanned = scan(text)
+        divided = divide(text, config.splits)
     except CorpusError:
         raise
     except ConfigError as error:
         raise CorpusError(f"corpus.encoding={config.options.get('encoding')}: {error}") from None
-    if not scanned.characters:
+    if not divided.characters:
         raise CorpusError(f"corpus={config.name}: {config.called} is empty; give text to train on")
     if memo:
         with contextlib.suppress(OSError):
-            cache.publish(memo, lambda _: scanned.sha256)
-    key = _key(scanned.sha256, config)
-    entry = cache.find(key) or cache.publish(key, lambda part: write(part, text, scanned, config))
-    return scanned.sha256, entry
+            cache.publish(memo, lambda _: divided.fingerprint)
+    key = _key(divided.fingerprint, config)
+    entry = cache.find(key) or cache.publish(key, lambda part: write(part, divided, config))
+    return divided.fingerprint, entry
 
 
 def _key(sha256: str, config: CorpusConfig) -> str:
@@ -69,37 +69,19 @@ def _key(sha256: str, config: CorpusConfig) -> str:
     return digest([FORMAT, sha256, config.tokenizer, vocab, config.splits])
 
 
-@dataclass(frozen=True)
-class Scan:
-    """What one pass over a text finds. sha256: of the text as UTF-8. alphabet: its characters, sorted."""
-
-    sha256: str
-    characters: int
-    alphabet: str
-
-
-def scan(text: Text) -> Scan:
-    sha256, characters, occurs = hashlib.sha256(), 0, np.zeros(sys.maxunicode + 1, bool)
-    for chunk in text.chunks():
-        sha256.update(utf8(chunk))
-        characters += len(chunk)
-        occurs[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
-    return Scan(sha256.hexdigest(), characters, "".join(map(chr, np.flatnonzero(occurs))))
-
-
-def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> dict[str, Any]:
+def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, Any]:
     """Write tokenizer.json and the ids of each split that is not empty into `directory`.
 
-    Returns {split: {"tokens", "predicted_bytes"}}. Raises CorpusError if the text changed since the scan.
+    Returns {"documents", "splits": {split: {"tokens", "predicted_bytes"}}}. Raises CorpusError if the text
+    changed since it was divided.
     """
-    lengths = split_lengths(scanned.characters, config.splits)
-    train = itertools.takewhile(lambda part: part[0] == 0, _cut(text.chunks(), lengths))
+    train = itertools.takewhile(lambda part: part[0] == 0, divided.parts())
     training = pieces(part for _, part in train)
-    tokenizer = fitted(config.tokenizer, scanned.alphabet, training, config.bpe_vocab)
+    tokenizer = fitted(config.tokenizer, divided.alphabet, training, config.bpe_vocab)
     (directory / "tokenizer.json").write_text(tokenizer.dump(), encoding="utf-8")
     sha256 = hashlib.sha256()
-    about = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
-    for index, parts in itertools.groupby(_cut(_hashed(text.chunks(), sha256), lengths), itemgetter(0)):
+    splits = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
+    for index, parts in itertools.groupby(_hashed(divided.parts(), sha256), itemgetter(0)):
         split = SPLITS[index]
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
         with (directory / f"{split}.bin").open("wb") as file:
@@ -109,10 +91,10 @@ def write(directory: Path, text: Text, scanned: Scan, config: CorpusConfig) -> d
                 lengths_of_ids = tokenizer.byte_lengths[ids]
                 first = first if tokens else int(lengths_of_ids[0])
                 tokens, size = tokens + len(ids), size + int(lengths_of_ids.sum())
-        about[split] = {"tokens": tokens, "predicted_bytes": size - first}
-    if sha256.hexdigest() != scanned.sha256:
+        splits[split] = {"tokens": tokens, "predicted_bytes": size - first}
+    if sha256.hexdigest() != divided.sha256:
         raise CorpusError(f"corpus={config.name}: the text changed while it was being read; run again")
-    return about
+    return {"documents": divided.documents, "splits": splits}
 
 
 def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.ndarray:
@@ -122,14 +104,6 @@ def read(directory: Path, split: str, tokens: int, tokenizer: Tokenizer) -> np.n
     empty = np.empty(0, tokenizer.dtype)  # an empty file can't be mapped
     empty.flags.writeable = False
     return empty
-
-
-def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
-    """Characters in each split: its share, rounded down; the last split that is not empty gets the rest."""
-    train, validation, test = shares
-    first = int(characters * train)
-    second = int(characters * validation) if test else characters - first
-    return [first, second, characters - first - second]
 
 
 def pieces(parts: Iterable[str]) -> Iterator[str]:
@@ -156,21 +130,7 @@ def _cut_before(text: str, start: int, stop: int) -> int:
     return next(places, stop)
 
 
-def _cut(chunks: Iterable[str], lengths: list[int]) -> Iterator[tuple[int, str]]:
-    """(index of the split, part of its text). The last split takes all text beyond the lengths."""
-    index, room = 0, lengths[0]
-    for chunk in chunks:
-        start = 0
-        while start < len(chunk):
-            while room == 0:
-                index += 1
-                room = lengths[index] if index < len(lengths) - 1 else sys.maxsize
-            part = chunk[start : start + room]
-            start, room = start + len(part), room - len(part)
-            yield index, part
-
-
-def _hashed(chunks: Iterable[str], sha256: Any) -> Iterator[str]:
-    for chunk in chunks:
+def _hashed(parts: Iterable[tuple[int, str]], sha256: Any) -> Iterator[tuple[int, str]]:
+    for split, chunk in parts:
         sha256.update(utf8(chunk))
-        yield chunk
+        yield split, chunk

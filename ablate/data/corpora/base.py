@@ -57,6 +57,19 @@ class Decoded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Divided:
+    """The options of a text of documents. split: document keeps each in one split, position cuts the text at
+    two places, auto takes one of these by the number of documents. unique: paragraph keeps each paragraph
+    once, and nothing that two splits share (ablate.data.division)."""
+
+    split: Literal["auto", "document", "position"]
+    unique: Literal["none", "paragraph"]
+
+    def divided(self, text: Text) -> Text:
+        return dataclasses.replace(text, split=self.split, unique=self.unique)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drawn(Recipe):
     """Examples drawn at random. seed: of the held-out examples; those of training depend on that of the
     batches, too. examples: of training, which are repeated; None: none is repeated, but by chance. held_out:

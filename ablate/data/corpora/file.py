@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.data.corpora.base import Decoded, TextRecipe, register
-from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, find, of_files, read
+from ablate.data.corpora.base import Decoded, Divided, TextRecipe, register
+from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, find, of_files, one_document, read
 from ablate.files import cache
 
 # The variable that names the file with the text, so that child processes read the file, not the pipe.
@@ -17,7 +17,7 @@ NAME = "standard input"
 
 @register("file")
 @dataclass(frozen=True, kw_only=True)
-class File(Decoded, TextRecipe):
+class File(Divided, Decoded, TextRecipe):
     """A file, a directory, a glob, or - for standard input."""
 
     path: str | None
@@ -31,12 +31,12 @@ class File(Decoded, TextRecipe):
     def text(self) -> Text:
         assert self.path is not None
         if self.path != "-":
-            return of_files(find(self.path), self.encoding, self.errors)
+            return self.divided(of_files(find(self.path), self.encoding, self.errors))
         check_encoding(self.encoding)
         file = _spooled()
         # The stamp has the digest, so the tokens are found in the cache even after the file is gone.
         stamp = [NAME, file.parent.name, self.encoding, self.errors]
-        return Text(lambda: read(file, self.encoding, self.errors, name=NAME), stamp)
+        return self.divided(one_document(lambda: read(file, self.encoding, self.errors, name=NAME), stamp))
 
 
 def _spooled() -> Path:

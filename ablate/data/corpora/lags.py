@@ -15,7 +15,7 @@ import numpy as np
 
 from ablate.config.rules import ConfigError, Count
 from ablate.data.corpora.base import TextRecipe, register
-from ablate.data.text import Text
+from ablate.data.text import Text, one_document
 
 VERSION = 1  # raise it when the drawn text changes: cached texts are found by it
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -54,7 +54,7 @@ class Lags(TextRecipe):
 
     def text(self) -> Text:
         stamp = ["lags", VERSION, self.seed, self.characters, self.lags, self.symbols]
-        return Text(lambda: text(self.seed, self.characters, self.lags, self.symbols), stamp)
+        return one_document(lambda: text(self.seed, self.characters, self.lags, self.symbols), stamp)
 
 
 def table(seed: int, lags: Sequence[int], symbols: int) -> np.ndarray:

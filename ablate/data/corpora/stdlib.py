@@ -1,25 +1,23 @@
-import re
 import sys
-import sysconfig
-from pathlib import Path
+from dataclasses import dataclass
 
-from ablate.data.corpora.base import Decoded, TextRecipe, register
-from ablate.data.text import CorpusError, Text, below, of_files, readable
+from ablate.data.corpora.base import Decoded, Divided, TextRecipe, register
+from ablate.data.library import root, sources
+from ablate.data.text import CorpusError, Text, of_files
 
 
 @register("stdlib")
-class Stdlib(Decoded, TextRecipe):
-    """The Python source of the interpreter's standard library, without its tests and installed packages."""
+@dataclass(frozen=True, kw_only=True)
+class Stdlib(Divided, Decoded, TextRecipe):
+    """The Python source of the interpreter's standard library. tests: with the library's own tests."""
+
+    tests: bool
 
     def text(self) -> Text:
-        root = Path(sysconfig.get_path("stdlib"))
-        apart = re.compile(r"tests?|idle_test|__pycache__|(site|dist)-packages|config-.*").fullmatch
-        with readable(root):
-            files = below(root, ".py", lambda name: apart(name) is not None)
-        files = [file for file in files if not file.name.startswith("_sysconfigdata")]  # this machine's paths
+        files = sources(tests=self.tests)
         if not files:
             raise CorpusError(
-                f"corpus=stdlib: {root} holds no Python source for {sys.executable};"
-                " take corpus=pydoc, corpus=grammar or corpus=file"
+                f"corpus=stdlib: {root()} holds no Python source for {sys.executable};"
+                " take corpus=grammar or corpus=file"
             )
-        return of_files(files, self.encoding, self.errors)
+        return self.divided(of_files(files, self.encoding, self.errors))

@@ -1,0 +1,65 @@
+"""corpus=docs: what Python's standard library says of itself, its help topics and docstrings."""
+
+import ast
+import functools
+import inspect
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablate.data.corpora.base import Divided, TextRecipe, register
+from ablate.data.library import root, shipped, sources
+from ablate.data.text import CorpusError, Document, Text, readable, stamp_of
+
+VERSION = 1  # raise it when the rules change: cached texts are found by it
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+TOPICS = Path("pydoc_data", "topics.py")  # of help()
+
+
+@register("docs")
+@dataclass(frozen=True, kw_only=True)
+class Docs(Divided, TextRecipe):
+    """Help topics and docstrings of the standard library, read from its source files: each topic, and all
+    docstrings of a module, are a document."""
+
+    def text(self) -> Text:
+        topics, files = root() / TOPICS, shipped(sources())
+        if not (topics.is_file() and files):
+            raise CorpusError(
+                f"corpus=docs: {root()} lacks {TOPICS if files else 'the source of the library'} (some"
+                " distributions leave it out); take corpus=grammar or corpus=file"
+            )
+        stamp = stamp_of([topics, *files], "docs", VERSION)
+        return self.divided(Text(functools.partial(_documents, root()), stamp))
+
+
+@functools.cache
+def _documents(library: Path) -> list[Document]:
+    texts = {f"topic {name}": topic for name, topic in _topics(library / TOPICS).items()}
+    for file in shipped(sources()):
+        name = ".".join(file.relative_to(library).with_suffix("").parts)
+        if docstrings := [*_docstrings(file)]:
+            texts[name] = "\n\n".join(docstrings)
+    return [Document(name, functools.partial(iter, [f"{text.strip()}\n\n"])) for name, text in texts.items()]
+
+
+def _topics(file: Path) -> dict[str, str]:
+    (topics,) = (node.value for node in _parsed(file).body if isinstance(node, ast.Assign))
+    return ast.literal_eval(topics)
+
+
+def _docstrings(file: Path) -> Iterator[str]:
+    """Those of a module, of its classes and its functions, as they follow each other."""
+    waiting: list[ast.AST] = [_parsed(file)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node, clean=False)):
+            yield inspect.cleandoc(docstring)
+        waiting += reversed([*ast.iter_child_nodes(node)])
+
+
+def _parsed(file: Path) -> ast.Module:
+    with readable(file), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about escapes in old code
+        return ast.parse(file.read_bytes())

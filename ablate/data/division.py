@@ -1,0 +1,249 @@
+"""What of a text goes into which split: cut at two places, or whole documents, or as the text itself says.
+
+A text that is to be unique keeps each paragraph once, and no two splits share a stretch of matches.WIDTH
+characters: of what training shares with the others the paragraphs in training go, of what validation shares
+with test those in validation.
+
+legend: D documents; U units, which go into a split as a whole: paragraphs or documents.
+"""
+
+import functools
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablate.config.identity import digest
+from ablate.data.matches import BLOCK, WIDTH, Index, codes, hashes, reached, stretches
+from ablate.data.splits import SPLITS
+from ablate.data.text import CorpusError, Document, Text
+from ablate.data.tokenizers import utf8
+from ablate.phrases import counted
+
+TRAIN, VALIDATION, TEST = range(3)
+DROPPED = -1
+MANY = 50  # documents, from which on split=auto keeps them whole
+# Of a held-out split, the largest document in it, unless too few are as small; 5 % of what may remain of it.
+LARGEST = 0.045
+LONGEST = 1 << 20  # characters in a paragraph; where none ends earlier, it ends with a chunk
+
+
+@dataclass(frozen=True)
+class Divided:
+    """parts: the text by split, as (number of the split, chunk), training first. sha256: of all of it as
+    UTF-8. fingerprint: of the text and, unless it is cut at two places, of its division. alphabet: its
+    characters, sorted."""
+
+    parts: Callable[[], Iterator[tuple[int, str]]]
+    sha256: str
+    fingerprint: str
+    characters: int
+    alphabet: str
+    documents: int
+
+
+def divide(text: Text, shares: Sequence[float]) -> Divided:
+    """Read the text and divide it, by these shares of its characters unless it says itself what goes where.
+    Raises CorpusError, also if a split that is to have text gets none."""
+    documents = [*text.documents()]
+    given = any(document.split for document in documents)
+    whole = text.split == "document" or (text.split == "auto" and len(documents) >= MANY)
+    if not (given or whole or text.unique == "paragraph"):
+        sha256, characters, alphabet = scan(text.chunks())
+        lengths = split_lengths(characters, shares)
+        parts = functools.partial(_cut, text, lengths)
+        return Divided(parts, sha256, sha256, characters, alphabet, len(documents))
+    units = _Units(documents, by_paragraph=text.unique == "paragraph")
+    if given:
+        split_U = np.array([SPLITS.index(document.split) for document in documents])[units.document_U]
+    elif whole:
+        size_D = np.bincount(units.document_U, units.size_U, len(documents))
+        split_U = np.array(by_document([one.name for one in documents], size_D, shares))[units.document_U]
+    else:
+        first, second, _ = split_lengths(int(units.size_U.sum()), shares)
+        split_U = np.searchsorted([first, first + second], units.size_U.cumsum() - units.size_U, "right")
+    split_U[units.size_U == 0] = DROPPED
+    before = units.lengths(split_U)
+    if text.unique == "paragraph":
+        units.drop_what_splits_share(split_U)
+    lengths = units.lengths(split_U)
+    for split, share in enumerate(shares):
+        if not lengths[split] and (share or before[split]):
+            rest = ", ".join(f"{name} {n:,}" for name, n in zip(SPLITS, lengths, strict=True))
+            raise CorpusError(
+                f"corpus.unique=paragraph: all of the {SPLITS[split]} split is elsewhere in the text, too, so"
+                f" nothing of it remains (characters: {rest}); use corpus.unique=none, or give other text"
+            )
+
+    def parts() -> Iterator[tuple[int, str]]:
+        return ((split, chunk) for split in range(3) for _, chunk in units.of(split_U, split))
+
+    sha256, characters, alphabet = scan(chunk for _, chunk in parts())
+    fingerprint = digest([sha256, *lengths])
+    return Divided(parts, sha256, fingerprint, characters, alphabet, len(documents))
+
+
+def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]) -> list[int]:
+    """The split of each document, by number. In the order of a hash of their names they fill test, then
+    validation; larger ones than LARGEST, and all others, go to training. sizes: in characters. Raises
+    CorpusError."""
+    wanted = {split: shares[split] * sum(sizes) for split in (TEST, VALIDATION) if shares[split]}
+    if len(names) <= len(wanted):
+        raise CorpusError(
+            f"corpus.split=document: {counted(len(names), 'document')} for {len(wanted) + 1} splits; give a"
+            " directory with more files, or use corpus.split=position"
+        )
+    limit, most = LARGEST * min(wanted.values()), sum(sizes) / 2
+    while sum(size for size in sizes if size <= limit) < sum(wanted.values()) and limit < most:
+        limit = min(2 * limit, most)
+    small = [d for d, size in enumerate(sizes) if size <= limit]
+    small.sort(key=lambda d: hashlib.sha256(names[d].encode()).digest())
+    splits, filled = [TRAIN] * len(names), dict.fromkeys(wanted, 0.0)
+    for left, d in zip(range(len(small), 0, -1), small, strict=True):
+        room = [split for split in wanted if filled[split] < wanted[split]]
+        empty = [split for split in room if not filled[split]]
+        if room:
+            split = empty[0] if left <= len(empty) else room[0]
+            splits[d] = split
+            filled[split] += sizes[d]
+    return splits
+
+
+class _Units:
+    """The units of a text. document_U: the number of the document of each. size_U: its characters; 0 for a
+    paragraph that has come before, case and space aside."""
+
+    def __init__(self, documents: Sequence[Document], *, by_paragraph: bool) -> None:
+        self._documents, self._by_paragraph, self._first_D = documents, by_paragraph, [0]
+        sizes, document_of, known = list[int](), list[int](), set[bytes]()
+        for d, document in enumerate(documents):
+            if by_paragraph:
+                sizes += [
+                    0 if _repeats(piece, known) else len(piece) for piece in paragraphs(document.chunks())
+                ]
+            else:
+                sizes.append(sum(map(len, document.chunks())))
+            document_of += [d] * (len(sizes) - self._first_D[-1])
+            self._first_D.append(len(sizes))
+        self.size_U, self.document_U = np.array(sizes, np.int64), np.array(document_of, np.int64)
+
+    def of(self, split_U: np.ndarray, split: int) -> Iterator[tuple[int, str]]:
+        """(number of the unit, chunk) of all text in a split."""
+        for document, first, end in zip(self._documents, self._first_D, self._first_D[1:], strict=False):
+            if (split_U[first:end] != split).all():
+                continue
+            if not self._by_paragraph:
+                yield from ((first, chunk) for chunk in document.chunks())
+                continue
+            for number, paragraph in enumerate(paragraphs(document.chunks()), first):
+                if split_U[number] == split:
+                    yield number, paragraph
+
+    def lengths(self, split_U: np.ndarray) -> list[int]:
+        """The characters in each split."""
+        return [int(self.size_U[split_U == split].sum()) for split in range(3)]
+
+    def drop_what_splits_share(self, split_U: np.ndarray) -> None:
+        for split, others in ((VALIDATION, (TEST,)), (TRAIN, (VALIDATION, TEST))):
+            texts = ((chunk for _, chunk in self.of(split_U, other)) for other in others)
+            index = Index(block for text in texts for block in stretches(text))
+            # Where a paragraph goes, its neighbours meet, and may have a stretch together.
+            while shared := _in_matches(self.of(split_U, split), index):
+                split_U[[*shared]] = DROPPED
+
+
+def _in_matches(units: Iterable[tuple[int, str]], index: Index) -> set[int]:
+    """The numbers of the units in which a stretch of the index lies, or a part of one."""
+    shared = set[int]()
+    for block in _blocks(units):
+        hashes_N = hashes(codes("".join(chunk for _, chunk in block)))
+        begins_N = np.zeros(len(hashes_N), bool)
+        begins_N[index.look_up(hashes_N)[0]] = True
+        if begins_N.any():
+            unit_N = np.repeat([number for number, _ in block], [len(chunk) for _, chunk in block])
+            shared.update(np.unique(unit_N[reached(begins_N)]).tolist())
+    return shared
+
+
+def _blocks(units: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """The units in blocks of BLOCK characters or more, which begin with the end of the block before."""
+    held, size = list[tuple[int, str]](), 0
+    for unit in units:
+        held.append(unit)
+        size += len(unit[1])
+        if size >= BLOCK:
+            yield held
+            while sum(len(chunk) for _, chunk in held[1:]) >= WIDTH - 1:
+                del held[0]
+            held[0] = (held[0][0], held[0][1][-WIDTH + 1 :])
+            size = 0
+    yield held
+
+
+# --- paragraphs -------------------------------------------------------------------------------------
+
+BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")  # the end of a line, and lines without a word
+
+
+def paragraphs(chunks: Iterable[str]) -> Iterator[str]:
+    """The same text in paragraphs, each with the blank lines behind it."""
+    held = ""
+    for chunk in chunks:
+        held += chunk
+        start, end = 0, len(held.rstrip())  # blank lines at the end may go on in the next chunk
+        for blank in BLANK.finditer(held, 0, end):
+            yield held[start : blank.end()]
+            start = blank.end()
+        held = held[start:]
+        if len(held) > LONGEST:
+            yield held
+            held = ""
+    if held:
+        yield held
+
+
+def _repeats(paragraph: str, known: set[bytes]) -> bool:
+    """Whether the paragraph is known, case and space aside; from now on it is."""
+    words = " ".join(paragraph.casefold().split())
+    key = hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    repeats = bool(words) and key in known
+    known.add(key)
+    return repeats
+
+
+# --- by position --------------------------------------------------------------------------------------
+
+
+def scan(chunks: Iterable[str]) -> tuple[str, int, str]:
+    """The SHA-256 of a text as UTF-8, its number of characters, and which there are, sorted."""
+    sha256, characters, occurs = hashlib.sha256(), 0, np.zeros(sys.maxunicode + 1, bool)
+    for chunk in chunks:
+        sha256.update(utf8(chunk))
+        characters += len(chunk)
+        occurs[np.frombuffer(chunk.encode("utf-32-le"), "<u4")] = True
+    return sha256.hexdigest(), characters, "".join(map(chr, np.flatnonzero(occurs)))
+
+
+def split_lengths(characters: int, shares: Iterable[float]) -> list[int]:
+    """Characters in each split: its share, rounded down; the last split that is not empty gets the rest."""
+    train, validation, test = shares
+    first = int(characters * train)
+    second = int(characters * validation) if test else characters - first
+    return [first, second, characters - first - second]
+
+
+def _cut(text: Text, lengths: list[int]) -> Iterator[tuple[int, str]]:
+    """(number of the split, part of its text). The last split takes all text beyond the lengths."""
+    index, room = 0, lengths[0]
+    for chunk in text.chunks():
+        start = 0
+        while start < len(chunk):
+            while room == 0:
+                index += 1
+                room = lengths[index] if index < len(lengths) - 1 else sys.maxsize
+            part = chunk[start : start + room]
+            start, room = start + len(part), room - len(part)
+            yield index, part

@@ -1,0 +1,35 @@
+"""The source files of Python's standard library, as the running interpreter has them."""
+
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+from ablate.data.text import below, readable
+
+# What some distributions package apart, leave out or change.
+APART = {"distutils", "ensurepip", "idlelib", "lib2to3", "macholib", "msilib", "pydoc", "pydoc_data", "site"}
+APART |= {"tkinter", "turtle", "turtledemo"}
+NO_LIBRARY = r"__pycache__|(site|dist)-packages|config-.*"
+TESTS = r"tests?|idle_test"
+PATHS_OF_THIS_MACHINE = "_sysconfigdata"
+
+
+def root() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def sources(*, tests: bool = False) -> list[Path]:
+    """All modules, sorted by their path in `root`; tests: with those that test the library. Raises
+    CorpusError if they can't be read."""
+    skipped = re.compile(NO_LIBRARY if tests else f"{NO_LIBRARY}|{TESTS}")
+    with readable(root()):
+        files = below(root(), ".py", lambda name: skipped.fullmatch(name) is not None)
+    return [file for file in files if not file.name.startswith(PATHS_OF_THIS_MACHINE)]
+
+
+def shipped(files: Iterable[Path]) -> list[Path]:
+    """Those of these files that every build of this version has."""
+    names = {file: file.relative_to(root()).with_suffix("").parts for file in files}
+    return [f for f, name in names.items() if name[0] in sys.stdlib_module_names and not APART & {*name}]

@@ -1,0 +1,96 @@
+"""Verbatim matches: stretches of WIDTH characters that two texts share.
+
+Stretches are compared by a 64-bit hash: equal ones have equal hashes, and two different ones in a text of 10⁸
+characters and another of 10⁷ share theirs with a probability of 10⁻⁴.
+
+legend: N characters, U different stretches.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+WIDTH = 50
+BLOCK = 1 << 20  # characters hashed at a time
+BITS = 26  # of a hash, which say quickly of most stretches that they are not in an index
+_MIX, _BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1342543DE82EF95)
+
+
+def codes(text: str) -> np.ndarray:
+    """(N,) the code points."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def hashes(codes_N: np.ndarray) -> np.ndarray:
+    """(N − WIDTH + 1,) uint64: the hash of each stretch, Σ_j c_j·b^(WIDTH−1−j) mod 2⁶⁴, where c are the code
+    points, mixed; none if the text is shorter."""
+    if len(codes_N) < WIDTH:
+        return np.empty(0, np.uint64)
+    with np.errstate(over="ignore"):
+        power, width = codes_N.astype(np.uint64) * _MIX, 1  # of stretches of 1, 2, 4, … characters
+        power ^= power >> np.uint64(29)
+        base, result, done = _BASE, np.zeros(len(codes_N) + 1, np.uint64), 0
+        while width <= WIDTH:
+            if WIDTH & width:
+                result = result[: len(power) - done] * base + power[done:]
+                done += width
+            if 2 * width <= WIDTH:
+                power = power[:-width] * base + power[width:]
+                base = base * base
+            width *= 2
+    return result
+
+
+def stretches(chunks: Iterable[str]) -> Iterator[np.ndarray]:
+    """The hashes of all stretches of a text, in order, block by block."""
+    held, size = [np.empty(0, np.uint32)], 0
+    for chunk in chunks:
+        held.append(codes(chunk))
+        size += len(chunk)
+        if size >= BLOCK:
+            block = np.concatenate(held)
+            yield hashes(block)
+            held, size = [block[-WIDTH + 1 :]], 0
+    yield hashes(np.concatenate(held))
+
+
+class Index:
+    """The stretches of one text. sorted_U: their hashes."""
+
+    def __init__(self, of: Iterable[np.ndarray]) -> None:
+        self.sorted_U = np.unique(np.concatenate([np.empty(0, np.uint64), *of]))
+        self._may_have = np.zeros(1 << BITS, bool)
+        self._may_have[self._bits(self.sorted_U)] = True
+
+    def look_up(self, hashes_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of these hashes the index has: their places in hashes_N, and those in sorted_U."""
+        at = np.flatnonzero(self._may_have[self._bits(hashes_N)])
+        place = np.searchsorted(self.sorted_U, hashes_N[at])
+        same = self.sorted_U[np.minimum(place, len(self.sorted_U) - 1)] == hashes_N[at] if len(at) else at > 0
+        return at[same], place[same]
+
+    @staticmethod
+    def _bits(hashes_N: np.ndarray) -> np.ndarray:
+        return (hashes_N >> np.uint64(64 - BITS)).astype(np.int64)
+
+
+def overlap(text: Iterable[str], other: Iterable[str]) -> float:
+    """The share of the characters of a text that lie in a stretch of the other; 0 for one that is shorter
+    than a stretch."""
+    hashes_N = np.concatenate([*stretches(text)])
+    if not len(hashes_N):
+        return 0.0
+    index = Index([hashes_N])
+    shared_U = np.zeros(len(index.sorted_U), bool)
+    for block in stretches(other):
+        shared_U[index.look_up(block)[1]] = True
+    begins_N = shared_U[np.searchsorted(index.sorted_U, hashes_N)]
+    return float(reached(begins_N).mean())
+
+
+def reached(begins_N: np.ndarray) -> np.ndarray:
+    """(N + WIDTH − 1,) booleans: whether a character lies in a stretch that is true in begins_N."""
+    steps = np.zeros(len(begins_N) + WIDTH, np.int64)
+    steps[:-WIDTH] += begins_N
+    steps[WIDTH:] -= begins_N
+    return np.cumsum(steps)[:-1] > 0

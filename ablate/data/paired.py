@@ -210,7 +210,7 @@ def _given(recipe: PairsRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, d
     """The fingerprint of given pairs, their tokenizer, and the pairs of each split."""
     pairs = recipe.pairs()
     texts = {
-        name: [pair for pair in pairs if low <= hashed(_content(pair)) < high]
+        name: [pair for pair in pairs if low <= hashed(_content(recipe.split_by(pair))) < high]
         for name, (low, high) in ranges(config.splits).items()
     }
     for name, share in zip(("train", "validation"), config.splits[:2], strict=True):
@@ -226,9 +226,9 @@ def _given(recipe: PairsRecipe, config: CorpusConfig) -> tuple[str, Tokenizer, d
     return digest(["pairs", pairs]), WithSeparator(plain), splits
 
 
-def _content(pair: Texts) -> bytes:
-    """What decides the split of a pair."""
-    return "\n".join(pair).encode("utf-8", "surrogatepass")
+def _content(texts: Sequence[str]) -> bytes:
+    """The texts that decide the split of a pair."""
+    return "\n".join(texts).encode("utf-8", "surrogatepass")
 
 
 def _fitted(

@@ -154,6 +154,10 @@ class PairsRecipe(Recipe):
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs, in neither of which a text is empty. Raises CorpusError."""
 
+    def split_by(self, pair: tuple[str, str]) -> tuple[str, ...]:
+        """The texts that decide in which split a pair is."""
+        return pair
+
 
 def option_types() -> dict[str, Any]:
     """The type of each option of any corpus, by dotted key."""

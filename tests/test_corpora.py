@@ -32,7 +32,7 @@ from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
-from tests.helpers import ROOT, forget, make_config
+from tests.helpers import ROOT, catalogue, forget, make_config
 
 DIGITS = "0123456789" * 10
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
@@ -406,6 +406,11 @@ def test_every_corpus_has_its_yaml_with_its_keys():
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
     small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
     put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
+    put(
+        texts / "locale/de/LC_MESSAGES/a.mo",
+        catalogue({f"a source {i}": f"eine Quelle {i}" for i in range(200)}),
+    )
+    monkeypatch.setattr("ablate.data.corpora.gettext.DIRECTORIES", [texts / "locale"])
     config = config_of(name, **{key: small[key] for key in small if key in read_yaml(name)})
     opened = 0
     for kind in ("tiny", "pair", "prefix"):

@@ -16,8 +16,8 @@ from ablate.phrases import counted, some
 
 log = logging.getLogger(__name__)
 
-# Where catalogues are installed, as LANGUAGE/LC_MESSAGES/PROGRAM.mo: beside this Python, as by conda, where its
-# own gettext looks; by hand; by the system's packages; by Ubuntu's packages of a language.
+# Where catalogues lie, as LANGUAGE/LC_MESSAGES/PROGRAM.mo: beside this Python, as conda's do, where its own
+# gettext looks; those installed by hand; the system's; those of Ubuntu's packages of languages.
 PREFIXES = dict.fromkeys((sys.base_prefix, "/usr/local", "/usr"))
 DIRECTORIES = [*(f"{prefix}/share/locale" for prefix in PREFIXES), "/usr/share/locale-langpack"]
 
@@ -94,7 +94,7 @@ class Gettext(PairsRecipe):
         if not catalogues:
             raise CorpusError(
                 "corpus=gettext: no catalogues of translations (.mo) on this machine; install a package with"
-                " some, as Debian's evolution-common, or take corpus=numbers, or corpus=pairs with your own"
+                " some, as Debian's vlc-l10n, or take corpus=numbers, or corpus=pairs with your own"
             )
         match = re.fullmatch("en-(.+)|(.+)-en", self.direction)
         language = match and (match[1] or match[2])

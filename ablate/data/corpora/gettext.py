@@ -55,8 +55,7 @@ class Gettext(PairsRecipe):
 
     def pairs(self) -> list[tuple[str, str]]:
         language, files = self._catalogues()
-        from_english = self.direction.startswith("en-")
-        targets: dict[str, Counter[str]] = defaultdict(Counter)
+        counts: Counter[tuple[str, str]] = Counter()
         skipped = []
         for file in files:
             try:
@@ -67,22 +66,21 @@ class Gettext(PairsRecipe):
             for pair in translations:
                 english, other = map(sentence, pair)
                 if english and other and english != other:  # those that are equal were left untranslated
-                    source, target = (english, other) if from_english else (other, english)
-                    targets[source][target] += 1
+                    counts[(english, other) if self.direction.startswith("en-") else (other, english)] += 1
         if skipped and multiprocessing.parent_process() is None:  # else each worker would say it again
             log.warning(
                 "corpus=gettext: skipped as damaged or not in UTF-8: %d of %s in %s (%s)",
                 *(len(skipped), counted(len(files), "catalogue"), language, some(skipped)),
             )
-        if not targets:
+        if not counts:
             raise CorpusError(
                 f"corpus.direction={self.direction}: no pairs in the {counted(len(files), 'catalogue')} of"
                 f" {language} on this machine; take another language"
             )
-        return [
-            (source, min(counts, key=lambda target: (-counts[target], target)))
-            for source, counts in sorted(targets.items())
-        ]
+        target_of: dict[str, str] = {}
+        for source, target in sorted(counts, key=lambda pair: (pair[0], -counts[pair], pair[1])):
+            target_of.setdefault(source, target)
+        return [*target_of.items()]
 
     def split_by(self, pair: tuple[str, str]) -> tuple[str, ...]:
         """The letters and digits of the source: "Open file" and "open  File…" are in the same split."""
@@ -114,7 +112,7 @@ def installed() -> dict[str, list[Path]]:
     languages and currencies."""
     files = defaultdict(list)
     for directory in DIRECTORIES:
-        for file in Path(directory).glob("*/LC_MESSAGES/*.mo"):
+        for file in sorted(Path(directory).glob("*/LC_MESSAGES/*.mo")):
             if not file.name.startswith("iso_"):
                 files[file.parts[-3]].append(file)
     return files

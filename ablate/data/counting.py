@@ -118,3 +118,17 @@ def discounts(count_U: np.ndarray) -> np.ndarray:
         discount = count - (count + 1) * share * n[count + 1] / n[count] if n[count] else 0.0
         result[count] = discount if share and discount > 0 else below
     return np.array(result)
+
+
+def mixture(model_J: np.ndarray, counting_J: np.ndarray) -> float:
+    """The weight of the model, from 0 to 1, at which the mixture of two probabilities of each token has the
+    least loss. The loss is convex in it, so its slope is halved in on."""
+    gain_J = model_J - counting_J
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        weight = (low + high) / 2
+        if (gain_J / (counting_J + weight * gain_J)).sum() > 0:
+            low = weight
+        else:
+            high = weight
+    return (low + high) / 2

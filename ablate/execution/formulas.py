@@ -8,6 +8,11 @@ import json
 import math
 from typing import Any
 
+import numpy as np
+
+from ablate.data.counting import mixture
+from ablate.data.measured import measured
+from ablate.data.splits import Stream
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
@@ -53,6 +58,7 @@ def before_training(run: Run) -> Row:
         "params": total_params(spec),
         "params_attention": attention_params(spec),
         "flops_per_token": flops_per_token(spec, run.corpus.splits["train"].target_share),
+        "epochs": _epochs(run),
         "corpus": config.corpus.called,
         "corpus_sha256": run.corpus.sha256,
     }
@@ -89,6 +95,7 @@ def at_end(
         "val_exact": validation.exact_match,
         **dict(zip(THIRD_COLUMNS, validation.loss_by_third, strict=True)),
         **(_of_test(test) if test.targets else {}),
+        **_beside_counting(run, validation, test),
         **(_of_average(run, model, averaged) if averaged else {}),
         **_best(metrics),
         "fusion_weights": _fusion_weights(run, model),
@@ -112,6 +119,35 @@ def _score(run: PlacedRun, computing: Model, split: str) -> Score:
 
 def _of_test(test: Score) -> Row:
     return {"test_loss": test.loss, "test_acc": test.accuracy, "test_exact": test.exact_match}
+
+
+def _epochs(run: Run) -> float | None:
+    """How often training reads its text; None for anything else than one text."""
+    train = run.corpus.splits["train"]
+    return run.tokens_a_step * run.config.train.steps / train.size if isinstance(train, Stream) else None
+
+
+def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
+    """What is known of a text, and the loss of the mixture with counting; empty for anything else."""
+    if not (text := measured(run.corpus, run.spec.context)):
+        return {}
+    row = {
+        "overlap": max(text.overlap.values()),
+        "ngram_order": text.order,
+        "ngram_val_loss": text.loss["validation"],
+        "ngram_loss": text.loss.get("test"),
+        "mix_weight": mixture(_probabilities(validation), text.probabilities("validation")),
+    }
+    if test.targets:
+        mixed_J = row["mix_weight"] * _probabilities(test)
+        mixed_J += (1 - row["mix_weight"]) * text.probabilities("test")
+        row["mix_loss"] = float(-np.log(mixed_J).mean())
+    return row
+
+
+def _probabilities(score: Score) -> np.ndarray:
+    """(J,) float64: what the model gave each target."""
+    return np.exp(-score.nats_J.astype(np.float64))
 
 
 def _of_average(run: PlacedRun, model: Model, averaged: Averaged) -> Row:

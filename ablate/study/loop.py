@@ -14,6 +14,7 @@ from ablate.compute.limits import side_by_side, threads_each
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.data.measured import measured
 from ablate.execution import plugins
 from ablate.execution.execute import require_its_plugins, settled
 from ablate.execution.plugins import Plugin
@@ -171,6 +172,8 @@ class Loop:
         here = machine.bound(_placed(runs.values()), settings)
         is_one = self.study.config is None and len({*self.ids.values()}) == 1  # also with -m
         only = {run.run_id for run in here} if self.is_single else None
+        for run, _ in one_of_each(here):  # once, before workers would all do it
+            measured(run.corpus, run.spec.context)
         with Board(name, None if is_one else len(here), only) as board:
             if is_one and launcher.timeout is None:  # which only a worker can be held to
                 _train_in_this_process(here[0], known[here[0].name], settings.threads, board)

@@ -45,6 +45,7 @@ class Score:
     """The score on a split or a part of it. nats: cross-entropy summed over the targets. rows: for examples,
     the number of rows with targets; exact: how many of them are right at every target. loss_by_third: mean
     loss in nats of the targets in the first, middle and last third of their rows; None without targets there.
+    nats_J: the cross-entropy of each target, in order, float32.
     """
 
     nats: float
@@ -53,6 +54,7 @@ class Score:
     rows: int = 0
     exact: int = 0
     loss_by_third: tuple[float | None, ...] = (None, None, None)
+    nats_J: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False, compare=False)
 
     @property
     def loss(self) -> float:
@@ -293,6 +295,7 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
     widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
     nats_3, count_3, correct, rows, exact = np.zeros(3), np.zeros(3, int), 0, 0, 0
+    nats = [np.empty(0, np.float32)]
     for batch in split.windows(context=context, windows=windows, most=most):
         inputs, targets, positions, source = batch.to(device)
         logits, wanted = model(inputs, positions, source).flatten(0, -2), targets.flatten()
@@ -303,6 +306,7 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
         in_third_3K = _in_thirds(place, width)
         right = logits.argmax(-1) == wanted
         nats_K = torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
+        nats.append(nats_K.cpu().numpy())
         nats_3 += torch.where(in_third_3K, nats_K, 0).sum(1).cpu().numpy()
         count_3 += in_third_3K.sum(1).cpu().numpy()
         correct += int(right.sum().item())
@@ -315,7 +319,8 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
         float(nats / n) if n and not split.is_ragged else None
         for nats, n in zip(nats_3, count_3, strict=True)
     )
-    return Score(float(nats_3.sum()), correct, int(count_3.sum()), rows, exact, by_third)
+    total = float(nats_3.sum())
+    return Score(total, correct, int(count_3.sum()), rows, exact, by_third, np.concatenate(nats))
 
 
 def _in_thirds(place_K: Tensor, width: int) -> Tensor:

@@ -36,7 +36,7 @@ def test_defaults_are_the_documented_ones():
     config = make_config()
     assert (config.fusion.name, config.heads, config.out_proj) == ("concat", 4, True)
     assert (config.value_width, config.key_width, config.match, config.seed) == ("auto", "auto", "none", 0)
-    assert (config.model.name, config.corpus.name, config.device) == ("tiny", "pydoc", "auto")
+    assert (config.model.name, config.corpus.name, config.device) == ("tiny", "docs", "auto")
     assert (config.corpus.tokenizer, config.corpus.splits) == ("char", (0.8, 0.1, 0.1))
     models = [make_config(f"model={name}").model for name in ("tiny", "nano", "small")]
     sizes = [(model.layers, model.d_model, model.context) for model in models]

@@ -27,9 +27,9 @@ SHAPES = [
 OF_KEYS = [
     (
         *("heads=8", "model.context=11", f"scores={name}", f"model.bias={bias}"),
-        *(key for key in keys if name != "uniform" or key.startswith(("value", "out"))),
+        *(key for key in keys if rule.compares or key.startswith(("value", "out"))),
     )
-    for name, keys, bias in itertools.product(scores.methods(), KEYS, ("true", "false"))
+    for (name, rule), keys, bias in itertools.product(scores.methods().items(), KEYS, ("true", "false"))
 ]
 
 
@@ -60,7 +60,7 @@ OF_METHODS: dict[str, set[int]] = {
     "gated": {CONCAT + count for count in (4, 20, 5, 96, 480, 120)},  # per head, channel, shared; from x: ·24
     "qk_norm": {CONCAT + 14},
     "talking": {CONCAT + 16, CONCAT + 32},
-    "uniform": {CONCAT - 2 * 24 * 28},
+    **{name: {CONCAT - 2 * 24 * 28} for name in ("uniform", "offsets")},
 }
 
 

@@ -532,6 +532,14 @@ def uniform_by_hand(b: Bench) -> Sides:
     return b.out(uniform), b.written(means, uniform)
 
 
+@identity("offsets", "z_t of head i = v_(t−i)", "by its formula", "Q4")
+def offsets_by_hand(b: Bench) -> Sides:
+    back = b.attention(scores="offsets")
+    values = b.projected(back, "value", b.V)
+    shifted = [torch.nn.functional.pad(values[:, h], (0, 0, h + 1, 0))[:, : b.sizes.T] for h in range(b.H)]
+    return b.out(back), b.written(torch.stack(shifted, 1), back)
+
+
 @identity("windows", "softmax over |t − s| < w_i", "by its formula", "Q4")
 def windows_by_hand(b: Bench) -> Sides:
     widths = [1 + head % b.sizes.T for head in range(b.H)]

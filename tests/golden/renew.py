@@ -25,6 +25,7 @@ RUNS = {
     "max": ("fusion=max", "fusion.normalize=variance", "scale=both"),
     "uniform": ("scores=uniform",),
     "talking": ("scores=talking", "query_heads=2", "key_heads=1"),
+    "offsets": ("scores=offsets",),
     "windows": ("scores=windows", "key_heads=1"),
     "qk_norm": ("scores=qk_norm", "value_proj=false"),
 }

@@ -1,0 +1,39 @@
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ablate.model.attend import Mask
+from ablate.model.scores.base import Scores, register
+from ablate.model.spec import HeadShape
+
+
+@register("offsets")
+class Offsets(Scores):
+    """Head i reads the token i places back, A_ts = 1 for s = t − i, counting heads from 1; nothing where the
+    text has not begun.
+
+    There are no queries and no keys: nothing is learned about where to look. What softmax gains over it is
+    the gain from looking at more than fixed places.
+    """
+
+    compares = False
+
+    def __init__(self, shape: HeadShape, options: Any) -> None:
+        super().__init__(shape, options)
+        self.offsets = tuple(head + 1 for head in shape.patterns)
+
+    @classmethod
+    def rules(cls, heads: int, options: Any) -> Sequence[int]:
+        return range(1, heads + 1)
+
+    def forward(self, q_BPTK: Tensor, k_BPSK: Tensor, v_BPSW: Tensor, mask: Mask, dropout: float) -> Tensor:
+        return F.dropout(self.probabilities(q_BPTK, k_BPSK, mask), dropout) @ v_BPSW
+
+    def probabilities(self, q_BPTK: Tensor, k_BPSK: Tensor, mask: Mask) -> Tensor:
+        T, S, device = q_BPTK.shape[-2], k_BPSK.shape[-2], q_BPTK.device
+        back_TS = torch.arange(T, device=device)[:, None] - torch.arange(S, device=device)
+        read_PTS = back_TS == torch.tensor(self.offsets, device=device)[:, None, None]
+        return (read_PTS & mask.visible(T, S, device)).to(q_BPTK.dtype).expand(len(q_BPTK), -1, T, S)

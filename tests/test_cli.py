@@ -42,6 +42,8 @@ WRONG = [
     (["fusion=cat"], ["fusion=cat", "did you mean concat?", "weighted_sum"]),
     (["-m", "fusion=concat,cat"], ["fusion=cat", "did you mean concat?"]),
     (["model.heds=3"], ["model.heds", "no such key"]),
+    (["corpus=tinystorys"], ["corpus=tinystorys", "did you mean tinystories?"]),
+    (["corpus=hub"], ["corpus.path=null", "OWNER/NAME"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
     (["train.heads=3"], ["did you mean heads?"]),
     (["heads.x=3"], ["heads is a single value"]),

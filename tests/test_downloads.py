@@ -1,5 +1,6 @@
 """Texts from the network, which is a server on this machine: one clear line for each failure."""
 
+import csv
 import errno
 import gzip
 import hashlib
@@ -29,7 +30,7 @@ from ablate.data.corpora.hub import by_split
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.text import CorpusError
 from ablate.files import cache
-from tests.helpers import ROOT, forget
+from tests.helpers import ROOT, call_cli, forget
 
 TEXT = "To be, or not to be: that is the question.\n" * 50
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
@@ -158,11 +159,11 @@ def test_a_text_is_downloaded_once_and_its_tokens_need_no_file(server: Server, r
 @pytest.mark.parametrize("packed", ["gzip", "zip"])
 def test_packed_texts(server: Server, packed: str):
     if packed == "gzip":
-        content, holds = gzip.compress(TEXT.encode()), {"all": None}
+        content, member = gzip.compress(TEXT.encode()), None
     else:
-        content, holds = zipped(other="no", play=TEXT), {"all": "folder/play"}
+        content, member = zipped(other="no", play=TEXT), "folder/play"
     server.content["/play"] = content
-    assert whole(opened(remote(content, f"{server.address}/play", **holds))) == TEXT
+    assert whole(opened(remote(content, f"{server.address}/play", all=member))) == TEXT
 
 
 def test_a_text_with_splits_of_its_own_is_joined_in_their_order(server: Server):
@@ -259,6 +260,19 @@ def test_two_at_once(server: Server, root: Path):
     assert kept(root) == ["downloads/play/play.txt"] and not list(root.glob("part-*"))
 
 
+def test_a_text_by_a_yaml_of_ones_own(server: Server, tmp_path: Path):
+    server.content["/play.txt"] = TEXT.encode() * 9
+    about = {"name": "mine", **DOWNLOAD, "files": [remote(TEXT.encode() * 9, f"{server.address}/play.txt")]}
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/mine.yaml").write_text(yaml.safe_dump(about), encoding="utf-8")
+    steps = ("train.steps=2", "train.batch=2", "train.eval_every=1", "model.context=16", "model.d_model=16")
+    done = call_cli("run", "-cd", ".", "corpus=mine", *steps, "name=own", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = (tmp_path / "runs/studies/own/results.csv").read_text(encoding="utf-8")
+    (row,) = csv.DictReader(table.splitlines())
+    assert row["corpus"] == "mine" and row["status"] == "done"
+
+
 def test_every_published_text_names_its_source_and_a_file_of_its_own():
     texts = [
         path for path in (configs_dir() / "corpus").glob("*.yaml") if "recipe: download" in path.read_text()
@@ -287,7 +301,7 @@ for options in json.loads(sys.stdin.read()):
 """
 
 
-def ask_hub(endpoint: str, home: Path, *options: dict[str, str | None], **environment: str) -> list[str]:
+def ask_hub(endpoint: str, home: Path, *options: dict[str, Any], **environment: str) -> list[str]:
     """A line for each corpus: its text as JSON, or the refusal. In a process of its own, as huggingface_hub
     reads its variables once."""
     defaults = {"path": "owner/plays", "column": "text", "revision": None}
@@ -367,7 +381,7 @@ def test_a_column_of_the_hub(server: Server, tmp_path: Path):
         ),
         ("owner/broken", "text", None): "",
     }
-    options = [dict(zip(("path", "column", "revision"), key, strict=True)) for key in expected]
+    options = [{"path": path, "column": column, "revision": at} for path, column, at in expected]
     lines = ask_hub(server.address, tmp_path / "hf", *options)
     for line, wanted in zip(lines[:-1], expected.values(), strict=False):
         assert line == wanted

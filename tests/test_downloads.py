@@ -341,6 +341,7 @@ def test_a_column_of_the_hub(server: Server, tmp_path: Path):
     files = {"data/train-0.parquet": train, "data/validation-0.parquet": parquet(["", "three"])}
     offer(server, "owner/plays", {**files, "README.md": b"# Plays"})
     offer(server, "owner/sets", {f"{name}/train.parquet": parquet([name]) for name in ("old", "new")})
+    offer(server, "owner/both", {"old/0.parquet": parquet(["old"]), "0.parquet": parquet(["new"])})
     offer(server, "owner/none", {"plays.txt": b"text"})
     offer(server, "owner/csv", {"plays.csv": b"text"})
     offer(server, "owner/csv", {"default/train/0000.parquet": train}, revision="refs/convert/parquet")
@@ -366,6 +367,7 @@ def test_a_column_of_the_hub(server: Server, tmp_path: Path):
         ("owner/sets/ne", "text", None): (
             "corpus.path=owner/sets/ne: no folder with parquet files; did you mean new? choices: new, old"
         ),
+        ("owner/both", "text", None): '"new"',
         ("owner/csv", "text", None): '"one\\n\\ntwo"',
         ("owner/none", "text", None): (
             "corpus.path=owner/none: owner/none has no parquet files; take another dataset, or download its"

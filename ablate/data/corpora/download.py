@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import Decoded, TextRecipe, register
+from ablate.data.corpora.base import SPLITS, Decoded, TextRecipe, register
 from ablate.data.downloads import RemoteFile, fetch
 from ablate.data.text import Text, check_encoding, read, readable
-
-SPLITS = ("train", "validation", "test")
 
 
 @register("download")

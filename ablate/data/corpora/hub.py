@@ -1,3 +1,4 @@
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -5,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from ablate.config.rules import did_you_mean
-from ablate.data.corpora.base import TextRecipe, register
+from ablate.data.corpora.base import SPLITS, TextRecipe, register
 from ablate.data.text import CorpusError, Text
 
 CONVERTED = "refs/convert/parquet"  # the branch in which the Hub keeps datasets of other formats
 ROWS = 1024  # read at a time
 SEPARATOR = "\n\n"  # between two rows
-SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation"}
-SPLITS |= {"dev": "validation", "test": "test"}
-ORDER = ("all", "train", "validation", "test")
+SPLIT_WORDS = {"train": "train", "test": "test"} | dict.fromkeys(
+    ("validation", "valid", "val", "dev"), "validation"
+)
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Hub(TextRecipe):
         return "/".join(str(self.path).split("/")[:2])
 
     def _chosen(self) -> Listing:
-        """The files in the folder that `path` names. Raises CorpusError unless they are one set of files: a
-        dataset may have several, each with splits of its own."""
+        """The set of files in the folder that `path` names, or the only one below it. A dataset may have
+        several sets, each with splits of its own. Raises CorpusError."""
         listing = self._listed(self.revision)
         if not listing.files and self.revision is None:
             listing = self._listed(CONVERTED)
@@ -70,36 +71,36 @@ class Hub(TextRecipe):
                 f"corpus.path={self.path}: {self.dataset} has no parquet files; take another dataset, or"
                 " download its text and give it with corpus=file"
             )
-        folder = str(self.path).removeprefix(self.dataset).strip("/")
-        chosen = [name for name in listing.files if name.startswith(f"{folder}/") or not folder]
-        sets = sorted({_set_of(name) for name in chosen or listing.files})
-        if not chosen:
+        folder = str(self.path).removeprefix(self.dataset).strip("/") or "."
+        sets = {of: [*files] for of, files in itertools.groupby(sorted(listing.files, key=_set_of), _set_of)}
+        below = [of for of in sets if folder == "." or of.startswith(f"{folder}/")]
+        if folder in sets:
+            return replace(listing, files=sets[folder])
+        if not below:
             raise CorpusError(
                 f"corpus.path={self.path}: no folder with parquet files{did_you_mean(folder, sets)}"
             )
-        if len(sets) > 1:
-            more = f" and {len(sets) - 10} more" if len(sets) > 10 else ""
+        if len(below) > 1:
+            more = f" and {len(below) - 10} more" if len(below) > 10 else ""
             raise CorpusError(
-                f"corpus.path={self.path}: {len(sets)} sets of parquet files; choose one, as"
-                f" corpus.path={self.dataset}/{sets[0]}; choices: {', '.join(sets[:10])}{more}"
+                f"corpus.path={self.path}: {len(below)} sets of parquet files; choose one, as"
+                f" corpus.path={self.dataset}/{below[0]}; choices: {', '.join(below[:10])}{more}"
             )
-        return replace(listing, files=chosen)
+        return replace(listing, files=sets[below[0]])
 
     def _listed(self, revision: str | None) -> Listing:
         """All parquet files; without a network, those in the cache."""
         from huggingface_hub import HfApi, snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         with self._explained():
             try:
                 info = HfApi().dataset_info(self.dataset, revision=revision)
                 commit, names = str(info.sha), [file.rfilename for file in info.siblings or ()]
-            except RevisionNotFoundError:
+            except (RepositoryNotFoundError, RevisionNotFoundError):
                 if revision != CONVERTED:
                     raise
                 commit, names = "", []
-            except HfHubHTTPError:
-                raise
             except Exception as unreachable:  # of the HTTP client, of which huggingface_hub had several
                 try:
                     cached = snapshot_download(
@@ -179,14 +180,16 @@ def by_split(names: list[str]) -> list[tuple[str, str]]:
     """Each file with its split, in the order of the splits. It is the last word of its path that names one;
     `all` for every file unless each has a split, and some are for training and some for validation."""
     words = [_split_words(name) for name in names]
-    splits = [SPLITS[of[-1]] if of else "all" for of in words]
+    splits = [SPLIT_WORDS[of[-1]] if of else "all" for of in words]
     if "all" in splits or not {"train", "validation"} <= {*splits}:
         splits = ["all"] * len(names)
-    return sorted(zip(splits, names, strict=True), key=lambda pair: (ORDER.index(pair[0]), pair[1]))
+    return sorted(
+        zip(splits, names, strict=True), key=lambda pair: (("all", *SPLITS).index(pair[0]), pair[1])
+    )
 
 
 def _split_words(path: str) -> list[str]:
-    return re.findall(rf"(?<![A-Za-z])({'|'.join(SPLITS)})(?![A-Za-z])", path)
+    return re.findall(rf"(?<![A-Za-z])({'|'.join(SPLIT_WORDS)})(?![A-Za-z])", path)
 
 
 def _set_of(name: str) -> str:

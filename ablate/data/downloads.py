@@ -104,6 +104,8 @@ def _reason(error: Exception) -> str:
             return f"HTTP {response.status_code}"
         case requests.Timeout():
             return f"no answer in {TIMEOUT_S} s"
+        case requests.exceptions.SSLError():
+            return "its certificate can't be verified"
         case requests.ConnectionError():
             return "no connection"
         case requests.RequestException():

@@ -1,4 +1,5 @@
 import itertools
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ SEPARATOR = "\n\n"  # between two rows
 SPLIT_WORDS = {"train": "train", "test": "test"} | dict.fromkeys(
     ("validation", "valid", "val", "dev"), "validation"
 )
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,9 @@ class Hub(TextRecipe):
         return replace(listing, files=sets[below[0]])
 
     def _listed(self, revision: str | None) -> Listing:
-        """All parquet files; without a network, those in the cache."""
+        """All parquet files; without a network, those in the cache, which may be a part of them."""
         from huggingface_hub import HfApi, snapshot_download
-        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+        from huggingface_hub.utils import RepositoryNotFoundError, RevisionNotFoundError
 
         with self._explained():
             try:
@@ -109,7 +113,10 @@ class Hub(TextRecipe):
                 except Exception:
                     raise unreachable from None
                 commit = Path(cached).name
-                names = [file.relative_to(cached).as_posix() for file in Path(cached).rglob("*")]
+                names = [file.relative_to(cached).as_posix() for file in Path(cached).rglob("*.parquet")]
+                log.warning(
+                    "%s: no answer; reading the %d parquet files in %s", self.path, len(names), cached
+                )
         return Listing(revision, commit, sorted(name for name in names if name.endswith(".parquet")))
 
     def _chunks(self, listing: Listing) -> Iterator[str]:
@@ -151,18 +158,18 @@ class Hub(TextRecipe):
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Turn what huggingface_hub raises inside the block into a CorpusError."""
-        from huggingface_hub import constants, errors
+        from huggingface_hub import constants, utils
 
         try:
             yield
-        except errors.RevisionNotFoundError:
+        except utils.RevisionNotFoundError:
             raise CorpusError(
                 f"corpus.revision={self.revision}: {self.dataset} has no such branch, tag or commit;"
                 " correct it, or leave it out for main"
             ) from None
-        except errors.RepositoryNotFoundError as error:
+        except utils.RepositoryNotFoundError as error:
             reason = (
-                "access has to be granted" if isinstance(error, errors.GatedRepoError) else "no such dataset"
+                "access has to be granted" if isinstance(error, utils.GatedRepoError) else "no such dataset"
             )
             raise CorpusError(
                 f"corpus.path={self.path}: {reason} at {constants.ENDPOINT}; correct the name or, if it is"

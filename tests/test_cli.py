@@ -42,6 +42,8 @@ WRONG = [
     (["fusion=cat"], ["fusion=cat", "did you mean concat?", "weighted_sum"]),
     (["-m", "fusion=concat,cat"], ["fusion=cat", "did you mean concat?"]),
     (["model.heds=3"], ["model.heds", "no such key"]),
+    (["corpus=tinystorys"], ["corpus=tinystorys", "did you mean tinystories?"]),
+    (["corpus=hub"], ["corpus.path=null", "OWNER/NAME"]),
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
     (["train.heads=3"], ["did you mean heads?"]),
     (["heads.x=3"], ["heads is a single value"]),
@@ -421,7 +423,7 @@ def test_bash_completes(tmp_path):
     ],
 )
 def test_help_completion_and_import_load_nothing_heavy(code):
-    heavy = "{'torch', 'hydra', 'pandas', 'altair'}"
+    heavy = "{'torch', 'hydra', 'pandas', 'altair', 'pooch', 'requests', 'pyarrow', 'huggingface_hub'}"
     code = f"{code}\nimport sys; print({heavy} & {{*sys.modules}}, 'numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "set() False\n"
 

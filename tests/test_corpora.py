@@ -26,9 +26,11 @@ from ablate.compose.configs import configs_dir
 from ablate.config.read import hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
-from ablate.data import tokenized
+from ablate.data import division, tokenized
+from ablate.data.corpora import docs
 from ablate.data.corpora.base import registry
 from ablate.data.corpus import Corpus, open_corpus, require_usable
+from ablate.data.matches import overlap
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
@@ -47,6 +49,10 @@ def config_of(name: str, **changes) -> CorpusConfig:
 
 def read_yaml(name: str) -> dict:
     return yaml.safe_load((configs_dir() / f"corpus/{name}.yaml").read_text(encoding="utf-8"))
+
+
+NAMES = sorted(path.stem for path in (configs_dir() / "corpus").glob("*.yaml"))
+FROM_THE_NETWORK = ("download", "hub")  # test_downloads.py
 
 
 @pytest.fixture(autouse=True)
@@ -136,8 +142,8 @@ def test_bytes_count_as_bytes(texts: Path, tokenizer, tokens: int, predicted: in
 
 def test_the_split_sizes_of_nanogpt():
     """Its tiny Shakespeare, cut 90/10."""
-    assert tokenized.split_lengths(1_115_394, (0.9, 0.1, 0.0)) == [1_003_854, 111_540, 0]
-    assert tokenized.split_lengths(101, (0.5, 0.25, 0.25)) == [50, 25, 26]
+    assert division.split_lengths(1_115_394, (0.9, 0.1, 0.0)) == [1_003_854, 111_540, 0]
+    assert division.split_lengths(101, (0.5, 0.25, 0.25)) == [50, 25, 26]
 
 
 def test_line_ends_stay_and_the_byte_order_mark_goes(texts: Path):
@@ -368,12 +374,12 @@ def test_a_text_with_nothing_to_predict(texts: Path, tokenizer):
 
 
 def test_what_does_not_belong():
-    with pytest.raises(ConfigError, match=r"corpus=pydok: no such corpus; did you mean pydoc\?"):
-        open_corpus(dataclasses.replace(config_of("pydoc"), name="pydok"))
+    with pytest.raises(ConfigError, match=r"corpus=dox: no such corpus; did you mean docs\?"):
+        open_corpus(dataclasses.replace(config_of("docs"), name="dox"))
     with pytest.raises(
-        CorpusError, match=r"corpus\.seed=0: corpus=pydoc has no such key; remove it, or take copy, grammar"
+        CorpusError, match=r"corpus\.seed=0: corpus=docs has no such key; remove it, or take copy, grammar"
     ):
-        other("pydoc", seed=0)
+        other("docs", seed=0)
     with pytest.raises(ConfigError, match=r"corpus\.characters=null: expected a whole number"):
         other("grammar", characters=None)
 
@@ -394,15 +400,16 @@ def test_pickled_it_is_its_config(book: Path):
 
 
 def test_every_corpus_has_its_yaml_with_its_keys():
-    assert [path.stem for path in sorted((configs_dir() / "corpus").glob("*.yaml"))] == [*registry.methods()]
-    for name, kind in registry.methods().items():
+    assert {config_of(name).recipe for name in NAMES} == {*registry.methods()}
+    for name in NAMES:
+        kind = registry.named(config_of(name).recipe)
         assert {*read_yaml(name)} - {"tokenizer"} == {"name", *hints(kind)}
-        assert kind.__module__ == f"ablate.data.corpora.{name}"
-        assert read_yaml(name)["name"] == kind.name == name
+        assert kind.__module__ == f"ablate.data.corpora.{kind.name}"
+        assert read_yaml(name)["name"] == name
         assert read_yaml(name).get("tokenizer", "char") in kind.tokenizers
 
 
-@pytest.mark.parametrize("name", registry.methods())
+@pytest.mark.parametrize("name", [name for name in NAMES if config_of(name).recipe not in FROM_THE_NETWORK])
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
     small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
     put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
@@ -442,29 +449,32 @@ def test_the_docs_list_every_corpus_with_its_options():
     for row in re.findall(r"^\| (`.*)\|$", table, re.M):
         names, _, options = row.split("| ")
         listed |= {name: {*re.findall(r"`(\w+)`", options)} for name in re.findall(r"`(\w+)`", names)}
-    assert listed == {name: {*hints(kind)} for name, kind in registry.methods().items()}
+    assert listed == {name: {*hints(registry.named(config_of(name).recipe))} for name in NAMES}
 
 
 def test_no_corpus_imports_what_another_needs():
     """Nor torch: a shell asks for the values of an option."""
-    code = "import sys; from ablate.data.corpora.base import registry; registry.named('pydoc')"
+    code = "import sys; from ablate.data.corpora.base import registry; registry.named('docs')"
     program = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
     loaded = subprocess.check_output(program, text=True, cwd=ROOT).split()
     assert {module for module in loaded if module.startswith(("ablate.data.", "torch"))} == {
-        *("ablate.data.corpora", "ablate.data.corpora.base", "ablate.data.corpora.pydoc"),
-        *("ablate.data.text", "ablate.data.tokenizers"),
+        *("ablate.data.corpora", "ablate.data.corpora.base", "ablate.data.corpora.docs"),
+        *("ablate.data.library", "ablate.data.text", "ablate.data.tokenizers"),
     }
 
 
-def test_pydoc_which_may_be_missing(monkeypatch: pytest.MonkeyPatch):
-    corpus = other("pydoc")
+def test_docs_which_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    corpus = other("docs")
     train, validation, test = words(corpus)
-    assert len(train) > 300_000 and validation and test
+    assert 1_500_000 < len(train) + len(validation) + len(test) < 2_500_000
     assert 'The "if" statement' in train + validation + test
-    assert other("pydoc", tokenizer="byte").sha256 == corpus.sha256
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    with pytest.raises(CorpusError, match=r"lacks the module pydoc_data\.topics"):
-        other("pydoc")
+    assert other("docs", tokenizer="byte").sha256 == corpus.sha256
+    assert [overlap(*pair) for pair in ((validation, train), (test, train), (test, validation))] == [0, 0, 0]
+    for text in (validation, test):
+        assert len(text) > 0.09 * len(train)
+    monkeypatch.setattr(docs, "root", lambda: tmp_path)
+    with pytest.raises(CorpusError, match=r"lacks pydoc_data/topics\.py"):
+        other("docs", tokenizer="char")
 
 
 def test_grammar():
@@ -491,7 +501,7 @@ def test_tokenized_once(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch)
     def fail(*_):
         raise AssertionError("the text was read again")
 
-    monkeypatch.setattr(tokenized, "scan", fail)
+    monkeypatch.setattr(tokenized, "divide", fail)
     again = opened("book.txt")
     assert words(again) == words(first) and again.sha256 == first.sha256
     assert load(entries(root)[0] / "tokenizer.json").encode("90").tolist() == [9, 0]
@@ -548,14 +558,14 @@ def test_a_broken_memo_is_ignored(book: Path, root: Path):
 
 
 def test_text_that_changes_while_it_is_read(book: Path, root: Path, monkeypatch: pytest.MonkeyPatch):
-    scan = tokenized.scan
+    divide = tokenized.divide
 
-    def scan_then_change(text):
-        scanned = scan(text)
+    def divide_then_change(text, shares):
+        divided = divide(text, shares)
         put(book, "9876543210" * 12)
-        return scanned
+        return divided
 
-    monkeypatch.setattr(tokenized, "scan", scan_then_change)
+    monkeypatch.setattr(tokenized, "divide", divide_then_change)
     assert "the text changed while it was being read" in refusal("book.txt", splits=(0.5, 0.5, 0.0))
     assert not entries(root) and not list(root.glob("part-*"))
 
@@ -605,7 +615,7 @@ from ablate.config.schema import CorpusConfig
 from ablate.data.corpus import open_corpus
 if sys.argv[2:]:
     tokenized._hashed = lambda chunks, digest: (print("writing", flush=True), sys.stdin.read())[:0]
-options = dict(path=sys.argv[1], encoding="utf-8", errors="strict")
+options = dict(path=sys.argv[1], split="auto", unique="none", encoding="utf-8", errors="strict")
 common = dict(tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1))
 corpus = open_corpus(CorpusConfig(name="file", options=options, **common))
 print(corpus.sha256, int(corpus.tokens("train").sum()))

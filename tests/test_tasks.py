@@ -222,7 +222,7 @@ def test_each_task_is_a_corpus(name: str):
         (("corpus=induction", "model.context=4"), "corpus.length=4: too short"),
         (("corpus=copy", "corpus.length=32"), "model.context=64: a row of corpus=copy has 32 positions"),
         (("corpus=copy", "corpus.tokenizer=char"), "corpus.tokenizer=char: corpus=copy takes number"),
-        (("corpus.tokenizer=number",), "corpus.tokenizer=number: corpus=pydoc takes char, byte or bpe"),
+        (("corpus.tokenizer=number",), "corpus.tokenizer=number: corpus=docs takes char, byte or bpe"),
         (("corpus=copy", "corpus.examples=0"), "corpus.examples=0"),
     ],
 )

@@ -271,8 +271,8 @@ def test_dropout_is_everywhere():
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("model=pair", "corpus=pydoc"), ("corpus=pydoc", "one text", "model=tiny")),
-        (("model=prefix", "corpus=pydoc"), ("corpus=pydoc", "one text")),
+        (("model=pair", "corpus=docs"), ("corpus=docs", "one text", "model=tiny")),
+        (("model=prefix", "corpus=docs"), ("corpus=docs", "one text")),
         (("corpus=numbers",), ("corpus=numbers", "pairs", "model=pair")),
         (("at=cross",), ("at=cross", "model=tiny", "model=pair")),
         (("model.encoder_layers=2",), ("encoder_layers=2", "model=tiny")),

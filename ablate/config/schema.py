@@ -98,6 +98,11 @@ class CorpusConfig(PartConfig):
             raise ConfigError(f"{shown}: training and validation need text; only the test share may be 0")
 
     @property
+    def recipe(self) -> str:
+        """The name under which its kind is registered: its own, unless many texts share a kind."""
+        return self.options.get("recipe", self.name)
+
+    @property
     def called(self) -> str:
         """The name of the text for readers: that of its file or pattern, else of the corpus."""
         if not (given := self.options.get("path")):

@@ -104,7 +104,7 @@ def _open(config: CorpusConfig, model: ModelConfig | None) -> Corpus:
 
 def _recipe(config: CorpusConfig) -> Recipe:
     """The corpus with its options, checked. Raises ConfigError."""
-    kind = registry.named(config.name)
+    kind = registry.named(config.recipe)
     for key, value in config.options.items():
         if key not in hints(kind):
             others = ", ".join(name for name, other in registry.methods().items() if key in hints(other))

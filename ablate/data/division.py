@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.config.identity import digest
+from ablate.data.corpora.base import SPLITS
 from ablate.data.matches import BLOCK, WIDTH, Index, codes, hashes, reached, stretches
-from ablate.data.splits import SPLITS
 from ablate.data.text import CorpusError, Document, Text
 from ablate.data.tokenizers import utf8
 from ablate.phrases import counted
@@ -71,7 +71,7 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
         units.drop_what_splits_share(split_U)
     lengths = units.lengths(split_U)
     for split, share in enumerate(shares):
-        if not lengths[split] and (share or before[split]):
+        if not lengths[split] and (before[split] or (share and not given)):
             rest = ", ".join(f"{name} {n:,}" for name, n in zip(SPLITS, lengths, strict=True))
             raise CorpusError(
                 f"corpus.unique=paragraph: all of the {SPLITS[split]} split is elsewhere in the text, too, so"

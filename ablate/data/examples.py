@@ -14,8 +14,8 @@ import numpy as np
 
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import Drawn, Task
-from ablate.data.splits import SPLITS, Batch, Split, in_turns, int64, spread, target_positions
+from ablate.data.corpora.base import SPLITS, Drawn, Task
+from ablate.data.splits import Batch, Split, in_turns, int64, spread, target_positions
 from ablate.rng import generator
 
 BLOCK = 1024  # examples drawn at a time

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from ablate.config.identity import digest
+from ablate.data.corpora.base import SPLITS
 from ablate.data.corpus import Corpus
 from ablate.data.counting import kneser_ney
 from ablate.data.matches import overlap
-from ablate.data.splits import SPLITS, Stream, spread
+from ablate.data.splits import Stream, spread
 from ablate.data.tokenizers import Tokenizer
 from ablate.files import cache
 

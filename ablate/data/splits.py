@@ -14,8 +14,6 @@ from torch import Tensor
 from ablate.data.corpora.base import IGNORE_INDEX
 from ablate.rng import generator
 
-SPLITS = ("train", "validation", "test")
-
 
 class Batch(NamedTuple):
     """inputs, targets: (B, T) int64; targets are IGNORE_INDEX where nothing is to be predicted.

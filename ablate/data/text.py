@@ -15,6 +15,7 @@ import itertools
 import os
 import re
 import time
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -87,7 +88,7 @@ def of_files(files: list[Path], encoding: str, errors: str) -> Text:
     return Text(lambda: documents, stamp_of(files, encoding, errors))
 
 
-def read(file: Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
+def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
     """The characters of `file`, decompressed if it is gzipped. Line ends are kept, a leading byte order mark
     is dropped.
 
@@ -96,7 +97,7 @@ def read(file: Path, encoding: str, errors: str, *, name: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)(errors)
     end, start, started = 0, b"", False  # bytes decoded so far, the first of them, whether any text came out
     with readable(file, name), file.open("rb") as packed:
-        stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed
+        stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed  # pyright: ignore[reportAttributeAccessIssue]
         while True:
             block = stream.read(BLOCK)
             start, nul = start or block[:4], block.find(0)
@@ -202,12 +203,12 @@ def _is_of_text(encoding: str) -> bool:
 
 
 @contextmanager
-def readable(path: Path, name: str = "") -> Iterator[None]:
+def readable(path: Path | zipfile.Path, name: str = "") -> Iterator[None]:
     """Turn read errors inside the block into CorpusErrors about `path`. name: used instead of the path."""
     try:
         yield
-    except (OSError, EOFError, zlib.error) as error:  # the last two come from damaged gzip files
-        name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or path)))
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:  # the last come from damaged files
+        name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or str(path))))
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{name}: can't be read ({reason}); mend that, or give other text") from None
 

@@ -13,8 +13,9 @@ import numpy as np
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
+from ablate.data.corpora.base import SPLITS
 from ablate.data.division import Divided, divide
-from ablate.data.splits import SPLITS, Stream
+from ablate.data.splits import Stream
 from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache

@@ -123,7 +123,7 @@ def example(model: TrainedModel, row: int, prompt: str | None = None) -> str | N
     text."""
     if model.config.model.architecture != "decoder":
         return _translated_pair(model, row, prompt)
-    is_of_task = issubclass(registry.named(model.config.corpus.name), Task)
+    is_of_task = issubclass(registry.named(model.config.corpus.recipe), Task)
     return _answers(model, row) if is_of_task and prompt is None else None
 
 

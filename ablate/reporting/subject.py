@@ -67,8 +67,12 @@ def find(target: str | Path | pd.DataFrame) -> Subject:
 # --- the commands that reproduce its runs ----------------------------------------------------------------
 
 SINGLE_RUNS = 10  # the most commands for a list of single runs
-# Keys about where a run computes or what it keeps, which do not affect its result.
-NOT_REPEATED = ("name", "device", "force", "seed", "train.save", "train.checkpoint_every")
+# Keys about where a run computes or what it keeps, which do not affect its result, and those that the name of
+# a downloaded text stands for.
+NOT_REPEATED = (
+    *("name", "device", "force", "seed", "train.save", "train.checkpoint_every"),
+    *("corpus.recipe", "corpus.licence", "corpus.files"),
+)
 
 
 def commands(subject: Subject) -> list[str]:

@@ -59,7 +59,7 @@ TEXTS: Sequence[Values] = (
     TEXT,
     TEXT,
     (),
-    ("corpus=pydoc",),
+    ("corpus=docs",),
     ("corpus=file", "corpus.path=book.txt"),
     ("corpus=file", "corpus.path=-"),
     ("corpus=file", "corpus.path=notes*/*", "corpus.tokenizer=bpe", "corpus.bpe_vocab=300"),

@@ -20,6 +20,7 @@ from ablate.config.rules import ConfigError, Count, Size
 from ablate.data.text import Text
 from ablate.data.tokenizers import Numbers, Tokenizer
 
+SPLITS = ("train", "validation", "test")
 IGNORE_INDEX = -100  # the target where nothing is to be predicted
 
 

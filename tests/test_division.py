@@ -1,0 +1,172 @@
+"""What of a text goes into which split: by position, by document, and without what repeats."""
+
+import functools
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ablate.config.rules import ConfigError
+from ablate.data import division
+from ablate.data.division import by_document, divide, paragraphs
+from ablate.data.matches import WIDTH, overlap
+from ablate.data.text import Document, Text, of_files
+
+SHARES = (0.8, 0.1, 0.1)
+CHUNK = 13
+
+
+def cut(text: str) -> list[str]:
+    return [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
+
+
+def text_of(*contents: str, split: str = "auto", unique: str = "none", given: Sequence[str] = ()) -> Text:
+    documents = [
+        Document(
+            f"{number}.txt",
+            lambda text=text: [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)],
+            of,
+        )
+        for number, (text, of) in enumerate(zip(contents, given or [""] * len(contents), strict=True))
+    ]
+    return Text(lambda: documents, None, split, unique)
+
+
+def split_up(text: Text, shares: Sequence[float] = SHARES) -> list[str]:
+    parts = ["", "", ""]
+    for split, chunk in divide(text, shares).parts():
+        parts[split] += chunk
+    return parts
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    draws = random.Random(seed)
+    return [
+        "".join(draws.choices("abcdefgh ", k=draws.randint(60, 90))) + f" {i}-{seed}.\n\n"
+        for i in range(count)
+    ]
+
+
+def test_auto_keeps_documents_whole_from_fifty_on():
+    contents = [f"document {number} " * 9 for number in range(60)]
+    some, whole = split_up(text_of(*contents[:49])), split_up(text_of(*contents))
+    assert "".join(some) == "".join(contents[:49])
+    assert some == split_up(text_of(*contents[:49], split="position"))
+    assert (
+        whole
+        == split_up(text_of(*contents, split="document"))
+        != split_up(text_of(*contents, split="position"))
+    )
+    for text in contents:
+        assert sum(text in part for part in whole) == 1
+    assert "".join(sorted(contents)) == "".join(
+        sorted(text for part in whole for text in contents if text in part)
+    )
+
+
+def test_documents_fill_test_then_validation_and_large_ones_train():
+    draws = np.random.default_rng(0)
+    sizes = np.array([*draws.integers(100, 1000, 300), 40_000, 50_000])
+    splits = np.array(by_document([f"d{i}" for i in range(302)], sizes, SHARES))
+    for split in (1, 2):
+        of_split = sizes[splits == split]
+        assert 0 <= of_split.sum() - 0.1 * sizes.sum() < 1000
+        assert of_split.max() <= 0.05 * of_split.sum()
+    again = by_document([f"d{i}" for i in range(302)][::-1], sizes[::-1], SHARES)
+    assert (splits == again[::-1]).all()  # by their names, not by their order
+
+
+@pytest.mark.parametrize("sizes", [[5, 5, 90], [33, 33, 34], [1, 1, 1, 97], [25] * 4])
+def test_few_documents_still_give_each_split_one(sizes):
+    splits = by_document([f"d{i}" for i in range(len(sizes))], np.array(sizes), SHARES)
+    assert {*splits} == {0, 1, 2}
+    assert splits[int(np.argmax(sizes))] == 0 or max(sizes) < 50
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_too_few_documents_are_refused(count):
+    with pytest.raises(ConfigError, match=rf"=document: {count} documents? for 3 splits; .*position"):
+        divide(text_of(*["text"] * count, split="document"), SHARES)
+
+
+def test_splits_of_its_own_are_kept():
+    text = text_of("last", "first", "held", "more", given=("test", "train", "validation", "train"))
+    assert split_up(text) == ["firstmore", "held", "last"]
+    text = text_of("first", "held", given=("train", "validation"), unique="paragraph")
+    assert split_up(text) == ["first", "held", ""]
+
+
+def test_paragraphs_do_not_depend_on_how_a_text_is_cut():
+    text = "one\ntwo\n\nthree\n \t\n\n\nfour\r\n\r\nfive\n\n"
+    for size in range(1, len(text) + 1):
+        chunks = [text[at : at + size] for at in range(0, len(text), size)]
+        assert [*paragraphs(chunks)] == ["one\ntwo\n\n", "three\n \t\n\n\n", "four\r\n\r\n", "five\n\n"]
+
+
+@pytest.mark.parametrize("block", [200, 1 << 20])
+def test_unique_text_keeps_each_paragraph_once_and_no_match_between_splits(block, monkeypatch):
+    monkeypatch.setattr(division, "BLOCK", block)
+    draws, contents = random.Random(1), []
+    for number in range(80):
+        own = sentences(12, number)
+        if number:
+            borrowed = draws.choice(contents)
+            own.insert(3, "Licence:\n  of   all\n\n" if number % 2 else "licence: OF ALL\n\n")
+            start = draws.randrange(len(borrowed) // 2, len(borrowed) - 80)
+            own[5] = own[5][:20] + borrowed[start : start + 70].replace("\n", " ") + own[5][20:]
+        contents.append("".join(own))
+    text = text_of(*contents, unique="paragraph")
+    train, validation, test = split_up(text)
+    assert (train + validation + test).lower().count("licence:") == 1
+    assert [overlap([validation], [train]), overlap([test], [train]), overlap([test], [validation])] == [
+        0,
+        0,
+        0,
+    ]
+    before = split_up(text_of(*contents))
+    assert overlap([before[2]], [before[0]]) > 0
+    assert len(train) > 0.6 * len(before[0]) and len(test) > 0.8 * len(before[2])
+
+
+def test_a_paragraph_in_training_goes_and_not_the_one_held_out():
+    shared = "a stretch of characters that is as long as it has to be, and more"
+    assert len(shared) > WIDTH
+    own = [f"paragraph {i}: {'xyzw'[i % 4] * 3} {i * 7919}\n\n" for i in range(100)]
+    own[10] = f"training {shared} here\n\n"
+    own[85] = f"validation {shared}\n\n"
+    own[97] = f"test {shared}\n\n"
+    train, validation, test = split_up(text_of("".join(own), split="position", unique="paragraph"))
+    assert shared not in train + validation and shared in test
+    assert "".join(own[11:60]) in train and own[9] in train
+
+
+def test_the_fingerprint_is_of_the_text_and_its_division():
+    contents = [f"document {number}\n\n" * 9 for number in range(60)]
+    made = {
+        divide(text_of(*contents, split=split, unique=unique), SHARES).fingerprint
+        for split in ("position", "document")
+        for unique in ("none", "paragraph")
+    }
+    assert len(made) == 4
+    assert len({divide(text_of(*contents), shares).fingerprint for shares in (SHARES, (0.6, 0.2, 0.2))}) == 2
+
+
+@pytest.mark.parametrize(
+    ("contents", "split"), [(["again\n\n" * 50], "position"), ([f"same\n\n{'x' * 70}\n\n"] * 60, "document")]
+)
+def test_a_text_of_which_nothing_remains_is_refused(contents, split):
+    with pytest.raises(ConfigError, match=r"unique=paragraph: .* nothing of it remains .*unique=none"):
+        divide(text_of(*contents, split=split, unique="paragraph"), SHARES)
+
+
+def test_files_are_documents_named_from_the_directory_that_all_are_in(tmp_path: Path):
+    for name in ("a/x.txt", "a/b/y.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    files = [tmp_path / "a/b/y.txt", tmp_path / "a/x.txt"]
+    assert [document.name for document in of_files(files, "utf-8", "strict").documents()] == [
+        "b/y.txt",
+        "x.txt",
+    ]

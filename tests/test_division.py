@@ -1,6 +1,5 @@
 """What of a text goes into which split: by position, by document, and without what repeats."""
 
-import functools
 import random
 from collections.abc import Sequence
 from pathlib import Path

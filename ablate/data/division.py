@@ -176,10 +176,12 @@ def _blocks(units: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]
         size += len(unit[1])
         if size >= BLOCK:
             yield held
-            while sum(len(chunk) for _, chunk in held[1:]) >= WIDTH - 1:
-                del held[0]
-            held[0] = (held[0][0], held[0][1][-WIDTH + 1 :])
-            size = 0
+            last, size = len(held), 0
+            while size < WIDTH - 1 and last:
+                last -= 1
+                size += len(held[last][1])
+            number, chunk = held[last]
+            held, size = [(number, chunk[-WIDTH + 1 :]), *held[last + 1 :]], 0
     yield held
 
 

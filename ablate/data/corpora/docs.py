@@ -14,6 +14,7 @@ from ablate.data.text import CorpusError, Document, Text, readable, stamp_of
 
 VERSION = 1  # raise it when the rules change: cached texts are found by it
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+HOLDERS = ast.stmt | ast.excepthandler | ast.match_case  # what can hold these: no expression can
 TOPICS = Path("pydoc_data", "topics.py")  # of help()
 
 
@@ -56,7 +57,7 @@ def _docstrings(file: Path) -> Iterator[str]:
         node = waiting.pop()
         if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node, clean=False)):
             yield inspect.cleandoc(docstring)
-        waiting += reversed([*ast.iter_child_nodes(node)])
+        waiting += reversed([child for child in ast.iter_child_nodes(node) if isinstance(child, HOLDERS)])
 
 
 def _parsed(file: Path) -> ast.Module:

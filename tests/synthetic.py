@@ -53,7 +53,7 @@ def synthetic_study(
         ids.append(row["run_id"])
         label = f"run-{row['run_id'][:8]}"
         with store.run(label).attempt(_config(row), row, known=[]) as writer:
-            writer.write_json("environment.json", {"python": "3.11.7", "train_tokens": 2_000_000})
+            writer.write_json("environment.json", {"python": "3.11.7"})
             for step in STEPS:
                 now = loss + 1.2 * (1 - step / STEPS[-1]) ** 2
                 point = {"step": step, "tokens": step * 2048, "lr": rate, "train_loss": now - 0.05}
@@ -141,6 +141,7 @@ def synthetic_row(fusion: str, heads: int, out_proj: bool, lr: float, seed: int)
         **{"beta2": 0.99, "eps": 1e-8, "clip": 1.0, "eval_every": 100, "precision": "float32"},
         **{"seed": seed, "seed_backbone": seed, "seed_fusion": seed, "seed_data": seed, "model": "tiny"},
         **{"corpus": "pydoc", "params": params, "flops_per_token": 2 * params, "tokens": 1_024_000},
+        **{"epochs": 0.6, "overlap": 0.0, "ngram_order": 5, "ngram_val_loss": 9.0, "ngram_loss": 9.0},
         **{"device": "cpu", "linear": "mkl", "threads": 1, **provenance()},
         **parts_code("model/fusion/sum.py"),
     }

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 import pandas as pd
 
-from ablate.analysis import controls, notes, stats
+from ablate.analysis import controls, notes, standing, stats
 from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts, parse_baseline
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
@@ -73,7 +73,8 @@ class Comparison:
     is the difference as a share of what attention is worth to the baseline, CONTROLLED what remains of it
     under the study's placebo (controls.py). placebo: its overrides. runs: for each variant the run_id of one
     of its runs. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads, if a
-    study asks about the output projection; else empty. rows: those that were compared.
+    study asks about the output projection; else empty. rows: those that were compared. facts: whether their
+    text and their budget can carry a verdict.
     """
 
     rows: pd.DataFrame
@@ -86,6 +87,7 @@ class Comparison:
     notes: list[str]
     interaction: pd.DataFrame
     placebo: Mapping[str, str]
+    facts: list[standing.Fact]
 
     def family(self, name: str) -> pd.DataFrame:
         return self.table[self.table["family"] == name]
@@ -131,6 +133,7 @@ def compare(
     placebo = placebos[0] if placebos and alike else {}
     bases = {base for those in pairs.values() for _, base in those}
     references = controls.share_references(variants, sorted(bases))
+    known = [*standing.facts(variants, sorted(bases))]
     alone = sorted(
         {*range(len(variants.table))} - bases - {one for those in pairs.values() for one, _ in those}
     )
@@ -173,9 +176,12 @@ def compare(
         *notes.missing_seeds(rows),
         *controls.parametrization(table, placebo),
         *controls.on_share_references(variants, references),
+        *(fact.words for fact in known if fact.is_doubt),
     ]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
-    return Comparison(rows, table, variants.shown, metric, margin, alpha, runs, lines, interaction, placebo)
+    return Comparison(
+        rows, table, variants.shown, metric, margin, alpha, runs, lines, interaction, placebo, known
+    )
 
 
 def effects_of(

@@ -76,7 +76,7 @@ def share_references(variants: Variants, bases: Iterable[int]) -> ShareReference
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
     if column_named(variants.metric).unit != "nats" or "scores" not in variants.columns:
         return {}
-    partner = dict(_otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
+    partner = dict(otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
     if not (having := [base for base in bases if base in partner]):
         return {}
     uniform = variants.values[[partner[base] for base in having]]
@@ -105,7 +105,7 @@ def on_share_references(variants: Variants, references: ShareReferences) -> list
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
     """The variant that equals each one but for a placebo, for those that have one: overrides that give a
     variant the start and the steps of its baseline, such as {value_scale: matched}."""
-    return dict(_otherwise_equal(variants, placebo)) if placebo else {}
+    return dict(otherwise_equal(variants, placebo)) if placebo else {}
 
 
 def controlled(
@@ -144,7 +144,7 @@ def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str
     return lines_if(lacking, line)
 
 
-def _otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:
+def otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:
     """Each variant with the one that has these values and is otherwise equal; of a tuned study, both at their
     own value. free: further columns that may differ."""
     own, tuned = own_values(variants)

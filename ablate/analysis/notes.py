@@ -1,5 +1,6 @@
 """Remarks that go with a table of results, one line each: what is missing, stale or doubtful."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -65,6 +66,16 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
         f"{counted(len(lost), 'run')} learned nothing: val_loss up to {worst['val_loss']:.4g} is above"
         f" ln(vocab) = {worst['guessing']:.4g}, what guessing gives; usually train.lr is too high (here"
         f" {worst['lr']:g})"
+    ]
+
+
+def on_scale(row: pd.Series) -> list[str]:
+    """A line on where the validation loss of a run stands, between guessing and counting; none for a task."""
+    if pd.isna(row["ngram_val_loss"]):
+        return []
+    return [
+        f"beside val_loss {row['val_loss']:.4g}: counting {row['ngram_order']} tokens:"
+        f" {row['ngram_val_loss']:.4g}; guessing, ln(vocabulary): {math.log(row['vocab']):.4g}"
     ]
 
 

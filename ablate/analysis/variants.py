@@ -39,7 +39,10 @@ FACTORS = ("fusion", "heads", "out_proj")
 LOOKS = config_about("evaluation")
 BUDGET = ("steps", "batch", "context")  # their product is the number of tokens that a run is trained on
 USABLE = (Status.DONE, Status.STALE)
-CARRIED = ("form", "function_class", "params", "match_error", "role", "tuned", "run_id")
+CARRIED = (
+    *("form", "function_class", "params", "match_error", "role", "tuned", "run_id"),
+    *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
+)
 
 
 class Incomparable(ConfigError):

@@ -87,7 +87,7 @@ def run(
 
 def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun."""
-    from ablate.analysis.notes import bimodal_seeds, stale, unusable, worse_than_guessing
+    from ablate.analysis.notes import bimodal_seeds, on_scale, stale, unusable, worse_than_guessing
     from ablate.analysis.variants import Incomparable, best_first, for_reading
     from ablate.reporting.answers import ONE_SEED, of_one_seed
     from ablate.reporting.tables import render_row
@@ -99,8 +99,10 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     assert record is not None, "it is written before a run begins"
     lines = [*outcome.remarks, *outcome.refused, *stale(rows), *unusable(rows), *worse_than_guessing(rows)]
     if len(rows) == 1:
-        row = rows.iloc[0][SINGLE_RUN_COLUMNS]
-        typer.echo(render_row(row.drop([name for name in OF_SOME if row.isna()[name]])), nl=False)
+        row = rows.iloc[0]
+        shown = row[SINGLE_RUN_COLUMNS]
+        typer.echo(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), nl=False)
+        lines = [*on_scale(row), *lines]
     elif len(rows):
         try:
             variants = _variants(rows, record.metric)

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,10 +54,7 @@ def execute(
         return finished
     current, row = current if finished else [], describe(run)
     with _attempt(stored, run, listener, row, known=current) as writer:
-        about = {
-            "device": device.describe(run.device),
-            "train_tokens": run.corpus.splits["train"].size,
-        }
+        about: dict[str, Any] = {"device": device.describe(run.device)}
         if run.config.train.translate:
             about["sacrebleu"] = translate.signatures()
         writer.write_json("environment.json", {**machine(), **about})

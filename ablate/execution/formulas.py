@@ -12,7 +12,6 @@ import numpy as np
 
 from ablate.data.counting import mixture
 from ablate.data.measured import measured
-from ablate.data.splits import Stream
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
@@ -122,9 +121,9 @@ def _of_test(test: Score) -> Row:
 
 
 def _epochs(run: Run) -> float | None:
-    """How often training reads its text; None for anything else than one text."""
-    train = run.corpus.splits["train"]
-    return run.tokens_a_step * run.config.train.steps / train.size if isinstance(train, Stream) else None
+    """How often training reads its split; None if that is endless."""
+    size = run.corpus.splits["train"].size
+    return run.tokens_a_step * run.config.train.steps / size if size else None
 
 
 def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:

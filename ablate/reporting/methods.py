@@ -2,14 +2,16 @@
 
 It loads no torch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.select import as_texts
+from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import USABLE
 from ablate.phrases import counted_between
+from ablate.reporting.subject import with_fixed_places
 from ablate.reporting.words import confidence
 from ablate.store.columns import TABLE, column_named, on_validation
 from ablate.store.record import StudyRecord
@@ -131,8 +133,8 @@ FEW_DIMENSIONS = 16  # key width of a head below which there is a warning
 WELL_BEFORE = 0.9  # share of the steps before which a best step counts as early
 
 
-def limits(comparison: Comparison, record: StudyRecord, train_tokens: Mapping[str, int]) -> Iterator[str]:
-    """One sentence per limit. train_tokens: the length of the training split by run_id, if known."""
+def limits(comparison: Comparison, record: StudyRecord) -> Iterator[str]:
+    """One sentence per limit."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     if record.demonstration:
         yield "A demonstration: too few steps and seeds to conclude anything from."
@@ -173,19 +175,25 @@ def limits(comparison: Comparison, record: StudyRecord, train_tokens: Mapping[st
             f"Variants differ in size too, from {small:,.0f} to {large:,.0f} parameters: a difference may be"
             " one of size (match=params evens it out)."
         )
-    yield from _overfit(rows, comparison, train_tokens)
+    yield from _overfit(rows, comparison)
+    for fact in comparison.facts:
+        yield f"{fact.words[:1].upper()}{fact.words[1:]}."
+    if not any(f"scores={FIXED_PLACES}" in fact.words for fact in comparison.facts):
+        yield (
+            "Whether attention has learned to look is not known, without heads that read fixed places"
+            f"{f': {command} adds them' if (command := with_fixed_places(record)) else ''}."
+        )
 
 
-def _overfit(rows: pd.DataFrame, comparison: Comparison, train_tokens: Mapping[str, int]) -> list[str]:
+def _overfit(rows: pd.DataFrame, comparison: Comparison) -> list[str]:
     """A sentence about runs longer than an epoch whose best step is well before the end."""
-    epoch = rows["run_id"].map(train_tokens)
     early = rows["best_step"] < WELL_BEFORE * rows["steps"]
     rose = rows["val_loss"] > rows["best_val_loss"]
-    over = rows[early & rose & ~(rows["tokens"].astype(float) <= epoch)]
+    over = rows[early & rose & ~(rows["epochs"].astype(float) <= 1)]
     if over.empty:
         return []
-    unknown = epoch[over.index].isna()
-    length = " (how long an epoch is, their files don't tell)" if unknown.all() else ", longer than an epoch"
+    unknown = over["epochs"].isna()
+    length = " (how long an epoch is, their rows don't tell)" if unknown.all() else ", longer than an epoch"
     worst = (over["val_loss"] - over["best_val_loss"]).max()
     return [
         f"{len(over)} of {len(rows)} runs overfit{length}: their validation loss was best before"

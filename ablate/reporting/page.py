@@ -61,7 +61,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         own=own,
         comparison=comparison,
         answer=answer(comparison, record),
-        limits=[*limits(comparison, record, environment.pop("train_tokens"))],
+        limits=[*limits(comparison, record)],
         notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures],
         cost=_cost(own),
         failures=failures,
@@ -103,13 +103,11 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[st
 
 
 def _environment(subject: Subject) -> dict[str, Any]:
-    """train_tokens by run_id, and python, platform and processor of the runs, if known."""
-    known: dict[str, Any] = {"train_tokens": {}}
-    for run_id, directory in subject.directories.items():
+    """python, platform and processor of the runs, if known."""
+    known: dict[str, list[str]] = {}
+    for directory in subject.directories.values():
         with contextlib.suppress(OSError, ValueError):
             about = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
-            if about.get("train_tokens") is not None:  # a task may go on forever
-                known["train_tokens"][run_id] = about["train_tokens"]
             for key in ("python", "platform", "processor"):
                 known.setdefault(key, []).append(str(about.get(key, "")))
     return known

@@ -129,6 +129,17 @@ def with_seeds(record: StudyRecord, count: int) -> str:
     return shlex.join(["ablate", "run", *typed, seeds])
 
 
+def with_fixed_places(record: StudyRecord) -> str:
+    """The commands that add heads which read fixed places to a study, as it was typed; empty if it did not
+    come from a command."""
+    if not record.typed:
+        return ""
+    name = f"{record.name}-fixed"
+    typed = [word for word in record.typed if not word.startswith(("name=", "scores="))]
+    words = ["ablate", "run", *typed, "scores=offsets", f"name={as_value(name)}"]
+    return f"{shlex.join(words)} && ablate compare {shlex.join([record.name, name])}"
+
+
 def whole_study(record: StudyRecord) -> str:
     """The command of the full study that this demonstration belongs to."""
     typed = [word for word in record.typed if word.partition("=")[0] not in ("size", "seed", "name")]

@@ -1,0 +1,151 @@
+"""What is measured of a text, the mixture of a model with counting, and what a comparison says of both."""
+
+import dataclasses
+import itertools
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.analysis.load import load
+from ablate.config.schema import CorpusConfig
+from ablate.data import measured as module
+from ablate.data.corpus import Corpus, open_corpus
+from ablate.data.counting import kneser_ney, mixture
+from ablate.data.matches import overlap
+from ablate.data.measured import decoded, evenly, measured
+from ablate.data.tokenizers import Bpe, Byte
+from tests.helpers import make_config
+from tests.synthetic import small_study
+
+STRETCH = "a stretch of more than fifty characters that stands in two splits of it. "
+QUICK = ("train.steps=4", "train.batch=2", "train.eval_every=2", "model.context=16", "model.d_model=16")
+
+
+def made_text() -> str:
+    """10,000 characters, of which 73 of test stand in training, too."""
+    words = random.Random(0).choices(["one ", "two ", "three ", "four ", "five ", "sixty "], k=2500)
+    text = "".join(words)[: 10_000 - 2 * len(STRETCH)]
+    return text[:300] + STRETCH + text[300:9500] + STRETCH + text[9500:]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    (tmp_path / "text.txt").write_text(made_text())
+    options = {"path": str(tmp_path / "text.txt"), "split": "auto", "unique": "none"}
+    options |= {"encoding": "utf-8", "errors": "strict"}
+    return open_corpus(
+        CorpusConfig(name="file", options=options, tokenizer="char", bpe_vocab=300, splits=(0.8, 0.1, 0.1))
+    )
+
+
+def test_a_text_is_measured_and_the_figures_are_kept(corpus: Corpus, monkeypatch):
+    text = measured(corpus, 16)
+    assert text is not None and text.characters == {"train": 8000, "validation": 1000, "test": 1000}
+    pieces = {name: corpus.tokenizer.decode(corpus.tokens(name)) for name in corpus.splits}
+    for (split, other), share in text.overlap.items():
+        assert share == overlap([pieces[split]], [pieces[other]])
+    assert text.overlap["test", "train"] >= len(STRETCH) / 1000 - 0.01
+    held_out = {name: corpus.tokens(name) for name in ("validation", "test")}
+    models = kneser_ney(corpus.tokens("train"), held_out, vocab=corpus.tokenizer.vocab_size, context=16)
+    losses = [
+        {name: -np.log(p).mean() for name, p in of_order.items()} for of_order in itertools.islice(models, 10)
+    ]
+    best = min(losses, key=lambda loss: loss["validation"])
+    assert text.loss == pytest.approx(best) and losses[text.order - 1] is best and text.counted == 1
+    assert -np.log(text.probabilities("test")).mean() == pytest.approx(best["test"], rel=1e-5)
+    monkeypatch.setattr(module, "_measure", None)
+    assert measured(corpus, 16) == text
+
+
+def test_a_task_has_no_figures():
+    config = make_config("corpus=copy", "model.context=16")
+    assert measured(open_corpus(config.corpus), 16) is None
+
+
+def test_of_a_long_text_evenly_spread_pieces_are_counted(monkeypatch):
+    monkeypatch.setattr(module, "PIECE", 10)
+    tokens = np.arange(100)
+    assert evenly(tokens, 100) is tokens
+    assert evenly(tokens, 35).tolist() == [*range(10), *range(30, 40), *range(60, 70)]
+
+
+@pytest.mark.parametrize("tokenizer", [Byte(), Bpe.train(["日本語 é ü " * 9], 260)], ids=["byte", "bpe"])
+def test_pieces_of_tokens_end_with_a_whole_character(tokenizer, monkeypatch):
+    text = "日本語 é ü x \ufffd😀" * 20
+    tokens = tokenizer.encode(text)
+    for piece in (7, 8, 11):
+        monkeypatch.setattr(module, "PIECE", piece)
+        assert "".join(decoded(tokens, tokenizer)) == text
+
+
+def test_the_weight_of_a_mixture_is_the_best_there_is():
+    draws = np.random.default_rng(0)
+    for low, high in ((0.01, 0.5), (0.2, 0.9), (0.01, 0.011)):
+        model_J, counting_J = draws.uniform(low, high, 500), draws.uniform(0.01, 0.4, 500)
+        grid = [-np.log(w * model_J + (1 - w) * counting_J).mean() for w in np.linspace(0, 1, 201)]
+        weight = mixture(model_J, counting_J)
+        assert -np.log(weight * model_J + (1 - weight) * counting_J).mean() <= min(grid) + 1e-9
+
+
+def test_a_run_has_the_figures_of_its_text(command, tmp_path: Path):
+    (tmp_path / "text.txt").write_text(made_text())
+    code, _, err = command("run", "corpus=file", "corpus.path=text.txt", *QUICK)
+    assert code == 0, err
+    row = pd.read_csv(tmp_path / "runs/results.csv").iloc[0]
+    assert row["epochs"] == pytest.approx(4 * 2 * 16 / 7999)
+    assert row["overlap"] > 0.06 and row["mix_loss"] <= row["test_loss"] and 0 <= row["mix_weight"] <= 1
+    assert f"counting {row['ngram_order']} tokens: {row['ngram_val_loss']:.4g}" in err
+    assert f"guessing, ln(vocabulary): {math.log(row['vocab']):.4g}" in err
+    assert "beside val_loss" not in command("run", "corpus=copy", "corpus.vocabulary=8", *QUICK)[2]
+
+
+# --- what a comparison says ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> pd.DataFrame:
+    store = small_study(tmp_path / "runs")
+    return load([str(store.root / "studies" / name) for name in store.study_names()]).rows
+
+
+def doubts(rows: pd.DataFrame, **columns: float) -> list[str]:
+    comparison = compare(rows.assign(**columns))
+    lines = [fact.words for fact in comparison.facts if fact.is_doubt]
+    assert [line for line in comparison.notes if line in lines] == lines
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"ngram_val_loss": 1.0}, "worse than counting: fusion=concat.* of counting 5 tokens; .*mix_loss"),
+        ({"overlap": 0.08}, "overlap: 8.0 % of a held-out split .*corpus.unique=paragraph"),
+        ({"epochs": 5.5}, "epochs: a run reads its text 5.5 times; .*fewer train.steps"),
+    ],
+)
+def test_a_text_or_a_budget_that_cannot_carry_a_verdict(rows, columns, words):
+    assert doubts(rows) == []
+    (line,) = doubts(rows, **columns)
+    assert pd.Series([line]).str.match(words).all(), line
+
+
+@pytest.mark.parametrize("less", [0.05, -0.05])
+def test_beside_heads_that_read_fixed_places(rows, less):
+    fixed = rows[rows["fusion"] == "concat"].assign(scores="offsets", scores_options="{}", key_width=0)
+    fixed = fixed.assign(val_loss=fixed["val_loss"] - less, run_id=[f"{i:016x}" for i in range(len(fixed))])
+    facts = compare(pd.concat([rows.assign(scores="softmax", scores_options="{}"), fixed])).facts
+    (fact,) = [fact for fact in facts if "fixed places" in fact.words]
+    assert fact.is_doubt == (less > 0) and f"val_loss {less:+.4g} [" in fact.words
+
+
+def test_epochs_and_figures_survive_a_config_of_another_text(corpus: Corpus):
+    """The key of the figures has all that they depend on."""
+    other = dataclasses.replace(corpus, sha256="0" * 64)
+    assert measured(other, 16) is not measured(corpus, 16)
+    first, second = measured(corpus, 16), measured(corpus, 32)
+    assert first and second and first.loss != second.loss

@@ -154,7 +154,7 @@ def _tally(tested: pd.DataFrame, what: str) -> str:
 
 
 def place(rows: pd.DataFrame) -> str:
-    """The conditions that all rows share, as in `On pydoc (2 layers, 64 wide, 1,000 steps)`."""
+    """The conditions that all rows share, as in `On docs (2 layers, 64 wide, 1,000 steps)`."""
     one = {c: rows[c].dropna().unique() for c in ("corpus", "layers", "d_model", "steps") if c in rows}
     known = {column: values[0] for column, values in one.items() if len(values) == 1}
     words = {"layers": "layers", "d_model": "wide", "steps": "steps"}

@@ -58,7 +58,7 @@ class Decoded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Divided:
+class OfDocuments:
     """The options of a text of documents. split: document keeps each in one split, position cuts the text at
     two places, auto takes one of these by the number of documents. unique: paragraph keeps each paragraph
     once, and nothing that two splits share (ablate.data.division)."""

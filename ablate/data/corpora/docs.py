@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.data.corpora.base import Divided, TextRecipe, register
+from ablate.data.corpora.base import OfDocuments, TextRecipe, register
 from ablate.data.library import root, shipped, sources
 from ablate.data.text import CorpusError, Document, Text, readable, stamp_of
 
@@ -20,7 +20,7 @@ TOPICS = Path("pydoc_data", "topics.py")  # of help()
 
 @register("docs")
 @dataclass(frozen=True, kw_only=True)
-class Docs(Divided, TextRecipe):
+class Docs(OfDocuments, TextRecipe):
     """Help topics and docstrings of the standard library, read from its source files: each topic, and all
     docstrings of a module, are a document."""
 

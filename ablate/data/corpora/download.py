@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ablate.config.rules import ConfigError
-from ablate.data.corpora.base import SPLITS, Decoded, Divided, TextRecipe, register
+from ablate.data.corpora.base import SPLITS, Decoded, OfDocuments, TextRecipe, register
 from ablate.data.downloads import RemoteFile, fetch
 from ablate.data.text import Document, Text, check_encoding, read, readable
 
 
 @register("download")
 @dataclass(frozen=True, kw_only=True)
-class Download(Divided, Decoded, TextRecipe):
+class Download(OfDocuments, Decoded, TextRecipe):
     """A text that a YAML describes by the files to download, so a further text needs no code.
 
     recipe: how its YAML names this class. The splits that files hold are `all`, for a text that corpus.splits

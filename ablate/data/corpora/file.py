@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.data.corpora.base import Decoded, Divided, TextRecipe, register
+from ablate.data.corpora.base import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, find, of_files, one_document, read
 from ablate.files import cache
 
@@ -17,7 +17,7 @@ NAME = "standard input"
 
 @register("file")
 @dataclass(frozen=True, kw_only=True)
-class File(Divided, Decoded, TextRecipe):
+class File(OfDocuments, Decoded, TextRecipe):
     """A file, a directory, a glob, or - for standard input."""
 
     path: str | None

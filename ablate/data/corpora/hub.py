@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from ablate.config.rules import did_you_mean
-from ablate.data.corpora.base import SPLITS, Divided, TextRecipe, register
+from ablate.data.corpora.base import SPLITS, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text
 
 CONVERTED = "refs/convert/parquet"  # the branch in which the Hub keeps datasets of other formats
@@ -34,7 +34,7 @@ class Listing:
 
 @register("hub")
 @dataclass(frozen=True, kw_only=True)
-class Hub(Divided, TextRecipe):
+class Hub(OfDocuments, TextRecipe):
     """A column of the parquet files of a dataset on huggingface.co, its rows separated by blank lines.
 
     path: OWNER/NAME, or OWNER/NAME/FOLDER. The files stay in the cache of huggingface_hub, which heeds

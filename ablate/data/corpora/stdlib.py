@@ -1,14 +1,14 @@
 import sys
 from dataclasses import dataclass
 
-from ablate.data.corpora.base import Decoded, Divided, TextRecipe, register
+from ablate.data.corpora.base import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.library import root, sources
 from ablate.data.text import CorpusError, Text, of_files
 
 
 @register("stdlib")
 @dataclass(frozen=True, kw_only=True)
-class Stdlib(Divided, Decoded, TextRecipe):
+class Stdlib(OfDocuments, Decoded, TextRecipe):
     """The Python source of the interpreter's standard library. tests: with the library's own tests."""
 
     tests: bool

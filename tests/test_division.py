@@ -87,7 +87,7 @@ def test_few_documents_still_give_each_split_one(sizes):
 @pytest.mark.parametrize("count", [1, 2])
 def test_too_few_documents_are_refused(count):
     with pytest.raises(ConfigError, match=rf"=document: {count} documents? for 3 splits; .*position"):
-        divide(text_of(*["text"] * count, split="document"), SHARES)
+        divide(text_of(*["text"] * count, "", split="document"), SHARES)  # one more is empty
 
 
 def test_splits_of_its_own_are_kept():
@@ -153,10 +153,14 @@ def test_the_fingerprint_is_of_the_text_and_its_division():
 
 
 @pytest.mark.parametrize(
-    ("contents", "split"), [(["again\n\n" * 50], "position"), ([f"same\n\n{'x' * 70}\n\n"] * 60, "document")]
+    ("contents", "split", "words"),
+    [
+        (["again\n\n" * 50], "position", r"unique=paragraph: .* nothing of it remains .*unique=none"),
+        (["same\n\n"] * 60, "document", r"split=document: 1 document without what repeats for 3 splits"),
+    ],
 )
-def test_a_text_of_which_nothing_remains_is_refused(contents, split):
-    with pytest.raises(ConfigError, match=r"unique=paragraph: .* nothing of it remains .*unique=none"):
+def test_a_text_of_which_nothing_remains_is_refused(contents, split, words):
+    with pytest.raises(ConfigError, match=words):
         divide(text_of(*contents, split=split, unique="paragraph"), SHARES)
 
 

@@ -61,6 +61,12 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
         split_U = np.array([SPLITS.index(document.split) for document in documents])[units.document_U]
     elif whole:
         size_D = np.bincount(units.document_U, units.size_U, len(documents))
+        if (full := int(np.count_nonzero(size_D))) < (splits := int(np.count_nonzero(shares))):
+            gone = " without what repeats" if text.unique == "paragraph" else ""
+            raise CorpusError(
+                f"corpus.split=document: {counted(full, 'document')}{gone} for {splits} splits; give a"
+                " directory with more files, or use corpus.split=position"
+            )
         split_U = np.array(by_document([one.name for one in documents], size_D, shares))[units.document_U]
     else:
         first, second, _ = split_lengths(int(units.size_U.sum()), shares)
@@ -88,18 +94,12 @@ def divide(text: Text, shares: Sequence[float]) -> Divided:
 
 def by_document(names: Sequence[str], sizes: np.ndarray, shares: Sequence[float]) -> list[int]:
     """The split of each document, by number. In the order of a hash of their names they fill test, then
-    validation; larger ones than LARGEST, and all others, go to training. sizes: in characters. Raises
-    CorpusError."""
+    validation; larger ones than LARGEST, and all others, go to training. sizes: in characters."""
     wanted = {split: shares[split] * sum(sizes) for split in (TEST, VALIDATION) if shares[split]}
-    if len(names) <= len(wanted):
-        raise CorpusError(
-            f"corpus.split=document: {counted(len(names), 'document')} for {len(wanted) + 1} splits; give a"
-            " directory with more files, or use corpus.split=position"
-        )
     limit, most = LARGEST * min(wanted.values()), sum(sizes) / 2
     while sum(size for size in sizes if size <= limit) < sum(wanted.values()) and limit < most:
         limit = min(2 * limit, most)
-    small = [d for d, size in enumerate(sizes) if size <= limit]
+    small = [d for d, size in enumerate(sizes) if 0 < size <= limit]
     small.sort(key=lambda d: hashlib.sha256(names[d].encode()).digest())
     splits, filled = [TRAIN] * len(names), dict.fromkeys(wanted, 0.0)
     for left, d in zip(range(len(small), 0, -1), small, strict=True):

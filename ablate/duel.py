@@ -34,7 +34,7 @@ MARGIN, METRIC = 0.01, "test_loss"
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
-# The scatter of paired differences on pydoc at the defaults (docs/noise.csv), taken for every text.
+# The scatter of paired differences on the earlier default text (docs/noise.csv), taken for every text.
 USUAL_SD = 0.0122
 ARMS = 3  # the two sides, and the reference for shares
 UNIFORM = "uniform attention"  # the name of its arm, which no method has

@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--ours", default="float32,bfloat16", help=f"of {', '.join(OURS)}")
     parser.add_argument("--against", default="plain", help="plain, stock, nanogpt; several by commas")
     parser.add_argument("--nanogpt", type=Path, help="a clone of nanoGPT")
-    parser.add_argument("--text", type=Path, help="default: what corpus=pydoc reads")
+    parser.add_argument("--text", type=Path, help="default: that of ablate run")
     parser.add_argument("--chart", type=Path, help="an SVG of the ratios")
     arguments = parser.parse_args()
     short, long = map(int, arguments.steps.split(","))
@@ -136,7 +136,7 @@ def main() -> None:
         if arguments.text:
             shutil.copy(arguments.text, text)
         else:
-            text.write_text(pydoc_text(), encoding="utf-8")
+            text.write_text(default_text(), encoding="utf-8")
         model, runs = arguments.model, arguments.runs
         contestants = {name: ablate(model, runs, text, *OURS[name]) for name in arguments.ours.split(",")}
         for name in filter(None, arguments.against.split(",")):
@@ -254,7 +254,7 @@ def ratios(theirs: list[float], ours: list[float]) -> str:
     return f"{statistics.median(each):.2f} ({min(each):.2f}–{max(each):.2f})"
 
 
-def pydoc_text() -> str:
+def default_text() -> str:
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
         corpus = open_corpus(to_run_config(hydra.compose("config")).corpus)
     return "".join(corpus.tokenizer.decode(corpus.tokens(split)) for split in corpus.splits)

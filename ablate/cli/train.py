@@ -225,7 +225,8 @@ def duel(
         typer.Argument(help="Overrides of every run, as heads=8 or train.precision=bfloat16."),
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The text; by default pydoc.", show_default=False)
+        str | None,
+        typer.Option(metavar="FILE", help="The text; by default that of corpus=docs.", show_default=False),
     ] = None,
     budget: Annotated[
         str,
@@ -258,7 +259,7 @@ def duel(
     plan = between.plan(budget_s)
     say(
         f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they detect"
-        f" {plan.detectable:.3f} nats with 80 % power, if differences scatter as on pydoc (docs/noise.csv)"
+        f" {plan.detectable:.3f} nats with 80 % power, if differences scatter as in docs/noise.csv"
     )
     outcome = between.train(plan)
     say_lines(outcome)

@@ -59,7 +59,7 @@ def test(entry: Entry, arguments: Sequence[str], *, report: Callable[[Outcome], 
 
 def run_ids(entry: Entry, rows: pd.DataFrame) -> set[str]:
     """The ids of all runs that the entry asks for, given its rows so far. Raises ConfigError, as
-    where this Python has another pydoc."""
+    where this Python has another text."""
     kept = {str(row["run_id"]): {str(c): v for c, v in row.items()} for row in rows.to_dict("records")}
     look = max((look for look in entry.seeds if entry.seed(look - 1) in {*rows["seed"]}), default=0)
     if not look:

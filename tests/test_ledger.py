@@ -26,8 +26,8 @@ from ablate.ledger.entry import (
     require_frozen,
     weights_of,
 )
-from ablate.ledger.judge import Verdict, judge, judged_again, keep
-from ablate.ledger.page import faults, page, state
+from ablate.ledger.judge import FIRST_TEXT, Verdict, judge, judged_again, keep
+from ablate.ledger.page import FIRST_EDITION, faults, page, state
 from ablate.store.columns import csv_text
 from ablate.store.record import Choice, Role, StudyRecord, as_plain
 from ablate.store.store import Store
@@ -381,6 +381,25 @@ def test_results_of_another_entry_are_refused(tmp_path):
     shutil.copytree(directory, directory.parent / other.name)
     with pytest.raises(ConfigError, match="its runs were made for digest"):
         judged_again(other, directory.parent)
+
+
+# --- editions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "json", "md"])
+def test_what_the_first_edition_stands_on_is_said_beside_its_verdicts_alone(tmp_path, format):
+    one = filed(tmp_path)
+    freeze(one, tmp_path / "claims")
+    (tmp_path / "docs").mkdir()
+    listed = [call_cli("claims", "--format", format, cwd=tmp_path)]
+    table = kept(tmp_path / "docs", one, losses_of()) / "results.csv"
+    listed += [call_cli("claims", "--format", format, cwd=tmp_path)]
+    rows = pd.read_csv(table, dtype=str, keep_default_na=False)
+    rows.assign(corpus_sha256=FIRST_TEXT).to_csv(table, index=False)
+    listed += [call_cli("claims", "--format", format, cwd=tmp_path)]
+    assert [one.returncode for one in listed] == [0, 0, 0]
+    assert [one.stderr for one in listed] == ["", "", f"{FIRST_EDITION}\n"]
+    assert REPLICATED in listed[1].stdout and listed[1].stdout == listed[2].stdout
 
 
 # --- runs -------------------------------------------------------------------------------------------

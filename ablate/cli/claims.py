@@ -26,11 +26,13 @@ def listed(context: typer.Context, format: FormatOption = "table", wide: WideOpt
     import pandas as pd
 
     from ablate.ledger.entry import read_entries, read_frozen
-    from ablate.ledger.judge import judged_again
-    from ablate.ledger.page import state
+    from ablate.ledger.judge import is_of_first_edition, judged_again
+    from ablate.ledger.page import FIRST_EDITION, state
 
-    frozen, rows = read_frozen(), []
-    for entry in read_entries():
+    entries, frozen, rows = read_entries(), read_frozen(), []
+    if any(is_of_first_edition(entry) for entry in entries):
+        say(FIRST_EDITION)
+    for entry in entries:
         n = ""
         try:
             judged = judged_again(entry)

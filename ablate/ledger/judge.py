@@ -27,6 +27,8 @@ from ablate.store.record import StudyRecord
 
 RESULTS = Path("docs/results")
 VERDICT = "verdict.json"
+# The corpus_sha256 of the first edition's rows: the help topics of Python 3.11.7, once the default text.
+FIRST_TEXT = "e9b4820f109b5e4b2637f950d840f59359e7095046a7c19c0cb3a604378e2546"
 
 
 class Verdict(StrEnum):
@@ -133,6 +135,12 @@ def judged_again(entry: Entry, root: Path = RESULTS) -> Judged | None:
             f" {entry.number} writes it again"
         )
     return judged
+
+
+def is_of_first_edition(entry: Entry, root: Path = RESULTS) -> bool:
+    """Whether the kept rows of an entry are on the text of the first edition."""
+    table = root / entry.name / "results.csv"
+    return table.exists() and FIRST_TEXT.encode() in table.read_bytes()
 
 
 def as_plain(entry: Entry, judged: Judged) -> dict[str, Any]:

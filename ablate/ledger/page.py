@@ -20,6 +20,12 @@ from ablate.phrases import counted, lines_if, some
 
 PAGE = Path("docs/ledger.md")
 TABLE = "| | claim | verdict | seeds |\n| --- | --- | --- | --- |"
+# What docs/findings.md and docs/ledger.md open with, and `ablate claims` too.
+FIRST_EDITION = (
+    "First edition: 60 % of the test characters of its text, Python's help topics, lie verbatim in training"
+    " or validation, and at its budget of 1,000 steps heads that read fixed offsets do better than attention"
+    " that learns where to look. Its verdicts are about that, and a second edition follows."
+)
 OUTCOMES = {Verdict.REPLICATED: "holds", Verdict.NOT: "fails", Verdict.UNDECIDED: "undecided"}
 
 

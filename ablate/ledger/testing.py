@@ -9,7 +9,7 @@ from ablate.compose.sweep import Sweep
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import Entry
-from ablate.ledger.judge import Judged, Verdict, keep
+from ablate.ledger.judge import RESULTS, Judged, Verdict, is_of_first_edition, keep
 from ablate.store.store import Store
 from ablate.study.run import Outcome, declared_here, run
 from ablate.study.study import Study
@@ -42,6 +42,11 @@ def test(entry: Entry, arguments: Sequence[str], *, report: Callable[[Outcome], 
     """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
     undecided. None if runs are left at work or could not begin. report: called with the outcome of each look.
     Raises ConfigError."""
+    if is_of_first_edition(entry):
+        raise ConfigError(
+            f"{RESULTS / entry.name}: its rows are of the first edition's text, which commands no longer read;"
+            " move it away first, or they would be replaced"
+        )
     judged = None
     record = Store().read_study(entry.name)
     seeds = {*record.seeds} if record else set()

@@ -44,7 +44,7 @@ def test(entry: Entry, arguments: Sequence[str], *, report: Callable[[Outcome], 
     Raises ConfigError."""
     if is_of_first_edition(entry):
         raise ConfigError(
-            f"{RESULTS / entry.name}: its rows are of the first edition's text, which commands no longer read;"
+            f"{RESULTS / entry.name}: its rows are of the first edition's text, which is no corpus now;"
             " move it away first, or they would be replaced"
         )
     judged = None

@@ -34,8 +34,8 @@ from tests.helpers import ROOT, call_cli, forget
 
 TEXT = "To be, or not to be: that is the question.\n" * 50
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
-DOWNLOAD = {"recipe": "download", "licence": "none", "encoding": "utf-8", "errors": "strict"}
-DOWNLOAD |= {"split": "auto", "unique": "none"}
+DOWNLOAD = {"recipe": "download", "about": "A play", "licence": "none"}
+DOWNLOAD |= {"encoding": "utf-8", "errors": "strict", "split": "auto", "unique": "none"}
 COMMIT = "5" * 40
 
 

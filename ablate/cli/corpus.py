@@ -1,0 +1,145 @@
+"""`ablate corpus`: what can be trained on, what is known of a text before training, and downloads."""
+
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablate.cli import completion
+from ablate.cli.shared import FormatOption, WideOption, print_table
+from ablate.config.overrides import as_value
+from ablate.config.rules import ConfigError
+
+if TYPE_CHECKING:
+    from ablate.config.schema import RunConfig
+
+OF_A_PATH = {*"./\\~*?["}  # characters of paths and patterns, which no name of a corpus has
+ConfigDirOption = Annotated[
+    str | None,
+    typer.Option("-cd", "--config-dir", metavar="DIR", help="A directory with your own corpus/NAME.yaml."),
+]
+
+corpus = typer.Typer(
+    help="List the texts and tasks to train on, show what is known of one, and download one.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@corpus.command("list")
+def listed(
+    format: FormatOption = "table", wide: WideOption = False, config_dir: ConfigDirOption = None
+) -> None:
+    """List every corpus: how models read it (as text, as rows of a task or as pairs), what it consists of,
+    and of downloads the licence, the size, and whether it is here already."""
+    import pandas as pd
+
+    from ablate.compose.configs import corpora
+    from ablate.data.available import facts
+
+    table = pd.DataFrame([facts(name, keys) for name, keys in corpora(config_dir).items()])
+    table["bytes"] = table["bytes"].astype("Int64")
+    print_table(table, format, wide=wide, spare=("licence",))
+
+
+@corpus.command()
+def show(
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A corpus by name; else a file, a directory, a glob, or - for standard input.",
+            autocompletion=completion.corpora,
+        ),
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Overrides as ablate run takes them, as corpus.tokenizer=bpe or train.steps=2000.",
+            autocompletion=completion.overrides,
+        ),
+    ] = None,
+    config_dir: ConfigDirOption = None,
+) -> None:
+    """Show what is known of a corpus before a model is trained on it, at the settings of a run.
+
+    Of a text: characters and tokens of each split, the share of a held-out split that lies in stretches of 50
+    characters or more that another split has, too, and the loss of counting, in nats a token and in bits a
+    byte. Of each corpus: how often training reads it, and how each split begins.
+    """
+    import pandas as pd
+
+    from ablate.data.measured import measured
+    from ablate.data.summary import beginning, figures, visible
+    from ablate.execution.formulas import before_training
+    from ablate.execution.run import resolve
+    from ablate.reporting.tables import render_row
+
+    given = overrides or []
+    run = resolve(_config([*_choice(text, given, config_dir), *given], config_dir))
+    opened, steps, vocabulary = run.corpus, run.config.train.steps, run.corpus.tokenizer.vocab_size
+    known, epochs = measured(opened, run.spec.context), before_training(run)["epochs"]
+    often = f"{epochs:.2f}" if epochs else "nothing is repeated"
+    row = {
+        "corpus": visible(opened.config.called),
+        "vocabulary": f"{vocabulary:,} tokens, ln {vocabulary:,} = {math.log(vocabulary):.4f}",
+        "epochs": f"{often}, {steps:,} steps of {run.tokens_a_step:,.0f} tokens",
+        "sha256": opened.sha256,
+    }
+    if known is not None:
+        part = f", in {100 * known.counted:.1f} % of training" if known.counted < 1 else ""
+        row |= {"documents": opened.documents, "counting": f"of up to {known.order} tokens at a time{part}"}
+    typer.echo(render_row(pd.Series(row, dtype=object)))
+    print_table(pd.DataFrame([figures(opened, split, known) for split in opened.splits]), "table")
+    for split in opened.splits:
+        if lines := beginning(opened, split, run.config.resolved_seeds()["data"]):
+            typer.echo("\n  ".join([f"\n{split}", *lines]))
+
+
+@corpus.command()
+def get(
+    name: Annotated[
+        str, typer.Argument(help="A text to download, by name.", autocompletion=completion.downloads)
+    ],
+    config_dir: ConfigDirOption = None,
+) -> None:
+    """Download a published text, unless it is here already, and say where it lies."""
+    from ablate.compose.configs import downloads
+    from ablate.config.read import read
+    from ablate.data.corpora.download import Download
+    from ablate.data.downloads import fetch
+
+    chosen = _config([f"corpus={name}"], config_dir).corpus
+    if chosen.recipe != Download.name:
+        raise ConfigError(
+            f"corpus={name}: no text to get beforehand; ablate run corpus={name} makes it, or fetches it,"
+            f" when it is needed; choices: {', '.join(downloads(config_dir))}"
+        )
+    for file in read(Download, chosen.options, "corpus").files:
+        typer.echo(fetch(file))
+
+
+def _choice(text: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
+    """The overrides that choose a corpus by its name, or else a text by its path."""
+    from ablate.compose.configs import corpora
+    from ablate.data.available import kinds
+
+    keys = corpora(config_dir).get(text)
+    if keys is None and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
+        return ["corpus=file", f"corpus.path={as_value(text)}"]
+    reads_pairs = any(override.startswith("model=") for override in overrides)
+    needs_pairs = keys is not None and kinds(keys) == ["pairs"]
+    return [f"corpus={text}", *(["model=pair"] if needs_pairs and not reads_pairs else [])]
+
+
+def _config(overrides: Sequence[str], config_dir: str | None) -> "RunConfig":
+    """The config of a single run. Raises ConfigError."""
+    from ablate.compose.sweep import compose
+
+    sweep = compose([*([] if config_dir is None else ["-cd", config_dir]), *overrides])
+    if sweep is None or not sweep.is_single:
+        raise ConfigError(f"{' '.join(overrides)}: these are several runs; give the settings of one")
+    return sweep.configs(())

@@ -11,6 +11,7 @@ from ablate.cli import completion
 from ablate.cli.shared import FormatOption, WideOption, print_table
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
+from ablate.phrases import counted
 
 if TYPE_CHECKING:
     from ablate.config.schema import RunConfig
@@ -87,11 +88,14 @@ def show(
         "corpus": visible(opened.config.called),
         "vocabulary": f"{vocabulary:,} tokens, ln {vocabulary:,} = {math.log(vocabulary):.4f}",
         "epochs": f"{often}, {steps:,} steps of {run.tokens_a_step:,.0f} tokens",
-        "sha256": opened.sha256,
     }
     if known is not None:
         part = f", in {100 * known.counted:.1f} % of training" if known.counted < 1 else ""
-        row |= {"documents": opened.documents, "counting": f"of up to {known.order} tokens at a time{part}"}
+        row |= {
+            "documents": opened.documents,
+            "counting": f"n-grams of {counted(known.order, 'token')}{part}",
+        }
+    row["sha256"] = opened.sha256
     typer.echo(render_row(pd.Series(row, dtype=object)))
     print_table(pd.DataFrame([figures(opened, split, known) for split in opened.splits]), "table")
     for split in opened.splits:

@@ -91,7 +91,7 @@ def show(
     }
     if known is not None:
         part = f", in {100 * known.counted:.1f} % of training" if known.counted < 1 else ""
-        row["documents"] = opened.documents
+        row["documents"] = f"{opened.documents:,}"
         row["counting"] = f"n-grams of {counted(known.order, 'token')}{part}"
     row["sha256"] = opened.sha256
     typer.echo(render_row(pd.Series(row, dtype=object)))

@@ -33,8 +33,11 @@ corpus = typer.Typer(
 def listed(
     format: FormatOption = "table", wide: WideOption = False, config_dir: ConfigDirOption = None
 ) -> None:
-    """List every corpus: how models read it (as text, as rows of a task or as pairs), what it consists of,
-    and of downloads the licence, the size, and whether it is here already."""
+    """List what can be trained on.
+
+    For each corpus: how models read it (as text, as rows of a task, or as pairs), what it consists of, and of
+    those that are downloaded the licence, the size, and whether it is here already.
+    """
     import pandas as pd
 
     from ablate.compose.configs import corpora
@@ -58,18 +61,19 @@ def show(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Overrides as ablate run takes them, as corpus.tokenizer=bpe or train.steps=2000.",
             autocompletion=completion.overrides,
         ),
     ] = None,
     config_dir: ConfigDirOption = None,
 ) -> None:
-    """Show what is known of a corpus before a model is trained on it, at the settings of a run.
+    """Show what is known of a corpus before training.
 
-    Of a text: characters and tokens of each split, the share of a held-out split that lies in stretches of 50
-    characters or more that another split has, too, and the loss of counting, in nats a token and in bits a
-    byte. Of each corpus: how often training reads it, and how each split begins.
+    It is opened as a run with these overrides opens it. Of a text: characters and tokens of each split, the
+    share of a held-out split that lies in stretches of 50 characters or more that another split has, too, and
+    the loss of counting, in nats a token and in bits a byte. Of each corpus: how often training reads it, and
+    how each split begins.
     """
     import pandas as pd
 
@@ -108,7 +112,10 @@ def get(
     ],
     config_dir: ConfigDirOption = None,
 ) -> None:
-    """Download a published text, unless it is here already, and say where it lies."""
+    """Download a published text.
+
+    Says where it lies. What is here already is checked, and not downloaded again.
+    """
     from ablate.compose.configs import downloads
     from ablate.config.read import read
     from ablate.data.corpora.download import Download

@@ -15,8 +15,8 @@ KINDS = {"text": TextRecipe, "task": Task, "pairs": PairTask | PairsRecipe}  # b
 def facts(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     """What a list says of a corpus, by the names of its columns; those that do not apply are None. keys: of
     its YAML. Raises ConfigError."""
-    row: dict[str, Any] = dict.fromkeys(("corpus", "kind", "consists of", "licence", "bytes", "here"))
-    row["corpus"] = name
+    row: dict[str, Any] = dict.fromkeys(("name", "kind", "consists of", "licence", "bytes", "here"))
+    row["name"] = name
     if (kind := _kind(keys)) is None:
         return row
     row |= {"kind": ", ".join(kinds(keys)), "consists of": _first_sentence(kind)}

@@ -34,7 +34,7 @@ VERSION = 1  # raise it when the rules change: cached texts are found by it
 @register("grammar")
 @dataclass(frozen=True, kw_only=True)
 class Grammar(TextRecipe):
-    """English sentences of known entropy: the first `characters` characters of those of `seed`."""
+    """English sentences of known entropy. Drawn by `seed`; the first `characters` characters."""
 
     seed: int
     characters: Count

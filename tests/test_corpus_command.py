@@ -182,6 +182,7 @@ def test_what_can_not_be_shown_is_one_line(command):
     assert refused(command, "show", "tinystorys").startswith(
         "corpus=tinystorys: no such corpus; did you mean tinystories? choices: copy, docs,"
     )
+    assert refused(command, "show", "1,5", "study=heads").startswith("corpus=1,5: no such corpus; choices: ")
     assert "did you mean train.steps?" in refused(command, "show", "docs", "train.stps=3")
     assert refused(command, "show", "docs", "study=heads") == (
         "corpus=docs study=heads: these are several runs; give the settings of one"

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +10,7 @@ import typer
 from ablate.cli import completion
 from ablate.cli.shared import FormatOption, WideOption, print_table
 from ablate.config.overrides import as_value
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import counted
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ def get(
 
     Says where it lies. What is here already is checked, and not downloaded again.
     """
-    from ablate.compose.configs import downloads
+    from ablate.compose.configs import corpora, downloads
     from ablate.config.read import read
     from ablate.data.corpora.download import Download
     from ablate.data.downloads import fetch
 
-    chosen = _config([f"corpus={name}"], config_dir).corpus
+    chosen = _config([_named(name, corpora(config_dir))], config_dir).corpus
     if chosen.recipe != Download.name:
         raise ConfigError(
             f"corpus={name}: no text to get beforehand; ablate run corpus={name} makes it, or fetches it,"
@@ -132,16 +132,24 @@ def get(
 
 
 def _choice(text: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
-    """The overrides that choose a corpus by its name, or else a text by its path."""
+    """The overrides that choose a corpus by its name, or else a text by its path. Raises ConfigError."""
     from ablate.compose.configs import corpora
     from ablate.data.available import kinds
 
-    keys = corpora(config_dir).get(text)
-    if keys is None and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
+    known = corpora(config_dir)
+    if text not in known and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
         return ["corpus=file", f"corpus.path={as_value(text)}"]
-    reads_pairs = any(override.startswith("model=") for override in overrides)
-    needs_pairs = keys is not None and kinds(keys) == ["pairs"]
-    return [f"corpus={text}", *(["model=pair"] if needs_pairs and not reads_pairs else [])]
+    chooses_model = any(override.startswith("model=") for override in overrides)
+    needs_pairs = text in known and kinds(known[text]) == ["pairs"]
+    return [_named(text, known), *(["model=pair"] if needs_pairs and not chooses_model else [])]
+
+
+def _named(name: str, known: Iterable[str]) -> str:
+    """The override that chooses a corpus. Raises ConfigError for an unknown one, which Hydra may take for a
+    sweep."""
+    if name not in known:
+        raise ConfigError(f"corpus={name}: no such corpus{did_you_mean(name, known)}")
+    return f"corpus={name}"
 
 
 def _config(overrides: Sequence[str], config_dir: str | None) -> "RunConfig":

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 
 from ablate.compute.fastest import bfloat16_is_faster, fastest_product
 from ablate.execution.place import fastest_attention
-from tests.helpers import Command, call_cli, forgetting_plugins
+from tests.helpers import Command, Server, call_cli, forgetting_plugins
 
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -69,6 +70,16 @@ def command(tmp_path, monkeypatch):
         return done.returncode, done.stdout, done.stderr
 
     return command
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A Server of texts, with no proxy on the way to it."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture

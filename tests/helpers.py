@@ -5,6 +5,8 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import hashlib
+import http.server
 import importlib
 import io
 import itertools
@@ -119,6 +121,57 @@ def catalogue(texts: Mapping[str, str], charset: str = "UTF-8", order: str = "<"
             body += text + b"\0"
     head = struct.pack(f"{order}7I", 0x950412DE, 0, len(encoded), 28, 28 + 8 * len(encoded), 0, start)
     return head + tables + body
+
+
+# What a YAML of a text to download says, besides `name` and `files`.
+DOWNLOAD = {"recipe": "download", "about": "A play", "licence": "none"}
+DOWNLOAD |= {"encoding": "utf-8", "errors": "strict", "split": "auto", "unique": "none"}
+COMMIT = "5" * 40  # of every dataset that a Server has
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `content` by path; of a path in `cut` only the first half, though it announces the whole."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content: dict[str, bytes] = {}
+        self.cut: set[str] = set()
+        self.requests: list[str] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.requests.append(self.path)
+        body = self.server.content.get(self.path)
+        self.send_response(200 if body is not None else 404)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.send_header("ETag", f'"{hashlib.sha256(body or b"").hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        known = self.path.partition("/revision/")[0] in self.server.content
+        self.send_header("X-Error-Code", "RevisionNotFound" if known else "RepoNotFound")
+        self.end_headers()
+        if body and self.command == "GET":
+            self.wfile.write(body[: len(body) // 2] if self.path in self.server.cut else body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def remote(
+    content: bytes, *addresses: str, file: str = "play/play.txt", **holds: str | None
+) -> dict[str, Any]:
+    """The entry of a file in a YAML."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    size, holds = len(content), holds or {"all": None}
+    return {"file": file, "sha256": sha256, "size": size, "addresses": [*addresses], "holds": holds}
 
 
 # A run of a few hundredths of a second.

@@ -136,6 +136,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
         ("plan s --difference abc", ["--difference", "abc", "see ablate plan --help"]),
         ("sample r --tokens 0", ["--tokens", "0", "1", "see ablate sample --help"]),
         ("report", ["target", "see ablate report --help"]),
+        ("corpus", ["missing command", "see ablate corpus --help"]),
         ("run --dry-run=3", ["--dry-run", "see ablate run --help"]),
         ("compare a\rb", ["a b: no such study"]),
     ],
@@ -373,6 +374,9 @@ def completed(*pieces: str) -> list[str]:
         ("plan deep --metric test_a", "test_acc"),
         ("compare --by heads,fus", "heads,fusion"),
         ("runs --format j", "json"),
+        ("corpus show sor", "sort"),
+        ("corpus show copy train.lr", "train.lr=6e-3"),
+        ("corpus get tex", "text8"),
         ("sample sum", "sum-h4-d64x2-s0-12345678"),
         ("samp", "sample"),
     ],
@@ -420,6 +424,7 @@ def test_bash_completes(tmp_path):
         "import ablate, ablate.cli.app",
         "from ablate.cli.completion import *\nmetrics(), columns(''), results_columns('')",
         "from ablate.cli.completion import *\nstudies_and_runs()",
+        "from ablate.compose.configs import *\ncorpora(), downloads()",
     ],
 )
 def test_help_completion_and_import_load_nothing_heavy(code):

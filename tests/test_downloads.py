@@ -4,7 +4,6 @@ import csv
 import errno
 import gzip
 import hashlib
-import http.server
 import io
 import json
 import logging
@@ -13,9 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,57 +27,10 @@ from ablate.data.corpora.hub import by_split
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.text import CorpusError
 from ablate.files import cache
-from tests.helpers import ROOT, call_cli, forget
+from tests.helpers import COMMIT, DOWNLOAD, ROOT, Server, call_cli, forget, remote
 
 TEXT = "To be, or not to be: that is the question.\n" * 50
 COMMON = {"tokenizer": "char", "bpe_vocab": 300, "splits": (0.8, 0.1, 0.1)}
-DOWNLOAD = {"recipe": "download", "licence": "none", "encoding": "utf-8", "errors": "strict"}
-DOWNLOAD |= {"split": "auto", "unique": "none"}
-COMMIT = "5" * 40
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Serves `content` by path; of a path in `cut` only the first half, though it announces the whole."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content: dict[str, bytes] = {}
-        self.cut: set[str] = set()
-        self.requests: list[str] = []
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        self.server.requests.append(self.path)
-        body = self.server.content.get(self.path)
-        self.send_response(200 if body is not None else 404)
-        self.send_header("Content-Length", str(len(body or b"")))
-        self.send_header("ETag", f'"{hashlib.sha256(body or b"").hexdigest()}"')
-        self.send_header("X-Repo-Commit", COMMIT)
-        known = self.path.partition("/revision/")[0] in self.server.content
-        self.send_header("X-Error-Code", "RevisionNotFound" if known else "RepoNotFound")
-        self.end_headers()
-        if body and self.command == "GET":
-            self.wfile.write(body[: len(body) // 2] if self.path in self.server.cut else body)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield server
-        server.shutdown()
 
 
 @pytest.fixture(autouse=True)
@@ -89,15 +39,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     return tmp_path / "cache"
-
-
-def remote(
-    content: bytes, *addresses: str, file: str = "play/play.txt", **holds: str | None
-) -> dict[str, Any]:
-    """The entry of a file in a YAML."""
-    sha256 = hashlib.sha256(content).hexdigest()
-    size, holds = len(content), holds or {"all": None}
-    return {"file": file, "sha256": sha256, "size": size, "addresses": [*addresses], "holds": holds}
 
 
 def opened(*files: dict[str, Any], **changes: Any) -> Corpus:

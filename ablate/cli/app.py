@@ -51,6 +51,10 @@ COMMANDS = {
         "probe fusion --where seed=0,1 --only kept,previous",
     ),
     "claims": ("claims", "claims", "claims show 001", "claims run 001 --dry-run"),
+    "corpus": (
+        "corpus",
+        *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),
+    ),
     "duel": ("train", "duel sum concat", "duel mine.py concat --text book.txt --budget 2h"),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }

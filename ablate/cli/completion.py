@@ -59,6 +59,18 @@ def overrides(context: typer.Context, incomplete: str) -> list[str]:
     return offers(incomplete, context.params.get("overrides") or [], types)
 
 
+def corpora(context: typer.Context) -> list[str]:
+    from ablate.compose.configs import corpora
+
+    return [*corpora(context.params.get("config_dir"))]
+
+
+def downloads(context: typer.Context) -> list[str]:
+    from ablate.compose.configs import downloads
+
+    return downloads(context.params.get("config_dir"))
+
+
 def studies() -> list[str]:
     from ablate.store.store import Store
 

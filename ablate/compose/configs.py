@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import yaml
 
 from ablate.config.overrides import flatten
-from ablate.config.rules import typed
+from ablate.config.rules import ConfigError, typed
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -22,6 +22,27 @@ SIZES = ("full", "demo")  # of a study
 def configs_dir() -> Path:
     """configs/ inside the installed package, or beside it in a checkout."""
     return PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
+
+
+def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
+    """The keys in the YAML of each corpus, by name, sorted. own: a directory of the user's with further
+    ones, which take the place of ablate's. Raises ConfigError."""
+    if own is not None and not Path(own).is_dir():
+        raise ConfigError(f"-cd {own}: there is no such directory; correct it")
+    directories = [configs_dir(), *([] if own is None else [Path(own)])]
+    paths = {path.stem: path for folder in directories for path in (folder / "corpus").glob("*.yaml")}
+    keys = {}
+    for name, path in sorted(paths.items()):
+        try:
+            keys[name] = {"name": name, **_read(path)}
+        except (OSError, UnicodeError, TypeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path}: no config can be read from it ({_line(error)}); mend it") from None
+    return keys
+
+
+def downloads(own: str | None = None) -> list[str]:
+    """The names of the corpora that are downloaded. own: as of `corpora`."""
+    return [name for name, keys in corpora(own).items() if keys.get("recipe") == "download"]
 
 
 def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
@@ -106,4 +127,8 @@ def _defaults() -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

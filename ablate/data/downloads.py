@@ -37,6 +37,11 @@ class RemoteFile:
     holds: Mapping[str, str | None]
 
 
+def is_here(remote: RemoteFile) -> bool:
+    """Whether a file of that name is in the cache. It is not read."""
+    return (cache.directory() / FOLDER / remote.file).is_file()
+
+
 def fetch(remote: RemoteFile) -> Path:
     """The file in the cache, downloaded unless it is there. Raises CorpusError if it can't be had, or is
     another."""

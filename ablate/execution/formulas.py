@@ -12,6 +12,7 @@ import numpy as np
 
 from ablate.data.counting import mixture
 from ablate.data.measured import measured
+from ablate.data.paired import Paired
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
@@ -122,8 +123,10 @@ def _of_test(test: Score) -> Row:
 
 def _epochs(run: Run) -> float | None:
     """How often training reads its split; None if that is endless."""
-    size = run.corpus.splits["train"].size
-    return run.tokens_a_step * run.config.train.steps / size if size else None
+    split, train = run.corpus.splits["train"], run.config.train
+    if isinstance(split, Paired):  # whose size leaves the sources out
+        return train.batch * train.steps / split.pairs.count if split.pairs.count else None
+    return run.tokens_a_step * train.steps / split.size if split.size else None
 
 
 def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:

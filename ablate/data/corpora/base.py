@@ -26,7 +26,8 @@ IGNORE_INDEX = -100  # the target where nothing is to be predicted
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ABC):
-    """What a corpus consists of, as a function of its options."""
+    """What a corpus consists of, as a function of its options. The first sentence of the docstring of each is
+    what `ablate corpus list` says of it."""
 
     name: ClassVar[str]  # the name in configs, set by `register`
     tokenizers: ClassVar[tuple[str, ...]] = ("char", "byte", "bpe")  # the values of corpus.tokenizer

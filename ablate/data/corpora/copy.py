@@ -71,7 +71,8 @@ class WordTask(Task, PairTask):
 
 @register("copy")
 class Copy(WordTask):
-    """The same words in the same order. One head in one layer can do it, by looking n positions back."""
+    """Words, then the same words in the same order. One head in one layer can do it, by looking n positions
+    back."""
 
     def answer(self, words: np.ndarray) -> np.ndarray:
         return words

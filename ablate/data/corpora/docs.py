@@ -21,8 +21,8 @@ TOPICS = Path("pydoc_data", "topics.py")  # of help()
 @register("docs")
 @dataclass(frozen=True, kw_only=True)
 class Docs(OfDocuments, TextRecipe):
-    """Help topics and docstrings of the standard library, read from its source files: each topic, and all
-    docstrings of a module, are a document."""
+    """Help topics and docstrings of Python's standard library. They are read from its source files:
+    each topic, and all docstrings of a module, are a document."""
 
     def text(self) -> Text:
         topics, files = root() / TOPICS, shipped(sources())

@@ -15,11 +15,12 @@ from ablate.data.text import Document, Text, check_encoding, read, readable
 class Download(OfDocuments, Decoded, TextRecipe):
     """A text that a YAML describes by the files to download, so a further text needs no code.
 
-    recipe: how its YAML names this class. The splits that files hold are `all`, for a text that corpus.splits
-    divides, or the text's own: train, validation and maybe test.
+    recipe: how its YAML names this class. about: what the text is, in a line. The splits that files hold are
+    `all`, for a text that corpus.splits divides, or the text's own: train, validation and maybe test.
     """
 
     recipe: Literal["download"]
+    about: str
     licence: str
     files: tuple[RemoteFile, ...]
 

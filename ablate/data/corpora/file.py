@@ -18,7 +18,7 @@ NAME = "standard input"
 @register("file")
 @dataclass(frozen=True, kw_only=True)
 class File(OfDocuments, Decoded, TextRecipe):
-    """A file, a directory, a glob, or - for standard input."""
+    """Your own text: a file, a directory, a glob, or - for standard input."""
 
     path: str | None
 

@@ -34,7 +34,7 @@ VERSION = 1  # raise it when the rules change: cached texts are found by it
 @register("grammar")
 @dataclass(frozen=True, kw_only=True)
 class Grammar(TextRecipe):
-    """The first `characters` characters of the sentences of `seed`."""
+    """English sentences of known entropy. seed: of the draws. characters: after which the text is cut."""
 
     seed: int
     characters: Count

@@ -27,7 +27,9 @@ CHUNK = 1 << 16  # letters
 @register("lags")
 @dataclass(frozen=True, kw_only=True)
 class Lags(TextRecipe):
-    """lags: how many letters back the letters are that decide the next one. symbols: the number of different
+    """Letters that depend on those a few places back.
+
+    lags: how many letters back the letters are that decide the next one. symbols: the number of different
     letters. Raises ConfigError for lags and symbols that can't make a text."""
 
     seed: int

@@ -12,7 +12,9 @@ from ablate.data.text import CorpusError
 @register("pairs")
 @dataclass(frozen=True, kw_only=True)
 class Pairs(Decoded, PairsRecipe):
-    """path: the sources; target: the file of the targets. If it is None, path has both. Pairs with an empty
+    """Your own pairs of texts, line by line.
+
+    path: the sources; target: the file of the targets. If it is None, path has both. Pairs with an empty
     side are left out."""
 
     path: str | None

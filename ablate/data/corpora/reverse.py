@@ -6,7 +6,7 @@ from ablate.data.corpora.copy import WordTask
 
 @register("reverse")
 class Reverse(WordTask):
-    """The same words, from last to first."""
+    """Words, then the same words from last to first."""
 
     def answer(self, words: np.ndarray) -> np.ndarray:
         return words[..., ::-1]

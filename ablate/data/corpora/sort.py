@@ -6,7 +6,8 @@ from ablate.data.corpora.copy import WordTask
 
 @register("sort")
 class Sort(WordTask):
-    """The same words, from the smallest to the largest. Equal words are the same, so each comes from all."""
+    """Words, then the same words from the smallest to the largest. Equal words are the same, so each
+    comes from all."""
 
     def answer(self, words: np.ndarray) -> np.ndarray:
         return np.sort(words)

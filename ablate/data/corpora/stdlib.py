@@ -9,7 +9,7 @@ from ablate.data.text import CorpusError, Text, of_files
 @register("stdlib")
 @dataclass(frozen=True, kw_only=True)
 class Stdlib(OfDocuments, Decoded, TextRecipe):
-    """The Python source of the interpreter's standard library. tests: with the library's own tests."""
+    """The source of Python's standard library. tests: with the library's own tests."""
 
     tests: bool
 

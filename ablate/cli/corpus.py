@@ -1,0 +1,162 @@
+"""`ablate corpus`: what can be trained on, what is known of a text before training, and downloads."""
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablate.cli import completion
+from ablate.cli.shared import FormatOption, WideOption, print_table
+from ablate.config.overrides import as_value
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.phrases import counted
+
+if TYPE_CHECKING:
+    from ablate.config.schema import RunConfig
+
+OF_A_PATH = {*"./\\~*?["}  # characters of paths and patterns, which no name of a corpus has
+ConfigDirOption = Annotated[
+    str | None,
+    typer.Option("-cd", "--config-dir", metavar="DIR", help="A directory with your own corpus/NAME.yaml."),
+]
+
+corpus = typer.Typer(
+    help="List the texts and tasks to train on, show what is known of one, and download one.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@corpus.command("list")
+def listed(
+    format: FormatOption = "table", wide: WideOption = False, config_dir: ConfigDirOption = None
+) -> None:
+    """List what can be trained on.
+
+    For each corpus: how models read it (as text, as rows of a task, or as pairs), what it consists of, and of
+    those that are downloaded the licence, the size, and whether it is here already.
+    """
+    import pandas as pd
+
+    from ablate.compose.configs import corpora
+    from ablate.data.available import facts
+
+    table = pd.DataFrame([facts(name, keys) for name, keys in corpora(config_dir).items()])
+    table["bytes"] = table["bytes"].astype("Int64")
+    print_table(table, format, wide=wide, spare=("licence",))
+
+
+@corpus.command()
+def show(
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A corpus by name; else a file, a directory, a glob, or - for standard input.",
+            autocompletion=completion.corpora,
+        ),
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Overrides as ablate run takes them, as corpus.tokenizer=bpe or train.steps=2000.",
+            autocompletion=completion.overrides,
+        ),
+    ] = None,
+    config_dir: ConfigDirOption = None,
+) -> None:
+    """Show what is known of a corpus before training.
+
+    It is opened as a run with these overrides opens it. Of a text: characters and tokens of each split, the
+    share of a held-out split that lies in stretches of 50 characters or more that another split has, too, and
+    the loss of counting, in nats a token and in bits a byte. Of each corpus: how often training reads it, and
+    how each split begins.
+    """
+    import pandas as pd
+
+    from ablate.data.measured import measured
+    from ablate.data.summary import beginning, figures, visible
+    from ablate.execution.formulas import before_training
+    from ablate.execution.run import resolve
+    from ablate.reporting.tables import render_row
+
+    given = overrides or []
+    run = resolve(_config([*_choice(text, given, config_dir), *given], config_dir))
+    opened, steps, vocabulary = run.corpus, run.config.train.steps, run.corpus.tokenizer.vocab_size
+    known, epochs = measured(opened, run.spec.context), before_training(run)["epochs"]
+    often = f"{epochs:.2f}" if epochs else "nothing is repeated"
+    row = {
+        "corpus": visible(opened.config.called),
+        "vocabulary": f"{vocabulary:,} tokens, ln {vocabulary:,} = {math.log(vocabulary):.4f}",
+        "epochs": f"{often}, {steps:,} steps of {run.tokens_a_step:,.0f} tokens",
+    }
+    if known is not None:
+        part = f", in {100 * known.counted:.1f} % of training" if known.counted < 1 else ""
+        row["documents"] = f"{opened.documents:,}"
+        row["counting"] = f"n-grams of {counted(known.order, 'token')}{part}"
+    row["sha256"] = opened.sha256
+    typer.echo(render_row(pd.Series(row, dtype=object)))
+    print_table(pd.DataFrame([figures(opened, split, known) for split in opened.splits]), "table")
+    for split in opened.splits:
+        if lines := beginning(opened, split, run.config.resolved_seeds()["data"]):
+            typer.echo("\n  ".join([f"\n{split}", *lines]))
+
+
+@corpus.command()
+def get(
+    name: Annotated[
+        str, typer.Argument(help="A text to download, by name.", autocompletion=completion.downloads)
+    ],
+    config_dir: ConfigDirOption = None,
+) -> None:
+    """Download a published text.
+
+    Says where it lies. What is here already is checked, and not downloaded again.
+    """
+    from ablate.compose.configs import corpora, downloads
+    from ablate.config.read import read
+    from ablate.data.corpora.download import Download
+    from ablate.data.downloads import fetch
+
+    chosen = _config([_named(name, corpora(config_dir))], config_dir).corpus
+    if chosen.recipe != Download.name:
+        raise ConfigError(
+            f"corpus={name}: no text to get beforehand; ablate run corpus={name} makes it, or fetches it,"
+            f" when it is needed; choices: {', '.join(downloads(config_dir))}"
+        )
+    for file in read(Download, chosen.options, "corpus").files:
+        typer.echo(fetch(file))
+
+
+def _choice(text: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
+    """The overrides that choose a corpus by its name, or else a text by its path. Raises ConfigError."""
+    from ablate.compose.configs import corpora
+    from ablate.data.available import kinds
+
+    known = corpora(config_dir)
+    if text not in known and (os.path.exists(text) or text == "-" or OF_A_PATH & {*text}):
+        return ["corpus=file", f"corpus.path={as_value(text)}"]
+    chooses_model = any(override.startswith("model=") for override in overrides)
+    needs_pairs = text in known and kinds(known[text]) == ["pairs"]
+    return [_named(text, known), *(["model=pair"] if needs_pairs and not chooses_model else [])]
+
+
+def _named(name: str, known: Iterable[str]) -> str:
+    """The override that chooses a corpus. Raises ConfigError for an unknown one, which Hydra may take for a
+    sweep."""
+    if name not in known:
+        raise ConfigError(f"corpus={name}: no such corpus{did_you_mean(name, known)}")
+    return f"corpus={name}"
+
+
+def _config(overrides: Sequence[str], config_dir: str | None) -> "RunConfig":
+    """The config of a single run. Raises ConfigError."""
+    from ablate.compose.sweep import compose
+
+    sweep = compose([*([] if config_dir is None else ["-cd", config_dir]), *overrides])
+    if sweep is None or not sweep.is_single:
+        raise ConfigError(f"{' '.join(overrides)}: these are several runs; give the settings of one")
+    return sweep.configs(())

@@ -1,0 +1,43 @@
+"""What can be trained on, by what the YAMLs of corpora say. Nothing is opened, and no torch is loaded."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ablate.config.read import read
+from ablate.data.corpora.base import PairsRecipe, PairTask, Recipe, Task, TextRecipe, registry
+from ablate.data.corpora.download import Download
+from ablate.data.downloads import is_here
+
+KINDS = {"text": TextRecipe, "task": Task, "pairs": PairTask | PairsRecipe}  # by how a model reads it
+
+
+def facts(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list says of a corpus, by the names of its columns; those that do not apply are None. keys: of
+    its YAML. Raises ConfigError."""
+    row: dict[str, Any] = dict.fromkeys(("name", "kind", "consists of", "licence", "bytes", "here"))
+    row["name"] = name
+    if (kind := _kind(keys)) is None:
+        return row
+    row |= {"kind": ", ".join(kinds(keys)), "consists of": _first_sentence(kind)}
+    if issubclass(kind, Download):
+        text = read(Download, {key: keys[key] for key in keys if key != "name"}, f"corpus={name}")
+        size, here = sum(file.size for file in text.files), all(map(is_here, text.files))
+        row |= {"consists of": text.about, "licence": text.licence, "bytes": size, "here": here}
+    return row
+
+
+def kinds(keys: Mapping[str, Any]) -> list[str]:
+    """How models can read the corpus of these keys, of KINDS."""
+    kind = _kind(keys)
+    return [word for word, base in KINDS.items() if kind and issubclass(kind, base)]
+
+
+def _kind(keys: Mapping[str, Any]) -> type[Recipe] | None:
+    """The class of a corpus; None if its YAML leaves to another what it is."""
+    return registry.methods().get(keys.get("recipe", keys["name"]))
+
+
+def _first_sentence(kind: type) -> str:
+    paragraph, _, _ = (inspect.getdoc(kind) or "").partition("\n\n")
+    return " ".join(paragraph.split()).partition(". ")[0].removesuffix(".")

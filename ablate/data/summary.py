@@ -1,0 +1,72 @@
+"""What a reader is shown of a corpus: figures of each split, and how it begins."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ablate.data.corpora.base import SPLITS
+from ablate.data.corpus import Corpus
+from ablate.data.examples import Examples
+from ablate.data.measured import Measured
+from ablate.data.paired import Paired
+from ablate.data.splits import Split, Stream
+
+LINES = 3  # of a text, and as many pairs
+ROWS = 2  # of a task
+WIDTH = 80  # characters of a line that are shown
+READ = 4096  # tokens that are decoded for the lines of a text
+ANSWER = "→ "  # before what a model is to predict
+ENDLESS = "endless"
+
+
+def figures(corpus: Corpus, split: str, known: Measured | None) -> dict[str, Any]:
+    """Figures of a split, by the names that a table gives them. known: of a text; None for anything else."""
+    chosen = corpus.splits[split]
+    if known is None:
+        tokens = "target tokens" if chosen.is_ragged else "tokens"
+        sizes = {"examples": _examples(chosen), tokens: chosen.size}
+        return {"split": split} | {name: ENDLESS if size is None else size for name, size in sizes.items()}
+    shares = {f"shared with {other}": known.overlap.get((split, other)) for other in SPLITS[:2]}
+    overlap = {name: None if share is None else f"{100 * share:.2f} %" for name, share in shares.items()}
+    loss, predicted = known.loss.get(split), chosen.predicted_bytes
+    bits = loss * (chosen.size or 0) / math.log(2) / predicted if loss and predicted else None
+    sizes = {"characters": known.characters[split], "tokens": len(corpus.tokens(split))}
+    return {"split": split, **sizes, **overlap, "counting loss": loss, "bits per byte": bits}
+
+
+def _examples(split: Split) -> int | None:
+    """How many rows of a task, or pairs, a split has; None if it is endless."""
+    match split:
+        case Examples(count=count):
+            return count
+        case Paired(pairs=pairs):
+            return None if pairs.count is None else len(pairs.held_out)
+    raise TypeError(split)
+
+
+def beginning(corpus: Corpus, split: str, seed: int) -> list[str]:
+    """The first lines of a text that are not blank; of a task and of pairs the first examples, each followed
+    by its answer. seed: of the batches, which training examples are drawn with. Empty for an empty split."""
+    chosen = corpus.splits[split]
+    if chosen.size == 0:
+        return []
+    decode, is_train = corpus.tokenizer.decode, split == "train"
+    match chosen:
+        case Stream():
+            text = decode(chosen.tokens[:READ])
+            return [visible(line) for line in text.split("\n") if line.strip()][:LINES]
+        case Examples():
+            inputs, targets, *_ = chosen.rows(seed if is_train else chosen.seed, np.arange(ROWS))
+            rows = [(row, wanted[wanted >= 0]) for row, wanted in zip(inputs, targets, strict=True)]
+        case Paired(pairs=pairs):
+            rows = pairs.to_train(seed, range(LINES)) if is_train else pairs.held_out[:LINES]
+        case _:
+            raise TypeError(chosen)
+    return [line for row, answer in rows for line in (visible(decode(row)), visible(ANSWER + decode(answer)))]
+
+
+def visible(text: str) -> str:
+    """The text as one line of at most WIDTH characters, control characters as Python writes them."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"

@@ -1,0 +1,216 @@
+"""`ablate corpus`: what can be trained on, what is known of it beforehand, and downloads."""
+
+import hashlib
+import json
+import math
+import random
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ablate.compose.configs import configs_dir
+from tests.helpers import DOWNLOAD, ROOT, Server, forget, remote
+
+SMALL = ("model.context=16", "train.steps=50", "train.batch=8")
+PLAY = b"To be, or not to be.\n" * 99
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ABLATE_STDIN", "")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def play(server: Server, tmp_path: Path) -> dict:
+    """A corpus of one's own in DIR/corpus/play.yaml, whose file a server has."""
+    server.content["/play.txt"] = PLAY
+    keys = {"name": "play", **DOWNLOAD, "files": [remote(PLAY, f"{server.address}/play.txt")]}
+    (tmp_path / "own/corpus").mkdir(parents=True)
+    (tmp_path / "own/corpus/play.yaml").write_text(yaml.safe_dump(keys), encoding="utf-8")
+    return keys
+
+
+@pytest.fixture
+def shown(command):
+    """`ablate corpus show …`: the lines of its output, and the cells of its table by split."""
+
+    def shown(*arguments: str) -> tuple[list[str], dict[str, list[str]]]:
+        forget()
+        code, out, err = command("corpus", "show", *arguments)
+        assert (code, err) == (0, "")
+        _, table, *_ = out.split("\n\n")
+        rows = [re.split(r"\s{2,}", line) for line in table.splitlines()[1:]]
+        return out.splitlines(), {name: cells for name, *cells in rows}
+
+    return shown
+
+
+def refused(command, *arguments: str) -> str:
+    """The line with which `ablate corpus …` refuses its arguments."""
+    code, out, err = command("corpus", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    return err.removeprefix("ablate: ").rstrip("\n")
+
+
+# --- list -----------------------------------------------------------------------------------------
+
+
+def test_every_corpus_is_listed_with_how_it_is_read(command, cache):
+    (cache / "downloads/text8").mkdir(parents=True)
+    (cache / "downloads/text8/text8.zip").touch()
+    code, out, _ = command("corpus", "list", "--format", "json")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert code == 0 and [*rows] == sorted(path.stem for path in (configs_dir() / "corpus").glob("*.yaml"))
+    assert all(row["consists of"] for row in rows.values())
+    kinds = {name: row["kind"] for name, row in rows.items() if row["kind"] != "text"}
+    both = dict.fromkeys(("copy", "reverse", "sort"), "task, pairs")
+    pairs = dict.fromkeys(("gettext", "numbers", "pairs"), "pairs")
+    assert kinds == {**both, **pairs, "induction": "task", "mqar": "task"}
+    downloads = {name: (row["bytes"], row["here"]) for name, row in rows.items() if row["licence"]}
+    assert len(downloads) == 6 and downloads["text8"] == (31_344_016, True)
+    assert downloads["tinystories"] == (1_943_728_838, False)  # of two files
+    assert rows["docs"] == {
+        "name": "docs",
+        "kind": "text",
+        "consists of": "Help topics and docstrings of Python's standard library",
+        **dict.fromkeys(("licence", "bytes", "here")),
+    }
+
+
+def test_a_list_loads_no_torch(cache):
+    code = "import sys; from ablate.cli.app import build; build('corpus')(['corpus', 'list'], 'ablate', "
+    code += "standalone_mode=False); print({'torch', 'hydra', 'requests'} & {*sys.modules})"
+    listed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
+    assert listed.endswith("\nset()\n") and not cache.exists()
+
+
+def test_a_list_of_ones_own(command, tmp_path):
+    folder = tmp_path / "own/corpus"
+    folder.mkdir(parents=True)
+    (folder / "book.yaml").write_text("name: file\npath: book.txt")
+    (folder / "other.yaml").write_text("defaults: [docs, _self_]\nunique: none")
+    code, out, _ = command("corpus", "list", "-cd", "own", "--format", "csv")
+    assert code == 0 and 'book,text,"Your own text: a file, a dir' in out and "\nother,,,,,\n" in out
+    assert refused(command, "list", "-cd", "no") == "-cd no: there is no such directory; correct it"
+    (folder / "other.yaml").write_text("[docs")
+    line = refused(command, "list", "-cd", "own")
+    assert re.match(r"own/corpus/other\.yaml: no config can be read from it \(.*\); mend it$", line)
+
+
+# --- show -----------------------------------------------------------------------------------------
+
+
+def test_a_text_by_hand(shown, tmp_path):
+    """8,000 characters of training, 1,000 of validation with 200 of them, and 1,000 of test with 100 others
+    and 50 of validation."""
+    letters = random.Random(0)
+
+    def drawn(count: int) -> str:
+        return "".join(letters.choices(string.ascii_letters, k=count))
+
+    train = "one\tline\n\n\x1b two\n" + drawn(8000 - 16)
+    validation = f"<{train[100:300]}>{drawn(798)}"
+    test = f"<{train[1000:1100]}>({validation[500:550]}){drawn(846)}"
+    assert [*map(len, (train, validation, test))] == [8000, 1000, 1000]
+    text = train + validation + test
+    (tmp_path / "my text.txt").write_text(text, newline="")
+    lines, table = shown("my text.txt", *SMALL)
+    vocabulary = len({*text})
+    assert re.fullmatch(r"counting    n-grams of \d+ tokens?", lines.pop(4))
+    assert lines[:5] == [
+        "corpus      my text.txt",
+        f"vocabulary  {vocabulary} tokens, ln {vocabulary} = {math.log(vocabulary):.4f}",
+        "epochs      0.80, 50 steps of 128 tokens",  # 6,400 of 7,999
+        "documents   1",
+        f"sha256      {hashlib.sha256(text.encode()).hexdigest()}",
+    ]
+    sizes = {name: cells[:2] for name, cells in table.items()}
+    assert sizes == {"train": ["8,000"] * 2, "validation": ["1,000"] * 2, "test": ["1,000"] * 2}
+    assert table["validation"][2] == "20.00 %" and table["test"][2:4] == ["10.00 %", "5.00 %"]
+    for split, new in (("validation", 0.8), ("test", 0.9)):  # the share that training does not have
+        loss, bits = map(float, table[split][-2:])
+        assert new * math.log(52) < loss < math.log(vocabulary)
+        assert bits == pytest.approx(loss / math.log(2), abs=2e-4)  # a letter is a byte
+    assert lines[lines.index("train") + 1 : lines.index("validation") - 1] == [
+        "  one\\tline",
+        "  \\x1b two",
+        f"  {train[16 : 16 + 79]}…",
+    ]
+
+
+def test_rows_of_a_task_and_pairs(shown):
+    lines, table = shown("copy", *SMALL)
+    assert lines[2] == "epochs      nothing is repeated, 50 steps of 128 tokens"
+    assert table == {
+        "train": ["endless", "endless"],
+        "validation": ["1,000", "16,000"],
+        "test": ["1,000", "16,000"],
+    }
+    row, answer = lines[-2:]
+    words = row.split()
+    assert answer == f"  → {' '.join(words[:8])}" and words[8:] == ["0", *words[:7]]
+    lines, table = shown("copy", *SMALL, "corpus.examples=100", "corpus.splits=[0.9,0.1,0]")
+    assert lines[2] == "epochs      4.00, 50 steps of 128 tokens" and "test" not in lines
+    assert table["train"] == ["100", "1,600"] and table["test"] == ["0", "0"]
+    lines, table = shown("numbers")
+    assert table["train"] == ["endless", "endless"] and table["test"][0] == "1,000"
+    first = lines.index("train") + 1
+    assert [line.startswith("  → ") for line in lines[first : first + 6]] == [False, True] * 3
+    assert re.search("hundert|zig|zehn", "".join(lines[first : first + 5 : 2]))
+
+
+def test_given_pairs_are_read_pair_by_pair(shown, tmp_path):
+    """And none of them weighs more for its length."""
+    lines = [f"{'long ' * (number % 5)}source {number}\ttarget {number}" for number in range(200)]
+    (tmp_path / "pairs.txt").write_text("\n".join(lines))
+    lines, table = shown("pairs", "corpus.path=pairs.txt", "train.steps=50", "train.batch=8")
+    assert lines[2].startswith(f"epochs      {50 * 8 / int(table['train'][0]):.2f}, 50 steps of ")
+    assert sum(int(cells[0]) for cells in table.values()) == 200
+
+
+def test_what_can_not_be_shown_is_one_line(command):
+    assert refused(command, "show", "missing.txt") == (
+        f"corpus.path=missing.txt: no such file in {Path.cwd()}; correct the path"
+    )
+    assert refused(command, "show", "tinystorys").startswith(
+        "corpus=tinystorys: no such corpus; did you mean tinystories? choices: copy, docs,"
+    )
+    assert refused(command, "show", "1,5", "study=heads").startswith("corpus=1,5: no such corpus; choices: ")
+    assert "did you mean train.steps?" in refused(command, "show", "docs", "train.stps=3")
+    assert refused(command, "show", "docs", "study=heads") == (
+        "corpus=docs study=heads: these are several runs; give the settings of one"
+    )
+    assert "model=tiny" in refused(command, "show", "lags", "model=pair")
+
+
+# --- get ------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_fetched_once(command, play, server, cache):
+    def here() -> bool:
+        rows = json.loads(command("corpus", "list", "-cd", "own", "--format", "json")[1])
+        return next(row["here"] for row in rows if row["name"] == "play")
+
+    assert not here()
+    code, out, err = command("corpus", "get", "play", "-cd", "own")
+    place = cache / "downloads/play/play.txt"
+    assert (code, out) == (0, f"{place}\n") and place.read_bytes() == PLAY, err
+    assert command("corpus", "get", "play", "-cd", "own") == (0, f"{place}\n", "")
+    assert here() and server.requests == ["/play.txt"]
+
+
+def test_what_is_no_download_is_one_line(command):
+    texts = "enwik8, text8, tinyshakespeare, tinystories, wikitext103, wikitext2"
+    assert refused(command, "get", "docs") == (
+        "corpus=docs: no text to get beforehand; ablate run corpus=docs makes it, or fetches it, when it is"
+        f" needed; choices: {texts}"
+    )
+    assert refused(command, "get", "hub").startswith("corpus=hub: no text to get beforehand")
+    assert "did you mean tinystories?" in refused(command, "get", "tinystorys")

@@ -123,7 +123,10 @@ def doubts(rows: pd.DataFrame, **columns: float) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"ngram_val_loss": 1.0}, "worse than counting: fusion=concat.* of counting 5 tokens; .*mix_loss"),
+        (
+            {"ngram_val_loss": 1.0},
+            "worse than counting: .*concat.*: by .* counting 5 tokens gives 1; .*mix_loss",
+        ),
         ({"overlap": 0.08}, "overlap: 8.0 % of a held-out split .*corpus.unique=paragraph"),
         ({"epochs": 5.5}, "epochs: a run reads its text 5.5 times; .*fewer train.steps"),
     ],
@@ -140,7 +143,7 @@ def test_beside_heads_that_read_fixed_places(rows, less):
     fixed = fixed.assign(val_loss=fixed["val_loss"] - less, run_id=[f"{i:016x}" for i in range(len(fixed))])
     facts = compare(pd.concat([rows.assign(scores="softmax", scores_options="{}"), fixed])).facts
     (fact,) = [fact for fact in facts if "fixed places" in fact.words]
-    assert fact.is_doubt == (less > 0) and f"val_loss {less:+.4g} [" in fact.words
+    assert fact.is_doubt == (less > 0) and "by 0.05 of val_loss (scores=offsets)" in fact.words
 
 
 def test_epochs_and_figures_survive_a_config_of_another_text(corpus: Corpus):

@@ -5,7 +5,7 @@ a text that repeats itself, or is read often, rewards memory. A difference betwe
 that.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.controls import otherwise_equal
 from ablate.analysis.variants import Variants
+from ablate.phrases import some
 
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 FIXED_PLACES = "offsets"  # scores=offsets: head i reads the token i places back
@@ -30,15 +31,11 @@ class Fact:
     is_doubt: bool
 
 
-def facts(variants: Variants, bases: Iterable[int]) -> Iterator[Fact]:
+def facts(variants: Variants, bases: Sequence[int]) -> Iterator[Fact]:
     """What is known of the baselines, by number, and of the text."""
     known = variants.table.reindex(columns=[*OF_TEXT]).apply(pd.to_numeric, errors="coerce").astype(float)
-    for base in bases:
-        yield from _beside_counting(variants, base, known.iloc[base])
-    partner = dict(otherwise_equal(variants, {"scores": FIXED_PLACES}))
-    for base in bases:
-        if base in partner:
-            yield from _beside_fixed_places(variants, base, partner[base])
+    yield from _beside_counting(variants, bases, known.iloc[[*bases]])
+    yield from _beside_fixed_places(variants, bases)
     overlap, epochs = known["overlap"].max(), known["epochs"].max()
     if np.isfinite(overlap):
         mended = "; what remembers best wins there: corpus.unique=paragraph takes repeats away"
@@ -55,37 +52,54 @@ def facts(variants: Variants, bases: Iterable[int]) -> Iterator[Fact]:
         )
 
 
-def _beside_counting(variants: Variants, base: int, text: pd.Series) -> Iterator[Fact]:
-    mean, loss = (
-        stats.moments(variants.values[[base]])[1][0],
-        text.get(COUNTING.get(variants.metric, ""), np.nan),
-    )
-    if not np.isfinite(mean - loss):
+def _beside_counting(variants: Variants, bases: Sequence[int], known: pd.DataFrame) -> Iterator[Fact]:
+    """A fact about the baselines that are worse than counting, and one about the others. known: of their
+    text."""
+    if variants.metric not in COUNTING:
         return
-    name = variants.names[base]
-    beside = f"{variants.metric} {mean:.4g} against {loss:.4g} of counting {text['ngram_order']:.0f} tokens"
-    if mean > loss:
+    loss_B, order_B = (known[column].to_numpy() for column in (COUNTING[variants.metric], "ngram_order"))
+    ahead_B = loss_B - stats.moments(variants.values[[*bases]])[1]
+    for is_worse, those in _apart(ahead_B):
+        names = some([variants.names[bases[at]] for at in those])
+        beside = f"{names}: by {_range(np.abs(ahead_B[those]))} of {variants.metric}, where counting"
+        beside += f" {_range(order_B[those])} tokens gives {_range(loss_B[those])}"
+        if not is_worse:
+            yield Fact(f"better than counting: {beside}", False)
+            continue
         yield Fact(
-            f"worse than counting: {name}: {beside}; a difference may be one in what a table of n-grams would"
-            " fill in: --metric mix_loss says what remains; more train.steps or a larger model get beyond it",
+            f"worse than counting: {beside}; a difference may be in what a table of n-grams would fill in:"
+            " --metric mix_loss says what remains; more train.steps or a larger model get beyond it",
             True,
         )
-    else:
-        yield Fact(f"better than counting: {name}: {beside}", False)
 
 
-def _beside_fixed_places(variants: Variants, base: int, fixed: int) -> Iterator[Fact]:
-    paired = stats.paired(variants.values[[base]], variants.values[[fixed]], margin=np.inf)
-    diff, low, high = (float(paired[name][0]) for name in ("diff", "low_marginal", "high_marginal"))
-    if not np.isfinite(diff):
+def _beside_fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Fact]:
+    """The same beside heads that read fixed places, of baselines with such a variant."""
+    partner = dict(otherwise_equal(variants, {"scores": FIXED_PLACES}))
+    if not (having := [base for base in bases if base in partner]):
         return
-    name = variants.names[base]
-    beside = f"{variants.metric} {diff:+.4g} [{low:.4g}, {high:.4g}] against heads that read fixed places"
-    if diff > 0:
+    fixed = variants.values[[partner[base] for base in having]]
+    ahead_B = stats.paired(fixed, variants.values[having], margin=np.inf)["diff"]
+    for is_worse, those in _apart(ahead_B):
+        names = some([variants.names[having[at]] for at in those])
+        beside = f"{names}: by {_range(np.abs(ahead_B[those]))} of {variants.metric}"
+        beside += f" (scores={FIXED_PLACES})"
+        if not is_worse:
+            yield Fact(f"better than heads that read fixed places: {beside}", False)
+            continue
         yield Fact(
-            f"worse than fixed places: {name}: {beside} (scores=offsets): attention has not learned to look"
-            " in this budget; more train.steps or a higher train.lr may mend that",
+            f"worse than heads that read fixed places: {beside}; attention has not learned to look in this"
+            " budget: more train.steps or a higher train.lr may mend that",
             True,
         )
-    else:
-        yield Fact(f"better than fixed places: {name}: {beside} (scores=offsets)", False)
+
+
+def _apart(ahead_B: stats.Array) -> list[tuple[bool, list[int]]]:
+    """The places of those that are behind, and of those that are not; NaN is in neither."""
+    sides = [(True, np.flatnonzero(ahead_B < 0)), (False, np.flatnonzero(ahead_B >= 0))]
+    return [(is_worse, those.tolist()) for is_worse, those in sides if len(those)]
+
+
+def _range(values: stats.Array) -> str:
+    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    return low if low == high else f"{low} to {high}"

@@ -157,7 +157,8 @@ def limits(comparison: Comparison, record: StudyRecord) -> Iterator[str]:
     else:
         yield f"Over {texts} texts ({named}), which is no random sample of texts."
 
-    narrow = rows[pd.to_numeric(rows["key_width"], errors="coerce") < FEW_DIMENSIONS]
+    # 0 where there are no keys.
+    narrow = rows[pd.to_numeric(rows["key_width"], errors="coerce").between(1, FEW_DIMENSIONS - 1)]
     if len(narrow):
         yield (
             f"Heads of {int(narrow['key_width'].min())} query and key dimensions (d_k) at heads ="

@@ -6,6 +6,7 @@ windows that a model is evaluated on.
 
 import functools
 import itertools
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,11 @@ VERSION = 1  # raise it when a figure changes
 ORDERS = {"bpe": 6}  # the longest n-grams, in tokens
 LETTERS = 10  # the same where a token is a character or a byte
 MOST = 4_000_000  # training tokens that are counted
+LONG = 2_000_000  # training tokens from which on a line says that it takes a while
 PIECE = 1 << 16  # tokens in a piece, of evenly spread ones, where there are more; and decoded at a time
 HELD_OUT = SPLITS[1:]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ def measured(corpus: Corpus, context: int) -> Measured | None:
 
 def _measure(corpus: Corpus, texts: Mapping[str, Stream], context: int, directory: Path) -> dict:
     tokenizer, training = corpus.tokenizer, texts["train"].tokens
+    if len(training) > LONG:
+        log.warning("corpus=%s: measuring overlap and counting; once, up to a minute", corpus.name)
     held_out = {name: texts[name].tokens for name in HELD_OUT if texts[name].size}
     some = evenly(training, MOST)
     models = kneser_ney(some, held_out, vocab=tokenizer.vocab_size, context=context)

@@ -165,7 +165,7 @@ def test_what_the_core_computes_with_is_core_as_well():
     """A formula that moves to a file of its own must not leave the core unseen."""
     computing = ("model/", "training/", "data/", "compute/", "execution/", "rng.py")
     by_fingerprint = {
-        f"data/{name}.py" for name in ("corpora/base", "corpus", "division", "matches", "text")
+        f"data/{name}.py" for name in ("corpora/base", "corpus", "division", "text")
     }  # of the text
     in_the_row = {"compute/device.py", "execution/place.py"}  # what they choose: device, linear, attention
     imported = {

@@ -36,10 +36,8 @@ CORE = (
     ),
     "compute/fastest.py",
     "rng.py",
-    *(
-        f"data/{name}.py"
-        for name in ("splits", "examples", "paired", "tokenizers", "tokenized", "counting", "measured")
-    ),
+    *(f"data/{name}.py" for name in ("splits", "examples", "paired", "tokenizers", "tokenized")),
+    *(f"data/{name}.py" for name in ("counting", "matches", "measured")),
     *(f"execution/{name}.py" for name in ("run", "formulas", "translate")),
 )
 # The folders of parts: a change in one of their files makes only the runs stale that use that part.

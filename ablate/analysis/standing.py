@@ -53,51 +53,45 @@ def facts(variants: Variants, bases: Sequence[int]) -> Iterator[Fact]:
 
 
 def _beside_counting(variants: Variants, bases: Sequence[int], known: pd.DataFrame) -> Iterator[Fact]:
-    """A fact about the baselines that are worse than counting, and one about the others. known: of their
-    text."""
+    """known: of the text of each baseline."""
     if variants.metric not in COUNTING:
         return
     loss_B, order_B = (known[column].to_numpy() for column in (COUNTING[variants.metric], "ngram_order"))
-    ahead_B = loss_B - stats.moments(variants.values[[*bases]])[1]
-    for is_worse, those in _apart(ahead_B):
-        names = some([variants.names[bases[at]] for at in those])
-        beside = f"{names}: by {_range(np.abs(ahead_B[those]))} of {variants.metric}, where counting"
-        beside += f" {_range(order_B[those])} tokens gives {_range(loss_B[those])}"
-        if not is_worse:
-            yield Fact(f"better than counting: {beside}", False)
-            continue
-        yield Fact(
-            f"worse than counting: {beside}; a difference may be in what a table of n-grams would fill in:"
-            " --metric mix_loss says what remains; more train.steps or a larger model get beyond it",
-            True,
+    for is_worse, those, by in _apart(variants, bases, loss_B - stats.moments(variants.values[[*bases]])[1]):
+        beside = (
+            f"counting: {by}, where counting {_range(order_B[those])} tokens gives {_range(loss_B[those])}"
         )
+        mended = (
+            "; a difference may be in what a table of n-grams would fill in: --metric mix_loss says what"
+            " remains; more train.steps or a larger model get beyond it"
+        )
+        yield Fact(f"worse than {beside}{mended}" if is_worse else f"better than {beside}", is_worse)
 
 
 def _beside_fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Fact]:
-    """The same beside heads that read fixed places, of baselines with such a variant."""
     partner = dict(otherwise_equal(variants, {"scores": FIXED_PLACES}))
     if not (having := [base for base in bases if base in partner]):
         return
     fixed = variants.values[[partner[base] for base in having]]
     ahead_B = stats.paired(fixed, variants.values[having], margin=np.inf)["diff"]
-    for is_worse, those in _apart(ahead_B):
-        names = some([variants.names[having[at]] for at in those])
-        beside = f"{names}: by {_range(np.abs(ahead_B[those]))} of {variants.metric}"
-        beside += f" (scores={FIXED_PLACES})"
-        if not is_worse:
-            yield Fact(f"better than heads that read fixed places: {beside}", False)
-            continue
-        yield Fact(
-            f"worse than heads that read fixed places: {beside}; attention has not learned to look in this"
-            " budget: more train.steps or a higher train.lr may mend that",
-            True,
+    for is_worse, _, by in _apart(variants, having, ahead_B):
+        beside = f"heads that read fixed places: {by} (scores={FIXED_PLACES})"
+        mended = (
+            "; attention has not learned to look in this budget: more train.steps or a higher train.lr may"
+            " mend that"
         )
+        yield Fact(f"worse than {beside}{mended}" if is_worse else f"better than {beside}", is_worse)
 
 
-def _apart(ahead_B: stats.Array) -> list[tuple[bool, list[int]]]:
-    """The places of those that are behind, and of those that are not; NaN is in neither."""
-    sides = [(True, np.flatnonzero(ahead_B < 0)), (False, np.flatnonzero(ahead_B >= 0))]
-    return [(is_worse, those.tolist()) for is_worse, those in sides if len(those)]
+def _apart(
+    variants: Variants, bases: Sequence[int], ahead_B: stats.Array
+) -> Iterator[tuple[bool, list[int], str]]:
+    """The baselines that are behind, and those that are not, each as (whether behind, their places in bases,
+    who they are and by how much). NaN is in neither."""
+    for is_worse, places in ((True, np.flatnonzero(ahead_B < 0)), (False, np.flatnonzero(ahead_B >= 0))):
+        if len(those := places.tolist()):
+            names = some([variants.names[bases[at]] for at in those])
+            yield is_worse, those, f"{names}: by {_range(np.abs(ahead_B[those]))} of {variants.metric}"
 
 
 def _range(values: stats.Array) -> str:

@@ -24,12 +24,17 @@ def configs_dir() -> Path:
     return PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 
+def own_configs(directory: str) -> Path:
+    """The directory of the user's configs that -cd names. Raises ConfigError."""
+    if not Path(directory).is_dir():
+        raise ConfigError(f"-cd {directory}: there is no such directory; correct it")
+    return Path(directory)
+
+
 def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
     """The keys in the YAML of each corpus, by name, sorted. own: a directory of the user's with further
     ones, which take the place of ablate's. Raises ConfigError."""
-    if own is not None and not Path(own).is_dir():
-        raise ConfigError(f"-cd {own}: there is no such directory; correct it")
-    directories = [configs_dir(), *([] if own is None else [Path(own)])]
+    directories = [configs_dir(), *([] if own is None else [own_configs(own)])]
     paths = {path.stem: path for folder in directories for path in (folder / "corpus").glob("*.yaml")}
     keys = {}
     for name, path in sorted(paths.items()):

@@ -7,7 +7,6 @@ nothing: it composes configs, which are returned.
 import argparse
 import contextlib
 import functools
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
-from ablate.compose.configs import configs_dir
+from ablate.compose.configs import configs_dir, own_configs
 from ablate.compose.launchers import KEY, OWN, Cluster, Pool
 from ablate.compose.refusals import (
     REFUSALS,
@@ -185,9 +184,7 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
     path = configs_dir() if parsed.config_path is None else Path(parsed.config_path).absolute()
     search_path = create_config_search_path(f"{OwnConfigSource.scheme()}://{path}")
     if parsed.config_dir is not None:
-        own = os.path.abspath(parsed.config_dir)
-        if not os.path.isdir(own):
-            raise ConfigError(f"-cd {parsed.config_dir}: there is no such directory; correct it")
+        own = own_configs(parsed.config_dir).absolute()
         search_path.prepend(
             "command-line", f"{OwnConfigSource.scheme()}://{own}", SearchPathQuery(provider="schema")
         )

@@ -15,6 +15,7 @@ from ablate.analysis.load import load
 from ablate.analysis.speed import with_step_times
 from ablate.compose.sweep import Sweep
 from ablate.compute.limits import side_by_side
+from ablate.config.contrast import MARGIN
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
@@ -30,7 +31,8 @@ from ablate.study.study import settings
 if TYPE_CHECKING:
     from ablate.study.estimate import Estimate
 
-MARGIN, METRIC = 0.01, "test_loss"
+METRIC = "test_loss"
+BUDGET = {"corpus": "stdlib", "train": "study"}  # text and training, where nothing else is given
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
@@ -62,14 +64,15 @@ class Duel:
         if arm_of(one) == arm_of(other):
             raise ConfigError(f"{one.name}: a method can't be in a duel with itself; name another one")
         for setting in settings:
-            key = setting.lstrip("+~").partition("=")[0]
+            key = _key(setting)
             if key.partition(".")[0] in TAKEN or key in (one.kind, other.kind, "train.lr", "match"):
                 raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
         self.one, self.other = one, other
         named = digest([arm_of(one), arm_of(other), sorted(settings), command])
         self.study = f"duel-{one.name}-{other.name}-{named[:6]}"
         self.first_seed = FIRST_SEED + int(named[:6], 16)
-        self._sweep = declared_here({}, [f"name={self.study}", *settings], command=command)
+        budget = [f"{key}={value}" for key, value in BUDGET.items() if not _given(key, settings)]
+        self._sweep = declared_here({}, [f"name={self.study}", *budget, *settings], command=command)
         for key, setting in self._sweep.configs.settings(settings).items():
             if setting.swept:
                 raise ConfigError(
@@ -193,6 +196,14 @@ def side(given: str) -> Method:
 def arm_of(side: Method) -> dict[str, str]:
     """What a side sets, with the standard part of the other kind."""
     return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, side.kind: side.name}
+
+
+def _key(setting: str) -> str:
+    return setting.lstrip("+~").partition("=")[0]
+
+
+def _given(group: str, settings: Sequence[str]) -> bool:
+    return any(_key(setting) == group for setting in settings)
 
 
 def _detectable(seeds: int) -> float:

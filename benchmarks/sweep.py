@@ -62,8 +62,7 @@ def ablate(model: str, runs: int, text: Path, *more: str) -> Contestant:
     def make(steps: int) -> None:
         with tempfile.TemporaryDirectory() as directory:
             seeds = ",".join(map(str, range(runs)))
-            overrides = [f"model={model}", f"train={TRAIN[model]}", "corpus=file", f'corpus.path="{text}"']
-            overrides += ["corpus.splits=[0.9,0.1,0]", f"seed={seeds}", *more]
+            overrides = [*of_characters(model, text), "corpus.splits=[0.9,0.1,0]", f"seed={seeds}", *more]
             overrides += [f"train.steps={steps}", f"train.eval_every={steps}", "train.eval_tokens=16384"]
             call([sys.executable, "-m", "ablate", "run", "-m", *overrides], Path(directory))
 
@@ -77,6 +76,12 @@ def plain(model: str, runs: int, text: Path) -> Contestant:
         call(command, HERE)
 
     return make
+
+
+def of_characters(model: str, text: Path) -> list[str]:
+    """The overrides of runs as nanoGPT makes them: of characters."""
+    own = ["corpus=file", f'corpus.path="{text}"', "corpus.tokenizer=char"]
+    return [f"model={model}", f"train={TRAIN[model]}", *own]
 
 
 def nanogpt(clone: Path, model: str, runs: int, text: Path) -> Contestant:
@@ -215,7 +220,7 @@ def dtype_of(name: str) -> str:
 def shares(model: str, runs: int, slopes: dict[str, list[float]], text: Path) -> None:
     """What part of the processor's product rate, in the dtype of each, the steps reach."""
     with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
-        overrides = [f"model={model}", f"train={TRAIN[model]}", "corpus=file", f'corpus.path="{text}"']
+        overrides = of_characters(model, text)
         config = to_run_config(hydra.compose("config", overrides=overrides))
     spec = resolve_spec(config, open_corpus(config.corpus).tokenizer.vocab_size)
     flops = 3 * flops_per_token(spec) * config.train.batch * spec.context

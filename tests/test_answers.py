@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
+from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
 from ablate.reporting.html import GLOSSARY, SPELLINGS, explained
 from ablate.reporting.subject import with_seeds
@@ -78,7 +79,7 @@ def test_the_answer_says_how_sure_and_what_would_make_it_surer():
     assert found.findings[0].startswith("On book.txt (2 layers, 64 wide, 1,000 steps): whether mean costs")
     assert found.trust == [
         "4 paired seeds; all 2 intervals hold together with 95 % confidence.",
-        "Less than 0.01 nats counts as no difference.",
+        f"Less than {MARGIN} nats counts as no difference.",
     ]
     (more,) = found.more
     (need,) = map(int, re.findall(r"About (\d+) more seeds would decide it", more))

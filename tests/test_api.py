@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 import ablate
 from ablate import api
 from ablate.api import as_overrides
+from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.reporting.subject import find
 from ablate.store.store import Store
@@ -105,7 +106,7 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     write_study(store, replace(record, name="other", runs=record.runs[1:]))
     for strangers in (merged.assign(study="nowhere"), merged.assign(study="other")):
         gone = ablate.compare(strangers)
-        assert (gone.families, gone.metric, gone.margin) == (["exploratory"], "val_loss", 0.01)
+        assert (gone.families, gone.metric, gone.margin) == (["exploratory"], "val_loss", MARGIN)
         (name,) = strangers["study"].unique()
         assert gone.notes[0].startswith(f"rows: without the study.json of {name}, so nothing counts as named")
     assert not any("study.json" in note for note in ablate.compare(merged.assign(study=None)).notes)

@@ -37,7 +37,8 @@ def test_defaults_are_the_documented_ones():
     assert (config.fusion.name, config.heads, config.out_proj) == ("concat", 4, True)
     assert (config.value_width, config.key_width, config.match, config.seed) == ("auto", "auto", "none", 0)
     assert (config.model.name, config.corpus.name, config.device) == ("tiny", "docs", "auto")
-    assert (config.corpus.tokenizer, config.corpus.splits) == ("char", (0.8, 0.1, 0.1))
+    assert (config.corpus.tokenizer, config.corpus.bpe_vocab) == ("bpe", 2048)
+    assert config.corpus.splits == (0.8, 0.1, 0.1)
     models = [make_config(f"model={name}").model for name in ("tiny", "nano", "small")]
     sizes = [(model.layers, model.d_model, model.context) for model in models]
     assert sizes == [(2, 64, 64), (4, 128, 64), (6, 384, 256)]
@@ -97,7 +98,7 @@ def test_unknown_and_missing_keys():
 
 def test_identity_is_stable():
     """It changes only with a line in the CHANGELOG: results on disk are found by it."""
-    assert identity() == "e8b998065c2e25b0"
+    assert identity() == "c267859e40ef36dc"
 
 
 def test_one_computation_one_identity():
@@ -117,7 +118,7 @@ def test_one_computation_one_identity():
         "device=cpu",
         "force=true",
         "train.save=none",
-        "corpus=grammar",
+        "corpus=stdlib",
         "corpus.bpe_vocab=500",
     ],
 )

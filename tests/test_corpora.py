@@ -85,7 +85,7 @@ def book(texts: Path) -> Path:
 
 
 def opened(path: object, **changes) -> Corpus:
-    return other("file", path=str(path), **changes)
+    return other("file", **{"path": str(path), "tokenizer": "char", **changes})
 
 
 def other(name: str, **changes) -> Corpus:
@@ -403,7 +403,7 @@ def test_every_corpus_has_its_yaml_with_its_keys():
     assert {config_of(name).recipe for name in NAMES} == {*registry.methods()}
     for name in NAMES:
         kind = registry.named(config_of(name).recipe)
-        assert {*read_yaml(name)} - {"tokenizer"} == {"name", *hints(kind)}
+        assert {*read_yaml(name)} - {"tokenizer", "bpe_vocab"} == {"name", *hints(kind)}
         assert kind.__module__ == f"ablate.data.corpora.{kind.name}"
         assert read_yaml(name)["name"] == name
         assert read_yaml(name).get("tokenizer", "char") in kind.tokenizers

@@ -16,7 +16,7 @@ import yaml
 from ablate.compose.configs import configs_dir
 from tests.helpers import DOWNLOAD, ROOT, Server, forget, remote
 
-SMALL = ("model.context=16", "train.steps=50", "train.batch=8")
+SMALL = ("corpus.tokenizer=char", "model.context=16", "train.steps=50", "train.batch=8")
 PLAY = b"To be, or not to be.\n" * 99
 
 

@@ -94,13 +94,21 @@ def test_the_weight_of_a_mixture_is_the_best_there_is():
 
 def test_a_run_has_the_figures_of_its_text(command, tmp_path: Path):
     (tmp_path / "text.txt").write_text(made_text())
-    code, _, err = command("run", "corpus=file", "corpus.path=text.txt", *QUICK)
+    run = ("run", "corpus=file", "corpus.path=text.txt", "corpus.tokenizer=char", *QUICK)
+    code, _, err = command(*run)
     assert code == 0, err
     row = pd.read_csv(tmp_path / "runs/results.csv").iloc[0]
     assert row["epochs"] == pytest.approx(4 * 2 * 16 / 7999)
     assert row["overlap"] > 0.06 and row["mix_loss"] <= row["test_loss"] and 0 <= row["mix_weight"] <= 1
     assert f"counting {row['ngram_order']} tokens: {row['ngram_val_loss']:.4g}" in err
     assert f"guessing, ln(vocabulary): {math.log(row['vocab']):.4g}" in err
+    fixed = command(*run, "scores=offsets")[2]
+    assert "scores=offsets:" not in err + fixed, "no other run is the same with fixed places"
+    again = command(*run)[2]
+    rows = pd.read_csv(tmp_path / "runs/results.csv").set_index("scores")
+    assert f"tokens: {row['ngram_val_loss']:.4g}; scores=offsets: {rows['val_loss']['offsets']:.4g};" in again
+    other = command(*run, "seed=1")[2]
+    assert "guessing" in other and "scores=offsets:" not in other
     assert "beside val_loss" not in command("run", "corpus=copy", "corpus.vocabulary=8", *QUICK)[2]
 
 

@@ -146,7 +146,7 @@ def test_a_study_grows_by_levels_and_seeds():
     "other, parts",
     [
         (lambda: mine("fusion=sum,mean"), ("fusion", "factor")),
-        (lambda: mine("heads=1,2", "train.lr=0.5"), ("train.lr", "0.5", "0.006")),
+        (lambda: mine("heads=1,2", "train.lr=0.5"), ("train.lr", "0.5", "0.01")),
         (lambda: single("a"), ("single", "grid")),
     ],
 )

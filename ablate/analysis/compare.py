@@ -17,13 +17,13 @@ from ablate.analysis.frames import LARGEST
 from ablate.analysis.select import as_texts, select, with_options, without_values
 from ablate.analysis.variants import Variants, collect
 from ablate.config.conditions import Where, spelled
+from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import counted, lines_if
 from ablate.store.columns import STEPS_TO, column_named
 from ablate.store.record import StudyRecord
 
-MARGIN = 0.01
 POWER = 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
 # Verdicts withheld if the variant diverged on more seeds than its baseline; and if the baseline did on more.

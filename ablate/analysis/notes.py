@@ -8,6 +8,8 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.select import as_texts
+from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import (
     USABLE,
     Variants,
@@ -19,7 +21,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import as_text
 from ablate.phrases import counted, lines_if, some
-from ablate.store.columns import COLUMNS, STEPS_TO, WIDTHS, Status
+from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
@@ -69,13 +71,22 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def on_scale(row: pd.Series) -> list[str]:
-    """A line on where the validation loss of a run stands, between guessing and counting; none for a task."""
+def on_scale(run_id: str, rows: pd.DataFrame) -> list[str]:
+    """A line on where the validation loss of a run stands, between guessing and counting; none for a task.
+    rows: all runs; the loss of one that only differs by reading fixed places is in the line."""
+    row = rows.set_index("run_id").loc[run_id]
     if pd.isna(row["ngram_val_loss"]):
         return []
+    differs = ("scores", "scores_options", "key_width")  # fixed places have no keys
+    same = [column for column in (*CONFIG_COLUMNS, *SEED_COLUMNS) if column not in differs]
+    texts = rows.set_index("run_id")[same].apply(as_texts)
+    alike = (texts == texts.loc[run_id]).all(axis=1).to_numpy() & (rows["run_id"] != run_id)
+    fixed = rows[alike & (rows["scores"] == FIXED_PLACES) & rows["status"].isin(USABLE)]
     return [
         f"beside val_loss {row['val_loss']:.4g}: counting {row['ngram_order']} tokens:"
-        f" {row['ngram_val_loss']:.4g}; guessing, ln(vocabulary): {math.log(row['vocab']):.4g}"
+        f" {row['ngram_val_loss']:.4g};"
+        + "".join(f" scores={FIXED_PLACES}: {loss:.4g};" for loss in fixed["val_loss"])
+        + f" guessing, ln(vocabulary): {math.log(row['vocab']):.4g}"
     ]
 
 

@@ -23,6 +23,7 @@ from ablate.cli.shared import (
     say,
     use_plugins,
 )
+from ablate.config.contrast import MARGIN
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
@@ -195,7 +196,7 @@ def plan(
     difference: Annotated[
         float,
         typer.Option(help="The difference to detect, in the metric's unit.", callback=_between(0, 1e9)),
-    ] = 0.01,
+    ] = MARGIN,
     power: Annotated[
         float, typer.Option(help="The probability of detecting it.", callback=_between(0, 1))
     ] = 0.8,

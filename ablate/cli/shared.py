@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from ablate.cli import completion
+from ablate.config.contrast import MARGIN
 from ablate.config.schema import PARTS
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ MarginOption = Annotated[
     float | None,
     typer.Option(
         help="The largest difference that does not matter, in the metric's unit; by default the study's, else"
-        " 0.01."
+        f" {MARGIN}."
     ),
 ]
 PluginOption = Annotated[

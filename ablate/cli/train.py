@@ -87,6 +87,7 @@ def run(
 
 def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun."""
+    from ablate.analysis.frames import frame
     from ablate.analysis.notes import bimodal_seeds, on_scale, stale, unusable, worse_than_guessing
     from ablate.analysis.variants import Incomparable, best_first, for_reading
     from ablate.reporting.answers import ONE_SEED, of_one_seed
@@ -102,7 +103,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         row = rows.iloc[0]
         shown = row[SINGLE_RUN_COLUMNS]
         typer.echo(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), nl=False)
-        lines = [*on_scale(row), *lines]
+        lines = [*on_scale(row["run_id"], frame(store.rows())), *lines]
     elif len(rows):
         try:
             variants = _variants(rows, record.metric)

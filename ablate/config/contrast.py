@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from ablate.config.conditions import same, spelled
 from ablate.config.rules import ConfigError, ErrorText, Rule
 
+# The largest difference that does not matter, in nats a token, by default (docs/statistics.md).
+MARGIN = 0.02
 EXAMPLE = "{vary: fusion, baseline: concat}"
 
 

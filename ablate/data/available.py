@@ -1,14 +1,17 @@
 """What can be trained on, by what the YAMLs of corpora say. Nothing is opened, and no torch is loaded."""
 
+import dataclasses
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from ablate.config.read import read
+from ablate.config.schema import CorpusConfig
 from ablate.data.corpora.base import PairsRecipe, PairTask, Recipe, Task, TextRecipe, registry
 from ablate.data.corpora.download import Download
 from ablate.data.downloads import is_here
 
+COMMON = {key.name for key in dataclasses.fields(CorpusConfig)}  # keys that every corpus has
 KINDS = {"text": TextRecipe, "task": Task, "pairs": PairTask | PairsRecipe}  # by how a model reads it
 
 
@@ -21,7 +24,8 @@ def facts(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         return row
     row |= {"kind": ", ".join(kinds(keys)), "consists of": _first_sentence(kind)}
     if issubclass(kind, Download):
-        text = read(Download, {key: keys[key] for key in keys if key != "name"}, f"corpus={name}")
+        own = {key: keys[key] for key in keys if key not in COMMON}
+        text = read(Download, own, f"corpus={name}")
         size, here = sum(file.size for file in text.files), all(map(is_here, text.files))
         row |= {"consists of": text.about, "licence": text.licence, "bytes": size, "here": here}
     return row

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from ablate.compose.composer import Overrides
 from ablate.config.conditions import Where
-from ablate.config.contrast import Contrasts
+from ablate.config.contrast import MARGIN, Contrasts
 from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
@@ -144,7 +144,7 @@ class StudyConfig:
         float,
         Above(0),
         ErrorText("what makes no difference, in the metric's unit; use a number above 0"),
-    ] = 0.01
+    ] = MARGIN
     answer: Annotated[
         Mapping[str, str], ErrorText("write levels with what they are called, as {sum: summing the heads}")
     ] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from ablate.compose.configs import configs_dir, loader
 from ablate.compose.sweep import HydraLauncher, Sweep, compose
 from ablate.compute import limits
 from ablate.config.conditions import check, holds
-from ablate.config.contrast import Contrast
+from ablate.config.contrast import MARGIN, Contrast
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -534,7 +534,7 @@ def test_a_study_leaves_out_what_cannot_be_and_says_so(tmp_path):
     assert nothing.returncode == 2 and "nothing to run" in nothing.stderr
     assert nothing.stderr.count("\n") == 1 and not (tmp_path / "runs" / "studies" / "none").exists()
     moved = run_cli(*command, "study.margin=0.5", cwd=tmp_path)
-    assert moved.returncode == 2 and "margin was 0.01 when the study began" in moved.stderr
+    assert moved.returncode == 2 and f"margin was {MARGIN} when the study began" in moved.stderr
 
 
 @pytest.fixture
@@ -571,9 +571,14 @@ def test_a_study_without_a_name_has_that_of_its_file(own, tmp_path):
 def test_a_study_of_ones_own_is_a_study_or_an_error(own, tmp_path):
     """Hydra would run one default run where a file lacks its first line or its last."""
     text = (configs_dir() / "study" / "fusion.yaml").read_text(encoding="utf-8")
-    for lacking in (text.replace("# @package _global_", ""), ""):
+    plain = re.sub(r"defaults:\n(  - .*\n)+", "", text)
+    for lacking, line in (
+        (text.replace("# @package _global_", ""), "whose first line is '# @package _global_'; write that"),
+        (plain.replace("# @package _global_", ""), "declares no study"),
+        ("", "declares no study"),
+    ):
         done = run_cli(*own(lacking), cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (2, "") and "declares no study" in done.stderr, done.stderr
+        assert (done.returncode, done.stdout) == (2, "") and line in done.stderr, done.stderr
     (readme,) = re.findall(r"(?s)```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"))
     modeless = (*own(text.replace("hydra: { mode: MULTIRUN }", "")), "seed=0")
     for command, size in ((modeless, "4 runs"), (own(readme, "deep"), "25 runs")):

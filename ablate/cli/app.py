@@ -36,7 +36,7 @@ COMMANDS = {
         "compare a.csv b.csv --metric val_bpb --format latex",
     ),
     "report": ("compare", "report fusion --charts figures"),
-    "plan": ("compare", "plan fusion --difference 0.01 --budget 60"),
+    "plan": ("compare", "plan fusion --difference 0.02 --budget 60"),
     "runs": ("runs", "runs --format csv", "runs fusion --watch"),
     "verify": (
         "methods",
@@ -55,7 +55,7 @@ COMMANDS = {
         "corpus",
         *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),
     ),
-    "duel": ("train", "duel sum concat", "duel mine.py concat --text book.txt --budget 2h"),
+    "duel": ("train", "duel sum concat", "duel mine.py concat --text book.txt --budget 4h"),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }
 

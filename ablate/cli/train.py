@@ -226,14 +226,14 @@ def duel(
         typer.Argument(help="Overrides of every run, as heads=8 or train.precision=bfloat16."),
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The text; by default corpus=docs.", show_default=False)
+        str | None, typer.Option(metavar="FILE", help="The text; by default corpus=stdlib.", show_default=False)
     ] = None,
     budget: Annotated[
         str,
         typer.Option(
             metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
         ),
-    ] = "30m",
+    ] = "90m",
 ) -> None:
     """Say which of two methods is better on a text, at equal parameters.
 

@@ -1,6 +1,6 @@
 """How often `ablate compare` makes false claims, and how often its intervals cover the true difference.
 
-    python benchmarks/false_alarms.py [--sd 0.01 --correlation 0.25 --margin 0.01 --studies 5000]
+    python benchmarks/false_alarms.py [--sd SD --correlation R --margin 0.02 --studies 5000]
     python benchmarks/false_alarms.py --tuned
     python benchmarks/false_alarms.py --csv runs/studies/aa/results.csv
 
@@ -19,7 +19,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.select import select, with_options
-from ablate.config.contrast import Contrast
+from ablate.config.contrast import MARGIN, Contrast
 from ablate.store.columns import COLUMNS
 from ablate.study import tuned
 from ablate.study.config import Overrides
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sd", type=float, default=0.01, help="of a variant over seeds, nats")
     parser.add_argument("--correlation", type=float, default=0.25, help="of two variants at equal seeds")
-    parser.add_argument("--margin", type=float, default=0.01)
+    parser.add_argument("--margin", type=float, default=MARGIN)
     parser.add_argument("--studies", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tuned", action="store_true", help="tuned studies, optima at random rates")

@@ -13,6 +13,7 @@ import argparse
 import numpy as np
 
 from ablate.analysis import stats
+from ablate.config.contrast import MARGIN
 
 ALPHA, COMPARISONS = 0.05, 3
 
@@ -21,14 +22,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sd", type=float, default=0.01, help="of a variant over seeds, nats")
     parser.add_argument("--correlation", type=float, default=0.25, help="of two variants at equal seeds")
-    parser.add_argument("--margin", type=float, default=0.01)
+    parser.add_argument("--margin", type=float, default=MARGIN)
     parser.add_argument("--studies", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     sd = args.sd * np.sqrt(2 * (1 - args.correlation))  # of paired differences
     print("difference    n  as planned   seen  equal ones within the margin: as planned   seen")
-    for difference in (0.005, 0.01, 0.02, 0.03):
+    for difference in (0.01, 0.02, 0.04, 0.06):
         planned = int(stats.seeds_to_claim(difference, sd, ALPHA / COMPARISONS))
         for n in sorted({max(2, planned // 2), planned}):
             said = float(stats.power_difference(np.array(n), np.array(difference), sd, ALPHA / COMPARISONS))

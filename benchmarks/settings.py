@@ -7,9 +7,9 @@
 Each setting is a list of overrides, "" for the defaults. They take turns, four seeds at a time, in one store.
 One line per setting: the loss of the first method, its sd over seeds, the sd of paired differences (pooled
 over the other methods), seconds per run on all cores, and the seconds that two methods take until a true
-difference of 0.01 is detected with 80 % power, or until two equal ones are called equivalent within 0.01,
-with the 90 % interval from the uncertainty of the sd. --looks: whether attention has learned to look: a
-second line per setting with how far the first method is ahead of heads that read fixed places
+difference of the margin, 0.02, is detected with 80 % power, or until two equal ones are called equivalent
+within it, with the 90 % interval from the uncertainty of the sd. --looks: whether attention has learned to
+look: a second line per setting with how far the first method is ahead of heads that read fixed places
 (scores=offsets), in nats a token on validation and on test with 95 % t-intervals, how many bits a byte its
 mixture with counting lies below counting alone, the loss of counting, and epochs. --streams: crosses
 seeds.backbone with seeds.data, and says how much of the noise comes from each.
@@ -29,8 +29,8 @@ import pandas as pd
 
 from ablate.analysis.power import sd_interval
 from ablate.analysis.stats import bimodal, seeds_to_claim, t_interval
+from ablate.config.contrast import MARGIN
 
-DIFFERENCE = MARGIN = 0.01
 TURN = 4  # seeds
 
 
@@ -95,7 +95,7 @@ def line(name: str, table: pd.DataFrame, args: argparse.Namespace, run_s: float)
     loss = table.pivot(index="seed", columns="fusion", values=args.metric)
     sd = pooled([loss[other] - loss[first] for other in others])
     low, high = sd_interval(sd, len(loss) - 1)  # they share a baseline: the degrees of freedom of one
-    see, least, most = (2 * run_s * float(seeds_to_claim(DIFFERENCE, one, 0.05)) for one in (sd, low, high))
+    see, least, most = (2 * run_s * float(seeds_to_claim(MARGIN, one, 0.05)) for one in (sd, low, high))
     equivalent = 2 * run_s * float(seeds_to_claim(0.0, sd, 0.05, margin=MARGIN))
     kinds = ", bimodal seeds" if any(bimodal(loss[c].to_numpy()) is not None for c in loss) else ""
     print(

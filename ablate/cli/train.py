@@ -226,7 +226,8 @@ def duel(
         typer.Argument(help="Overrides of every run, as heads=8 or train.precision=bfloat16."),
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The text; by default corpus=stdlib.", show_default=False)
+        str | None,
+        typer.Option(metavar="FILE", help="The text; by default corpus=stdlib.", show_default=False),
     ] = None,
     budget: Annotated[
         str,

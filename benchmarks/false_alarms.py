@@ -31,8 +31,8 @@ WITHIN = (stats.EQUIVALENT, stats.BETTER_WITHIN, stats.WORSE_WITHIN)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--sd", type=float, default=0.01, help="of a variant over seeds, nats")
-    parser.add_argument("--correlation", type=float, default=0.25, help="of two variants at equal seeds")
+    parser.add_argument("--sd", type=float, default=0.0104, help="of a variant over seeds, nats")
+    parser.add_argument("--correlation", type=float, default=0.0, help="of two variants at equal seeds")
     parser.add_argument("--margin", type=float, default=MARGIN)
     parser.add_argument("--studies", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)

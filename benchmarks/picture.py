@@ -38,7 +38,7 @@ def main() -> None:
     seeds = int(data["pairs"].max())
     title = f"nats of loss more than concat (0 is concat; {seeds} paired seeds, simultaneous 95 % intervals)"
     for scheme, ink in INK.items():
-        _draw(DOCS / f"answer-{scheme}.svg", data, title, ink, domain=[0, 0.065])
+        _draw(DOCS / f"answer-{scheme}.svg", data, title, ink, domain=[0, 0.08])
     verdicts = {
         filed.number: json.loads(path.read_text(encoding="utf-8"))
         for filed in read_entries(DOCS.parent / "claims")

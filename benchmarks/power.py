@@ -1,6 +1,6 @@
 """Whether `ablate compare` detects known differences as often as `ablate plan` predicts.
 
-    python benchmarks/power.py [--sd 0.01 --correlation 0.25 --studies 5000]
+    python benchmarks/power.py [--sd SD --correlation R --studies 5000]
 
 The noise is that of false_alarms.py. For each true difference it prints the seeds that plan gives for 80 %
 power, the power that it predicts for them, and the share of studies in which compare calls the variant worse,
@@ -20,8 +20,8 @@ ALPHA, COMPARISONS = 0.05, 3
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--sd", type=float, default=0.01, help="of a variant over seeds, nats")
-    parser.add_argument("--correlation", type=float, default=0.25, help="of two variants at equal seeds")
+    parser.add_argument("--sd", type=float, default=0.0104, help="of a variant over seeds, nats")
+    parser.add_argument("--correlation", type=float, default=0.0, help="of two variants at equal seeds")
     parser.add_argument("--margin", type=float, default=MARGIN)
     parser.add_argument("--studies", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)

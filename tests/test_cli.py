@@ -69,7 +69,7 @@ WRONG = [
     (["corpus=file", "corpus.path=binary.dat"], ["binary.dat", "offset 3", "utf-16"]),
     (["corpus=file", "corpus.path=latin.txt"], ["latin.txt", "offset 5", "corpus.encoding", "corpus.errors"]),
     (["corpus=file", "corpus.path=empty.txt"], ["empty"]),
-    (["corpus=file", "corpus.path=short.txt"], ["7 tokens", "model.context"]),
+    (["corpus=file", "corpus.path=short.txt", "corpus.tokenizer=char"], ["7 tokens", "model.context"]),
     (["device=cuda:99"], ["device=cuda:99", "device=auto"]),
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
     (["+hydra.callbacks.x._target_=os.getcwd"], ["hydra.callbacks", "remove them"]),
@@ -254,6 +254,7 @@ def test_same_command_same_bytes(tmp_path):
 def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
     (tmp_path / "my text.txt").write_text("to be, or not to be; " * 500)
     overrides = ("corpus=file", 'corpus.path="my text.txt"', "fusion=weighted_sum", *QUICK[2:], "name=mine")
+    overrides += ("corpus.tokenizer=char",)
     done = run_cli("run", *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs" / "store").glob("[!.]*")

@@ -513,7 +513,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
     assert all(row["metric"] == "test_loss" for row in primary)
 
     # a run that a grid shares is a result there, and still a development run here
-    grid = ("run", "-m", "fusion=concat,sum", "train.lr=0.008", "seed=0", "name=grid", *QUICK)
+    grid = ("run", "-m", "fusion=concat,sum", "train=study", "train.lr=0.008", "seed=0", "name=grid", *QUICK)
     shared = run_cli(*grid, cwd=whole)
     assert shared.returncode == 0 and "2 runs had finished before" in shared.stderr
     assert rows_of(whole, "grid")["phase"].isna().all()

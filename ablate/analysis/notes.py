@@ -74,7 +74,7 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
 def on_scale(run_id: str, rows: pd.DataFrame) -> list[str]:
     """A line on where the validation loss of a run stands, between guessing and counting; none for a task.
     rows: all runs; the loss of one that only differs by reading fixed places is in the line."""
-    row = rows.set_index("run_id").loc[run_id]
+    (row,) = rows[rows["run_id"] == run_id].to_dict("records")
     if pd.isna(row["ngram_val_loss"]):
         return []
     differs = ("scores", "scores_options", "key_width")  # fixed places have no keys

@@ -63,15 +63,15 @@ class Duel:
     def __init__(self, one: Method, other: Method, settings: Sequence[str], command: str) -> None:
         if arm_of(one) == arm_of(other):
             raise ConfigError(f"{one.name}: a method can't be in a duel with itself; name another one")
-        for setting in settings:
-            key = _key(setting)
+        keys = [setting.lstrip("+~").partition("=")[0] for setting in settings]
+        for setting, key in zip(settings, keys, strict=True):
             if key.partition(".")[0] in TAKEN or key in (one.kind, other.kind, "train.lr", "match"):
                 raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
         self.one, self.other = one, other
         named = digest([arm_of(one), arm_of(other), sorted(settings), command])
         self.study = f"duel-{one.name}-{other.name}-{named[:6]}"
         self.first_seed = FIRST_SEED + int(named[:6], 16)
-        budget = [f"{key}={value}" for key, value in BUDGET.items() if not _given(key, settings)]
+        budget = [f"{key}={value}" for key, value in BUDGET.items() if key not in keys]
         self._sweep = declared_here({}, [f"name={self.study}", *budget, *settings], command=command)
         for key, setting in self._sweep.configs.settings(settings).items():
             if setting.swept:
@@ -196,14 +196,6 @@ def side(given: str) -> Method:
 def arm_of(side: Method) -> dict[str, str]:
     """What a side sets, with the standard part of the other kind."""
     return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, side.kind: side.name}
-
-
-def _key(setting: str) -> str:
-    return setting.lstrip("+~").partition("=")[0]
-
-
-def _given(group: str, settings: Sequence[str]) -> bool:
-    return any(_key(setting) == group for setting in settings)
 
 
 def _detectable(seeds: int) -> float:

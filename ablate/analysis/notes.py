@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.contrasts import EQUAL, pair_up
 from ablate.analysis.select import as_texts
 from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import (
@@ -20,8 +20,9 @@ from ablate.analysis.variants import (
     variant_columns,
 )
 from ablate.config.conditions import as_text
+from ablate.config.rules import ConfigError
 from ablate.phrases import counted, lines_if, some
-from ablate.store.columns import COLUMNS, CONFIG_COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
+from ablate.store.columns import COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
@@ -71,21 +72,25 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def on_scale(run_id: str, rows: pd.DataFrame) -> list[str]:
+def on_scale(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
     """A line on where the validation loss of a run stands, between guessing and counting; none for a task.
-    rows: all runs; the loss of one that only differs by reading fixed places is in the line."""
-    (row,) = rows[rows["run_id"] == run_id].to_dict("records")
+    run: its row. fixed: finished runs that read fixed places; that of the same seeds, and otherwise equal, is
+    in the line."""
+    (row,) = run.to_dict("records")
     if pd.isna(row["ngram_val_loss"]):
         return []
-    differs = ("scores", "scores_options", "key_width")  # fixed places have no keys
-    same = [column for column in (*CONFIG_COLUMNS, *SEED_COLUMNS) if column not in differs]
-    texts = rows.set_index("run_id")[same].apply(as_texts)
-    alike = (texts == texts.loc[run_id]).all(axis=1).to_numpy() & (rows["run_id"] != run_id)
-    fixed = rows[alike & (rows["scores"] == FIXED_PLACES) & rows["status"].isin(USABLE)]
+    rows = pd.concat([run, fixed], ignore_index=True)
+    seeds = rows[[*SEED_COLUMNS]].apply(as_texts)
+    settings = settings_of(rows[(seeds == seeds.iloc[0]).all(axis=1)])  # its first row is the run
+    try:
+        beside = [base for variant, base in pair_up(settings, {"scores": FIXED_PLACES}) if variant == 0]
+    except ConfigError:  # none has them
+        beside = []
+    losses = settings.table["val_loss"].iloc[beside]
     return [
         f"beside val_loss {row['val_loss']:.4g}: counting {row['ngram_order']} tokens:"
         f" {row['ngram_val_loss']:.4g};"
-        + "".join(f" scores={FIXED_PLACES}: {loss:.4g};" for loss in fixed["val_loss"])
+        + "".join(f" scores={FIXED_PLACES}: {loss:.4g};" for loss in losses)
         + f" guessing, ln(vocabulary): {math.log(row['vocab']):.4g}"
     ]
 

@@ -89,7 +89,8 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun."""
     from ablate.analysis.frames import frame
     from ablate.analysis.notes import bimodal_seeds, on_scale, stale, unusable, worse_than_guessing
-    from ablate.analysis.variants import Incomparable, best_first, for_reading
+    from ablate.analysis.standing import FIXED_PLACES
+    from ablate.analysis.variants import USABLE, Incomparable, best_first, for_reading
     from ablate.reporting.answers import ONE_SEED, of_one_seed
     from ablate.reporting.tables import render_row
     from ablate.store.columns import RESULTS
@@ -103,7 +104,8 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         row = rows.iloc[0]
         shown = row[SINGLE_RUN_COLUMNS]
         typer.echo(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), nl=False)
-        lines = [*on_scale(row["run_id"], frame(store.rows())), *lines]
+        fixed = [one for one in store.rows() if one["scores"] == FIXED_PLACES and one["status"] in USABLE]
+        lines = [*on_scale(rows, frame(fixed)), *lines]
     elif len(rows):
         try:
             variants = _variants(rows, record.metric)

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import NO_ATTENTION
 from ablate.analysis.controls import equal_forms
 from ablate.analysis.load import load
+from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.analysis.speed import with_step_times
 from ablate.compose.sweep import Sweep
 from ablate.compute.limits import side_by_side
@@ -36,8 +36,6 @@ BUDGET = {"corpus": "stdlib", "train": "study"}  # text and training, where noth
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
-# The scatter of paired differences of the test loss in docs/noise.csv, taken for every text.
-USUAL_SD = 0.0274
 ARMS = 3  # the two sides, and the reference for shares
 UNIFORM = "uniform attention"  # the name of its arm, which no method has
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
@@ -199,4 +197,4 @@ def arm_of(side: Method) -> dict[str, str]:
 
 
 def _detectable(seeds: int) -> float:
-    return float(stats.least_difference(seeds, USUAL_SD, 0.05))
+    return least_difference(seeds, USUAL_SD[METRIC])

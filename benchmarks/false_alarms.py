@@ -128,6 +128,7 @@ def as_results(rows: list[dict]) -> pd.DataFrame:
 
 REPORT, EXTEND = 8, 3
 GRID = np.arange(-2 - EXTEND, 3 + EXTEND)  # octaves from the middle of the grid; the study begins with -2 … 2
+HALVES = np.array([-tuned.HALF, tuned.HALF])  # beside the best point, where a curve is steep
 OPTIMA = 2.5  # octaves from the middle within which the optima lie: some beyond the grid
 
 
@@ -148,7 +149,11 @@ def one_curve(rng: np.random.Generator, args: argparse.Namespace, shape: str, cu
     optimum_NA = rng.uniform(-OPTIMA, OPTIMA, (args.studies, len(VARIANTS)))
     develop_NAGS = 2 + excess(GRID, optimum_NA[..., None])[..., None]
     develop_NAGS = develop_NAGS + noise(args.develop, len(VARIANTS), len(GRID))
-    fitted_NA, best_NA = tune(develop_NAGS.mean(-1))
+    fitted_NA, best_NA, steep_NA = tune(develop_NAGS.mean(-1))
+    half_NAHS = 2 + excess(best_NA[..., None] + HALVES, optimum_NA[..., None])[..., None]
+    half_NAHS = half_NAHS + noise(args.develop, len(VARIANTS), len(HALVES))
+    finer_NA = with_halves(develop_NAGS.mean(-1), half_NAHS.mean(-1), best_NA)
+    fitted_NA = np.where(steep_NA, finer_NA, fitted_NA)
     fresh_NAS = 2 + noise(REPORT, len(VARIANTS))
     rates = []
     for at_NA in (fitted_NA, best_NA):
@@ -159,15 +164,16 @@ def one_curve(rng: np.random.Generator, args: argparse.Namespace, shape: str, cu
         verdict_NK = stats.verdicts(low, high, args.margin).reshape(-1, k)
         rates.append(np.isin(verdict_NK, CLAIMS).any(1).mean())
         if at_NA is fitted_NA:
-            check_against_study(develop_NAGS[:10], at_NA[:10], loss_NAS[:10], verdict_NK[:10], args.margin)
+            ten = (array[:10] for array in (develop_NAGS, half_NAHS, best_NA, at_NA, loss_NAS, verdict_NK))
+            check_against_study(*ten, margin=args.margin)
     limit = ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / args.studies)
     above = excess(fitted_NA, optimum_NA).mean()
     print(f"{shape:<10}{curvature:>9g}{rates[0]:>14.2%}{limit:>8.2%}{rates[1]:>27.2%}{above:>24.4f}")
 
 
-def tune(loss_NAG: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What ablate.study.tuned chooses, and the best of the grid, for many studies at once; in octaves from
-    the middle."""
+def tune(loss_NAG: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What a parabola over octaves chooses, and the best of the grid, for many studies at once, in octaves
+    from the middle; and where the curve is so steep that half-octaves come first."""
     index = np.arange(len(GRID))
     low, high = (np.full(len(loss_NAG), end) for end in (EXTEND, len(GRID) - 1 - EXTEND))
     for _ in range(EXTEND + 1):
@@ -183,11 +189,36 @@ def tune(loss_NAG: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bend = a - 2 * b + c
     with np.errstate(divide="ignore", invalid="ignore"):
         fitted = np.clip(first + 1 + (a - c) / (2 * bend), first, first + 2)
-    return np.where(bend > 0, fitted, best_NA) + GRID[0], GRID[best_NA]
+    is_inside = (best_NA > low[:, None]) & (best_NA < high[:, None])
+    return (
+        np.where(bend > 0, fitted, best_NA) + GRID[0],
+        GRID[best_NA],
+        is_inside & (bend / 2 > tuned.STEEP),
+    )
+
+
+def with_halves(loss_NAG: np.ndarray, half_NAH: np.ndarray, best_NA: np.ndarray) -> np.ndarray:
+    """What a parabola through the lowest point and its neighbours chooses, with half-octaves beside the best
+    point of the grid."""
+    index = np.clip(best_NA - GRID[0], 1, len(GRID) - 2)
+    of_grid = [np.take_along_axis(loss_NAG, (index + i)[..., None], -1)[..., 0] for i in (-1, 0, 1)]
+    five_NAP = np.stack([of_grid[0], half_NAH[..., 0], of_grid[1], half_NAH[..., 1], of_grid[2]], -1)
+    lowest = np.clip(five_NAP.argmin(-1), 1, 3)
+    a, b, c = (np.take_along_axis(five_NAP, (lowest + i)[..., None], -1)[..., 0] for i in (-1, 0, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        away = np.clip((a - c) / (2 * (a - 2 * b + c)), -1, 1)
+    return best_NA + (lowest - 2 + away) / 2
 
 
 def check_against_study(
-    develop_NAGS: np.ndarray, at_NA: np.ndarray, loss_NAS: np.ndarray, verdict_NK: np.ndarray, margin: float
+    develop_NAGS: np.ndarray,
+    half_NAHS: np.ndarray,
+    best_NA: np.ndarray,
+    at_NA: np.ndarray,
+    loss_NAS: np.ndarray,
+    verdict_NK: np.ndarray,
+    *,
+    margin: float,
 ) -> None:
     """The same studies through propose, as `ablate run` drives it, and through compare."""
     grid = [f"{2.0**x:.4g}" for x in GRID[EXTEND : len(GRID) - EXTEND]]
@@ -202,15 +233,19 @@ def check_against_study(
         metric="test_loss",
     )
     study = declared.design(declared.levels)
-    for develop_AGS, at_A, loss_AS, verdict_K in zip(develop_NAGS, at_NA, loss_NAS, verdict_NK, strict=True):
+    of_each = zip(develop_NAGS, half_NAHS, best_NA, at_NA, loss_NAS, verdict_NK, strict=True)
+    for develop_AGS, half_AHS, best_A, at_A, loss_AS, verdict_K in of_each:
         rows: dict[Overrides, dict] = {}
         while proposed := study.propose(rows):
             members = tuned.members(study, rows)
             for overrides in proposed:
                 fusion, rate, seed = (override.partition("=")[2] for override in overrides)
                 arm, number = VARIANTS.index(fusion), int(seed) % 100
-                if not members[overrides]:  # of development
-                    loss = develop_AGS[arm, int(np.abs(GRID - np.log2(float(rate))).argmin()), number]
+                octave = np.log2(float(rate))
+                if not members[overrides] and abs(octave - round(octave)) > 0.25:
+                    loss = half_AHS[arm, int(octave > best_A[arm]), number]
+                elif not members[overrides]:  # of development, on the grid
+                    loss = develop_AGS[arm, int(np.abs(GRID - octave).argmin()), number]
                 else:
                     loss = loss_AS[arm, number]  # what is an octave away plays no part here
                 rows[overrides] = {

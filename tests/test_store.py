@@ -362,7 +362,7 @@ def test_a_study_grows_and_keeps_what_it_declared(store):
     assert doubts(NOW) == ["fusion=sum: train.lr=0.008: not bracketed: train.lr=0.008"]
     write_study(store, grown(NOW, replace(NOW, seeds=[0, 101], runs=["a" * 16], roles={}, chosen={})))
     both = store.read_study("tuned-demo")
-    assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16])
+    assert both == replace(NOW, seeds=[0, 100, 101], runs=[*NOW.runs, "a" * 16], grew=[1, 2])
     for key, other in {"develop": ["1"], "extend": 2}.items():
         with pytest.raises(StoreError, match=f"{key} was .* when the study began"):
             grown(NOW, replace(NOW, declared={**NOW.declared, key: other}))

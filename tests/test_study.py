@@ -320,7 +320,7 @@ def test_every_study_declares_what_it_will_be_judged_by(name):
 
 def test_the_study_of_the_main_question_can_be_made_the_whole_grid(planned):
     sizes = {key: len(levels) for key, levels in declared("fusion").levels.items()}
-    assert sizes == {"fusion": 4, "heads": 1, "out_proj": 1, "seed": 16}
+    assert sizes == {"fusion": 4, "heads": 1, "out_proj": 1, "seed": 32}
     record = planned("study=fusion", "seed=0,1").estimate.record
     assert record.factors["out_proj"] == ["true"]
     write_study(Store(), record)

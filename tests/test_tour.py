@@ -28,7 +28,7 @@ STUDENT = (
 )
 AUTHOR = (
     ("weighted_sum", "a demonstration", "32 runs in runs/studies/fusion-demo/results.csv"),
-    ("64 runs", "about ", "from timing a few steps"),
+    ("16 runs", "about ", "from timing a few steps"),
     (),
     ("32 runs in runs/studies/ours/results.csv",),
     ("On book.txt", "concatenating them", "primary", "all 3 intervals hold together"),

@@ -116,14 +116,17 @@ def at(one: Overrides) -> dict[str, str]:
     return dict(override.split("=") for override in one)
 
 
-def parabolas(**optimum: float) -> Callable[[Overrides], Row]:
+MILD = 0.09  # nats per squared octave, so that no half-octaves are tried
+
+
+def parabolas(curvature: float = MILD, **optimum: float) -> Callable[[Overrides], Row]:
     """Losses with their minimum at this value of the rate, for each fusion (and number of heads, where
     there are several: sum4); a seed adds a constant."""
 
     def row(one: Overrides) -> Row:
         c = at(one)
         best = optimum[c["fusion"] + c.get("heads", "")]
-        loss = 2 + 0.1 * math.log2(float(c["train.lr"]) / best) ** 2 + 0.01 * int(c["seed"])
+        loss = 2 + curvature * math.log2(float(c["train.lr"]) / best) ** 2 + 0.01 * int(c["seed"])
         return {"status": "done", "val_loss": loss, "test_loss": loss + 0.5}
 
     return row
@@ -199,19 +202,39 @@ def test_develop_then_report_at_four_values():
 def test_an_edge_extends_the_grid_for_every_arm_up_to_a_limit():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.008))
-    assert tuned.progress(s, rows).grid == ["0.001", "0.002", "0.004", "0.008", "0.016"]
+    assert tuned.progress(s, rows).points[("fusion=sum",)] == ["0.001", "0.002", "0.004", "0.008", "0.016"]
     grid = {at(one)["train.lr"] for one in rows if at(one)["fusion"] == "concat" and at(one)["seed"] == "0"}
     assert {"0.008", "0.016"} < grid and values(s, rows)["sum"] == "0.008"
     far = run(s, parabolas(concat=0.002, sum=1.0))
     now = tuned.progress(s, far)
-    assert now.grid == ["0.001", "0.002", "0.004", "0.008", "0.016"]
+    assert [*now.points.values()] == [["0.001", "0.002", "0.004", "0.008", "0.016"]] * 2
     assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed: train.lr=0.016")
     assert any("fusion=sum" in line and "not bracketed" in line for line in s.closing(far))
 
 
-def test_any_rows_lead_to_the_same_study_in_any_order():
+def test_a_steep_curve_is_fitted_through_half_octaves_beside_its_best_point():
     s = study()
-    row = parabolas(concat=0.0004, sum=0.003)
+    mild, steep = parabolas(concat=0.002, sum=0.0025), parabolas(0.3, concat=0.002, sum=0.0025)
+
+    def lopsided(one: Overrides) -> Row:  # twice as steep above the best rate
+        row, above = steep(one), max(0.0, math.log2(float(at(one)["train.lr"]) / 0.0025))
+        return {key: value + 0.3 * above**2 if "loss" in key else value for key, value in row.items()}
+
+    rows = run(s, lambda one: lopsided(one) if at(one)["fusion"] == "sum" else mild(one))
+    points = tuned.progress(s, rows).points
+    assert points[("fusion=concat",)] == ["0.001", "0.002", "0.004"]
+    assert points[("fusion=sum",)] == ["0.001", "0.001414", "0.002", "0.002828", "0.004"]
+    assert abs(math.log2(float(values(s, rows)["sum"] or 0) / 0.0025)) < 0.08
+    by_octaves, _ = minimum(np.arange(3.0), np.array([0.524, 0.031, 0.276]))  # of these losses
+    assert abs(by_octaves - math.log2(2.5)) > 0.08
+    edge = run(s, parabolas(0.3, concat=0.002, sum=1.0))
+    assert max(float(at(one)["train.lr"]) for one in edge if int(at(one)["seed"]) < 100) == 0.016
+
+
+@pytest.mark.parametrize("curvature", [MILD, 0.3])
+def test_any_rows_lead_to_the_same_study_in_any_order(curvature):
+    s = study()
+    row = parabolas(curvature, concat=0.0004, sum=0.003)
     whole = run(s, row)
     rng = random.Random(0)
     for _ in range(30):
@@ -229,7 +252,7 @@ def test_what_cannot_be_built_is_left_out_and_nothing_extends_there():
     assert values(s, no_sum) == {"concat": "0.002"}
     below = run(s, lambda one: LEFT_OUT if float(at(one)["train.lr"]) > 0.005 else usual(one))
     now = tuned.progress(s, below)
-    assert now.grid == ["0.001", "0.002", "0.004", "0.008"]
+    assert [*now.points.values()] == [["0.001", "0.002", "0.004", "0.008"]] * 2
     assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed")
 
 
@@ -334,9 +357,9 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
     assert own["diff"]["sum"] == pytest.approx(mean)
     at_baseline = result.family(AT_BASELINE).set_index("fusion")
     assert set(at_baseline["lr"]) == {"0.002"}
-    assert at_baseline["diff"]["sum"] == pytest.approx(mean + 0.1 * math.log2(0.0028 / 0.002) ** 2)
+    assert at_baseline["diff"]["sum"] == pytest.approx(mean + MILD * math.log2(0.0028 / 0.002) ** 2)
     away = result.family(OCTAVE_AWAY)
-    assert away["diff"].dropna().tolist() == pytest.approx([0.1] * 4)
+    assert away["diff"].dropna().tolist() == pytest.approx([MILD] * 4)
     development = int((rows["phase"] == "develop").sum())
     assert f"left out: {development} rows of development seeds (phase)" in result.notes
 

@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import controls, notes, standing, stats
+from ablate.analysis.at_looks import AtLooks, at_looks, those_that_count
+from ablate.analysis.at_looks import notes as looks_notes
 from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts, parse_baseline
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
+from ablate.analysis.looks import SURE
 from ablate.analysis.select import as_texts, select, with_options, without_values
 from ablate.analysis.variants import Variants, collect
 from ablate.config.conditions import Where, spelled
@@ -26,14 +29,14 @@ from ablate.store.record import StudyRecord
 
 POWER = 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
-# Verdicts withheld if the variant diverged on more seeds than its baseline; and if the baseline did on more.
-CLAIMS_FOR = (stats.BETTER, stats.BETTER_WITHIN, stats.EQUIVALENT, stats.WORSE_WITHIN)
-CLAIMS_AGAINST = (stats.WORSE, stats.WORSE_WITHIN, stats.EQUIVALENT, stats.BETTER_WITHIN)
 NUMBERS = (
     *("pairs", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal", "sd_diff", "p_tost"),
     *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
-    *("more_seeds", "level", "share", *controls.CONTROLLED),
+    *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
 )
+
+
+WHOLE = ("pairs", "more_seeds", "look", "last_look")
 
 
 class Question(TypedDict, total=False):
@@ -132,6 +135,11 @@ def compare(
     alike = all(one == placebos[0] for one in placebos)
     placebo = placebos[0] if placebos and alike else {}
     bases = {base for those in pairs.values() for _, base in those}
+    at = at_looks(variants, records)
+    paired = {name: _paired(variants, name, those, margin, alpha, at) for name, those in pairs.items()}
+    every = variants
+    if at:
+        variants = _that_count(variants, pairs, paired, at)
     references = controls.share_references(variants, sorted(bases))
     known = [*standing.facts(variants, sorted(bases))]
     alone = sorted(
@@ -141,7 +149,7 @@ def compare(
     for name, those in pairs.items():
         rest = alone if name == "exploratory" else []
         if those or rest:
-            compared = _paired(variants, those, margin, alpha)
+            compared = paired[name]
             remains = controls.controlled(variants, those, placebo, compared["level"].to_numpy())
             compared = compared.join(remains)
             compared["share"] = controls.shares(compared["diff"], those, references)
@@ -173,7 +181,8 @@ def compare(
         *notes.weaknesses(table),
         *notes.unusable(rows, metric),
         *notes.worse_than_guessing(rows),
-        *notes.missing_seeds(rows),
+        *([] if at else notes.missing_seeds(rows)),
+        *looks_notes(every, variants, at, records),
         *controls.parametrization(table, placebo),
         *controls.on_share_references(variants, references),
         *(fact.words for fact in known if fact.is_doubt),
@@ -261,7 +270,7 @@ def _family(
     table["same_class"] = table["same_class"].eq(True)
     for column in ("baseline", "why"):
         table[column] = table[column].astype(object).where(table[column].notna(), None)
-    table = table.astype({"pairs": "Int64", "more_seeds": "Int64"})
+    table = table.astype(dict.fromkeys(WHOLE, "Int64"))
     table["verdict"] = [*[BASELINE] * len(bases), *[NO_BASELINE] * len(alone), *compared["verdict"]]
     ascending = not column_named(variants.metric).higher_is_better
     table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
@@ -269,23 +278,61 @@ def _family(
     return table[front]
 
 
-def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: float) -> pd.DataFrame:
-    """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class."""
+def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
+    """The variants of a study without the results that no look counts."""
+    if (at := at_looks(variants, [record])) is None:
+        return variants
+    pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)
+    margin = _margin([record], None, variants.metric)
+    paired = {name: _paired(variants, name, those, margin, 0.05, at) for name, those in pairs.items()}
+    return _that_count(variants, pairs, paired, at)
+
+
+def _that_count(
+    variants: Variants,
+    pairs: Mapping[str, Sequence[Pair]],
+    paired: Mapping[str, pd.DataFrame],
+    at: AtLooks,
+) -> Variants:
+    """The variants up to the last look at which a contrast of each stands or, without a contrast, at which
+    any does; before the first look, up to that one."""
+    reach, first = np.zeros(len(variants.table), int), at.planned.at[0]
+    for name, those in pairs.items():
+        for pair, look in zip(those, paired[name]["look"], strict=True):
+            reach[[*pair]] = np.maximum(reach[[*pair]], max(look, first))
+    return those_that_count(variants, np.where(reach, reach, reach.max(initial=first)), at)
+
+
+def _paired(
+    variants: Variants, family: str, pairs: Sequence[Pair], margin: float, alpha: float, at: AtLooks | None
+) -> pd.DataFrame:
+    """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class. at: of a study
+    with looks; the first seeds count then, up to the look at which each pair stands."""
     ones, bases = np.array(pairs, int).reshape(-1, 2).T
-    same = controls.same_functions(variants, pairs)
+    equal = controls.equal_variants(variants, pairs)
+    same = [None if one is None else variants.names[one] for one in equal]
     is_equal = np.array([one is not None for one in same], bool)
+    in_family = ~is_equal & (not variants.crossed)
+    counts_KS, share = np.ones((len(pairs), len(variants.seeds)), bool), np.ones(len(pairs))
+    contrasts, now = 0, None
+    if at:
+        contrasts = max(int(in_family.sum()), at.planned.contrasts if family == "primary" else 1)
+        now = at.standing(variants, pairs, in_family, contrasts, margin, alpha)
+        counts_KS, share = at.counted(now.seeds), np.where(now.seeds, now.share, 1.0)
+    values = [np.where(counts_KS, variants.values[side], np.nan) for side in (ones, bases)]
     result = stats.paired(
-        variants.values[ones],
-        variants.values[bases],
+        *values,
         margin=margin,
         alpha=alpha,
         higher_is_better=column_named(variants.metric).higher_is_better,
-        in_family=~is_equal & (not variants.crossed),
+        in_family=in_family,
+        share=share,
+        contrasts=contrasts,
     )
     in_family = result.pop("family")
-    each = alpha / max(int(in_family.sum()), 1)
+    each = alpha * share / (contrasts or max(int(in_family.sum()), 1))
     table = pd.DataFrame(result).rename(columns={"n": "pairs", "sd": "sd_diff"})
-    difference_KS = variants.values[ones] - variants.values[bases]
+    difference_KS = np.subtract(*values)
     table["p_sign"], table["p_sign_floor"] = stats.sign_flip(
         np.where(in_family[:, None], difference_KS, np.nan)
     )
@@ -295,28 +342,40 @@ def _paired(variants: Variants, pairs: Sequence[Pair], margin: float, alpha: flo
     table["baseline"] = [variants.names[base] for base in bases]
     table["differs"] = differing(variants, pairs)
     table["same_class"] = controls.same_classes(variants, pairs)
-    more = variants.diverged[ones].sum(1) - variants.diverged[bases].sum(1)
-    lost = (more > 0) & table["verdict"].isin(CLAIMS_FOR) | (more < 0) & table["verdict"].isin(CLAIMS_AGAINST)
-    table["verdict"] = table["verdict"].mask(lost, stats.UNDECIDED).mask(is_equal, EQUAL)
-    open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~lost
-    table["more_seeds"] = np.nan
+    more = np.subtract(*((variants.diverged[side] & counts_KS).sum(1) for side in (ones, bases)))
+    by_interval = table["verdict"].to_numpy()
+    table["verdict"] = np.where(is_equal, EQUAL, stats.withheld(by_interval, more))
+    lost = (table["verdict"] != by_interval) & ~is_equal
+    waits = now.waits if now else np.full(len(pairs), "")
+    table["verdict"] = table["verdict"].mask(waits != "", stats.UNDECIDED)
+    open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~lost & (at is None)
+    table[["look", "last_look", "overstated", "more_seeds"]] = np.nan
+    if at and now:
+        table["look"], table["last_look"] = now.seeds, at.last
+        decides = table["verdict"].isin(stats.CLAIMS) & (table["look"] < at.last) & (family == "primary")
+        table["overstated"] = [
+            at.overstated(row["diff"], row["sd_diff"], margin, row["look"], contrasts) if early else np.nan
+            for row, early in zip(table.to_dict("records"), decides, strict=True)
+        ]
     if open_.any():
         needed = stats.seeds_to_claim(
-            table["diff"][open_], table["sd_diff"][open_], each, power=POWER, margin=margin
+            table["diff"][open_], table["sd_diff"][open_], each[open_], power=POWER, margin=margin
         )
         table.loc[open_, "more_seeds"] = np.maximum(needed - table["pairs"][open_], 1)
     never = np.isinf(table["more_seeds"])
     table["more_seeds"] = table["more_seeds"].mask(never)
     table["why"] = [
-        _why(variants, row, more if lost else 0, equal, alpha)
-        for row, lost, equal, more in zip(table.to_dict("records"), lost, same, more, strict=True)
+        _why(variants, row, more if lost else 0, equal, alpha, wait)
+        for row, lost, equal, more, wait in zip(
+            table.to_dict("records"), lost, same, more, waits, strict=True
+        )
     ]
     table["why"] = table["why"].mask(never, "no number of seeds would decide it")
     return table
 
 
 def _why(
-    variants: Variants, row: Mapping[Any, Any], more: int, equal: str | None, alpha: float
+    variants: Variants, row: Mapping[Any, Any], more: int, equal: str | None, alpha: float, waits: str
 ) -> str | None:
     """Why there is no verdict, in a few words; None if there is one or nothing to add. more: on how many more
     seeds than its baseline the variant diverged; negative the other way round, 0 if that played no part."""
@@ -328,6 +387,10 @@ def _why(
         return f"{one} {lost} on {counted(abs(more), 'more seed')} than {other}"
     if row["verdict"] != stats.UNDECIDED:
         return None
+    if waits:
+        return f"{waits}: no verdict before {SURE} seeds"
+    if row["look"] == 0:
+        return "its first look is not complete"
     if row["pairs"] < 2:
         return "one paired seed" if row["pairs"] else "no paired seed"
     if variants.crossed:

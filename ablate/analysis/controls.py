@@ -53,22 +53,19 @@ def unknown_forms(variants: Variants) -> list[str]:
     return lines_if(names, f"equal forms are not known for {names} (rows without the column form)")
 
 
-def same_functions(variants: Variants, pairs: Sequence[Pair]) -> list[str | None]:
-    """For each pair, the name of its baseline, or of another variant with this baseline, that the variant
-    equals by construction; None for most."""
+def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None]:
+    """For each pair, its baseline, or another variant with this baseline, that the variant equals by
+    construction; None for most."""
     forms = equal_forms(variants)
-    same: list[str | None] = [None] * len(pairs)
+    equal: list[int | None] = [None] * len(pairs)
     seen: dict[tuple[Any, int], int] = {}
     # Of two equal variants, keep the one named after the form: sum, not the normalized mean.
     named = [variants.table.at[one, "fusion"] == forms[one][0].split()[0] for one, _ in pairs]
     for i in sorted(range(len(pairs)), key=lambda i: not named[i]):
         variant, base = pairs[i]
         first = seen.setdefault((forms[variant], base), variant)
-        if forms[variant] == forms[base]:
-            same[i] = variants.names[base]
-        elif first != variant:
-            same[i] = variants.names[first]
-    return same
+        equal[i] = base if forms[variant] == forms[base] else first if first != variant else None
+    return equal
 
 
 def share_references(variants: Variants, bases: Iterable[int]) -> ShareReferences:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, Question, compare
 from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
 from ablate.store.record import StudyRecord
@@ -71,6 +72,10 @@ def seeds_needed(
         lines.append("no times: the rows have no wall_s")
     else:
         lines.append(f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run")
+    looks = usual(usual_seeds(k))
+    others = 1 if contrasts or family.empty else family["baseline"].nunique()
+    bound = result.margin if result.margin == result.margin else difference
+    lines += cost_lines(looks, k, (arms - others, others), difference, bound, sd, run_s / at_once)
     if budget_min is not None:
         if math.isnan(run_s):
             raise ConfigError(f"--budget {budget_min:g}: the rows have no wall_s, so runs have no known time")

@@ -25,6 +25,10 @@ Array = NDArray[Any]
 BETTER, BETTER_WITHIN = "better", "better but within the margin"
 WORSE, WORSE_WITHIN = "worse", "worse but within the margin"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
+CLAIMS = (BETTER, BETTER_WITHIN, WORSE, WORSE_WITHIN)  # of a difference
+# Verdicts withheld if the variant diverged on more seeds than its baseline; and if the baseline did on more.
+CLAIMS_FOR = (BETTER, BETTER_WITHIN, EQUIVALENT, WORSE_WITHIN)
+CLAIMS_AGAINST = (WORSE, WORSE_WITHIN, EQUIVALENT, BETTER_WITHIN)
 
 EXACT_FLIPS = 16  # up to this many seeds, all 2ⁿ sign flips are enumerated
 RANDOM_FLIPS = 9_999
@@ -40,30 +44,34 @@ def paired(
     alpha: float = 0.05,
     higher_is_better: bool = False,
     in_family: Array | None = None,
+    share: float | Array = 1.0,
+    contrasts: int = 0,
 ) -> dict[str, Array]:
     """All statistics of K paired comparisons, with the tested ones corrected as one family.
 
     in_family: (K,) which comparisons may be tested. One with fewer than two pairs, or with constant
-    differences, is never tested: it has no p and does not count in corrections.
-    Returns arrays of K: n, diff, sd, `family` (bool: tested), low and high (simultaneous, 1 − α/k),
-    low_marginal and high_marginal (1 − α), p (paired t), p_holm, p_tost, p_tost_holm, d_z,
-    below (P(variant < baseline)), skew, correlation, p_welch, verdict.
+    differences, is never tested: it has no p and does not count in corrections. contrasts: how many the
+    family has, if not as many as are tested. share: (K,) of α, what the look of each comparison spends
+    (looks.py): its intervals are at that level, and its p's are divided by it. Returns arrays of K: n, diff,
+    sd, `family` (bool: tested), low and high (simultaneous, 1 − α/k), low_marginal and high_marginal (1 − α),
+    p (paired t), p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation, p_welch,
+    verdict.
     """
     from scipy import stats
 
     difference_KS = variant_KS - baseline_KS
     n, diff, sd = moments(difference_KS)
-    scale = np.nanmax(np.abs(np.concatenate([variant_KS, baseline_KS, np.ones((len(n), 1))], 1)), 1)
-    tested = (n >= 2) & (sd > 1e-12 * scale)  # 2.3 − 2.1 and 2.4 − 2.2 differ only by rounding
+    tested = scatters(variant_KS, baseline_KS)
     if in_family is not None:
         tested &= in_family
-    k = max(int(tested.sum()), 1)
+    k = contrasts or max(int(tested.sum()), 1)
     n_t, sd_t = np.where(tested, n, 2), np.where(tested, sd, np.nan)
     se = sd_t / np.sqrt(n_t)
-    half, half_marginal = (stats.t.isf(a / 2, n_t - 1) * se for a in (alpha / k, alpha))
-    p = 2 * stats.t.sf(np.abs(diff / se), n_t - 1)
+    half, half_marginal = (stats.t.isf(a / 2, n_t - 1) * se for a in (alpha * share / k, alpha * share))
+    p = np.minimum(2 * stats.t.sf(np.abs(diff / se), n_t - 1) / share, 1.0)
     # TOST (Schuirmann, 1987): the larger of the p's against diff ≤ −margin and diff ≥ margin.
     p_tost = np.maximum(stats.t.sf((diff + margin) / se, n_t - 1), stats.t.cdf((diff - margin) / se, n_t - 1))
+    p_tost = np.minimum(p_tost / share, 1.0)
     correlation, p_welch = _unpaired(variant_KS, baseline_KS, tested)
     return {
         "n": n,
@@ -80,7 +88,7 @@ def paired(
         "p_tost_holm": holm(p_tost),
         "d_z": diff / sd_t * (1 - 3 / (4 * np.maximum(n_t - 1, 1) - 1)),
         "below": _share_below(difference_KS),
-        "skew": _skew(difference_KS, tested),
+        "skew": np.where(tested, skewness(difference_KS), np.nan),
         "correlation": correlation,
         "p_welch": p_welch,
         "verdict": verdicts(diff - half, diff + half, margin, higher_is_better),
@@ -100,6 +108,29 @@ def verdicts(low: Array, high: Array, margin: float, higher_is_better: bool = Fa
         [BETTER_WITHIN, BETTER, WORSE_WITHIN, WORSE, EQUIVALENT],
         UNDECIDED,
     )
+
+
+def withheld(verdict: Array, more: Array) -> Array:
+    """The verdicts, but undecided where one would speak for the side that diverged on more seeds. more: on
+    how many more seeds than its baseline the variant did; negative the other way round."""
+    favours = (more > 0) & np.isin(verdict, CLAIMS_FOR) | (more < 0) & np.isin(verdict, CLAIMS_AGAINST)
+    return np.where(favours, UNDECIDED, verdict)
+
+
+def scatters(variant_KS: Array, baseline_KS: Array) -> Array:
+    """(K,) whether there are two pairs, and not all with one difference: 2.3 − 2.1 and 2.4 − 2.2 differ only
+    by rounding."""
+    n, _, sd = moments(variant_KS - baseline_KS)
+    scale = np.nanmax(np.abs(np.concatenate([variant_KS, baseline_KS, np.ones((len(n), 1))], 1)), 1)
+    return (n >= 2) & (sd > 1e-12 * scale)
+
+
+def skewness(values_KS: Array) -> Array:
+    """m₃ / m₂^1.5 of each row; NaN below three values, or if they are equal."""
+    n, mean, _ = moments(values_KS)
+    centred = values_KS - mean[:, None]
+    m2, m3 = (np.nansum(centred**power, 1) / np.maximum(n, 1) for power in (2, 3))
+    return np.where(n >= 3, m3 / np.where(m2 > 0, m2, np.nan) ** 1.5, np.nan)
 
 
 def moments(values_KS: Array) -> tuple[Array, Array, Array]:
@@ -263,6 +294,16 @@ def bimodal(values_S: Array) -> Array | None:
     return upper if 2 * upper.sum() <= n else finite & ~upper
 
 
+def of_two_kinds(values_KS: Array) -> Array:
+    """(K,) whether the results of each row are bimodal."""
+    two_K = np.zeros(len(values_KS), bool)
+    whole = np.isfinite(values_KS).all(1)
+    if (n := values_KS.shape[1]) >= FEWEST:
+        two_K[whole] = widest_gap(np.sort(values_KS[whole]))[1] > limit(n)
+    two_K[~whole] = [bimodal(row) is not None for row in values_KS[~whole]]
+    return two_K
+
+
 def widest_gap(ordered_KS: Array) -> tuple[Array, Array]:
     """For each of K ordered rows, the entry after which the widest gap lies, and that gap divided by the
     pooled standard deviation (S − 2 degrees of freedom) of both sides; NaN if all entries are equal."""
@@ -309,14 +350,6 @@ def _share_below(difference_KS: Array) -> Array:
     n = (~np.isnan(difference_KS)).sum(1)
     wins = (difference_KS < 0).sum(1) + 0.5 * (difference_KS == 0).sum(1)
     return wins / np.where(n, n, np.nan)
-
-
-def _skew(difference_KS: Array, tested: Array) -> Array:
-    """m₃ / m₂^1.5 of the differences; NaN below three seeds."""
-    n, mean, _ = moments(difference_KS)
-    centred = difference_KS - mean[:, None]
-    m2, m3 = (np.nansum(centred**power, 1) / np.maximum(n, 1) for power in (2, 3))
-    return np.where(tested & (n >= 3), m3 / np.where(tested, m2, np.nan) ** 1.5, np.nan)
 
 
 def _unpaired(variant_KS: Array, baseline_KS: Array, tested: Array) -> tuple[Array, Array]:

@@ -76,6 +76,11 @@ class Variants(Settings):
     run_ids: Array
     seeds: pd.DataFrame
 
+    @property
+    def ran(self) -> Array:
+        """(C, S) which runs have ended with a number, or diverged."""
+        return np.isfinite(self.values) | self.diverged
+
     @cached_property
     def crossed(self) -> bool:
         """Whether seeds of two streams are crossed, as seeds.backbone=0,1 seeds.data=0,1 are: four runs, but

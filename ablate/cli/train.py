@@ -87,6 +87,7 @@ def run(
 
 def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun."""
+    from ablate.analysis.compare import counted_variants
     from ablate.analysis.frames import frame
     from ablate.analysis.notes import bimodal_seeds, on_scale, stale, unusable, worse_than_guessing
     from ablate.analysis.standing import FIXED_PLACES
@@ -108,7 +109,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         lines = [*on_scale(rows, frame(fixed)), *lines]
     elif len(rows):
         try:
-            variants = _variants(rows, record.metric)
+            variants = counted_variants(_variants(rows, record.metric), record)
             summary = best_first(variants)
             print_table(for_reading(summary), "table", wide=wide)
             lines += bimodal_seeds(variants)

@@ -32,6 +32,8 @@ STARTS = 3  # attempts to start a worker that ends before it is ready
 LAST_WORDS = (Finished, Skipped, Taken, Refused)
 # The listener for the events of the run with this name
 Listen = Callable[[str], Listener]
+# More runs for so many workers, with the stamps of the results that they had
+More = Callable[[int], tuple[Sequence[PlacedRun], Mapping[str, Stamp]]]
 
 
 def train_or_wait(run: PlacedRun, listener: Listener, *, known: Stamp) -> None:
@@ -62,6 +64,7 @@ def train_all(
     listen: Listen,
     gpus: Sequence[str] = (),
     leave_from: float | None = None,
+    more: More = lambda spare: ([], {}),
 ) -> dict[str, str]:
     """Train every run in worker processes; returns, by name, the reason for each run that could not even
     begin.
@@ -69,10 +72,11 @@ def train_all(
     A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
     that existed when the command began. gpus: for the workers to take in turn; none if they share what there
     is. leave_from: begin at this share of the list, and leave runs to others that are at them, as helpers do;
-    None: begin anywhere, and wait for others. Raises ConfigError if workers can't start.
+    None: begin anywhere, and wait for others. more: called whenever a run
+    has ended, with how many workers have nothing to do. Raises ConfigError if workers can't start.
     """
     queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from)
-    pool = _Pool(queue, known, listen, leaves=leave_from is not None)
+    pool = _Pool(queue, dict(known), listen, leaves=leave_from is not None, more=more)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
@@ -80,10 +84,14 @@ def train_all(
 
     staff = [hire(number) for number in range(min(workers, len(runs)))]
     try:
-        while pool.goes_on(staff):
+        while pool.goes_on(staff) or pool.grow(workers):
+            busy = sum(worker.index is not None for worker in staff)
+            pool.grow(0 if queue.has_free else workers - busy)
+            if busy == len(staff) < workers and queue.has_free:
+                staff.append(hire(len(staff)))
             for worker in staff:
                 if worker.idle and (index := queue.next()) is not None:
-                    worker.give(index, (runs[index], known[runs[index].name]))
+                    worker.give(index, (queue.runs[index], pool.known[queue.runs[index].name]))
             wait([end for worker in staff for end in worker.ends], timeout=TIMEOUTS_EVERY_S)
             for number, worker in enumerate(staff):
                 pool.attend(number, worker)
@@ -110,7 +118,7 @@ class Queue:
     ) -> None:
         """made: called with each run that another process has finished meanwhile. start: where to begin, as a
         share of the list; at random by default."""
-        self.runs = runs
+        self.runs = [*runs]
         self.store = store
         self._made = made
         self._waiting = _alike(runs, store.interrupted())
@@ -147,6 +155,11 @@ class Queue:
             self._later.append((when, index))
         return None
 
+    def extend(self, runs: Sequence[PlacedRun]) -> None:
+        """Append runs, which come in their order after all others."""
+        self._waiting.append(deque(range(len(self.runs), len(self.runs) + len(runs))))
+        self.runs += runs
+
     def later(self, index: int) -> None:
         """Postpone a run that another process is working on, and continue at another place of the list."""
         self._later.append((time.monotonic() + AGAIN_S, index))
@@ -182,11 +195,26 @@ class _Pool:
     that are at them."""
 
     queue: Queue
-    known: Mapping[str, Stamp]
+    known: dict[str, Stamp]
     listen: Listen
     leaves: bool
+    more: More = lambda spare: ([], {})
     refused: dict[str, str] = field(default_factory=dict)
     lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
+    ended: int = 0  # runs
+    grown_at: tuple[int, int] = (-1, 0)  # `ended`, and the spare workers, when runs were last added
+
+    def grow(self, spare: int) -> bool:
+        """Add runs for so many workers that have none, unless nothing has changed since the last time;
+        returns whether there are more."""
+        if (now := (self.ended, spare)) == self.grown_at:
+            return False
+        self.grown_at = now
+        runs, known = self.more(spare)
+        self.known |= known
+        if runs:
+            self.queue.extend(runs)
+        return bool(runs)
 
     def goes_on(self, workers: list[Worker]) -> bool:
         busy = any(worker.index is not None for worker in workers)
@@ -213,6 +241,7 @@ class _Pool:
                 self.refused[name] = reason
         if isinstance(event, LAST_WORDS):
             worker.index = None
+            self.ended += 1
 
     def lost(self, number: int, worker: Worker, reason: str) -> None:
         """Record that a worker process is gone, and with it its run, if it had one."""

@@ -56,6 +56,7 @@ class Lines:
         self.console = console
         self.total = total
         self.count = 0  # of the runs that this command is done with
+        self.may_follow = 0  # how many runs may be added to `total`, at most
         self.steps: dict[str, Stepped] = {}  # the last step heard of, by name of the run
         self._last = ""
 
@@ -92,7 +93,8 @@ class Lines:
             self.say(f"{self.numbered(name)}: {row['status']}, {figures}{seconds}")
 
     def numbered(self, name: str) -> str:
-        return f"[{self.count}/{self.total}] {name}" if self.total else name
+        most = f", at most {self.total + self.may_follow}" if self.total and self.may_follow else ""
+        return f"[{self.count}/{self.total}{most}] {name}" if self.total else name
 
     def say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)

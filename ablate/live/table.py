@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ablate.config.identity import short_id
 from ablate.execution.events import Stepped
-from ablate.phrases import counted, duration
+from ablate.phrases import counted, duration, lines_if
 from ablate.store import lease
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.jobs import Array, State, read_arrays
@@ -54,11 +54,12 @@ def look(
     running = [row for row in rows if row["status"] == Status.RUNNING]
     going_on = [_pace(row, attempts, changed, stepped) for row in running]
     hosts = {short: host for short, attempt in attempts.items() if (host := lease.host(attempt))}
-    line = summary(rows, to_begin)
+    may_follow = record.looks.may_follow if record and record.looks and only is None else 0
+    line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
     title = f"{line}{time_left(rows, going_on, to_begin)}"
     jobs = job_lines(read_arrays(store.study_directory(study))) if study else []
     table = _table(rows, going_on, changed, "\n".join([title, *jobs]), hosts)
-    return Look(line, table, not (to_begin or going_on))
+    return Look(line, table, not (to_begin or going_on or may_follow))
 
 
 @dataclass(frozen=True)

@@ -33,16 +33,17 @@ ONE_SEED = "One seed shows nothing: the same variant with another seed differs a
 PLAIN = Voice(
     untested="",  # no answer is about what was not tested
     undecided="whether {one} costs or saves anything against {other}{at} is undecided:"
-    " {cost}{of} ({cost_low} to {cost_high})",
-    equivalent="{one} and {other} differ by less than {margin}{of}{at}: {cost} ({cost_low} to {cost_high})",
-    decided="{one} {verb} {size}{of} ({least} to {most}) against {other}{at}{weight}",
+    " {cost}{of} ({cost_low} to {cost_high}){look}",
+    equivalent="{one} and {other} differ by less than {margin}{of}{at}:"
+    " {cost} ({cost_low} to {cost_high}){look}",
+    decided="{one} {verb} {size}{of} ({least} to {most}) against {other}{at}{weight}{look}",
     verbs=("saves", "costs"),
     within=", less than the {margin} that would matter",
     beyond="{share}{perplexity}",
 )
 IN_STEPS = replace(
     PLAIN,
-    decided="{one} takes {size}{of} ({least} to {most}) {verb} than {other}{at}{weight}",
+    decided="{one} takes {size}{of} ({least} to {most}) {verb} than {other}{at}{weight}{look}",
     verbs=("fewer", "more"),
 )
 
@@ -168,7 +169,8 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
     hold = "the interval holds" if len(tested) == 1 else f"all {len(tested)} intervals hold together"
     seeds = counted_between(low, high, "paired seed")
-    lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence."]
+    looks = ", at whichever look each was decided" if tested["look"].notna().any() else ""
+    lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence{looks}."]
     if tuned := record.tuned_key:
         lines.append(f"Each variant is at its own {tuned}, chosen on development seeds.")
     if (margin := comparison.margin) == margin:
@@ -187,6 +189,8 @@ def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, va
     if record.demonstration:
         command = whole_study(record)
         return [f"A demonstration: `{command}` asks it properly, and --dry-run says how long that takes."]
+    if record.looks:
+        return _until_last_look(tested, record)
     seeds = int(tested["pairs"].max())
     undecided = tested[tested["verdict"] == stats.UNDECIDED]
     needed = undecided["more_seeds"].dropna()
@@ -201,6 +205,16 @@ def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, va
     more = int(needed.max())
     line = f"About {counted(more, 'more seed')} would decide {which}: {{}}"
     return _with_seeds(seeds + more, line, rows, record, variants)
+
+
+def _until_last_look(tested: pd.DataFrame, record: StudyRecord) -> list[str]:
+    """What a study with looks does about undecided contrasts."""
+    undecided = tested[tested["verdict"] == stats.UNDECIDED]
+    if undecided.empty:
+        return []
+    if (undecided["look"] < undecided["last_look"]).any():
+        return ["The command of the study goes on with what is undecided."]
+    return ["It stays undecided: a study goes on beyond its last look only under another name."]
 
 
 def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:

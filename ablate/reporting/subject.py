@@ -100,8 +100,8 @@ def commands(subject: Subject) -> list[str]:
     }
     swept = {key: ",".join(levels) for key, levels in factors.items()}
     # Leave out development seeds, which the study adds by itself.
-    report = [seed for seed in map(str, record.seeds) if seed not in record.development_seeds]
-    swept["seed"] = ",".join(report)
+    seeds = record.looks.seeds if record.looks else record.reporting_seeds
+    swept["seed"] = ",".join(map(str, seeds))
     start = [f"name={as_value(record.name)}"]
     if record.study:  # a study leaves out runs for which -m would refuse the whole sweep
         start = [f"study={record.study}", *lines_if(record.demonstration, "size=demo"), *start]
@@ -121,7 +121,7 @@ def with_seeds(record: StudyRecord, count: int) -> str:
     """The command of a study as it was typed, with `count` seeds; empty if it did not come from a command."""
     if not record.typed:
         return ""
-    first = min(seed for seed in record.seeds if str(seed) not in record.development_seeds)
+    first = min(record.reporting_seeds)
     words = [f"{key}={','.join(levels)}" for key, levels in record.factors.items()]
     grown = {word.partition("=")[0]: word for word in words}
     typed = [grown.get(word.partition("=")[0], word) for word in record.typed if not word.startswith("seed=")]

@@ -15,6 +15,8 @@ from ablate.config.overrides import spelled
 from ablate.phrases import counted
 from ablate.store.columns import column_named
 
+WORTH_SAYING = 0.01  # by how much an early look overstates a difference
+
 
 def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
     """One family for readers: the columns that distinguish the variants, and the numbers behind the
@@ -46,6 +48,8 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
         read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+        if table["look"].notna().any():
+            read["seeds"] = ["" if pd.isna(row["look"]) else _look(row) for row in table.to_dict("records")]
     if "step_ms" in table:
         read["step_ms"] = table["step_ms"]
         read["step_ratio"] = [step_ratio(row) for row in table.to_dict("records")]
@@ -72,12 +76,14 @@ def caption(comparison: Comparison, family: str) -> str:
         return f"{family} ({comparison.metric}): nothing tested"
     level = confidence(comparison)
     named = "named beforehand" if family == "primary" else "a lead to test, not a result"
-    each = f"{100 * tested['level'].iloc[0]:.4g} %"
+    levels = [f"{100 * level:.4g} %" for level in sorted({*tested["level"]})]
+    each = f"each at {' to '.join([*dict.fromkeys([levels[0], levels[-1]])])}"
     correlation = tested["correlation"].median()
     seeds = "" if correlation != correlation else f", seed correlation {correlation:.2f} (median)"
+    repeated = "repeated " if tested["look"].notna().any() else ""
     return (
         f"{family} ({comparison.metric}; {named}): {counted(len(tested), 'comparison')},"
-        f" p_holm by Holm over them,\nsimultaneous {level} intervals (each at {each}), {margin}{seeds}"
+        f" p_holm by Holm over them,\n{repeated}simultaneous {level} intervals ({each}), {margin}{seeds}"
     )
 
 
@@ -177,11 +183,11 @@ class Voice:
 PAPER = Voice(
     untested="{one} against {other}{at}: undecided, {why}",
     undecided="{one} against {other}{at} is undecided: difference {diff}{of} [{low}, {high}],"
-    " n = {pairs} paired seeds, Holm p {p}{reason}{more}",
+    " n = {pairs} paired seeds, Holm p {p}{reason}{more}{look}",
     equivalent="{one} and {other}{at} are equivalent within {margin}{of}: difference {diff} [{low}, {high}],"
-    " n = {pairs} paired seeds, Holm TOST p {p_tost}{family}",
+    " n = {pairs} paired seeds, Holm TOST p {p_tost}{family}{look}",
     decided="{one} is {verb} than {other}{at} by {size}{of} [{least}, {most}]{weight},"
-    " n = {pairs} paired seeds, Holm p {p}{family}",
+    " n = {pairs} paired seeds, Holm p {p}{family}{look}",
     verbs=("better", "worse"),
     within=", but within the margin of {margin}",
 )
@@ -229,6 +235,7 @@ def fields(
         **{"p": _is(row["p_holm"]), "p_tost": _is(row["p_tost_holm"])},
         **{"why": why, "reason": f"; {why}" if why else ""},
         "more": more_seeds(row["more_seeds"]),
+        "look": at_look(row),
         "family": "" if row["family"] == "primary" else " (exploratory)",
         "share": share_of_attention(row["share"]),
         "perplexity": perplexity(row["ratio"]),
@@ -247,6 +254,21 @@ def more_seeds(count: Any) -> str:
     if pd.isna(count):
         return ""
     return f"; about {counted(count, 'more seed')} would decide it (power {100 * POWER:g} %)"
+
+
+def at_look(row: Mapping[Any, Any]) -> str:
+    """Words on the look at which a contrast was decided or stands; empty for a fixed number of seeds."""
+    if pd.isna(row["look"]):
+        return ""
+    is_decided = row["verdict"] != stats.UNDECIDED
+    larger = f", where such differences come out {percent(row['overstated'])} too large on average"
+    overstated = row["overstated"] >= WORTH_SAYING
+    when = "decided at" if is_decided else "so far"
+    return f"; {when} {_look(row, 'of at most')} seeds{larger if overstated else ''}"
+
+
+def _look(row: Mapping[Any, Any], of: str = "of") -> str:
+    return f"{row['look']} {of} {row['last_look']}"
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:

@@ -9,6 +9,7 @@ from ablate.config.conditions import Where, column_for
 from ablate.config.contrast import Contrasts
 from ablate.config.read import read, unlike_defaults
 from ablate.files.atomic import StoreError
+from ablate.phrases import some
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
 
@@ -45,6 +46,27 @@ class Machine:
     compile: bool
 
 
+@dataclass(frozen=True)
+class Decided:
+    """A contrast that was decided: at how many seeds, and how."""
+
+    seeds: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedLooks:
+    """The looks of a study. at: the numbers of seeds, the last one that of `seeds`, which are in the order in
+    which they are trained. contrasts: how many are tested. decided: those that are, by name. may_follow: how
+    many runs there may be at most that are not listed yet."""
+
+    at: list[int]
+    seeds: list[int]
+    contrasts: int
+    decided: Mapping[str, Decided] = field(default_factory=dict)
+    may_follow: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
     """The content of study.json. factors: override key -> levels, in the syntax of overrides. fixed: all
@@ -54,7 +76,8 @@ class StudyRecord:
     advance (StudyConfig); `declared` has the keys that only its kind has. answer: names of the levels for use
     in a sentence. typed: the arguments of the last `ablate run` that asked for the study, with -m; command:
     the command, if it was another. claim: the digest of the entry of the ledger that it tests. study: NAME of
-    study=NAME. config_dir: the value of -cd. left_out: by variant, why it can't be built. roles: by run id;
+    study=NAME. config_dir: the value of -cd. grew: the numbers of seeds of a study without looks, if there
+    were results each time before it got more. left_out: by variant, why it can't be built. roles: by run id;
     chosen: by arm.
     """
 
@@ -80,6 +103,8 @@ class StudyRecord:
     demonstration: bool = False
     config_dir: str | None = None
     machine: Machine | None = None
+    looks: PlannedLooks | None = None
+    grew: list[int] = field(default_factory=list)
     left_out: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, Role] = field(default_factory=dict)
     chosen: Mapping[str, Choice] = field(default_factory=dict)
@@ -96,7 +121,8 @@ class StudyRecord:
             return {}
         keys = ("metric", "margin", "where", "arms", "placebo")
         primary = [unlike_defaults(contrast) for contrast in self.primary]
-        return {"primary": primary, **{key: getattr(self, key) for key in keys}, **self.declared}
+        looks = {"looks": self.looks.at if self.looks else []}
+        return {"primary": primary, **{key: getattr(self, key) for key in keys}, **looks, **self.declared}
 
     @property
     def tuned_key(self) -> str:
@@ -112,6 +138,11 @@ class StudyRecord:
     def reports_at_baseline(self) -> bool:
         """Whether the arms of a tuned study report at their baselines' values too."""
         return "baseline_rate" in self.declared.get("report_at", [])
+
+    @property
+    def reporting_seeds(self) -> list[int]:
+        """The seeds that were not used to choose values."""
+        return [seed for seed in self.seeds if str(seed) not in self.development_seeds]
 
     @property
     def development_seeds(self) -> list[str]:
@@ -167,8 +198,16 @@ def grown(
                 f"name={name}: {key} was {before} when the study began, and there are results since; give"
                 " another name, as name=NAME: what is finished is not run again"
             )
+    if new.looks and old.looks and new.looks.seeds != old.looks.seeds and has_results(name):
+        raise StoreError(
+            f"name={name}: its looks take the seeds {some(old.looks.seeds)}, the last one at"
+            f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other"
+            " seeds, only under another name, as name=NAME"
+        )
     return replace(
         new,
+        looks=with_looks(old, new.looks).looks,
+        grew=_grew(old, new, has_results),
         factors={
             key: list(dict.fromkeys([*old.factors[key], *levels])) for key, levels in new.factors.items()
         },
@@ -180,6 +219,22 @@ def grown(
         roles=_grown_roles(old, new),
         chosen={**old.chosen, **new.chosen},
     )
+
+
+def with_looks(record: StudyRecord | None, looks: PlannedLooks | None) -> StudyRecord:
+    """The record with these looks of the same study, which may know of other contrasts."""
+    assert record is not None, "it was written before"
+    if record.looks and looks:
+        contrasts = max(record.looks.contrasts, looks.contrasts)
+        looks = replace(looks, contrasts=contrasts, decided={**record.looks.decided, **looks.decided})
+    return replace(record, looks=looks)
+
+
+def _grew(old: StudyRecord, new: StudyRecord, has_results: Callable[[str], bool]) -> list[int]:
+    before, after = {*old.reporting_seeds}, {*old.reporting_seeds, *new.reporting_seeds}
+    if new.looks or new.claim or new.metric is None or after == before or not has_results(new.name):
+        return old.grew
+    return [*(old.grew or [len(before)]), len(after)]
 
 
 def _grown_roles(old: StudyRecord, new: StudyRecord) -> dict[str, Role]:

@@ -4,10 +4,10 @@ state."""
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from ablate.compose.composer import Overrides
 from ablate.config.conditions import Where
@@ -18,8 +18,11 @@ from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mea
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row
 from ablate.store.record import Choice, Role
+from ablate.study.looks import Looks
 
 Rows = Mapping[Overrides, Row]
+SEED = "seed="
+FEWEST = 2  # paired seeds that an interval takes
 
 
 class InTurn(Rule):
@@ -62,6 +65,17 @@ class AnArm(KeysOfARun):
         return {str(key): as_value(one) for key, one in value.items()}
 
 
+class Ascending(Rule):
+    """Numbers of seeds, each above the one before."""
+
+    def check(self, value: Any, path: str) -> None:
+        if value and (min(value) < FEWEST or sorted({*value}) != value):
+            raise ConfigError(
+                f"{path}={typed(value)}: looks are numbers of seeds, each above the one before and none below"
+                f" {FEWEST}, which an interval takes; write [4, 6, 8, 12, 16], or [] for a fixed design"
+            )
+
+
 Levels = Annotated[list[str], InTurn()]
 Arm = Annotated[Mapping[str, str], AnArm()]
 Seeds = Annotated[list[str], InAList()]
@@ -72,6 +86,11 @@ class Absent(StrEnum):
 
     LEFT_OUT = "left out"  # impossible, or excluded by a condition
     MISSING = auto()  # it could not begin
+
+
+def seed_of(run: Overrides) -> str:
+    """The seed of a run, in the syntax of overrides."""
+    return next(override for override in run if override.startswith(SEED)).removeprefix(SEED)
 
 
 def combinations(levels: Mapping[str, Sequence[str]], arms: Iterable[Overrides] = ((),)) -> list[Overrides]:
@@ -88,16 +107,68 @@ class Design:
     """Which runs come next. This is the design of a grid, and of any sweep: every combination.
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
-    compared. needs_test_split: whether it reports on the test split.
+    compared. looks: at which arms may stop before the last seed. needs_test_split: whether it reports on the
+    test split.
     """
 
     levels: Mapping[str, Sequence[str]]
     arms: Sequence[Overrides] = ((),)
+    looks: Looks | None = None
     needs_test_split: ClassVar[bool] = False
 
     def propose(self, rows: Rows) -> list[Overrides]:
-        """The runs to train next; none when the study is complete."""
-        return [overrides for overrides in combinations(self.levels, self.arms) if overrides not in rows]
+        """The runs to train next; none when the study is complete, or waits for runs that are under way."""
+        return self._up_to("now", rows)
+
+    def ahead(self, rows: Rows) -> list[Overrides]:
+        """The runs of the next look, by seed, which are needed unless the one that is under way decides."""
+        return self._up_to("next", rows) if self.looks else []
+
+    def may_follow(self, rows: Rows) -> int:
+        """How many runs there may be at most that are not proposed now."""
+        return len(self._up_to("most", rows)) - len(self.propose(rows)) if self.looks else 0
+
+    def _up_to(self, when: Literal["now", "next", "most"], rows: Rows) -> list[Overrides]:
+        new = [overrides for overrides in self.members(rows) if overrides not in rows]
+        if (looks := self.looks) is None:
+            return new
+        seeds = dict(zip(looks.arms, getattr(looks.wanted(self.results(rows)), when), strict=True))
+
+        def place(run: Overrides) -> int:  # of its seed among those that report; -1 if it is none of them
+            return looks.seeds.index(seed) if (seed := seed_of(run)) in looks.seeds else -1
+
+        return sorted((run for run in new if place(run) < seeds.get(self.arm_of(run), 0)), key=place)
+
+    def members(self, rows: Rows) -> Collection[Overrides]:
+        """Every run of the study that follows from these rows, if no look ends it earlier."""
+        return combinations(self.levels, self.arms)
+
+    @property
+    def compared(self) -> list[Overrides]:
+        """The arms with their levels of all factors but the seed."""
+        return combinations({key: values for key, values in self.levels.items() if key != "seed"}, self.arms)
+
+    def runs_a_seed(self, arm: Overrides) -> int:
+        """How many runs of one of `compared` report at each seed."""
+        return 1
+
+    def name(self, arm: Overrides) -> str:
+        """What one of `compared` is called: the overrides that distinguish it from others."""
+        arms = self.compared
+        shared = set(arms[0]).intersection(*arms)
+        return " ".join(override for override in arm if override not in shared) or " ".join(arm)
+
+    def first_run(self, arm: Overrides) -> Overrides:
+        """A run of one of `compared`."""
+        return (*arm, f"{SEED}{self.levels['seed'][0]}")
+
+    def arm_of(self, run: Overrides) -> Overrides:
+        """The one of `compared` that a run is of."""
+        return tuple(override for override in run if not override.startswith(SEED))
+
+    def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
+        """The rows by which arms are judged, by arm and seed."""
+        return {(self.arm_of(run), seed_of(run)): row for run, row in rows.items()}
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
@@ -116,11 +187,13 @@ class Design:
 class StudyConfig:
     """The keys of a grid, which every kind of study declares. factors: override key -> levels.
 
-    arms: what is compared, if it is no product of levels: by name, what each sets; every arm meets every
-    combination of the factors. where: conditions that every run has to fulfil. placebo: overrides that
-    give a variant the start and the steps of its baseline. primary: the contrasts chosen in advance.
-    metric, margin: what they are judged by. answer: names of the levels for use in a sentence. demo: the
-    overrides of its demonstration.
+    seeds: by default as many as suit the number of contrasts (`looks.usual_seeds`). looks: the numbers of
+    seeds at which a contrast may be decided, the last one all seeds; [] for a fixed design, by default those
+    of `looks.usual`. arms: what is compared, if it is no product of levels: by name,
+    what each sets; every arm meets every combination of the factors. where: conditions that every run has to
+    fulfil. placebo: overrides that give a variant the start and the steps of its baseline. primary: the
+    contrasts chosen in advance. metric, margin: what they are judged by. answer: names of the levels for use
+    in a sentence. demo: the overrides of its demonstration.
     """
 
     kind: ClassVar[str] = "grid"
@@ -130,7 +203,8 @@ class StudyConfig:
     factors: Annotated[
         Mapping[str, Levels], KeysOfARun(), ErrorText("write each key with its levels, as {heads: [1, 4]}")
     ]
-    seeds: Seeds
+    seeds: Seeds = field(default_factory=list)
+    looks: Annotated[list[int] | None, Ascending()] = None
     arms: Mapping[str, Arm] = field(default_factory=dict)
     where: Annotated[list[Where], ErrorText("write a list, as [heads <= 4]; [] for none")] = field(
         default_factory=list
@@ -174,6 +248,11 @@ class StudyConfig:
     def levels(self) -> dict[str, list[str]]:
         """The levels of the factors and of the seed."""
         return {**self.factors, "seed": self.seeds}
+
+    @property
+    def first_seed(self) -> int:
+        """The first seed of a study that lists none."""
+        return 0
 
     @property
     def named_arms(self) -> dict[Overrides, str]:

@@ -1,5 +1,6 @@
 """Estimate how long a study will take, by timing a few steps on this machine."""
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -71,6 +72,12 @@ class Estimate:
     @property
     def seconds(self) -> float:
         return self.times.total / self.workers
+
+    @property
+    def seconds_a_run(self) -> float:
+        """With as many at a time; NaN if none is left to time."""
+        todo = self.runs - self.finished
+        return self.seconds / todo if todo and not self.untimed else math.nan
 
 
 def estimate(

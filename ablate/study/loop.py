@@ -1,11 +1,12 @@
 """The loop that drives every study: propose runs, check them, train them, read their rows, repeat."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
+from rich.console import Console
 
 from ablate.compose.launchers import Cluster, Pool
 from ablate.compose.sweep import HydraLauncher, Lost, Sweep
@@ -21,9 +22,9 @@ from ablate.execution.plugins import Plugin
 from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.live.board import Board, Lines, one_by_one
-from ablate.store.columns import RESULTS, Row
-from ablate.store.record import Machine, StudyRecord, grown
-from ablate.store.run_files import Stamp
+from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.record import Machine, StudyRecord, grown, with_looks
+from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import Store
 from ablate.study import machine
 from ablate.study.config import Absent, Overrides
@@ -39,41 +40,41 @@ class Loop:
         self.is_single = sweep.is_single
         self.study = Study(sweep, remote=isinstance(sweep.launcher, Cluster))
         self.store = Store()
-        self.rows: dict[Overrides, Row] = {}
+        self.rows: dict[Overrides, Row] = {}  # RUNNING for runs without a result yet
         self.ids: dict[Overrides, str] = {}
+        self.pending: dict[Overrides, Run] = {}  # runs without a result yet
+        self.known: dict[str, Stamp] = {}  # stamps of the results before this command, by name of the run
+        self.record: StudyRecord | None = None
         self.settings: Machine | None = None  # of the machine, once they are chosen
         self.refused: list[str] = []
         self.slower: list[str] = []  # the remark that bfloat16 is slower here, if it is
         self.finished_before = 0
         self.left_at_work = ""  # what was submitted, if the command does not wait for it
         self.over = False  # whether no further runs are to be proposed
+        self.lines = Lines(Console(stderr=True, highlight=False), None)  # the board, while there is one
+        self.typed: dict[str, str] = {}  # the overrides of each run, by its name
+        self.passed = 0  # the last look whose line was printed
 
     def run(self, begun: Callable[[], None]) -> Outcome:
-        name = ""
         while runs := self._next():
-            record = self.study.record(runs, self.rows, self.ids)
-            if not name:
-                self.study.check_primary(runs, self.store.read_study(record.name))
-            for run in runs.values():
-                require_its_plugins(run, self.store)
-            known = {run.name: self.store.run(run.name).stamp() for run in runs.values()}
-            record = self.store.change_study(record.name, partial(self._joined, record=record, runs=runs))
-            name = record.name
+            record = self._join(runs)
             begun()
             try:
-                self._train(runs, known, record)
+                self._train(runs, record)
             except BaseException:
                 with contextlib.suppress(ConfigError):  # report the error that ended the runs, not this one
-                    self.store.write_results(name)
+                    self.store.write_results(record.name)
                 raise
-            self.store.write_results(name)
+            self.store.write_results(record.name)
             if self.over:
                 break
-            results = self.store.results()
-            for overrides, run in runs.items():
-                self.rows[overrides] = results.get(run.run_id, {"status": Absent.MISSING})
+            self._read(at_end=True)
+        assert self.record is not None, "_next gives runs, or raises"
+        if self.study.design.looks and not self.over:  # what the last rows decided
+            planned = self.study.planned(self.rows)
+            self.store.change_study(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
-            study=name,
+            study=self.record.name,
             run_ids=sorted({*self.ids.values()}),
             finished_before=self.finished_before,
             remarks=[*self.study.left_out, *self.slower, *self.study.design.closing(self.rows)],
@@ -89,17 +90,22 @@ class Loop:
         record = self.study.record(runs, self.rows, self.ids)
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
-        record = self._joined(before, record, runs)  # refuses what a run would
+        record = self._grown(before, record, runs)  # refuses what a run would
         unique = [*_unique(runs).values()]
         remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
         threads = self.settings.threads if self.settings else None
         expected = estimate(record, unique, self.launcher, threads, forecast)
+        if looks := self.study.design.looks:
+            runs_a_seed = {arm: self.study.design.runs_a_seed(arm) for arm in looks.arms}
+            costs = looks.cost_lines(runs_a_seed, expected.seconds_a_run)
+            expected = replace(expected, forecast=[*forecast, *costs])
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
-    def _next(self) -> dict[Overrides, Run]:
-        """The next runs, ready to begin; none at the end. Raises ConfigError if the study has no runs at
-        all."""
-        while proposed := self.study.design.propose(self.rows):
+    def _next(self, ahead: int = 0) -> dict[Overrides, Run]:
+        """The next runs, ready to begin; none at the end. ahead: so many runs of the next look instead.
+        Raises ConfigError if the study has no runs at all."""
+        design = self.study.design
+        while proposed := design.ahead(self.rows)[:ahead] if ahead else design.propose(self.rows):
             runs = self.study.ready(proposed)
             self.rows |= {one: {"status": Absent.LEFT_OUT} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
@@ -110,11 +116,63 @@ class Loop:
                 raise ConfigError(f"nothing to run: {'; '.join(self.study.left_out)}")
         return {}
 
-    def _joined(
+    def _join(self, runs: Mapping[Overrides, Run]) -> StudyRecord:
+        """Add runs to the study; returns its record. Raises ConfigError if they may not be added."""
+        record = self.study.record(runs, self.rows, self.ids)
+        if self.record is None:
+            self.study.check_primary(runs, self.store.read_study(record.name))
+        for run in runs.values():
+            require_its_plugins(run, self.store)
+        self.known |= {run.name: self.store.run(run.name).stamp() for run in runs.values()}
+        self.pending |= runs
+        self.rows |= {overrides: {"status": Status.RUNNING} for overrides in runs}
+        self.typed |= {run.name: " ".join(overrides) for overrides, run in runs.items()}
+        self.record = self.store.change_study(record.name, partial(self._grown, record=record, runs=runs))
+        return self.record
+
+    def _read(self, *, at_end: bool = False) -> None:
+        """Read the rows of the runs that have ended since. at_end: whether nothing trains the others."""
+        results = self.store.results() if at_end else None
+        for overrides, run in [*self.pending.items()]:
+            if results is not None:
+                self.rows[overrides] = results.get(run.run_id, {"status": Absent.MISSING})
+            elif settled(run) or self.store.run(run.name).stamp() != self.known[run.name]:
+                self.rows[overrides] = {"status": Absent.MISSING}
+                with contextlib.suppress(Damaged):
+                    self.rows[overrides] = self.store.run(run.name).read() or self.rows[overrides]
+            else:
+                continue
+            del self.pending[overrides]
+        if looks := self.study.design.looks:
+            now = looks.standing(self.study.design.results(self.rows))
+            for line in looks.lines(now, self.passed):
+                self.lines.say(line)
+            self.passed = looks.passed(now)
+            self.lines.may_follow = self.study.design.may_follow(self.rows)
+
+    def _more(self, spare: int) -> dict[Overrides, Run]:
+        """Runs for so many workers that have none: those that follow from what has ended or, while a look
+        waits for its last runs, the first ones of the next. Raises ConfigError."""
+        if not (spare or self.study.design.looks):
+            return {}
+        self._read()
+        while runs := self._next() or (self._next(ahead=spare) if spare else {}):
+            self._join(runs)
+            if todo := self._todo(runs):
+                return todo
+            self._read()
+        return {}
+
+    def _more_here(self, spare: int) -> tuple[list[PlacedRun], Mapping[str, Stamp]]:
+        runs = self._placed_here(self._more(spare))
+        return runs, {run.name: self.known[run.name] for run in runs}
+
+    def _grown(
         self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
     ) -> StudyRecord:
         """The record merged with the one before. Raises StoreError if the study may not grow like this."""
-        self.settings = self._machine(before, runs)
+        if runs:
+            self.settings = self._machine(before, runs)
         if not self.is_single:  # loose runs have each their own settings
             record = replace(record, machine=self.settings)
         return grown(
@@ -137,57 +195,79 @@ class Loop:
             decided, _placed(runs.values()), threads_each(at_once, step_flops, launcher.cores_each)
         )
 
-    def _train(self, runs: Mapping[Overrides, Run], known: Mapping[str, Stamp], record: StudyRecord) -> None:
-        """known: the stamps of results, by name of the run."""
+    def _todo(self, runs: Mapping[Overrides, Run]) -> dict[Overrides, Run]:
+        """Those of these runs that have to be trained."""
         unique = _unique(runs)
         todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
         self.finished_before += len(unique) - len(todo)
-        if not todo:
+        if self.lines.total is not None:
+            self.lines.total += len(todo)
+        self.lines.may_follow = self.study.design.may_follow(self.rows)
+        return todo
+
+    def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> None:
+        if not (todo := self._todo(runs)):
             return
-        typed = {run.name: " ".join(overrides) for overrides, run in todo.items()}
         if isinstance(self.launcher, Cluster):
             from ablate.study.cluster import sharing
+            from ablate.study.cluster.helper import GROWING
 
-            phase = digest(sorted(run.name for run in unique.values()))[:8]
-            trained = sharing.train(self.launcher, record, phase, [*todo.values()], known)
+            looks = self.study.design.looks
+            phase = GROWING if looks else digest(sorted({run.name for run in runs.values()}))[:8]
+            with Board(record.name, len(todo)) as board, self._saying_on(board):
+                trained = sharing.train(
+                    self.launcher, record, phase, [*todo.values()], self.known, board, self._more
+                )
             refused = trained.refused
             self.refused += [trained.lost] if trained.lost else []
             self.left_at_work, self.over = trained.left_at_work, bool(trained.left_at_work or trained.lost)
         else:
-            assert self.settings is not None, "_joined has chosen"
-            refused = self._train_here(self.launcher, todo, known, self.settings, record.name)
-        self.refused += [f"{typed[name]}: {why}" for name, why in refused.items()]
+            refused = self._train_here(self.launcher, todo, record.name)
+        self.refused += [f"{self.typed[name]}: {why}" for name, why in refused.items()]
 
     def _train_here(
-        self,
-        launcher: Pool | HydraLauncher,
-        runs: Mapping[Overrides, Run],
-        known: Mapping[str, Stamp],
-        settings: Machine,
-        name: str,
+        self, launcher: Pool | HydraLauncher, runs: Mapping[Overrides, Run], name: str
     ) -> Mapping[str, str]:
         """Returns, by name, why runs could not begin. name: of the study."""
+        assert self.settings is not None, "_grown has chosen"
+        threads = self.settings.threads
         if isinstance(launcher, HydraLauncher):
-            return self._hand_over(launcher, runs, settings)
-        here = machine.bound(_placed(runs.values()), settings)
+            return self._hand_over(launcher, runs, self.settings)
+        here = self._placed_here(runs)
         is_one = self.study.config is None and len({*self.ids.values()}) == 1  # also with -m
         only = {run.run_id for run in here} if self.is_single else None
-        for run, _ in one_of_each(here):  # once, before workers would all do it
-            measured(run.corpus, run.spec.context)
-        with Board(name, None if is_one else len(here), only) as board:
+        with Board(name, None if is_one else len(here), only) as board, self._saying_on(board):
             if is_one and launcher.timeout is None:  # which only a worker can be held to
-                _train_in_this_process(here[0], known[here[0].name], settings.threads, board)
+                _train_in_this_process(here[0], self.known[here[0].name], threads, board)
                 return {}
             gpus = device.each({run.device for run in here})
             return train_all(
                 here,
-                known,
-                workers=launcher.workers or len(gpus) or side_by_side(settings.threads),
-                threads=settings.threads,
+                self.known,
+                workers=launcher.workers or len(gpus) or side_by_side(threads),
+                threads=threads,
                 timeout_s=launcher.timeout,
                 listen=board.listener,
                 gpus=gpus,
+                more=self._more_here,
             )
+
+    def _placed_here(self, runs: Mapping[Overrides, Run]) -> list[PlacedRun]:
+        """The runs with the study's settings, and their texts measured before workers would all do it."""
+        assert self.settings is not None, "_grown has chosen"
+        here = machine.bound(_placed(runs.values()), self.settings)
+        for run, _ in one_of_each(here):
+            measured(run.corpus, run.spec.context)
+        return here
+
+    @contextlib.contextmanager
+    def _saying_on(self, board: Board) -> Iterator[None]:
+        before, self.lines = self.lines, board
+        board.may_follow = self.study.design.may_follow(self.rows)
+        try:
+            yield
+        finally:
+            self.lines = before
 
     def _hand_over(
         self, launcher: HydraLauncher, runs: Mapping[Overrides, Run], settings: Machine

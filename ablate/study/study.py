@@ -4,11 +4,15 @@ Runs that differ only in seeds are composed and resolved once."""
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ablate.analysis.contrasts import not_shown
+from ablate.analysis.contrasts import not_shown, primary_pairs
+from ablate.analysis.controls import equal_variants
 from ablate.analysis.frames import frame
+from ablate.analysis.looks import usual, usual_seeds
+from ablate.analysis.stats import UNDECIDED
 from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
 from ablate.compose.sweep import Sweep
@@ -25,8 +29,9 @@ from ablate.execution.run import Run, prepare, resolve
 from ablate.live.board import checking
 from ablate.phrases import some
 from ablate.store.columns import Row
-from ablate.store.record import ONE_BY_ONE, StudyRecord, keys_of_arms
+from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
+from ablate.study.looks import Looks
 from ablate.study.tuned import Tuned
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
@@ -56,6 +61,8 @@ class Study:
     def __init__(self, sweep: Sweep, *, remote: bool = False) -> None:
         self.sweep = sweep
         self.config = read_declared(sweep.study) if sweep.study else None
+        if self.config and not self.config.seeds:
+            self.config = replace(self.config, seeds=self._usual_seeds(self.config.first_seed))
         self.settings = _settings(sweep, self.config)
         if self.config and (twice := sorted(keys_of_arms(self.config.arms) & self.settings.keys())):
             raise ConfigError(
@@ -70,6 +77,82 @@ class Study:
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
         make = resolve if remote else prepare
         self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
+        if self.config and (at := self._looks_at(self.config)):
+            self.design = replace(self.design, looks=self._looks(self.config, at))
+
+    def _usual_seeds(self, first: int) -> list[str]:
+        """As many seeds as the last look takes or, without looks, as suit the number of contrasts."""
+        declared: Any = self.sweep.study
+        one_seed = {**declared, "seeds": [first], "looks": []}
+        study = Study(replace(self.sweep, study=one_seed))
+        assert study.config is not None, "the sweep has a study"
+        looks = study._looks(study.config, [1])
+        given = declared.get("looks")
+        count = given[-1] if given else usual_seeds(looks.contrasts if looks else 0)
+        return [str(seed) for seed in range(first, first + count)]
+
+    def _looks_at(self, config: StudyConfig) -> list[int]:
+        """The numbers of seeds at which the study looks; none for a fixed design. The looks of a YAML are
+        those of its own seeds, so other seeds on the command line have the usual ones. Raises ConfigError."""
+        seeds, given = len(self.design.levels["seed"]), config.looks
+        words = [*self.sweep.typed, *self.sweep.arguments]
+        if any(word.startswith("seed=") for word in words) and not any(
+            "study.looks=" in word for word in words
+        ):
+            given = None
+        crossed = [key for key, of in self.settings.items() if key.startswith("seeds.") and of.swept]
+        instead = "give study.looks=[] for a fixed design"
+        if given and not config.primary:
+            raise ConfigError(
+                f"study.looks={typed(given)}: this study names no primary contrast, so all contrasts"
+                f" count, and none may end before the others; {instead}"
+            )
+        if given and crossed:
+            raise ConfigError(
+                f"study.looks={typed(given)}: looks take seeds one after the other, and {crossed[0]} crosses"
+                f" them; {instead}"
+            )
+        if given and given[-1] != seeds and not self.sweep.is_demonstration:
+            raise ConfigError(
+                f"study.looks={typed(given)}: the last look is at all seeds, of which {seeds} are"
+                f" listed; {instead}, or end it with {seeds}"
+            )
+        if crossed or not config.primary or self.sweep.is_demonstration:
+            return []
+        return usual(seeds) if given is None else given
+
+    def _looks(self, config: StudyConfig, at: Sequence[int]) -> Looks | None:
+        """The looks of the study, with its primary contrasts as pairs of arms."""
+        arms, runs = list[Overrides](), list[Run]()
+        for arm in self.design.compared:
+            try:
+                runs.append(self.run(self.design.first_run(arm)))
+                arms.append(arm)
+            except (Mistake, CorpusError):
+                raise
+            except ConfigError:  # it is left out, and `ready` says why
+                continue
+        if not runs:
+            return None
+        variants = settings(runs)
+        try:
+            pairs, _ = primary_pairs(variants, config.primary)
+        except ConfigError as error:
+            raise ConfigError(f"study.primary: {error}") from error
+        place = {run.run_id: at for at, run in reversed([*enumerate(runs)])}
+        of_variant = [place[run_id] for run_id in variants.table["run_id"]]
+        tested = [equal is None for equal in equal_variants(variants, pairs)]
+        return Looks(
+            at=at,
+            seeds=self.design.levels["seed"],
+            arms=arms,
+            names=[*map(self.design.name, arms)],
+            pairs=[(of_variant[one], of_variant[base]) for one, base in pairs],
+            tested=tested,
+            contrasts=sum(tested),
+            metric=config.metric,
+            margin=config.margin,
+        )
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
@@ -164,6 +247,7 @@ class Study:
             seeds=seeds,
             runs=sorted({*run_ids}),
             **of_yaml,
+            looks=self.planned(rows),
             typed=[] if sweep.command else [*plugins.words(), *sweep.typed],
             study=sweep.chosen,
             claim=sweep.claim,
@@ -173,6 +257,25 @@ class Study:
             left_out=self.reasons,
             roles=roles,
             chosen=chosen,
+        )
+
+    def planned(self, rows: Rows) -> PlannedLooks | None:
+        """The looks as study.json keeps them, with what is decided so far."""
+        if (looks := self.design.looks) is None:
+            return None
+        now = looks.standing(self.design.results(rows))
+        decided = {
+            looks.contrast(pair): Decided(int(seeds), str(verdict))
+            for pair, seeds, verdict in zip(looks.pairs, now.seeds, now.verdict, strict=True)
+            if verdict != UNDECIDED
+        }
+        seeds = [*map(int, looks.seeds)]
+        return PlannedLooks(
+            at=[*looks.at],
+            seeds=seeds,
+            contrasts=looks.contrasts,
+            decided=decided,
+            may_follow=self.design.may_follow(rows),
         )
 
     def run_ids(self, rows: Mapping[str, Row]) -> Iterator[str]:

@@ -23,15 +23,18 @@ from ablate.config.contrast import Contrast
 from ablate.config.overrides import as_value
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import lines_if
-from ablate.store.columns import RESULTS, column_named, on_validation
+from ablate.store.columns import RESULTS, Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_arms
-from ablate.study.config import Absent, Design, Overrides, Rows, Seeds, StudyConfig, combinations
+from ablate.study.config import Absent, Design, Overrides, Rows, Seeds, StudyConfig, combinations, seed_of
 
 DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
 SETTLED = (*RESULTS, Absent.LEFT_OUT)
 # The parabola is fitted to this many octaves on either side of the best point. Loss rises faster above the
 # best learning rate than below it, so the bias of a wider fit is larger than the noise that it averages out.
 WINDOW = 1
+# Where a curve is steeper than this, in nats per squared octave, points half an octave beside the best one
+# come first: a parabola over octaves would miss the minimum by more than the noise.
+STEEP, HALF = 0.1, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,10 @@ class Tuned(StudyConfig):
         list[Literal["tuned", "baseline_rate", "octaves"]],
         ErrorText("write [tuned], with baseline_rate and octaves if arms are to report there too"),
     ] = field(default_factory=lambda: ["tuned", "baseline_rate", "octaves"])
+
+    @property
+    def first_seed(self) -> int:
+        return 1 + max(map(int, self.develop))
 
     def design(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":
         key = self.tune
@@ -84,11 +91,11 @@ class Tuned(StudyConfig):
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a study, derived from its rows. grid: with its extensions so far. choices: by arm, once
-    development is complete. waiting: development runs without a result."""
+    """The state of a study, derived from its rows. points: of each arm, the grid with its extensions so far,
+    and half-octaves where its curve is steep. choices: by arm, once development is complete. waiting:
+    development runs without a result."""
 
-    arms: list[Overrides]
-    grid: list[str]
+    points: Mapping[Overrides, list[str]]
     choices: Mapping[Overrides, Choice]
     waiting: list[Overrides]
 
@@ -113,9 +120,30 @@ class Tuning(Design):
     def named(self) -> Mapping[Overrides, str]:
         return self.config.named_arms
 
-    def propose(self, rows: Rows) -> list[Overrides]:
+    def members(self, rows: Rows) -> Collection[Overrides]:
         """First the grid on development seeds, then its extensions, then the report."""
-        return [overrides for overrides in members(self, rows) if overrides not in rows]
+        return members(self, rows)
+
+    @property
+    def compared(self) -> list[Overrides]:
+        return [*self.arms]
+
+    def runs_a_seed(self, arm: Overrides) -> int:
+        baselines = {baseline_of(self.named, self.arms, arm, one) for one in self.config.primary}
+        at_baselines = len(baselines - {None, arm}) if "baseline_rate" in self.config.report_at else 0
+        return 1 + at_baselines + 2 * ("octaves" in self.config.report_at)
+
+    def first_run(self, arm: Overrides) -> Overrides:
+        return _at(self, arm, self.grid[0], self.levels["seed"])[0]
+
+    def arm_of(self, run: Overrides) -> Overrides:
+        """The arm without the key and the seed, which `_at` adds."""
+        return run[:-2]
+
+    def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
+        """The rows of arms at their own values."""
+        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in progress(self, rows).choices.items()}
+        return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
@@ -165,7 +193,7 @@ def members(study: Tuning, rows: Rows) -> dict[Overrides, dict[str, list[Overrid
     at twice its own value); each with the arms whose value it comes from. A development run has none."""
     now = progress(study, rows)
     members: dict[Overrides, dict[str, list[Overrides]]] = {
-        overrides: {} for arm in now.arms for overrides in _develop(study, arm, now.grid)
+        overrides: {} for arm, points in now.points.items() for overrides in _develop(study, arm, points)
     }
     for arm, choice in now.choices.items():
         if choice.value is None:
@@ -178,25 +206,31 @@ def members(study: Tuning, rows: Rows) -> dict[Overrides, dict[str, list[Overrid
 
 def progress(study: Tuning, rows: Rows) -> Progress:
     """The state of the study. While some arm does best at an end of the grid, the grid grows there by an
-    octave, for all arms."""
+    octave, for all arms; then arms with steep curves get their half-octaves."""
     left_out = {overrides for overrides, row in rows.items() if row.get("status") == Absent.LEFT_OUT}
     arms = [arm for arm in study.arms if {*_develop(study, arm, study.grid)} - left_out]
     extend, grid, below, above = study.config.extend, [*study.grid], 0, 0
+    points = {arm: grid for arm in arms}
     while True:
-        develop = [overrides for arm in arms for overrides in _develop(study, arm, grid)]
+        develop = [run for arm in arms for run in _develop(study, arm, points[arm])]
         waiting = [one for one in develop if one in rows and rows[one]["status"] not in SETTLED]
         if waiting or any(overrides not in rows for overrides in develop):
-            return Progress(arms, grid, {}, waiting)
-        curves = {arm: [_mean(study, rows, arm, value) for value in grid] for arm in arms}
-        best = {_best(curve) for curve in curves.values()}
-        down, up = 0 in best and below < extend, len(grid) - 1 in best and above < extend
+            return Progress(points, {}, waiting)
+        curves = {arm: [_mean(study, rows, arm, value) for value in points[arm]] for arm in arms}
+        best = {points[arm][_best(curve)] for arm, curve in curves.items()}
+        down, up = grid[0] in best and below < extend, grid[-1] in best and above < extend
         if not (down or up):
-            choices = {arm: choose(study, grid, curve) for arm, curve in curves.items()}
-            return Progress(arms, grid, choices, [])
+            finer = {arm: _with_halves(study, points[arm], curve) for arm, curve in curves.items()}
+            if finer == points:
+                choices = {arm: choose(study, points[arm], curve) for arm, curve in curves.items()}
+                return Progress(points, choices, [])
+            points = finer
+            continue
         if down:
             grid, below = [_text(study, float(grid[0]) / 2), *grid], below + 1
         if up:
             grid, above = [*grid, _text(study, float(grid[-1]) * 2)], above + 1
+        points = {arm: grid for arm in arms}
 
 
 def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice:
@@ -215,22 +249,41 @@ def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice
 def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
     """The place of the minimum, and a reason for doubt, empty if there is none.
 
-    A parabola is fitted by least squares to the finite losses within WINDOW octaves of the lowest one, or to
-    the nearest three if those are fewer; its minimum is clipped to the range of these points. The lowest
-    point itself is taken if there are fewer than three finite losses, or if the parabola is not convex.
+    A parabola is fitted by least squares to the finite losses within WINDOW octaves of the lowest one, within
+    half of that if there are points between, or to the nearest three if those are fewer; its minimum is
+    clipped to the range of these points. The lowest point itself is taken if there are fewer than three
+    finite losses, or if the parabola is not convex.
     """
     finite = np.isfinite(loss)
     x, y = octaves[finite], loss[finite]
     best = x[np.argmin(y)]
-    x = x - best
     if len(x) < 3:
         return float(best), "the best of the grid: a fit takes three finite points"
-    order = np.argsort(np.abs(x), kind="stable")
-    near = order[: max(3, int((np.abs(x) < WINDOW + 0.5).sum()))]
-    curvature, slope, _ = np.polyfit(x[near], y[near], 2)
+    curvature, slope, near = _parabola(x - best, y)
     if curvature <= 0:
         return float(best), "the best of the grid: the curve around it is not convex"
-    return float(best + np.clip(-slope / (2 * curvature), x[near].min(), x[near].max())), ""
+    return float(best + np.clip(-slope / (2 * curvature), near.min(), near.max())), ""
+
+
+def _parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """The curvature and the slope at 0 of the parabola through the points around 0, and these points."""
+    step = np.diff(np.sort(x)).min()
+    order = np.argsort(np.abs(x), kind="stable")
+    near = order[: max(3, int((np.abs(x) < min(step, WINDOW) * 1.5).sum()))]
+    curvature, slope, _ = np.polyfit(x[near], y[near], 2)
+    return float(curvature), float(slope), x[near]
+
+
+def _with_halves(study: Tuning, points: list[str], curve: Sequence[float]) -> list[str]:
+    """The points and, if the curve is steep around the best of them, those half an octave beside it."""
+    loss, octaves = np.array(curve), np.log2([float(point) for point in points])
+    finite, best = np.isfinite(loss), _best(curve)
+    if finite.sum() < 3 or np.diff(octaves).min() < 1.5 * HALF:
+        return points
+    if _parabola(octaves[finite] - octaves[best], loss[finite])[0] <= STEEP:
+        return points
+    inside = [side for side in (-HALF, HALF) if octaves[0] < octaves[best] + side < octaves[-1]]
+    return sorted({*points, *(_text(study, float(points[best]) * 2.0**side) for side in inside)}, key=float)
 
 
 # --- the baseline of an arm --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import platform
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,8 @@ from ablate.store.run_files import Stamp
 from ablate.store.store import Store
 from ablate.study import machine
 
+GROWING = "looks"  # the name of a phase to which runs are added
+STAYS_S, EVERY_S = 5.0, 0.5  # how long a helper without runs waits for more, and how often it looks
 NO_SEEDS = SeedsConfig(backbone=None, fusion=None, data=None)
 
 
@@ -91,8 +94,11 @@ def open_phase(path: Path) -> Phase:
     for plugin in own:
         _require_installed(plugin)
     plugins.install(own)  # before the configs are read, whose options they check
-    jobs = [Job(**{**job, "config": read(RunConfig, job["config"])}) for job in content["jobs"]]
-    return Phase(**{**content, "plugins": own, "jobs": jobs})
+    return Phase(**{**content, "plugins": own, "jobs": _jobs(content)})
+
+
+def _jobs(content: Mapping[str, Any]) -> list[Job]:
+    return [Job(**{**job, "config": read(RunConfig, job["config"])}) for job in content["jobs"]]
 
 
 def program() -> dict[str, str]:
@@ -140,16 +146,18 @@ def main() -> None:
         start_server()
         phase = open_phase(Path(file))
         write_atomically(path, json.dumps(answer))
-        answer["refused"] = help_with(phase, int(number))
+        answer["refused"] = help_with(phase, int(number), Path(file))
     except ConfigError as error:
         answer["unfit"] = str(error)
     write_atomically(path, json.dumps(answer))
 
 
-def help_with(phase: Phase, number: int) -> dict[str, str]:
+def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
     """Train the runs of a phase that nobody else is at, until none is free. Returns why those that it could
-    not begin were refused, by name. Raises ConfigError."""
+    not begin were refused, by name. file: of the phase, to which the command may add runs. Raises
+    ConfigError."""
     store, left = Store(), phase.left(Store())
+    known = {job.name: job.known for job in left}
     runs, refused = _prepared(left)
     if not runs:
         return refused
@@ -160,16 +168,35 @@ def help_with(phase: Phase, number: int) -> dict[str, str]:
         )
     runs = machine.bound(runs, settings)
     gpus = device.each({run.device for run in runs})
+
+    workers = phase.workers or len(gpus) or cores // settings.threads
+
+    def more(spare: int) -> tuple[list[PlacedRun], Mapping[str, Stamp]]:
+        until = time.monotonic() + (STAYS_S if phase.name == GROWING and spare == workers else 0)
+        while not (new := [job for job in _left_in(file, phase, store) if job.name not in known]):
+            if time.monotonic() >= until:
+                break
+            time.sleep(EVERY_S)
+        added, impossible = _prepared(new)
+        refused.update(impossible)
+        known.update({job.name: job.known for job in new})
+        return machine.bound(added, settings), known
+
     return refused | train_all(
         runs,
-        {job.name: job.known for job in left},
-        workers=phase.workers or len(gpus) or cores // settings.threads,
+        known,
+        workers=workers,
         threads=settings.threads,
         timeout_s=None,
         listen=Lines(Console(width=200, highlight=False), len(runs)).listener,
         gpus=gpus,
         leave_from=number / phase.helpers,
+        more=more,
     )
+
+
+def _left_in(file: Path, phase: Phase, store: Store) -> list[Job]:
+    return replace(phase, jobs=_jobs(read_json(file, {"jobs"}))).left(store)
 
 
 def _prepared(jobs: Sequence[Job]) -> tuple[list[PlacedRun], dict[str, str]]:

@@ -11,11 +11,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ablate.compose.composer import Overrides
 from ablate.compose.launchers import Cluster
 from ablate.compose.sweep import Lost
 from ablate.config.rules import ConfigError
@@ -36,6 +37,7 @@ EVERY_S = 1  # how often the store is
 STARTS = 3  # of helpers without progress, before the command gives up
 ON_ITS_WAY_S = 60  # an array that its engine does not know may not have reached it yet
 LAST_LINES = 5  # of a log
+More = Callable[[int], Mapping[Overrides, Run]]  # further runs, for so many workers
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,17 @@ class Trained:
 
 
 def train(
-    cluster: Cluster, record: StudyRecord, phase: str, runs: Sequence[Run], known: Mapping[str, Stamp]
+    cluster: Cluster,
+    record: StudyRecord,
+    phase: str,
+    runs: Sequence[Run],
+    known: Mapping[str, Stamp],
+    board: Board,
+    more: More,
 ) -> Trained:
     """Keep helpers at the runs until each has a result. phase: a name for the list of runs. known: the stamps
-    of results, by name of the run. Raises ConfigError, before anything is submitted, for what can't be
-    trained there."""
+    of results, by name of the run. more: called whenever runs have ended. Raises ConfigError, before anything
+    is submitted, for what can't be trained there."""
     if record.machine and cluster.cpus_per_task and record.machine.threads > cluster.cpus_per_task:
         raise ConfigError(
             f"hydra.launcher.cpus_per_task={cluster.cpus_per_task}: this study was begun with"
@@ -62,7 +70,6 @@ def train(
         )
     engine = engine_of(cluster)
     engine.require()
-    jobs = [Job(run.name, run.config, known[run.name]) for run in runs]
     work = Phase(
         study=record.name,
         name=phase,
@@ -71,24 +78,27 @@ def train(
         workers=cluster.workers,
         threads=cluster.threads,
         plugins=plugins.used(),
-        jobs=jobs,
+        jobs=_jobs(runs, known),
     )
-    with Board(record.name, len(jobs)) as board:
-        sharing = Sharing(work, engine, Store(), board)
-        try:
-            started = sharing.begin()
-            if cluster.wait:
-                sharing.wait()
-                return Trained(sharing.refused)
-        except Lost as error:
-            return Trained(sharing.refused, str(error))
-        except KeyboardInterrupt:
-            sharing.interrupt()
-            raise
+    sharing = Sharing(work, engine, Store(), board)
+    try:
+        started = sharing.begin()
+        if cluster.wait:
+            sharing.wait(lambda spare: _jobs([*more(spare).values()], known))
+            return Trained(sharing.refused)
+    except Lost as error:
+        return Trained(sharing.refused, str(error))
+    except KeyboardInterrupt:
+        sharing.interrupt()
+        raise
     at_work = sum(array.at_work for array in sharing.arrays)
     new = counted(started, "job") if started else "no new job"
     left = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"
     return Trained(left_at_work=left)
+
+
+def _jobs(runs: Sequence[Run], known: Mapping[str, Stamp]) -> list[Job]:
+    return [Job(run.name, run.config, known[run.name]) for run in runs]
 
 
 class Sharing:
@@ -117,15 +127,21 @@ class Sharing:
         self.look()
         return self.start(self.phase.left(self.store))
 
-    def wait(self) -> None:
-        """Wait until each run has a result or was refused. Raises Lost, ConfigError."""
+    def wait(self, more: Callable[[int], list[Job]]) -> None:
+        """Wait until each run has a result or was refused. more: further runs for so many workers that have
+        none. Raises Lost, ConfigError."""
         left = {job.name: job for job in self.phase.jobs}
         while left:
-            now = {job.name for job in self.phase.left(self.store)}
+            now, ended = {job.name for job in self.phase.left(self.store)}, 0
             for name in [*left]:
                 if name not in now and (row := self.store.run(name).read()):
                     left.pop(name)
                     self.board.ended(name, row)
+                    ended += 1
+            if ended and (jobs := more(max(0, self.phase.helpers * (self.phase.workers or 1) - len(left)))):
+                left |= {job.name: job for job in jobs}
+                self.phase = dataclasses.replace(self.phase, jobs=[*left.values()])
+                self.phase.write(self.file)
             if due := time.monotonic() - self._looked >= LOOK_EVERY_S:
                 self.look()
             self.hear()
@@ -178,6 +194,8 @@ class Sharing:
 
         if free:  # listed before they are started, so that no other command starts them
             change_arrays(self.study, with_new)
+        if new:  # another command may have written other runs
+            self.phase.write(self.file)
         for array in new:
             self._submit(array, left)
         return sum(array.count for array in new)

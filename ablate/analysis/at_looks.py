@@ -1,0 +1,115 @@
+"""A comparison of a study with looks: where its contrasts stand, and which of its results count. It reads no
+files, prints nothing, and loads no torch."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ablate.analysis import looks
+from ablate.analysis.contrasts import Pair
+from ablate.analysis.looks import Standing
+from ablate.analysis.stats import Array
+from ablate.analysis.variants import Variants
+from ablate.phrases import counted, lines_if
+from ablate.store.columns import column_named
+from ablate.store.record import PlannedLooks, StudyRecord
+
+
+@dataclass(frozen=True)
+class AtLooks:
+    """The looks of the study that some variants are of. place_S: the place of each of their seeds in the
+    order in which looks take them; beyond all looks for any other seed."""
+
+    planned: PlannedLooks
+    place_S: Array
+
+    @property
+    def last(self) -> int:
+        return self.planned.at[-1]
+
+    def standing(
+        self,
+        variants: Variants,
+        pairs: Sequence[Pair],
+        in_family: Array,
+        contrasts: int,
+        margin: float,
+        alpha: float,
+    ) -> Standing:
+        """Where each pair stands. contrasts: of the family."""
+        ones, bases = np.array(pairs, int).reshape(-1, 2).T
+        values, lost = self._in_order(variants.values, np.nan), self._in_order(variants.diverged, False)
+        return looks.stand(
+            values[ones],
+            values[bases],
+            (lost[ones], lost[bases]),
+            self.planned.at,
+            margin=margin,
+            alpha=alpha,
+            higher_is_better=column_named(variants.metric).higher_is_better,
+            in_family=in_family,
+            contrasts=contrasts,
+        )
+
+    def counted(self, seeds_K: Array) -> Array:
+        """(K, S) which seeds are among the first so many."""
+        return self.place_S < np.asarray(seeds_K)[:, None]
+
+    def overstated(self, diff: float, sd: float, margin: float, seeds: int, contrasts: int) -> float:
+        """By what share a difference like this one, decided at so many seeds, is larger than the true one, on
+        average; NaN if too few simulated ones are."""
+        effect, bound = (round(abs(value) / sd, 1) for value in (diff, margin))
+        simulated = looks.expected(tuple(self.planned.at), contrasts, effect, bound)
+        return float(simulated.overstated[self.planned.at.index(seeds)])
+
+    def _in_order(self, values_CS: Array, missing: float | bool) -> Array:
+        """The columns in the order in which looks take their seeds; `missing` for a seed without runs."""
+        known = self.place_S < self.last
+        ordered = np.full((len(values_CS), self.last), missing)
+        ordered[:, self.place_S[known]] = values_CS[:, known]
+        return ordered
+
+
+def at_looks(variants: Variants, records: Sequence[StudyRecord]) -> AtLooks | None:
+    """The looks of the one study that these variants are of, if it has any."""
+    if len(records) != 1 or records[0].looks is None or variants.crossed:
+        return None
+    planned = records[0].looks
+    places = {str(seed): place for place, seed in enumerate(planned.seeds)}
+    return AtLooks(planned, np.array([places.get(seed, planned.at[-1]) for seed in variants.seeds["seed"]]))
+
+
+def those_that_count(variants: Variants, seeds_C: Array, at: AtLooks) -> Variants:
+    """The variants without results beyond so many seeds of each."""
+    counted_CS = at.counted(seeds_C)
+    return replace(
+        variants,
+        values=np.where(counted_CS, variants.values, np.nan),
+        diverged=variants.diverged & counted_CS,
+    )
+
+
+def notes(before: Variants, after: Variants, at: AtLooks | None, records: Iterable[StudyRecord]) -> list[str]:
+    """Lines on results that do not count, and on promises that are off. before, after: with and without the
+    results beyond their looks."""
+    if at is None:
+        several = any(record.looks for record in records)
+        grew = [(record.name, record.grew) for record in records if record.grew]
+        return [
+            *lines_if(
+                several,
+                "looks are a promise of one study by itself: these rows are of several, so each interval is"
+                " as if its number of seeds had been fixed",
+            ),
+            *(
+                f"{name}: grew from {' to '.join(map(str, sizes))} seeds although there were results, so its"
+                " intervals no longer hold together; study.looks names the numbers of seeds beforehand"
+                for name, sizes in grew
+            ),
+        ]
+    beyond = int((before.ran & ~after.ran).sum())
+    return lines_if(
+        beyond,
+        f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand",
+    )

@@ -1,0 +1,462 @@
+"""Looks: where contrasts stand, which seeds follow, and that nothing on the way changes what is decided."""
+
+import dataclasses
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from ablate.analysis import looks, stats
+from ablate.analysis.compare import compare
+from ablate.analysis.load import load
+from ablate.compose.sweep import compose
+from ablate.config.contrast import Contrast
+from ablate.config.rules import ConfigError
+from ablate.live import table as table_of_runs
+from ablate.reporting.answers import lines as answer_lines
+from ablate.reporting.words import sentences
+from ablate.store.record import PlannedLooks, StudyRecord, grown
+from ablate.store.store import Store, StoreError
+from ablate.study import run as running
+from ablate.study.config import Design, Overrides, seed_of
+from ablate.study.looks import Looks
+from ablate.study.study import read_declared
+from ablate.study.tuned import Tuning
+from tests import test_ray, test_slurm
+from tests.helpers import QUICK, Command, call_cli, make_record, run_cli
+from tests.sites import Site
+from tests.test_compare import note, of_cells
+from tests.test_tuned import DECLARED
+
+AT = [4, 6, 8, 12]
+ARMS = ("concat", "sum", "mean")
+RNG = np.random.default_rng(0)
+
+
+def stood(
+    one: np.ndarray, base: np.ndarray, at: list[int] = AT, lost: Any = None, **given: Any
+) -> looks.Standing:
+    none = np.zeros(one.shape, bool)
+    return looks.stand(one, base, lost or (none, none), at, **{"margin": 0.5, **given})
+
+
+# --- where contrasts stand --------------------------------------------------------------------------
+
+
+def test_the_level_is_spent_in_proportion_to_the_seeds():
+    assert looks.spending([4, 6, 8, 12, 16, 24]) == pytest.approx(
+        [4 / 24, 2 / 24, 2 / 24, 4 / 24, 4 / 24, 8 / 24]
+    )
+    assert (
+        looks.usual(24) == [4, 6, 8, 12, 16, 24] and looks.usual(48)[-2:] == [16, 48] and not looks.usual(16)
+    )
+    assert [*map(looks.usual_seeds, (1, 2, 3, 4, 20))] == [24, 32, 32, 48, 48]
+
+
+def test_the_first_look_whose_interval_decides_is_where_a_contrast_stands():
+    one, base = RNG.normal(size=(40, 12)), RNG.normal(size=(40, 12))
+    one += np.linspace(0, 3, 40)[:, None]
+    now = stood(one, base, contrasts=3)
+    assert {*now.seeds} == {*AT} and now.decided.any() and not now.decided.all()
+    for k in range(40):
+        for n, share in zip(AT, (4 / 12, 2 / 12, 2 / 12, 4 / 12), strict=True):
+            test = scipy_stats.ttest_rel(one[k, :n], base[k, :n])
+            low, high = test.confidence_interval(1 - 0.05 * share / 3)
+            difference = one[k, :n] - base[k, :n]
+            odd = n < 12 and (
+                abs(scipy_stats.skew(difference)) > 1
+                or stats.bimodal(one[k, :n]) is not None
+                or stats.bimodal(base[k, :n]) is not None
+            )
+            is_decided = bool(low > 0 or high < 0 or (low > -0.5 and high < 0.5)) and not odd
+            if is_decided or n == 12:
+                break
+        assert (now.seeds[k], now.decided[k]) == (n, is_decided)
+        assert (now.low[k], now.high[k], now.share[k]) == pytest.approx((low, high, share))
+
+
+def test_a_look_takes_all_results_of_its_seeds():
+    one, base = RNG.normal(size=(1, 12)) + 9, RNG.normal(size=(1, 12))
+    assert stood(one, base).seeds == [4]
+    one[0, 3] = np.nan  # no result yet
+    assert (stood(one, base).seeds, stood(one, base).decided) == ([0], [False])
+    lost = np.zeros((1, 12), bool)
+    lost[0, 3] = True  # it diverged, so it is not called better, worse remains
+    assert stood(one, base, lost=(lost, ~lost & lost)).verdict == ["worse"]
+    better = stood(-one, base, lost=(lost, ~lost & lost))
+    assert (better.verdict, better.seeds) == ([stats.UNDECIDED], [12])
+
+
+def test_a_late_seed_or_skewed_differences_wait_for_twelve():
+    quiet, nothing = 9 + RNG.normal(size=(1, 12)) * 0.01, np.zeros((1, 12))
+    skewed, late = quiet.copy(), quiet.copy()
+    skewed[0, :4] = 9 + np.array([0, 0.001, 0.002, 0.05])
+    late[0, 5] += 5
+    for values, why in ((quiet, ""), (skewed, "skewed differences"), (late, "a late seed")):
+        first = 4 if values is skewed else 6
+        early = stood(values, nothing, at=[first])
+        assert (early.waits[0], early.decided[0]) == (why, why == "")
+        later = stood(values, nothing, at=[first, 12])
+        assert (later.seeds[0], later.waits[0], later.verdict[0]) == (12 if why else first, "", "worse")
+    both = stood(late, late + RNG.normal(size=(1, 12)) * 1e-3, at=[6])  # the baseline has it too
+    assert both.waits == ["a late seed"]
+
+
+def test_what_is_equal_by_construction_or_never_differs_asks_for_no_seeds():
+    one, base = RNG.normal(size=(2, 12)), RNG.normal(size=(2, 12))
+    base[1] = one[1] - 0.25
+    now = stood(one, base, in_family=np.array([False, True]))
+    assert now.decided.tolist() == [True, True] and now.seeds.tolist() == [4, 4]
+    assert now.verdict.tolist() == [stats.UNDECIDED] * 2
+
+
+def test_the_seeds_that_follow_by_hand():
+    one = np.concatenate([RNG.normal(size=(1, 12)) + 9, RNG.normal(size=(1, 12)) * 3])
+    one[1, 4:] = np.nan
+    now = stood(one, np.zeros((2, 12)))
+    assert now.seeds.tolist() == [4, 4] and now.decided.tolist() == [True, False]
+    wanted = looks.wanted([(1, 0), (2, 0)], now, AT, 4)  # arm 3 is in no contrast
+    assert wanted.now.tolist() == [6, 4, 6, 6]
+    assert wanted.next.tolist() == [8, 4, 8, 8] and wanted.most.tolist() == [12, 4, 12, 12]
+
+
+def test_simulated_costs_are_those_of_the_table():
+    """Of one contrast with looks up to 24, in resamples of real noise: 19.6 pairs without a difference, 15.2
+    at the margin, 7.8 and 4.4 at two and five margins."""
+    at = tuple(looks.usual(24))
+    none, one, two, five = (looks.expected(at, 1, round(0.82 * m, 2), 0.82) for m in (0, 1, 2, 5))
+    assert (none.seeds, one.seeds, two.seeds, five.seeds) == pytest.approx((20.6, 16.2, 8.4, 4.7), abs=0.4)
+    assert none.power > 0.8 and one.power > 0.9 and two.power == 1
+    assert np.isnan(none.overstated).all() and one.overstated[0] > 0.4 and abs(five.overstated[0]) < 0.05
+    assert looks.expected(at, 3, 0.82, 0.82).of_baseline > looks.expected(at, 3, 0.82, 0.82).seeds
+
+
+# --- which runs follow ------------------------------------------------------------------------------
+
+
+def design(seeds: int = 12, at: list[int] = AT, **given: Any) -> Design:
+    levels = {"fusion": [*ARMS], "seed": [str(seed) for seed in range(seeds)]}
+    arms: list[Overrides] = [(f"fusion={arm}",) for arm in ARMS]
+    pairs = [(1, 0), (2, 0)]
+    of_looks = {"arms": arms, "names": ARMS, "pairs": pairs, "tested": [True, True], "contrasts": 2}
+    of_looks |= {"at": at, "seeds": levels["seed"], "metric": "val_loss", "margin": 0.5}
+    return Design(levels, looks=Looks(**{**of_looks, **given}))
+
+
+def row_of(run: Overrides, losses: np.ndarray) -> dict[str, Any]:
+    arm, seed = run[0].partition("=")[2], int(seed_of(run))
+    return {"fusion": arm, "seed": seed, "status": "done", "val_loss": losses[ARMS.index(arm), seed]}
+
+
+def planned(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, StudyRecord]:
+    frame = of_cells([])  # of no rows
+    frame = pd.concat([of_cells([({**row}, [row["val_loss"]])]).assign(**row) for row in rows])
+    frame["run_id"] = [f"{i:016x}" for i in range(len(frame))]
+    record = make_record(metric="val_loss", margin=0.5, seeds=[*range(12)])
+    primary = [Contrast(baseline={"fusion": "concat"})]
+    of_looks = PlannedLooks(at=AT, seeds=[*range(12)], contrasts=2)
+    return frame.reset_index(drop=True), dataclasses.replace(record, primary=primary, looks=of_looks)
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_no_order_in_which_runs_end_changes_what_is_decided(case):
+    """Runs end in any order, some of the next look have begun already: the same contrasts are decided at the
+    same looks, by the proposals as by the comparison of their rows."""
+    draws = random.Random(case)
+    losses = np.random.default_rng(case).normal(size=(3, 12)) + np.array(
+        [[0], [draws.choice([0, 2, 9])], [draws.choice([0, 1, 4])]]
+    )
+    study, calm = design(), dict[Overrides, dict]()
+    while runs := study.propose(calm):
+        calm |= {run: row_of(run, losses) for run in runs}
+    busy = dict[Overrides, dict]()
+    while runs := study.propose(busy) or [run for run, row in busy.items() if row["status"] == "running"]:
+        begun = draws.sample([*runs, *study.ahead(busy)], draws.randint(1, len(runs)))
+        busy |= {run: {"status": "running"} for run in begun}
+        ended = draws.sample(begun, draws.randint(1, len(begun)))
+        busy |= {run: row_of(run, losses) for run in ended}
+    assert calm.keys() <= busy.keys()
+    assert study.looks
+    undisturbed, other = (study.looks.standing(study.results(rows)) for rows in (calm, busy))
+    for field in dataclasses.fields(looks.Standing):
+        np.testing.assert_array_equal(getattr(undisturbed, field.name), getattr(other, field.name))
+    ended = [row for row in busy.values() if row["status"] == "done"]
+    tables = []
+    for rows in ([*calm.values()], ended):
+        frame, record = planned(rows)
+        table = compare(frame, records=[record]).family("primary").drop(columns="variant")
+        tables.append(table.set_index("fusion").sort_index())
+    pd.testing.assert_frame_equal(*tables)
+    assert tables[0].loc[["sum", "mean"], "look"].tolist() == undisturbed.seeds.tolist()
+    assert tables[0].loc[["sum", "mean"], "verdict"].tolist() == undisturbed.verdict.tolist()
+
+
+def test_an_arm_that_is_decided_gets_no_more_seeds_and_the_baseline_goes_on():
+    losses = np.random.default_rng(3).normal(size=(3, 12)) + np.array([[0], [9], [0.5]])
+    study, rows, sizes = design(), dict[Overrides, dict](), list[int]()
+    while runs := study.propose(rows):
+        sizes.append(len(runs))
+        assert len(runs) + study.may_follow(rows) <= 36 - len(rows)
+        rows |= {run: row_of(run, losses) for run in runs}
+    assert sizes == [12, 4, 4, 8]  # three arms, then two: the other difference is at the margin
+    assert study.may_follow(rows) == 0 and not study.ahead(rows)
+
+
+def test_a_tuned_study_looks_at_each_arm_at_its_own_value():
+    declared = read_declared({**DECLARED, "seeds": [*range(100, 112)], "report_at": ["tuned", "octaves"]})
+    study = declared.design(declared.levels)
+    assert isinstance(study, Tuning)
+    arms = study.compared
+    of_looks = design(at=AT).looks
+    assert of_looks
+    of_looks = dataclasses.replace(
+        of_looks,
+        arms=arms,
+        names=[*map(study.name, arms)],
+        pairs=[(1, 0)],
+        tested=[True],
+        contrasts=1,
+        seeds=study.levels["seed"],
+        metric="test_loss",
+        margin=0.5,
+    )
+    study = dataclasses.replace(study, looks=of_looks)
+    rows: dict[Overrides, dict[str, Any]] = {}
+    sizes = []
+    while runs := study.propose(rows):
+        sizes.append(len(runs))
+        for run in runs:
+            arm, rate = run[0], float(run[-2].partition("=")[2])
+            loss = 2 + np.log2(rate / 0.002) ** 2 + 5 * (arm == "fusion=sum") + RNG.normal() * 0.01
+            rows[run] = {"status": "done", "val_loss": loss, "test_loss": loss}
+    assert sizes == [2 * 3 * 2, 2 * 2 * 2, 2 * 3 * 4]  # the grid, half-octaves, three values at four seeds
+    assert {study.runs_a_seed(arm) for arm in arms} == {3}
+
+
+# --- what users type and read -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def dry_run(*words: str) -> running.Outcome:
+        sweep = compose([*words, *QUICK])
+        assert sweep is not None
+        return running.run(sweep, dry_run=True)
+
+    return dry_run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("study=fusion", "study.looks=[8,4]"),
+            r"study.looks=\[8,4\]: looks are numbers of seeds, each above",
+        ),
+        (("study=fusion", "study.looks=[1,4]"), r"study.looks=\[1,4\]: .* none below 2"),
+        (
+            ("study=fusion", "study.looks=[4,64]"),
+            r"study.looks=\[4,64\]: the last look is at all seeds, of which 32",
+        ),
+        (
+            ("study=fusion", "study.looks=[4,8]"),
+            r"give study.looks=\[\] for a fixed design, or end it with 32",
+        ),
+        (("study=fusion", "study.looks=[4.5]"), "expected"),
+        (("study=fusion", "study.primary=[]"), "names no primary contrast, so all contrasts count"),
+        (("study=variance", "study.looks=[2,4]"), "names no primary contrast"),
+        (
+            ("study=fusion", "seeds.data=0,1"),
+            "looks take seeds one after the other, and seeds.data crosses them",
+        ),
+    ],
+)
+def test_looks_that_cannot_be_are_refused(typed, words, message):
+    with pytest.raises(ConfigError, match=message):
+        typed(*words)
+
+
+def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
+    assert typed("study=fusion").estimate.record.looks.at == [4, 6, 8, 12, 16, 32]
+    assert typed("study=fusion", "seed=0,1,2").estimate.record.looks is None
+    assert typed("study=fusion", "seed=range(0,40)").estimate.record.looks.at == [4, 6, 8, 12, 16, 40]
+    assert typed("study=fusion", "size=demo").estimate.record.looks is None
+    assert typed("study=fusion", "study.looks=[]").estimate.runs == 128
+    first = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate
+    assert first.runs == 12 and first.forecast[0].startswith("looks at 3, 6 seeds: at least 12 runs, ")
+    assert "at most 24 runs" in first.forecast[0]
+    assert "if each difference is 0.02" in first.forecast[1] and "docs/noise.csv" in first.forecast[1]
+
+
+def test_the_looks_of_a_study_that_has_begun_stay(typed):
+    begun = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate.record
+    assert grown(begun, begun).looks == begun.looks
+    for words, message in (
+        (("seed=range(0,6)", "study.looks=[4,6]"), r"looks was \[3, 6\] when the study began.* another name"),
+        (("seed=range(0,6)", "study.looks=[]"), r"looks was \[3, 6\]"),
+        (
+            ("seed=range(1,7)", "study.looks=[3,6]"),
+            "beyond its last look, or with other seeds, only under another",
+        ),
+        (("seed=range(0,9)", "study.looks=[3,6,9]"), r"looks was \[3, 6\]"),
+    ):
+        other = typed("study=fusion", *words).estimate.record
+        with pytest.raises(StoreError, match=message):
+            grown(begun, other)
+        assert grown(begun, other, has_results=lambda study: False).looks == other.looks
+
+
+def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
+    losses = {"concat": [2.0, 2.1, 2.2, 2.05, 2.3], "sum": [3.1, 3.15, 3.25, 3.12, 9.9]}
+    frame = of_cells(({"fusion": fusion}, values) for fusion, values in losses.items())
+    record = make_record(metric="val_loss", margin=0.5, seeds=[*range(12)])
+    record = dataclasses.replace(
+        record,
+        primary=[Contrast(baseline={"fusion": "concat"})],
+        looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=2),
+    )
+    result = compare(frame, records=[record])
+    row: Any = result.family("primary").set_index("fusion").loc["sum"]
+    test = scipy_stats.ttest_rel(losses["sum"][:4], losses["concat"][:4])
+    low, high = test.confidence_interval(1 - 0.05 * (4 / 12) / 2)
+    assert (row["low"], row["high"]) == pytest.approx((low, high))
+    assert (row["verdict"], row["pairs"], row["look"], row["last_look"], row["n"]) == ("worse", 4, 4, 12, 4)
+    assert row["p"] == pytest.approx(test.pvalue * 3) and row["p_holm"] == row["p"]
+    assert note(result, "not judged: 2 runs")  # the fifth seed of both
+    (sentence,) = sentences(result)
+    assert sentence.endswith("; decided at 4 of at most 12 seeds.")
+    by_itself: Any = compare(frame).table.set_index("fusion").loc["sum"]
+    assert by_itself["pairs"] == 5 and pd.isna(by_itself["look"])
+    assert note(compare(frame, records=[record, record]), "looks are a promise of one study by itself")
+
+
+def test_a_fixed_design_that_grew_after_results_says_so():
+    frame = of_cells(({"fusion": fusion}, RNG.normal(size=4)) for fusion in ("concat", "sum"))
+    first = dataclasses.replace(make_record(name="s", metric="val_loss", seeds=[0, 1]), runs=["a"])
+    second = grown(first, dataclasses.replace(first, seeds=[0, 1, 2, 3]))
+    assert second.grew == [2, 4] and grown(second, second).grew == [2, 4]
+    assert grown(first, dataclasses.replace(first, seeds=[0, 1, 2, 3]), lambda study: False).grew == []
+    assert "grew from 2 to 4 seeds" in note(compare(frame, records=[second]), "no longer hold together")
+    assert not any("grew" in line for line in compare(frame, records=[first]).notes)
+
+
+# --- studies that are trained -----------------------------------------------------------------------
+
+SMALL = ("corpus=grammar", "corpus.characters=5000", "train.steps=6", "train.batch=2", "train.save=none")
+SMALL += ("model.d_model=16", "model.context=8", "study.margin=0.03")
+STUDY = ("run", "study=fusion", *SMALL, "seed=range(0,12)", "study.looks=[4,6,8,12]")
+
+
+def verdicts(directory: Path) -> str:
+    done = call_cli("compare", "fusion", "--format", "csv", cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory) -> tuple[Path, str]:
+    """A study that nothing disturbs, and what it printed."""
+    directory = tmp_path_factory.mktemp("calm")
+    done = run_cli(*STUDY, cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return directory, done.stderr
+
+
+@pytest.mark.slow
+def test_a_study_says_what_each_look_decides(calm):
+    directory, err = calm
+    record = Store(directory / "runs").read_study("fusion")
+    assert record and record.looks and record.looks.contrasts == 3
+    decided = {one.seeds for one in record.looks.decided.values()}
+    assert decided and decided < {6, 8, 12} | {4}
+    table = pd.read_csv(directory / "runs/studies/fusion/results.csv")
+    results = load([str(directory / "runs/studies/fusion")])
+    result = compare(results.rows, records=results.records)
+    primary = result.family("primary").dropna(subset="look")
+    for row in map(dict[Any, Any], primary.to_dict("records")):
+        name = f"fusion={row['fusion']} against fusion=concat"
+        one = record.looks.decided.get(name)
+        assert (
+            (one.verdict, one.seeds) == (row["verdict"], row["look"])
+            if one
+            else row["verdict"] == "undecided"
+        )
+    for look in range(4, int(primary["look"].max()) + 1, 2):
+        assert (look in AT) == (f"\n{look} seeds: " in err)
+    assert len(table) < 48 and ", at most 48] " in err.splitlines()[0]
+    assert "at whichever look each was decided" in "\n".join(answer_lines(result, results.records))
+    now = table_of_runs.look(Store(directory / "runs"), "fusion")
+    assert now.is_over and now.line == f"{len(table)} done"
+    again = run_cli(*STUDY, cwd=directory)
+    assert again.returncode == 0 and " runs had finished before" in again.stderr
+    assert len(pd.read_csv(directory / "runs/studies/fusion/results.csv")) == len(table)
+    assert call_cli("report", "fusion", cwd=directory).returncode == 0
+    page = (directory / "runs/studies/fusion/report.html").read_text(encoding="utf-8")
+    assert "repeated confidence intervals" in page and "study.looks=[4,6,8,12]" in page
+
+
+@pytest.mark.slow
+def test_kills_and_a_second_command_change_no_verdict(calm, tmp_path):
+    moments = random.Random(1)
+    for _ in range(3):
+        command = Command(*STUDY, cwd=tmp_path)
+        store = tmp_path / "runs/store"
+        before = len([*store.glob("[!.]*/result.json")])
+        until = time.monotonic() + 30
+        while (
+            len([*store.glob("[!.]*/result.json")]) < before + moments.randint(1, 6)
+            and time.monotonic() < until
+        ):
+            time.sleep(0.02)
+        command.send_signal(signal.SIGKILL)
+        command.close()
+    both = [Command(*STUDY, cwd=tmp_path) for _ in range(2)]
+    for command in both:
+        _, err = command.communicate(60)
+        assert command.returncode == 0, err
+        command.close()
+    assert verdicts(tmp_path) == verdicts(calm[0])
+    mine, theirs = (
+        pd.read_csv(d / "runs/studies/fusion/results.csv").set_index("run_id")["val_loss"]
+        for d in (tmp_path, calm[0])
+    )
+    shared = mine.index.intersection(theirs.index)
+    assert len(shared) >= 12 * 4 // 2 and mine[shared].equals(theirs[shared])
+
+
+def comes_to_the_verdicts_of_a_pool(site: Site, calm: Path, *launcher: str) -> None:
+    done = site.run(*STUDY, "hydra.launcher.threads=1", *launcher)
+    assert done.returncode == 0, done.stderr
+    assert "4 seeds: " in done.stderr
+    assert verdicts(site.directory) == verdicts(calm)
+
+
+cluster, nodes = test_slurm.cluster, test_ray.nodes
+
+
+@pytest.fixture
+def slurm_site(cluster, tmp_path):
+    here = test_slurm.SlurmSite(cluster, tmp_path)
+    yield here
+    here.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(test_slurm.WHY_NOT is not None and not test_slurm.REQUIRED, reason="SLURM")
+def test_helpers_of_slurm_come_to_the_same_verdicts(slurm_site, calm):
+    comes_to_the_verdicts_of_a_pool(slurm_site, calm[0], *test_slurm.TWO_JOBS)
+
+
+@test_ray.on_nodes
+def test_helpers_of_ray_come_to_the_same_verdicts(nodes, tmp_path, calm):
+    here = Site(nodes, tmp_path)
+    comes_to_the_verdicts_of_a_pool(here, calm[0], *test_ray.TWO_JOBS)
+    here.close()

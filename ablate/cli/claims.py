@@ -49,7 +49,7 @@ def listed(context: typer.Context, format: FormatOption = "table", wide: WideOpt
 def show(number: NumberArgument) -> None:
     """Show an entry: its test, its digest, and the seeds that follow from it."""
     from ablate.config.overrides import spelled
-    from ablate.ledger.entry import find_entry
+    from ablate.ledger.entry import find_entry, read_frozen
     from ablate.ledger.page import expectation
 
     entry = find_entry(number)
@@ -63,20 +63,36 @@ def show(number: NumberArgument) -> None:
         typer.echo(f"- {expectation(one, entry.margin)}")
     typer.echo(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")
     typer.echo(f"digest: {entry.digest}")
-    typer.echo(f"seeds: {', '.join(str(entry.seed(k)) for k in range(max(entry.seeds)))}")
+    if entry.name in read_frozen():
+        typer.echo(f"seeds: {', '.join(str(entry.seed(k)) for k in range(max(entry.seeds)))}")
+    else:
+        typer.echo("seeds: they follow from the batch in which it is frozen")
 
 
 @claims.command()
-def freeze(number: NumberArgument) -> None:
-    """Write down the digest of an entry that can be run, and today's date, before its first run."""
-    from ablate.ledger.entry import find_entry, freeze, read_frozen
-    from ablate.ledger.testing import require_possible
+def freeze(
+    numbers: Annotated[list[str], typer.Argument(metavar="NNN", help="Numbers of entries, as 015 016.")],
+) -> None:
+    """Write down the digests of entries that can be run, and today's date, before their first runs.
 
-    entry = find_entry(number)
-    if entry.name not in read_frozen():
-        require_possible(entry)
-    new = freeze(entry)
-    typer.echo(f"{entry.name}: {'frozen' if new else 'was frozen already'}, digest {entry.digest[:12]}")
+    They are one batch: its digest gives the seeds that report, so entries share the runs of arms that they
+    share.
+    """
+    from ablate.ledger.entry import find_entry, freeze, read_frozen
+    from ablate.ledger.testing import require_possible, rows_before
+
+    entries = [*{entry.name: entry for entry in map(find_entry, numbers)}.values()]
+    developed = {}
+    for entry in entries:
+        if entry.name not in read_frozen():
+            require_possible(entry)
+            developed[entry.name] = rows_before(entry)
+    batch = freeze(entries, developed)
+    for entry in entries:
+        older = counted(developed[entry.name], "development row")
+        more = f"; {older} of its arms, older than the freeze" if developed[entry.name] else ""
+        typer.echo(f"{entry.name}: frozen, digest {entry.digest[:12]}{more}")
+    typer.echo(f"batch {batch[:12]}, which gives the seeds of {counted(len(entries), 'claim')}")
 
 
 @claims.command(context_settings={"ignore_unknown_options": True})

@@ -1,19 +1,22 @@
 """An entry of the ledger, claims/NNN-name.yaml: what was published, how it is tested, what would count.
 
-The freeze, claims/frozen.json, holds the digest of each entry and the date when it was frozen.
+The freeze, claims/frozen.json, holds the digest of each entry, and when and in which batch it was frozen.
 """
 
+import dataclasses
 import datetime
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 
+from ablate.analysis.looks import spending
 from ablate.config.identity import digest
 from ablate.config.overrides import as_value
 from ablate.config.read import read
@@ -28,8 +31,18 @@ FILE = re.compile(r"(\d{3})-([a-z0-9-]+)\.yaml")
 EXAMPLE = "see the other files of claims/ for an example"
 TUNED, METRIC, ALPHA = "train.lr", "test_loss", 0.05
 LARGEST_SEED = 2**31
-Frozen = Mapping[str, Mapping[str, str]]  # by name of the entry, its digest and date
 Expect = Literal["below", "above", "within", "at_most", "at_least"]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The freeze of an entry: its digest, the date, and the digest of its batch, empty in the first edition.
+    developed: how many development rows of its arms are older."""
+
+    digest: str
+    date: str
+    batch: str = ""
+    developed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +85,11 @@ class Prediction:
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """A claim and its test. name: of its file, such as 003-write-rank. digest: of the file's content
-    (digest_of). sentence: the claim. fusion: whether it is about how heads are brought together. settings:
+    (digest_of); batch: that of all entries frozen together, empty for one that is not frozen, and in the
+    first edition. sentence: the claim. fusion: whether it is about how heads are brought together. settings:
     overrides of every run; lr: the grid of learning rates, for every arm. yardstick: the contrast that is
-    worth 1 in shares. seeds: at how many reporting seeds there is a verdict; the next number only if it was
-    undecided. note: what the test leaves out."""
+    worth 1 in shares. seeds: the looks, at how many reporting seeds there is a verdict; the next
+    number only if it was undecided. note: what the test leaves out."""
 
     name: str
     digest: str
@@ -97,6 +111,7 @@ class Entry:
     )
     extend: Annotated[int, AtLeast(0)] = 3
     note: str = ""
+    batch: str = ""
 
     def __post_init__(self) -> None:
         if not self.predictions:
@@ -116,9 +131,16 @@ class Entry:
         return self.name[:3]
 
     def seed(self, k: int) -> int:
-        """The k-th reporting seed, which all arms share: it follows from the digest, so nobody chose it."""
-        drawn = hashlib.sha256(f"{self.digest}:{k}".encode()).digest()
+        """The k-th reporting seed, which all arms of all entries of a batch share: it follows from the digest
+        of the batch, so nobody chose it."""
+        drawn = hashlib.sha256(f"{self.batch or self.digest}:{k}".encode()).digest()
         return int.from_bytes(drawn[:8], "big") % LARGEST_SEED
+
+    def share(self, look: int) -> float:
+        """The share of α that a look spends: in proportion to its seeds; in the first edition, which had no
+        batches, the same at each."""
+        at = self.seeds.index(look)
+        return float(spending(self.seeds)[at]) if self.batch else 1 / len(self.seeds)
 
     def study(self, look: int) -> dict[str, Any]:
         """The block of a study that tests the claim with this many reporting seeds."""
@@ -176,9 +198,11 @@ def read_entry(path: Path) -> Entry:
     if not isinstance(content, Mapping):
         raise ConfigError(f"{path}: write the keys of an entry; {EXAMPLE}")
     try:
-        if own := [key for key in ("name", "digest") if key in content]:
+        if own := [key for key in ("name", "digest", "batch") if key in content]:
             raise ConfigError(f"{own[0]}: it follows from the file; leave it out")
-        return read(Entry, {**content, "name": path.stem, "digest": digest_of(content)}, missing=EXAMPLE)
+        frozen = read_frozen(path.parent).get(path.stem)
+        own_keys = {"name": path.stem, "digest": digest_of(content), "batch": frozen.batch if frozen else ""}
+        return read(Entry, {**content, **own_keys}, missing=EXAMPLE)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -190,39 +214,74 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return digest(_plain(content) | overrides)
 
 
-def read_frozen(directory: Path = CLAIMS) -> dict[str, Mapping[str, str]]:
-    """By name of the entry, its digest and date. Raises ConfigError."""
+def read_frozen(directory: Path = CLAIMS) -> dict[str, Frozen]:
+    """The freeze of each entry, by name. Raises ConfigError."""
     path = directory / FROZEN
     try:
-        frozen = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        return {str(name): {"digest": of["digest"], "date": of["date"]} for name, of in frozen.items()}
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return {str(name): Frozen(**of) for name, of in content.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}: not readable ({error}); restore it from the repository") from error
 
 
-def freeze(entry: Entry, directory: Path = CLAIMS) -> bool:
-    """Write the digest and today's date; returns whether this is new. Raises ConfigError if the entry was
-    edited since it was frozen."""
+def freeze(entries: Sequence[Entry], developed: Mapping[str, int], directory: Path = CLAIMS) -> str:
+    """Freeze entries as one batch: write their digests, that of the batch, and today's date. Returns the
+    digest of the batch. developed: how many development rows of its arms there were before, by name. Raises
+    ConfigError if one was frozen before, or if its file is not committed."""
     frozen = read_frozen(directory)
-    if entry.name in frozen:
-        require_frozen(entry, frozen)
-        return False
+    for entry in entries:
+        if entry.name in frozen:
+            require_frozen(entry, frozen, directory)
+            date = frozen[entry.name].date
+            raise ConfigError(f"{entry.name}: frozen already, on {date}; run it, or leave it out")
+        _require_committed(directory / f"{entry.name}.yaml")
+    batch = digest(sorted(entry.digest for entry in entries))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    frozen[entry.name] = {"digest": entry.digest, "date": today}
-    write_atomically(directory / FROZEN, json.dumps(frozen, indent=2, sort_keys=True) + "\n")
-    return True
+    frozen |= {one.name: Frozen(one.digest, today, batch, developed.get(one.name, 0)) for one in entries}
+    plain = {name: dataclasses.asdict(one) for name, one in frozen.items()}
+    plain = {name: {key: value for key, value in one.items() if value} for name, one in plain.items()}
+    write_atomically(directory / FROZEN, json.dumps(plain, indent=2, sort_keys=True) + "\n")
+    return batch
 
 
-def require_frozen(entry: Entry, frozen: Frozen) -> None:
-    """Raises ConfigError unless the entry is frozen as it is now."""
-    name, now = entry.name, entry.digest
-    if name not in frozen:
-        raise ConfigError(f"{name}: not frozen, so it can't be run; ablate claims freeze {entry.number}")
-    if (then := frozen[name]["digest"]) != now:
+def require_frozen(entry: Entry, frozen: Mapping[str, Frozen], directory: Path = CLAIMS) -> None:
+    """Raises ConfigError unless the entry, and all others of its batch, are frozen as they are now."""
+    if entry.name not in frozen:
         raise ConfigError(
-            f"{name}: edited after it was frozen (digest {now[:12]}, frozen {then[:12]}); undo the edit, or"
-            " make it a new entry with the next number"
+            f"{entry.name}: not frozen, so it can't be run; ablate claims freeze {entry.number}"
         )
+    _require_as_frozen(entry, frozen[entry.name])
+    for name in batch_of(frozen, frozen[entry.name].batch):
+        path = directory / f"{name}.yaml"
+        if name != entry.name and not path.exists():
+            raise ConfigError(f"{name}: frozen with {entry.name}, but its file is gone; restore it")
+        if name != entry.name:
+            _require_as_frozen(read_entry(path), frozen[name])
+
+
+def batch_of(frozen: Mapping[str, Frozen], batch: str) -> list[str]:
+    """The names of the entries of a batch."""
+    return sorted(name for name, one in frozen.items() if batch and one.batch == batch)
+
+
+def _require_as_frozen(entry: Entry, frozen: Frozen) -> None:
+    if frozen.digest != entry.digest:
+        raise ConfigError(
+            f"{entry.name}: edited after it was frozen (digest {entry.digest[:12]}, frozen"
+            f" {frozen.digest[:12]}); undo the edit, or make it a new entry with the next number"
+        )
+
+
+def _require_committed(path: Path) -> None:
+    """Raises ConfigError unless git has the file as it is: a freeze is of what others can see."""
+    command = ["git", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", path.name]
+    try:
+        done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
+        why = done.stderr.strip().splitlines()[:1] or (["not committed"] if done.stdout else [])
+    except OSError as error:
+        why = [f"git can't be run ({error})"]
+    if why:
+        raise ConfigError(f"{path}: {why[0]}; commit the entry, then freeze it")
 
 
 def _plain(value: Any, *, as_typed: bool = False) -> Any:

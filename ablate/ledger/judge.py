@@ -69,20 +69,20 @@ class Judged:
     diverged: list[str]
 
 
-def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> Judged:
-    """Judge the claim by as many reporting seeds as the rows have.
+def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord, alpha: float = ALPHA) -> Judged:
+    """Judge the claim by as many reporting seeds as the rows have. alpha: of all its intervals together.
 
     A prediction holds if its whole interval is where the claim expects it and, of a published effect, its
     middle is at least the share that has to be seen. It fails if the whole interval is on the other side, or,
     of a claimed effect, within the margin. The claim is replicated if all predictions hold, and not if one
     fails; it is undecided if a reporting run diverged. The intervals hold together over all predictions and
-    looks (Bonferroni). Raises ConfigError.
+    looks (Bonferroni; each look spends its share). Raises ConfigError.
     """
     _require_one_program(rows)
     seeds = _reporting_seeds(entry, record)
     losses = _losses(entry, rows, record, seeds)
     diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]
-    level = 1 - ALPHA / (len(entry.predictions) * len(entry.seeds))
+    level = 1 - alpha * entry.share(len(seeds)) / len(entry.predictions)
     reference_S = _contrast(entry.yardstick, losses) if entry.yardstick else np.full(len(seeds), np.nan)
     outcomes = [_outcome(entry, one, losses, reference_S, level) for one in entry.predictions]
     verdicts = {Verdict.UNDECIDED} if diverged else {one.verdict for one in outcomes}

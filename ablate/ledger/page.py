@@ -1,21 +1,24 @@
 """docs/ledger.md, made from the entries, their freeze and their results; and what in these does not fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ablate.config.identity import has_these_ids
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import (
+    ALPHA,
     CLAIMS,
     Entry,
     Frozen,
     Prediction,
+    batch_of,
     read_entries,
+    read_entry,
     read_frozen,
     require_frozen,
 )
-from ablate.ledger.judge import RESULTS, Judged, Outcome, Verdict, judged_again, read_kept
+from ablate.ledger.judge import RESULTS, Judged, Outcome, Verdict, judge, judged_again, read_kept
 from ablate.phrases import counted, lines_if, some
 
 PAGE = Path("docs/ledger.md")
@@ -33,20 +36,22 @@ def page(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE)
     """The text of the page: the head that it has, which a person writes, and what follows from the entries.
     Raises ConfigError."""
     head = ledger.read_text("utf-8").partition(TABLE)[0] if ledger.exists() else "# The ledger\n\n"
-    frozen, lines, sections = read_frozen(directory), [], []
+    frozen, lines, sections, verdicts = read_frozen(directory), [], [], {}
     for entry in read_entries(directory):
-        judged = judged_again(entry, results)
+        if judged := judged_again(entry, results):
+            verdicts[entry.name] = judged
         seeds, verdict = judged.predictions[0].n if judged else "", state(entry, judged, frozen)
         lines.append(f"| [{entry.number}](#{entry.name}) | {entry.sentence} | {verdict} | {seeds} |")
         sections += ["", *_section(entry, judged, frozen)]
-    return head + "\n".join([TABLE, *lines, *sections]) + "\n"
+    batches = [part for line in _batches(verdicts, frozen, directory, results) for part in ("", line)]
+    return head + "\n".join([TABLE, *lines, *batches, *sections]) + "\n"
 
 
-def state(entry: Entry, judged: Judged | None, frozen: Frozen) -> str:
+def state(entry: Entry, judged: Judged | None, frozen: Mapping[str, Frozen]) -> str:
     """The verdict in words, or why there is none. frozen: all of frozen.json."""
     if entry.name not in frozen:
         return "not frozen"
-    if frozen[entry.name]["digest"] != entry.digest:
+    if frozen[entry.name].digest != entry.digest:
         return "edited after it was frozen"
     return str(judged.verdict) if judged else "frozen, not run yet"
 
@@ -73,7 +78,7 @@ def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAG
     entries, frozen = read_entries(directory), read_frozen(directory)
     names = {entry.name for entry in entries}
     wrong = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
-    wrong += [line for entry in entries for line in _of_entry(entry, frozen, results)]
+    wrong += [line for entry in entries for line in _of_entry(entry, frozen, directory, results)]
     if not wrong and (not ledger.exists() or ledger.read_text("utf-8") != page(directory, results, ledger)):
         wrong.append(f"{ledger}: not what the files give; ablate claims page writes it")
     return wrong
@@ -101,7 +106,7 @@ def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> tuple[l
     return wrong, lines_if(earlier, line)
 
 
-def _section(entry: Entry, judged: Judged | None, frozen: Frozen) -> list[str]:
+def _section(entry: Entry, judged: Judged | None, frozen: Mapping[str, Frozen]) -> list[str]:
     source = entry.source
     arms = ", ".join(f"{arm} (`{spelled(keys)}`)" for arm, keys in entry.arms.items())
     lines = [
@@ -124,7 +129,12 @@ def _section(entry: Entry, judged: Judged | None, frozen: Frozen) -> list[str]:
     else:
         lines += [f"{state(entry, None, frozen).capitalize()}.", ""]
     if of := frozen.get(entry.name):
-        lines.append(f"Frozen {of['date']}, digest `{of['digest'][:16]}`. `ablate claims run {entry.number}`")
+        batch = f" in batch `{of.batch[:16]}`" if of.batch else ""
+        older = counted(of.developed, "development row")
+        lines.append(
+            f"Frozen {of.date}{batch}, digest `{of.digest[:16]}`. `ablate claims run {entry.number}`"
+            + "".join(lines_if(of.developed, f" Older than the freeze: {older} of its arms."))
+        )
     return lines
 
 
@@ -144,10 +154,33 @@ def _closing(judged: Judged, yardstick: str) -> str:
     return f"{words}."
 
 
-def _of_entry(entry: Entry, frozen: Frozen, results: Path) -> Iterator[str]:
+def _batches(
+    judged: Mapping[str, Judged], frozen: Mapping[str, Frozen], directory: Path, results: Path
+) -> list[str]:
+    """A line for each batch with verdicts: how many of them also hold if all of the batch hold together.
+    judged: by name."""
+    lines = []
+    for batch in dict.fromkeys(one.batch for one in frozen.values() if one.batch):
+        names = batch_of(frozen, batch)
+        decided = [name for name in names if name in judged and judged[name].verdict != Verdict.UNDECIDED]
+        together = 0
+        for name in decided:
+            entry = read_entry(directory / f"{name}.yaml")
+            strict = judge(entry, *read_kept(results / name), alpha=ALPHA / len(names))
+            together += strict.verdict == judged[name].verdict
+        if decided:
+            lines.append(
+                f"Batch `{batch[:16]}`, {counted(len(names), 'claim')}: of"
+                f" {counted(len(decided), 'verdict')}, each of which holds with 95 %, {together} would hold"
+                " at 95 % over the whole batch."
+            )
+    return lines
+
+
+def _of_entry(entry: Entry, frozen: Mapping[str, Frozen], directory: Path, results: Path) -> Iterator[str]:
     try:
         if entry.name in frozen or (results / entry.name).exists():
-            require_frozen(entry, frozen)
+            require_frozen(entry, frozen, directory)
         judged_again(entry, results)
     except ConfigError as error:
         line = str(error)

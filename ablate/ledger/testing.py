@@ -1,15 +1,22 @@
 """Run the study that tests a claim."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
+from ablate.analysis.frames import frame
+from ablate.analysis.select import as_texts, with_options
+from ablate.analysis.variants import variant_columns
 from ablate.compose.sweep import Sweep
+from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
-from ablate.ledger.entry import Entry
+from ablate.execution.formulas import before_training
+from ablate.ledger.entry import TUNED, Entry
 from ablate.ledger.judge import RESULTS, Judged, Verdict, is_of_first_edition, keep
+from ablate.store.columns import RESULTS as ENDED
 from ablate.store.store import Store
 from ablate.study.run import Outcome, declared_here, run
 from ablate.study.study import Study
@@ -36,6 +43,28 @@ def require_possible(entry: Entry) -> None:
     if estimate and (left_out := estimate.record.left_out):
         arm, why = next(iter(left_out.items()))
         raise ConfigError(f"{entry.name}: {arm}: {why}")
+
+
+def rows_before(entry: Entry) -> int:
+    """How many development rows the store has of the entry's arms, at any value of the tuned key. Raises
+    ConfigError if it has rows of other seeds, which may have shown how the test ends."""
+    study = Study(sweep_of(entry, entry.seeds[0]))
+    runs = [study.run(study.design.first_run(arm)) for arm in study.design.compared]
+    arms = [json.loads(json.dumps(before_training(run))) for run in runs]  # values as a row has them
+    results = [row for row in Store().rows() if row["status"] in ENDED]
+    rows = with_options(frame([*arms, *results]))
+    columns = [column for column in variant_columns(rows) if column != column_for(TUNED)]
+    keys = [*rows[columns].apply(as_texts).itertuples(index=False, name=None)]
+    of_arms, develop = {*keys[: len(arms)]}, 0
+    for row, key in zip(results, keys[len(arms) :], strict=True):
+        if key in of_arms and row["seed"] not in entry.develop:
+            raise ConfigError(
+                f"{entry.name}: {row['run_id']} in runs/ is a run of one of its arms at seed {row['seed']},"
+                " which is none that develops, so the outcome may have been known before the freeze; change"
+                " the arms"
+            )
+        develop += key in of_arms
+    return develop
 
 
 def test(entry: Entry, arguments: Sequence[str], *, report: Callable[[Outcome], None]) -> Judged | None:

@@ -16,7 +16,7 @@ from ablate.reporting.html import write_report
 from ablate.reporting.words import PAPER, finding
 from ablate.store.store import Store
 from ablate.study import estimate, machine
-from ablate.study.study import settings
+from ablate.study.study import Study, settings
 from ablate.verify.contract import require_sound
 from tests.helpers import CONCAT, read_contrast
 from tests.test_compare import hand_worked, table
@@ -70,6 +70,15 @@ def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
     with pytest.raises(ConfigError, match=message):
         duel("sum", "concat", setting)
     duel("sum", "concat", "corpus=file", 'corpus.path="War, and Peace.txt"')
+
+
+def test_a_duel_of_many_seeds_looks_at_its_results():
+    between = duel("sum", "concat", *SMALL)
+    for seeds, at in ((8, None), (24, [4, 6, 8, 12, 16, 24])):
+        looks = Study(between._sweep_with(seeds, DEVELOP)).design.looks
+        assert (looks and looks.at) == at
+        if looks:
+            assert looks.contrasts == 1 and looks.seeds[0] == str(between.first_seed)
 
 
 def test_the_yardstick_has_the_mlp_of_the_baseline():

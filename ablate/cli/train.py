@@ -262,7 +262,7 @@ def duel(
     require_sound(sides)
     plan = between.plan(budget_s)
     say(
-        f"{counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they detect"
+        f"at most {counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they detect"
         f" {plan.detectable:.3f} nats with 80 % power, if differences scatter as in docs/noise.csv"
     )
     outcome = between.train(plan)

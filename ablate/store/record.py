@@ -191,6 +191,13 @@ def grown(
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
+    seeds = new.looks.seeds if new.looks else new.reporting_seeds
+    if old.looks and seeds != old.looks.seeds and has_results(name):
+        raise StoreError(
+            f"name={name}: its looks take the seeds {some(old.looks.seeds)}, the last one at"
+            f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other seeds, only"
+            " under another name, as name=NAME"
+        )
     for key in dict.fromkeys([*old.declaration, *new.declaration]):
         before = old.declaration.get(key)
         if before != new.declaration.get(key) and has_results(name):
@@ -198,12 +205,6 @@ def grown(
                 f"name={name}: {key} was {before} when the study began, and there are results since; give"
                 " another name, as name=NAME: what is finished is not run again"
             )
-    if new.looks and old.looks and new.looks.seeds != old.looks.seeds and has_results(name):
-        raise StoreError(
-            f"name={name}: its looks take the seeds {some(old.looks.seeds)}, the last one at"
-            f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other"
-            " seeds, only under another name, as name=NAME"
-        )
     return replace(
         new,
         looks=with_looks(old, new.looks).looks,

@@ -334,6 +334,8 @@ def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
     assert note(result, "not judged: 2 runs")  # the fifth seed of both
     (sentence,) = sentences(result)
     assert sentence.endswith("; decided at 4 of at most 12 seeds.")
+    (first_words, *_) = answer_lines(compare(frame[frame["seed"] < 3], records=[record]), [record])
+    assert first_words == "Nothing is judged before the first look, at 4 seeds."
     by_itself: Any = compare(frame).table.set_index("fusion").loc["sum"]
     assert by_itself["pairs"] == 5 and pd.isna(by_itself["look"])
     assert note(compare(frame, records=[record, record]), "looks are a promise of one study by itself")

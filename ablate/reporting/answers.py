@@ -68,6 +68,8 @@ def answer(comparison: Comparison, record: StudyRecord) -> Answer:
     sentences = findings(comparison, record.answer, record.tuned_column)
     if tested.empty or not sentences:
         nothing = "Nothing was tested: no variant has a baseline and two paired seeds."
+        if record.looks:
+            nothing = f"Nothing is judged before the first look, at {record.looks.at[0]} seeds."
         return Answer(sentences or [nothing], [], [])
     if where := place(rows):
         sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
@@ -214,7 +216,8 @@ def _until_last_look(tested: pd.DataFrame, record: StudyRecord) -> list[str]:
         return []
     if (undecided["look"] < undecided["last_look"]).any():
         return ["The command of the study goes on with what is undecided."]
-    return ["It stays undecided: a study goes on beyond its last look only under another name."]
+    stays = "It stays" if len(undecided) == 1 else "They stay"
+    return [f"{stays} undecided: a study goes on beyond its last look only under another name."]
 
 
 def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:

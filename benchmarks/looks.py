@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.stats import nct
 from scipy.stats import t as student
 
@@ -25,10 +24,10 @@ from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.looks import Standing
 from ablate.config.contrast import MARGIN, Contrast
-from ablate.store.columns import COLUMNS
 from ablate.store.record import PlannedLooks, StudyRecord
 from ablate.study.config import Design, Overrides, seed_of
 from ablate.study.looks import Looks
+from benchmarks.false_alarms import as_results
 
 ALPHA, BOUND = 0.05, 0.8
 FAMILIES = (1, 3, 8)
@@ -155,13 +154,6 @@ def check(loss_NAS: np.ndarray, now: Standing, planned: list[int]) -> None:
         mine = slice(n * (len(arms) - 1), (n + 1) * (len(arms) - 1))
         assert table.loc[arms[1:], "verdict"].tolist() == now.verdict[mine].tolist()
         assert table.loc[arms[1:], "look"].tolist() == now.seeds[mine].tolist()
-
-
-def as_results(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    common = {"status": "done", "heads": 4, "out_proj": True, "normalize": "none", "params": 1}
-    return pd.DataFrame([{**common, "run_id": str(i), **row} for i, row in enumerate(rows)]).reindex(
-        columns=list(COLUMNS)
-    )
 
 
 # --- cost ---------------------------------------------------------------------------------------------

@@ -442,24 +442,15 @@ def comes_to_the_verdicts_of_a_pool(site: Site, calm: Path, *launcher: str) -> N
     assert verdicts(site.directory) == verdicts(calm)
 
 
-cluster, nodes = test_slurm.cluster, test_ray.nodes
+cluster, slurm_site = test_slurm.cluster, test_slurm.site
+nodes, ray_site = test_ray.nodes, test_ray.site
 
 
-@pytest.fixture
-def slurm_site(cluster, tmp_path):
-    here = test_slurm.SlurmSite(cluster, tmp_path)
-    yield here
-    here.close()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(test_slurm.WHY_NOT is not None and not test_slurm.REQUIRED, reason="SLURM")
+@test_slurm.on_cluster
 def test_helpers_of_slurm_come_to_the_same_verdicts(slurm_site, calm):
     comes_to_the_verdicts_of_a_pool(slurm_site, calm[0], *test_slurm.TWO_JOBS)
 
 
 @test_ray.on_nodes
-def test_helpers_of_ray_come_to_the_same_verdicts(nodes, tmp_path, calm):
-    here = Site(nodes, tmp_path)
-    comes_to_the_verdicts_of_a_pool(here, calm[0], *test_ray.TWO_JOBS)
-    here.close()
+def test_helpers_of_ray_come_to_the_same_verdicts(ray_site, calm):
+    comes_to_the_verdicts_of_a_pool(ray_site, calm[0], *test_ray.TWO_JOBS)

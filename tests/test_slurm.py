@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,10 +15,14 @@ from tests.sites import LONG, QUICK, REQUIRED, Site, come_to_the_bytes_of_a_pool
 from tests.slurm_cluster import SlurmCluster
 
 WHY_NOT = slurm_cluster.missing()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"SLURM: {WHY_NOT}"),
-]
+absent = pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"SLURM: {WHY_NOT}")
+pytestmark = [pytest.mark.slow, absent]
+
+
+def on_cluster(test: Callable[..., None]) -> Callable[..., None]:
+    """For a test of another file, which takes the fixtures `cluster` and `site` from here."""
+    return pytest.mark.slow(absent(test))
+
 
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=2", "hydra.launcher.timeout_min=5")
 JOBS = "hydra.launcher.jobs"

@@ -30,8 +30,9 @@ from ablate.store.record import Choice, StudyRecord, grown
 from ablate.study import run as running
 from ablate.study import tuned
 from ablate.study.config import Overrides
+from ablate.study.curve import minimum
 from ablate.study.study import read_declared
-from ablate.study.tuned import baseline_of, minimum
+from ablate.study.tuned import baseline_of
 from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
 from tests.test_compare import ROW
 

@@ -1,13 +1,14 @@
 """A comparison of a study with looks: where its contrasts stand, and which of its results count. It reads no
 files, prints nothing, and loads no torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ablate.analysis import looks
 from ablate.analysis.contrasts import Pair
+from ablate.analysis.controls import equal_variants
 from ablate.analysis.looks import Standing
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variants
@@ -29,17 +30,12 @@ class AtLooks:
         return self.planned.at[-1]
 
     def standing(
-        self,
-        variants: Variants,
-        pairs: Sequence[Pair],
-        in_family: Array,
-        contrasts: int,
-        margin: float,
-        alpha: float,
+        self, variants: Variants, family: str, pairs: Sequence[Pair], margin: float, alpha: float
     ) -> Standing:
-        """Where each pair stands. contrasts: of the family."""
+        """Where each pair of a family stands."""
         ones, bases = np.array(pairs, int).reshape(-1, 2).T
         values, lost = self._in_order(variants.values, np.nan), self._in_order(variants.diverged, False)
+        tested = np.array([equal is None for equal in equal_variants(variants, pairs)], bool)
         return looks.stand(
             values[ones],
             values[bases],
@@ -48,8 +44,30 @@ class AtLooks:
             margin=margin,
             alpha=alpha,
             higher_is_better=column_named(variants.metric).higher_is_better,
-            in_family=in_family,
-            contrasts=contrasts,
+            in_family=tested,
+            contrasts=self.contrasts(family, tested),
+        )
+
+    def contrasts(self, family: str, tested: Array) -> int:
+        """How many contrasts a family has: at least as many primary ones as were planned. tested: (K,) of
+        those that there are."""
+        return max(int(tested.sum()), self.planned.contrasts if family == "primary" else 1)
+
+    def that_count(
+        self, variants: Variants, pairs: Mapping[str, Sequence[Pair]], now: Mapping[str, Standing]
+    ) -> Variants:
+        """The variants without results beyond the last look at which a contrast of each stands or, of one
+        without a contrast, at which any does; before the first look, beyond that one. pairs, now: by
+        family."""
+        reach, first = np.zeros(len(variants.table), int), self.planned.at[0]
+        for family, those in pairs.items():
+            for pair, look in zip(those, now[family].seeds, strict=True):
+                reach[[*pair]] = np.maximum(reach[[*pair]], max(look, first))
+        counted_CS = self.counted(np.where(reach, reach, reach.max(initial=first)))
+        return replace(
+            variants,
+            values=np.where(counted_CS, variants.values, np.nan),
+            diverged=variants.diverged & counted_CS,
         )
 
     def counted(self, seeds_K: Array) -> Array:
@@ -78,16 +96,6 @@ def at_looks(variants: Variants, records: Sequence[StudyRecord]) -> AtLooks | No
     planned = records[0].looks
     places = {str(seed): place for place, seed in enumerate(planned.seeds)}
     return AtLooks(planned, np.array([places.get(seed, planned.at[-1]) for seed in variants.seeds["seed"]]))
-
-
-def those_that_count(variants: Variants, seeds_C: Array, at: AtLooks) -> Variants:
-    """The variants without results beyond so many seeds of each."""
-    counted_CS = at.counted(seeds_C)
-    return replace(
-        variants,
-        values=np.where(counted_CS, variants.values, np.nan),
-        diverged=variants.diverged & counted_CS,
-    )
 
 
 def notes(before: Variants, after: Variants, at: AtLooks | None, records: Iterable[StudyRecord]) -> list[str]:

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import controls, notes, standing, stats
-from ablate.analysis.at_looks import AtLooks, at_looks, those_that_count
+from ablate.analysis.at_looks import AtLooks, at_looks
 from ablate.analysis.at_looks import notes as looks_notes
 from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts, parse_baseline
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
-from ablate.analysis.looks import SURE
+from ablate.analysis.looks import SURE, Standing
 from ablate.analysis.select import as_texts, select, with_options, without_values
 from ablate.analysis.variants import Variants, collect
 from ablate.config.conditions import Where, spelled
@@ -27,15 +27,13 @@ from ablate.phrases import counted, lines_if
 from ablate.store.columns import STEPS_TO, column_named
 from ablate.store.record import StudyRecord
 
-POWER = 0.8
+ALPHA, POWER = 0.05, 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
 NUMBERS = (
     *("pairs", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal", "sd_diff", "p_tost"),
     *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
     *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
 )
-
-
 WHOLE = ("pairs", "more_seeds", "look", "last_look")
 
 
@@ -74,10 +72,12 @@ class Comparison:
     n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS),
     verdict, why, differs, same_class (whether both can represent the same functions), metric, margin. share
     is the difference as a share of what attention is worth to the baseline, CONTROLLED what remains of it
-    under the study's placebo (controls.py). placebo: its overrides. runs: for each variant the run_id of one
-    of its runs. notes: remarks about the rows, one line each. interaction: effects.projection_and_heads, if a
-    study asks about the output projection; else empty. rows: those that were compared. facts: whether their
-    text and their budget can carry a verdict.
+    under the study's placebo (controls.py). look, last_look: of a study with looks, the numbers of seeds at
+    which the contrast stands, and at most; overstated: by what share such a difference comes out too large.
+    placebo: its overrides. runs: for each variant the run_id of one of its runs. notes: remarks about the
+    rows, one line each. interaction: effects.projection_and_heads, if a study asks about the output
+    projection; else empty. rows: those that were compared. facts: whether their text and their budget can
+    carry a verdict.
     """
 
     rows: pd.DataFrame
@@ -108,7 +108,7 @@ def compare(
     baseline: Mapping[str, Any] | None = None,
     where: Sequence[str] = (),
     margin: float | None = None,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     records: Sequence[StudyRecord] = (),
     mixed: bool = False,
 ) -> Comparison:
@@ -135,11 +135,10 @@ def compare(
     alike = all(one == placebos[0] for one in placebos)
     placebo = placebos[0] if placebos and alike else {}
     bases = {base for those in pairs.values() for _, base in those}
-    at = at_looks(variants, records)
-    paired = {name: _paired(variants, name, those, margin, alpha, at) for name, those in pairs.items()}
-    every = variants
+    every, at, now = variants, at_looks(variants, records), dict[str, Standing]()
     if at:
-        variants = _that_count(variants, pairs, paired, at)
+        now = {name: at.standing(variants, name, those, margin, alpha) for name, those in pairs.items()}
+        variants = at.that_count(variants, pairs, now)
     references = controls.share_references(variants, sorted(bases))
     known = [*standing.facts(variants, sorted(bases))]
     alone = sorted(
@@ -149,7 +148,7 @@ def compare(
     for name, those in pairs.items():
         rest = alone if name == "exploratory" else []
         if those or rest:
-            compared = paired[name]
+            compared = _paired(variants, name, those, margin, alpha, at, now.get(name))
             remains = controls.controlled(variants, those, placebo, compared["level"].to_numpy())
             compared = compared.join(remains)
             compared["share"] = controls.shares(compared["diff"], those, references)
@@ -284,40 +283,30 @@ def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
         return variants
     pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)
     margin = _margin([record], None, variants.metric)
-    paired = {name: _paired(variants, name, those, margin, 0.05, at) for name, those in pairs.items()}
-    return _that_count(variants, pairs, paired, at)
-
-
-def _that_count(
-    variants: Variants,
-    pairs: Mapping[str, Sequence[Pair]],
-    paired: Mapping[str, pd.DataFrame],
-    at: AtLooks,
-) -> Variants:
-    """The variants up to the last look at which a contrast of each stands or, without a contrast, at which
-    any does; before the first look, up to that one."""
-    reach, first = np.zeros(len(variants.table), int), at.planned.at[0]
-    for name, those in pairs.items():
-        for pair, look in zip(those, paired[name]["look"], strict=True):
-            reach[[*pair]] = np.maximum(reach[[*pair]], max(look, first))
-    return those_that_count(variants, np.where(reach, reach, reach.max(initial=first)), at)
+    now = {name: at.standing(variants, name, those, margin, ALPHA) for name, those in pairs.items()}
+    return at.that_count(variants, pairs, now)
 
 
 def _paired(
-    variants: Variants, family: str, pairs: Sequence[Pair], margin: float, alpha: float, at: AtLooks | None
+    variants: Variants,
+    family: str,
+    pairs: Sequence[Pair],
+    margin: float,
+    alpha: float,
+    at: AtLooks | None,
+    now: Standing | None,
 ) -> pd.DataFrame:
-    """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class. at: of a study
-    with looks; the first seeds count then, up to the look at which each pair stands."""
+    """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class. at, now: of a
+    study with looks, and where the pairs stand; the first seeds count then, up to the look of each pair."""
     ones, bases = np.array(pairs, int).reshape(-1, 2).T
     equal = controls.equal_variants(variants, pairs)
     same = [None if one is None else variants.names[one] for one in equal]
     is_equal = np.array([one is not None for one in same], bool)
     in_family = ~is_equal & (not variants.crossed)
     counts_KS, share = np.ones((len(pairs), len(variants.seeds)), bool), np.ones(len(pairs))
-    contrasts, now = 0, None
-    if at:
-        contrasts = max(int(in_family.sum()), at.planned.contrasts if family == "primary" else 1)
-        now = at.standing(variants, pairs, in_family, contrasts, margin, alpha)
+    contrasts = 0
+    if at and now:
+        contrasts = at.contrasts(family, in_family)
         counts_KS, share = at.counted(now.seeds), np.where(now.seeds, now.share, 1.0)
     values = [np.where(counts_KS, variants.values[side], np.nan) for side in (ones, bases)]
     result = stats.paired(
@@ -330,7 +319,6 @@ def _paired(
         contrasts=contrasts,
     )
     in_family = result.pop("family")
-    each = alpha * share / (contrasts or max(int(in_family.sum()), 1))
     table = pd.DataFrame(result).rename(columns={"n": "pairs", "sd": "sd_diff"})
     difference_KS = np.subtract(*values)
     table["p_sign"], table["p_sign_floor"] = stats.sign_flip(
@@ -338,7 +326,6 @@ def _paired(
     )
     with np.errstate(over="ignore"):  # a difference of hundreds of nats
         table["ratio"] = np.exp(table["diff"]) if column_named(variants.metric).unit == "nats" else np.nan
-    table["level"] = np.where(in_family, 1 - each, np.nan)
     table["baseline"] = [variants.names[base] for base in bases]
     table["differs"] = differing(variants, pairs)
     table["same_class"] = controls.same_classes(variants, pairs)
@@ -359,7 +346,11 @@ def _paired(
         ]
     if open_.any():
         needed = stats.seeds_to_claim(
-            table["diff"][open_], table["sd_diff"][open_], each[open_], power=POWER, margin=margin
+            table["diff"][open_],
+            table["sd_diff"][open_],
+            1 - table["level"][open_],
+            power=POWER,
+            margin=margin,
         )
         table.loc[open_, "more_seeds"] = np.maximum(needed - table["pairs"][open_], 1)
     never = np.isinf(table["more_seeds"])

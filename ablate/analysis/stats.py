@@ -53,9 +53,9 @@ def paired(
     differences, is never tested: it has no p and does not count in corrections. contrasts: how many the
     family has, if not as many as are tested. share: (K,) of α, what the look of each comparison spends
     (looks.py): its intervals are at that level, and its p's are divided by it. Returns arrays of K: n, diff,
-    sd, `family` (bool: tested), low and high (simultaneous, 1 − α/k), low_marginal and high_marginal (1 − α),
-    p (paired t), p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation, p_welch,
-    verdict.
+    sd, `family` (bool: tested), level, low and high (simultaneous, 1 − α/k), low_marginal and high_marginal
+    (1 − α), p (paired t), p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation,
+    p_welch, verdict.
     """
     from scipy import stats
 
@@ -78,6 +78,7 @@ def paired(
         "diff": diff,
         "sd": sd,
         "family": tested,
+        "level": np.where(tested, 1 - alpha * share / k, np.nan),
         "low": diff - half,
         "high": diff + half,
         "low_marginal": diff - half_marginal,

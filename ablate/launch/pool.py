@@ -72,8 +72,8 @@ def train_all(
     A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
     that existed when the command began. gpus: for the workers to take in turn; none if they share what there
     is. leave_from: begin at this share of the list, and leave runs to others that are at them, as helpers do;
-    None: begin anywhere, and wait for others. more: called whenever a run
-    has ended, with how many workers have nothing to do. Raises ConfigError if workers can't start.
+    None: begin anywhere, and wait for others. more: called whenever a run has ended, with how many workers
+    have nothing to do. Raises ConfigError if workers can't start.
     """
     queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from)
     pool = _Pool(queue, dict(known), listen, leaves=leave_from is not None, more=more)

@@ -68,7 +68,7 @@ def answer(comparison: Comparison, record: StudyRecord) -> Answer:
     sentences = findings(comparison, record.answer, record.tuned_column)
     if tested.empty or not sentences:
         nothing = "Nothing was tested: no variant has a baseline and two paired seeds."
-        if record.looks:
+        if record.looks and comparison.table["look"].eq(0).any():
             nothing = f"Nothing is judged before the first look, at {record.looks.at[0]} seeds."
         return Answer(sentences or [nothing], [], [])
     if where := place(rows):

@@ -202,7 +202,8 @@ class Loop:
         self.finished_before += len(unique) - len(todo)
         if self.lines.total is not None:
             self.lines.total += len(todo)
-        self.lines.may_follow = self.study.design.may_follow(self.rows)
+        if self.record and self.record.looks:
+            self.lines.may_follow = self.record.looks.may_follow
         return todo
 
     def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> None:
@@ -263,7 +264,7 @@ class Loop:
     @contextlib.contextmanager
     def _saying_on(self, board: Board) -> Iterator[None]:
         before, self.lines = self.lines, board
-        board.may_follow = self.study.design.may_follow(self.rows)
+        board.may_follow = before.may_follow
         try:
             yield
         finally:

@@ -26,15 +26,10 @@ from ablate.phrases import lines_if
 from ablate.store.columns import RESULTS, Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_arms
 from ablate.study.config import Absent, Design, Overrides, Rows, Seeds, StudyConfig, combinations, seed_of
+from ablate.study.curve import HALF, STEEP, curvature, minimum
 
 DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
 SETTLED = (*RESULTS, Absent.LEFT_OUT)
-# The parabola is fitted to this many octaves on either side of the best point. Loss rises faster above the
-# best learning rate than below it, so the bias of a wider fit is larger than the noise that it averages out.
-WINDOW = 1
-# Where a curve is steeper than this, in nats per squared octave, points half an octave beside the best one
-# come first: a parabola over octaves would miss the minimum by more than the noise.
-STEEP, HALF = 0.1, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,41 +241,13 @@ def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice
     return Choice(_text(study, 2.0**at), doubt)
 
 
-def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
-    """The place of the minimum, and a reason for doubt, empty if there is none.
-
-    A parabola is fitted by least squares to the finite losses within WINDOW octaves of the lowest one, within
-    half of that if there are points between, or to the nearest three if those are fewer; its minimum is
-    clipped to the range of these points. The lowest point itself is taken if there are fewer than three
-    finite losses, or if the parabola is not convex.
-    """
-    finite = np.isfinite(loss)
-    x, y = octaves[finite], loss[finite]
-    best = x[np.argmin(y)]
-    if len(x) < 3:
-        return float(best), "the best of the grid: a fit takes three finite points"
-    curvature, slope, near = _parabola(x - best, y)
-    if curvature <= 0:
-        return float(best), "the best of the grid: the curve around it is not convex"
-    return float(best + np.clip(-slope / (2 * curvature), near.min(), near.max())), ""
-
-
-def _parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, np.ndarray]:
-    """The curvature and the slope at 0 of the parabola through the points around 0, and these points."""
-    step = np.diff(np.sort(x)).min()
-    order = np.argsort(np.abs(x), kind="stable")
-    near = order[: max(3, int((np.abs(x) < min(step, WINDOW) * 1.5).sum()))]
-    curvature, slope, _ = np.polyfit(x[near], y[near], 2)
-    return float(curvature), float(slope), x[near]
-
-
 def _with_halves(study: Tuning, points: list[str], curve: Sequence[float]) -> list[str]:
     """The points and, if the curve is steep around the best of them, those half an octave beside it."""
     loss, octaves = np.array(curve), np.log2([float(point) for point in points])
     finite, best = np.isfinite(loss), _best(curve)
     if finite.sum() < 3 or np.diff(octaves).min() < 1.5 * HALF:
         return points
-    if _parabola(octaves[finite] - octaves[best], loss[finite])[0] <= STEEP:
+    if curvature(octaves[finite], loss[finite]) <= STEEP:
         return points
     inside = [side for side in (-HALF, HALF) if octaves[0] < octaves[best] + side < octaves[-1]]
     return sorted({*points, *(_text(study, float(points[best]) * 2.0**side) for side in inside)}, key=float)

@@ -168,11 +168,12 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         )
     runs = machine.bound(runs, settings)
     gpus = device.each({run.device for run in runs})
-
     workers = phase.workers or len(gpus) or cores // settings.threads
 
     def more(spare: int) -> tuple[list[PlacedRun], Mapping[str, Stamp]]:
-        until = time.monotonic() + (STAYS_S if phase.name == GROWING and spare == workers else 0)
+        if phase.name != GROWING:
+            return [], {}
+        until = time.monotonic() + (STAYS_S if spare == workers else 0)
         while not (new := [job for job in _left_in(file, phase, store) if job.name not in known]):
             if time.monotonic() >= until:
                 break

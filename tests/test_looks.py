@@ -442,6 +442,15 @@ def comes_to_the_verdicts_of_a_pool(site: Site, calm: Path, *launcher: str) -> N
     assert verdicts(site.directory) == verdicts(calm)
 
 
+@pytest.mark.slow
+def test_processes_of_joblib_without_a_run_begin_with_the_next_look(calm, tmp_path, start_python):
+    command = start_python(*STUDY, "hydra/launcher=joblib", "hydra.launcher.n_jobs=3", cwd=tmp_path)
+    _, err = command.communicate(timeout=100)
+    assert command.returncode == 0, err
+    assert verdicts(tmp_path) == verdicts(calm[0])
+    assert len(pd.read_csv(tmp_path / "runs/studies/fusion/results.csv")) % 3 == 0  # 16 of the first look
+
+
 cluster, slurm_site = test_slurm.cluster, test_slurm.site
 nodes, ray_site = test_ray.nodes, test_ray.site
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from ablate.compose.launchers import Cluster, Pool
 from ablate.compose.sweep import HydraLauncher, Lost, Sweep
 from ablate.compute import device
-from ablate.compute.limits import side_by_side, threads_each
+from ablate.compute.limits import available_cores, side_by_side, threads_each
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -233,7 +233,7 @@ class Loop:
         assert self.settings is not None, "_grown has chosen"
         threads = self.settings.threads
         if isinstance(launcher, HydraLauncher):
-            return self._hand_over(launcher, runs, self.settings)
+            return self._hand_over(launcher, self._filled_up(runs, launcher), self.settings)
         here = self._placed_here(runs)
         is_one = self.study.config is None and len({*self.ids.values()}) == 1  # also with -m
         only = {run.run_id for run in here} if self.is_single else None
@@ -269,6 +269,16 @@ class Loop:
             yield
         finally:
             self.lines = before
+
+    def _filled_up(self, runs: Mapping[Overrides, Run], launcher: HydraLauncher) -> Mapping[Overrides, Run]:
+        """The runs and, where some of the launcher's processes would wait for the last of them, the first ones
+        of the next look. A launcher of Hydra's takes no more runs before all of these have ended."""
+        spare = -len(runs) % (launcher.workers or available_cores())
+        if launcher.cores_each or not spare or not self.study.design.looks:
+            return runs
+        more = self._next(ahead=spare)
+        self._join(more)
+        return {**runs, **self._todo(more)}
 
     def _hand_over(
         self, launcher: HydraLauncher, runs: Mapping[Overrides, Run], settings: Machine

@@ -49,11 +49,12 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
     One row per run, with the columns of results.csv. Raises ConfigError.
     """
     from ablate.analysis.load import load as load_results
+    from ablate.store.store import Store
 
     results = load_results([] if path is None else [str(path)])
     for line in results.notes:
         warnings.warn(line, stacklevel=2)
-    results.rows.attrs["target"] = "runs" if path is None else str(path)
+    results.rows.attrs["target"] = str(Store().root if path is None else path)
     return results.rows
 
 

@@ -538,7 +538,7 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     judged = judged_again(one, tmp_path / "docs" / "results")
     assert judged is not None and f"001-gates: {judged.verdict}" in done.stdout.splitlines()
     assert run_cli("claims", "page", cwd=tmp_path).returncode == 0
-    assert run_cli("claims", "check", "--runs", cwd=tmp_path).stdout == "the ledger fits\n"
+    assert run_cli("claims", "check", "--ids", cwd=tmp_path).stdout == "the ledger fits\n"
     again = run_cli("claims", "run", "001", cwd=tmp_path)
     assert again.returncode == 0 and again.stdout == done.stdout
     assert judged.predictions[0].n == 3
@@ -561,10 +561,10 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     table = tmp_path / "docs" / "results" / "001-gates" / "results.csv"
     rows = pd.read_csv(table, dtype=str, keep_default_na=False)
     rows.assign(batch="3").to_csv(table, index=False)
-    edited = run_cli("claims", "check", "--runs", cwd=tmp_path)
+    edited = run_cli("claims", "check", "--ids", cwd=tmp_path)
     assert edited.returncode == 1 and "other settings or seeds than the run_id stands for" in edited.stderr
     rows.assign(ablate="0.1.0").to_csv(table, index=False)
-    earlier = run_cli("claims", "check", "--runs", cwd=tmp_path)
+    earlier = run_cli("claims", "check", "--ids", cwd=tmp_path)
     assert (earlier.returncode, earlier.stdout) == (0, "the ledger fits\n")
     assert "made the rows of 001-gates; their run ids can't be computed again" in earlier.stderr
 

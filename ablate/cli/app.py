@@ -16,7 +16,7 @@ import typer
 
 from ablate import __version__
 from ablate.cli import completion
-from ablate.cli.shared import TERMINATED, say
+from ablate.cli.shared import TERMINATED, RunsOption, say
 from ablate.config.rules import ConfigError
 from ablate.phrases import error_line
 
@@ -87,6 +87,7 @@ def build(chosen: str = "") -> typer.Typer:
 def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     if version:
         typer.echo(__version__)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import READ, FormatOption, WideOption, print_table, say
+from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table, say
 from ablate.cli.train import say_lines, show_estimate
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
@@ -20,7 +20,12 @@ claims = typer.Typer(
 
 
 @claims.callback()
-def listed(context: typer.Context, format: FormatOption = "table", wide: WideOption = False) -> None:
+def listed(
+    context: typer.Context,
+    format: FormatOption = "table",
+    wide: WideOption = False,
+    runs_dir: RunsOption = None,
+) -> None:
     if context.invoked_subcommand is not None:
         return
     import pandas as pd
@@ -72,6 +77,7 @@ def show(number: NumberArgument) -> None:
 @claims.command()
 def freeze(
     numbers: Annotated[list[str], typer.Argument(metavar="NNN", help="Numbers of entries, as 015 016.")],
+    runs_dir: RunsOption = None,
 ) -> None:
     """Write down the digests of entries that can be run, and today's date, before their first runs.
 
@@ -108,6 +114,7 @@ def run(
     trial: Annotated[
         bool, typer.Option("--trial", help="A few short runs with other seeds: whether it runs at all.")
     ] = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     """Train the runs of a frozen entry, keep their rows in docs/results, and judge."""
     from ablate.analysis.notes import unusable
@@ -147,15 +154,15 @@ def run(
 
 @claims.command()
 def check(
-    runs: Annotated[
-        bool, typer.Option("--runs", help="Also compute the ids of all runs again, which takes a while.")
+    ids: Annotated[
+        bool, typer.Option("--ids", help="Also compute the ids of all runs again, which takes a while.")
     ] = False,
 ) -> None:
     """Check that entries are as frozen, that verdicts follow from the rows, and docs/ledger.md from both."""
     from ablate.ledger.page import faults, faults_of_runs
 
     wrong, remarks = faults(), []
-    if runs and not wrong:
+    if ids and not wrong:
         wrong, remarks = faults_of_runs()
     for line in (*wrong, *remarks):
         say(line)

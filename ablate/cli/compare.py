@@ -16,6 +16,7 @@ from ablate.cli.shared import (
     MetricOption,
     MixedOption,
     PluginOption,
+    RunsOption,
     WhereOption,
     WideOption,
     print_table,
@@ -72,6 +73,7 @@ def compare(
     plugin: PluginOption = None,
     format: FormatOption = "table",
     wide: WideOption = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
@@ -166,6 +168,7 @@ def report(
     where: WhereOption = None,
     margin: MarginOption = None,
     mixed: MixedOption = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
     from ablate.analysis.compare import question
@@ -224,6 +227,7 @@ def plan(
     mixed: MixedOption = False,
     format: FormatOption = "table",
     wide: WideOption = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
     from ablate.analysis.compare import question

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import PluginOption, print_table, say, use_plugins
+from ablate.cli.shared import PluginOption, RunsOption, print_table, say, use_plugins
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
 
@@ -100,6 +100,7 @@ def verify(
     ] = None,
     plugin: PluginOption = None,
     format: Annotated[Literal["table", "json"], typer.Option(help="How to print it.")] = "table",
+    runs_dir: RunsOption = None,
 ) -> None:
     """Check the equations that say which ways of combining heads are the same, on ablate's own modules.
 

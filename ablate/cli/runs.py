@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import READ, Format, FormatOption, WhereOption, WideOption, print_table, say
+from ablate.cli.shared import (
+    READ,
+    Format,
+    FormatOption,
+    RunsOption,
+    WhereOption,
+    WideOption,
+    print_table,
+    say,
+)
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration
@@ -65,6 +74,7 @@ def runs(
     ] = False,
     format: FormatOption = "table",
     wide: WideOption = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     """List the runs with their status.
 

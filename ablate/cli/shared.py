@@ -1,6 +1,7 @@
 """What commands share: options, plugins, and how they print. Tables go to stdout, remarks to stderr."""
 
 import importlib.metadata
+import os
 import re
 import shutil
 import sys
@@ -70,6 +71,31 @@ MarginOption = Annotated[
     typer.Option(
         help="The largest difference that does not matter, in the metric's unit; by default the study's, else"
         f" {MARGIN}."
+    ),
+]
+
+
+def _keep_results_in(runs: str | None) -> None:
+    """Set where this process, and those that it starts, find the store."""
+    from ablate.store.store import ABLATE_RUNS
+
+    if runs == "":
+        raise typer.BadParameter("name a directory", param_hint="--runs")
+    if runs and os.path.exists(runs) and not os.path.isdir(runs):
+        raise typer.BadParameter(f"{runs}: a file; name a directory", param_hint="--runs")
+    if runs:
+        os.environ[ABLATE_RUNS] = runs
+
+
+RunsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--runs",
+        metavar="DIR",
+        help="Where results lie; by default as ABLATE_RUNS says, else in runs/.",
+        show_default=False,
+        callback=_keep_results_in,
+        is_eager=True,
     ),
 ]
 PluginOption = Annotated[

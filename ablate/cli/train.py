@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import TERMINATED, PluginOption, WideOption, print_table, say, use_plugins
+from ablate.cli.shared import TERMINATED, PluginOption, RunsOption, WideOption, print_table, say, use_plugins
 from ablate.config.overrides import as_value
 from ablate.phrases import counted, duration, lines_if
 
@@ -51,6 +51,7 @@ def run(
     ] = False,
     plugin: PluginOption = None,
     wide: WideOption = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     """Train one model, a grid of them with -m, or a study with study=NAME.
 
@@ -238,6 +239,7 @@ def duel(
             metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
         ),
     ] = "90m",
+    runs_dir: RunsOption = None,
 ) -> None:
     """Say which of two methods is better on a text, at equal parameters.
 

@@ -10,6 +10,7 @@ from ablate.cli.shared import (
     READ,
     FormatOption,
     PluginOption,
+    RunsOption,
     WhereOption,
     WideOption,
     print_table,
@@ -50,6 +51,7 @@ def probe(
     plugin: PluginOption = None,
     format: FormatOption = "table",
     wide: WideOption = False,
+    runs_dir: RunsOption = None,
 ) -> None:
     """Measure what each head retains, where it looks and how much it is needed, compared with an untrained
     twin and with chance.
@@ -139,6 +141,7 @@ def sample(
     top_k: Annotated[int | None, typer.Option(min=1, help="Sample from the k likeliest tokens only.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sampling; for a task, which example.")] = 0,
     plugin: PluginOption = None,
+    runs_dir: RunsOption = None,
 ) -> None:
     """Generate text with a trained run."""
     from ablate.execution.trained import example, load_model

@@ -38,7 +38,7 @@ LOOK_EVERY_S = 0.2  # time between reports of the loss, since reading it waits f
 
 
 def execute(
-    run: PlacedRun, listener: Listener, root: Path = Path("runs"), *, known: Stamp | None = None
+    run: PlacedRun, listener: Listener, root: Path | None = None, *, known: Stamp | None = None
 ) -> Row:
     """Train one run, store its result and return its row; a finished run is not repeated.
 
@@ -86,7 +86,7 @@ def require_its_plugins(run: Run, store: Store) -> None:
                 plugins.require_the_same(read_started(directory), run.name)
 
 
-def settled(run: Run, root: Path = Path("runs")) -> Row | None:
+def settled(run: Run, root: Path | None = None) -> Row | None:
     """The row of a run that is finished and not to be trained again; None for any other."""
     try:
         finished = Store(root).run(run.name).read()
@@ -95,7 +95,7 @@ def settled(run: Run, root: Path = Path("runs")) -> Row | None:
     return None if finished is None or _again(run.config.force, finished) else finished
 
 
-def record_failure(run: PlacedRun, reason: str, root: Path = Path("runs"), *, known: Stamp) -> Row:
+def record_failure(run: PlacedRun, reason: str, root: Path | None = None, *, known: Stamp) -> Row:
     """Store and return a failed row, with the reason, for a run whose process is gone; its log is kept. If
     the run had been finished before, by that process or another, return that row. known: as for `execute`.
     Raises StoreError."""

@@ -136,6 +136,7 @@ class Worker:
 def _work(
     pipe: Connection, task: Task, threads: int, environment: Mapping[str, str], own: "Sequence[Plugin]"
 ) -> None:
+    os.environ.clear()
     os.environ.update(environment)  # the parent's current one; the server's dates from its start
     # Ctrl-C reaches the whole process group, SIGTERM in SLURM the whole job: the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

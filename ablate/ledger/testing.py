@@ -59,7 +59,8 @@ def rows_before(entry: Entry) -> int:
     for row, key in zip(results, keys[len(arms) :], strict=True):
         if key in of_arms and row["seed"] not in entry.develop:
             raise ConfigError(
-                f"{entry.name}: {row['run_id']} in runs/ is a run of one of its arms at seed {row['seed']},"
+                f"{entry.name}: {row['run_id']} in {Store().root} is a run of one of its arms at seed"
+                f" {row['seed']},"
                 " which is none that develops, so the outcome may have been known before the freeze; change"
                 " the arms"
             )

@@ -1,4 +1,4 @@
-"""The run store: the only reader and writer of runs/. Loads no torch.
+"""The run store: the only reader and writer of the directory of results. Loads no torch.
 
 runs/store/             the runs (stored_run)
 runs/studies/<name>/    study.json, the record of a study, and results.csv, its rows
@@ -10,6 +10,7 @@ again. Any number of processes, on any number of machines, may share a store (do
 
 import contextlib
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,11 +31,14 @@ TABLES_S = 5  # the most time to spend on updating tables while other commands w
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 
 
-class Store:
-    """The store in one directory, by default runs/ in the current one."""
+ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
-    def __init__(self, root: Path = Path("runs")) -> None:
-        self.root = root
+
+class Store:
+    """The store in one directory, by default that of ABLATE_RUNS or, without it, runs/ in the current one."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or Path(os.path.expanduser(os.environ.get(ABLATE_RUNS) or "runs"))
 
     # --- runs -------------------------------------------------------------------------------
 

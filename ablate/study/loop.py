@@ -1,9 +1,11 @@
 """The loop that drives every study: propose runs, check them, train them, read their rows, repeat."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -25,7 +27,7 @@ from ablate.live.board import Board, Lines, one_by_one
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.record import Machine, StudyRecord, grown, with_looks
 from ablate.store.run_files import Damaged, Stamp
-from ablate.store.store import Store
+from ablate.store.store import ABLATE_RUNS, Store
 from ablate.study import machine
 from ablate.study.config import Absent, Overrides
 from ablate.study.run import Outcome
@@ -285,7 +287,8 @@ class Loop:
     ) -> dict[str, str]:
         """Let a launcher of Hydra's train the runs, each of which it composes again from its overrides."""
         total = len({*self.ids.values()}) if launcher.workers == 1 else None
-        task = partial(_job, threads=settings.threads, total=total, own=plugins.used())
+        own = {"own": plugins.used(), "root": self.store.root}
+        task = partial(_job, threads=settings.threads, total=total, **own)
         overrides = [(*of, *machine.as_overrides(run.config, settings)) for of, run in runs.items()]
         try:
             refused = launcher.launch(task, overrides)
@@ -296,10 +299,13 @@ class Loop:
         return {names[index]: why for index, why in refused.items()}
 
 
-def _job(config: RunConfig, *, threads: int, total: int | None, own: Sequence[Plugin]) -> None:
+def _job(config: RunConfig, *, threads: int, total: int | None, own: Sequence[Plugin], root: Path) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
-    the sweep, if this process trains all of them one after the other. own: the plugins of the command."""
+    the sweep, if this process trains all of them one after the other. own, root: the plugins and the store of
+    the command."""
     plugins.install(own)
+    if Store().root != root:  # the process began before the command set it
+        os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)
     _train_in_this_process(run, Store().run(run.name).stamp(), threads, one_by_one(total))
 

@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "report": ("compare", "report fusion --charts figures"),
     "plan": ("compare", "plan fusion --difference 0.02 --budget 60"),
-    "runs": ("runs", "runs --format csv", "runs fusion --watch"),
+    "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs --delete-study fusion"),
     "verify": (
         "methods",
         *("verify", "verify --sizes T=10,heads=8,key_width=8,d_model=8", "verify --only 7"),

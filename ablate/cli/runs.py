@@ -19,12 +19,13 @@ from ablate.cli.shared import (
 )
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, duration
+from ablate.phrases import counted, duration, lines_if, some
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ablate.store.columns import Row
+    from ablate.store.removal import RemovalCandidate
     from ablate.store.store import Store
 
 SHOWN = ("run_id", "age", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps")
@@ -66,11 +67,25 @@ def runs(
     ] = False,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="The same for failed, interrupted and stale runs that no study needs."),
+        typer.Option(
+            "--prune",
+            help="The same for runs that no study needs: failed, interrupted and stale ones, and those whose"
+            " study is gone.",
+        ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --delete or --prune: really delete.")] = False,
+    delete_study: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STUDY",
+            help="The same for a study and its runs, but for those that others have too.",
+            autocompletion=completion.studies,
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --delete, --prune or --delete-study: really delete.")
+    ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --delete: also runs that a study needs or that are running.")
+        bool, typer.Option("--force", help="Delete also runs that a study needs or that are running.")
     ] = False,
     format: FormatOption = "table",
     wide: WideOption = False,
@@ -83,6 +98,10 @@ def runs(
     from ablate.store.store import Store
 
     store = Store()
+    if delete_study is not None:
+        if delete or prune or targets:
+            raise typer.BadParameter("stands alone; leave the rest out", param_hint="--delete-study")
+        return _remove_study(store, delete_study, yes=yes, force=force, format=format)
     if delete or prune:
         return _remove(store, targets or [], prune=prune, yes=yes, force=force, format=format)
     if len(targets or []) > 1:
@@ -140,8 +159,6 @@ def _for_reading(table: "pd.DataFrame") -> "pd.DataFrame":
 def _remove(
     store: "Store", runs: Sequence[str], *, prune: bool, yes: bool, force: bool, format: Format
 ) -> None:
-    import pandas as pd
-
     from ablate.store.removal import named, prunable, remove
 
     if prune and runs:
@@ -153,13 +170,38 @@ def _remove(
     for run in candidates:
         if run.needed_by and not force:
             raise ConfigError(f"{run.name}: {run.needed_by}; --force --yes deletes it all the same")
+    size = _listed(candidates, format)
+    if not yes:
+        say(f"nothing is deleted yet: --yes deletes {size}")
+        return
+    remove(store, candidates)
+    say(f"deleted {size}")
+
+
+def _remove_study(store: "Store", study: str, *, yes: bool, force: bool, format: Format) -> None:
+    from ablate.store.removal import of_study, remove_study
+
+    own, shared = of_study(store, study)
+    for run in own:
+        if run.is_running and not force:
+            raise ConfigError(f"{run.name}: it is running; --force --yes deletes it all the same")
+    size, directory = _listed(own, format), store.study_directory(study)
+    others = sorted({name for run in shared for name in (*run.studies, *run.lists)} - {study})
+    stay = "".join(lines_if(shared, f"; {counted(len(shared), 'run')} of it stay, also in {some(others)}"))
+    if not yes:
+        say(f"nothing is deleted yet: --yes deletes {directory} with all in it, and {size}{stay}")
+        return
+    remove_study(store, study, own)
+    say(f"deleted {directory}, and {size}{stay}")
+
+
+def _listed(candidates: "Sequence[RemovalCandidate]", format: Format) -> str:
+    """Print the runs; returns how many they are, and their size."""
+    import pandas as pd
+
     rows = [
         (run.name, run.row["status"], " ".join(run.studies), f"{run.size / 1e6:.1f}") for run in candidates
     ]
-    print_table(pd.DataFrame(rows, columns=["run", "status", "study", "MB"]), format)
-    size = f"{sum(run.size for run in candidates) / 1e6:,.1f} MB"
-    if not yes:
-        say(f"nothing is deleted yet: --yes deletes {counted(len(candidates), 'run')}, {size}")
-        return
-    remove(store, candidates)
-    say(f"deleted {counted(len(candidates), 'run')}, {size}")
+    if rows:
+        print_table(pd.DataFrame(rows, columns=["run", "status", "study", "MB"]), format)
+    return f"{counted(len(rows), 'run')}, {sum(run.size for run in candidates) / 1e6:,.1f} MB"

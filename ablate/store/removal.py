@@ -1,30 +1,38 @@
-"""Remove runs from the store. Loads no torch."""
+"""Remove runs and studies from the store. Loads no torch."""
 
+import contextlib
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ablate.config.identity import short_id
+from ablate.files.atomic import explained, take_away
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
-from ablate.store.store import Store
+from ablate.store.store import Store, StoreError
 
 PRUNABLE = (Status.FAILED, Status.INTERRUPTED, Status.STALE)
 
 
 @dataclass(frozen=True)
 class RemovalCandidate:
-    """A run that may be removed. studies: those that need it, lists of single runs aside. size: of its files,
-    in bytes."""
+    """A run that may be removed. studies: those that need it; lists: of single runs, that it is in. size: of
+    its files, in bytes."""
 
     name: str
     row: Row
     studies: list[str]
+    lists: list[str]
     size: int
+
+    @property
+    def is_running(self) -> bool:
+        return self.row["status"] == Status.RUNNING
 
     @property
     def needed_by(self) -> str:
         """What needs the run, in words; empty if nothing does."""
-        if self.row["status"] == Status.RUNNING:
+        if self.is_running:
             return "it is running"
         return f"it is in {', '.join(self.studies)}" if self.studies else ""
 
@@ -32,13 +40,35 @@ class RemovalCandidate:
 def named(store: Store, runs: Sequence[str]) -> list[RemovalCandidate]:
     """The runs with these prefixes of ids or names, finished or not. Raises StoreError."""
     names = store.finished() | store.begun()
-    return [*_candidates(store, dict.fromkeys(store.named(run, names) for run in runs))]
+    return [*_candidates(store, dict.fromkeys(_named(store, run, names) for run in runs))]
+
+
+def _named(store: Store, run: str, names: Iterable[str]) -> str:
+    try:
+        return store.named(run, names)
+    except StoreError:
+        if run in store.study_names():
+            raise StoreError(f"{run}: a study; ablate runs --delete-study {run} deletes it") from None
+        raise
 
 
 def prunable(store: Store) -> list[RemovalCandidate]:
-    """The runs that failed, were interrupted or are stale, and that no study needs."""
+    """The runs that no study needs and that failed, were interrupted or are stale, or whose study is gone."""
     candidates = _candidates(store, sorted(store.finished() | store.begun()))
-    return [run for run in candidates if run.row["status"] in PRUNABLE and not run.needed_by]
+    return [
+        run for run in candidates if not run.needed_by and (run.row["status"] in PRUNABLE or not run.lists)
+    ]
+
+
+def of_study(store: Store, study: str) -> tuple[list[RemovalCandidate], list[RemovalCandidate]]:
+    """The runs that only this study has, and those that others have too. Raises StoreError."""
+    store.require_study(study)
+    own: list[RemovalCandidate] = []
+    shared: list[RemovalCandidate] = []
+    for run in _candidates(store, sorted(store.finished() | store.begun())):
+        if study in (users := [*run.studies, *run.lists]):
+            (shared if len(users) > 1 else own).append(run)
+    return own, shared
 
 
 def remove(store: Store, runs: Sequence[RemovalCandidate]) -> None:
@@ -58,18 +88,30 @@ def remove(store: Store, runs: Sequence[RemovalCandidate]) -> None:
         if record and gone & {*record.runs}:
             store.change_study(study, without)
             store.write_results(study)
+    store.write_results()
+
+
+def remove_study(store: Store, study: str, runs: Sequence[RemovalCandidate]) -> None:
+    """Delete these runs of a study, and then the directory of the study with all in it. If that is cut off,
+    the study is still there, to be deleted again. Raises StoreError."""
+    remove(store, runs)
+    directory = store.study_directory(study)
+    with explained(directory), contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(take_away(directory, directory.parent))
+    store.write_results()
 
 
 def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate]:
     rows = {row["run_id"][:8]: row for row in store.rows()}
     needed: dict[str, list[str]] = {}
+    listed: dict[str, list[str]] = {}
     for study in store.study_names():
-        record = store.read_study(study)
-        for run_id in record.runs if record and not record.is_one_by_one else []:
-            needed.setdefault(run_id, []).append(study)
+        if record := store.read_study(study):
+            for run_id in record.runs:
+                (listed if record.is_one_by_one else needed).setdefault(run_id, []).append(study)
     for name in names:
         if row := rows.get(short_id(name)):
-            run = store.run(name)
+            run, run_id = store.run(name), row["run_id"]
             files = (path for at in (run.directory, run.attempts) for path in at.rglob("*"))
             size = sum(path.stat().st_size for path in files if path.is_file())
-            yield RemovalCandidate(name, row, needed.get(row["run_id"], []), size)
+            yield RemovalCandidate(name, row, needed.get(run_id, []), listed.get(run_id, []), size)

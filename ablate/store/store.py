@@ -160,12 +160,15 @@ class Store:
         return [name for name in names(studies) if (studies / name / "study.json").exists()]
 
     def study_rows(self, name: str) -> list[Row]:
-        """The rows of one study, sorted by run_id. Runs that have not begun have none."""
-        if self.read_study(name) is None:
-            others = self.study_names()
-            known = did_you_mean(name, others) if others else "; there are none yet"
-            raise StoreError(f"{name}: no such study in {self.root / 'studies'}{known}")
+        """The rows of one study, sorted by run_id. Runs that have not begun have none. Raises StoreError."""
+        self.require_study(name)
         return self._members(name, self.rows())
+
+    def require_study(self, name: str) -> None:
+        """Raises StoreError if there is no study of this name."""
+        if name not in (known := self.study_names()):
+            others = did_you_mean(name, known) if known else "; there are none yet"
+            raise StoreError(f"{name}: no such study in {self.root / 'studies'}{others}")
 
     def study_directory(self, name: str) -> Path:
         return self.root / "studies" / name
@@ -173,14 +176,15 @@ class Store:
     def results_path(self, study: str) -> Path:
         return self.study_directory(study) / "results.csv"
 
-    def write_results(self, study: str) -> Path:
-        """Update runs/results.csv and the study's results.csv; returns the path of the latter.
+    def write_results(self, study: str | None = None) -> Path:
+        """Update runs/results.csv and the study's results.csv, if one is given; returns the path of the last.
 
         After writing, the rows are read once more: so of two commands that end together, the last to write
         has the results of both.
         """
-        path, until = self.results_path(study), time.monotonic() + TABLES_S
+        until = time.monotonic() + TABLES_S
         tables = self._tables(study)
+        *_, path = tables
         while True:
             for place, text in tables.items():
                 write_atomically(place, text)
@@ -190,10 +194,10 @@ class Store:
             if tables == before:
                 return path
 
-    def _tables(self, study: str) -> dict[Path, str]:
+    def _tables(self, study: str | None) -> dict[Path, str]:
         rows = self.rows()
-        members = self._members(study, rows)
-        return {self.root / "results.csv": csv_text(rows), self.results_path(study): csv_text(members)}
+        of_study = {self.results_path(study): csv_text(self._members(study, rows))} if study else {}
+        return {self.root / "results.csv": csv_text(rows)} | of_study
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
         roles = self._roles(study)

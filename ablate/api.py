@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["ConfigError", "compare", "load", "load_model", "report", "run"]
 
 
-def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
+def run(
+    *, plugins: Sequence[str | Path] = (), config_dir: str | Path | None = None, **keys: Any
+) -> pd.DataFrame:
     """Train one model or a sweep and return one row per run: `ablate run` with the keys as keyword arguments.
 
     Give nested keys as mappings, train={"steps": 50}, or as **{"train.steps": 50}. A list makes a sweep, as
     -m does; a tuple is a single value that is a list. study="fusion" runs a study. Finished runs are not
-    repeated. plugins: Python files with methods of your own. Failed and diverged runs have rows too, with
-    their status. Raises ConfigError.
+    repeated. Rows come in the order asked: that of the sweep, whose last key varies fastest. Failed and
+    diverged runs have rows too, with their status. plugins: Python files with methods of your own.
+    config_dir: a directory of presets of your own, as -cd. Results lie where the environment variable
+    ABLATE_RUNS says, else in runs/. Raises ConfigError.
     """
     from ablate.compose.sweep import compose
     from ablate.study.run import run as run_sweep
@@ -32,7 +36,7 @@ def run(*, plugins: Sequence[str | Path] = (), **keys: Any) -> pd.DataFrame:
     from ablate.verify.contract import CAUSAL, require_sound
 
     require_sound(use_plugins(plugins), only=CAUSAL)
-    sweep = compose(as_overrides(keys))
+    sweep = compose([*([] if config_dir is None else ["-cd", str(config_dir)]), *as_overrides(keys)])
     if sweep is None:  # only Hydra's own options do this, and no keyword stands for them
         raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
     outcome = run_sweep(sweep)

@@ -187,7 +187,8 @@ def _remove_study(store: "Store", study: str, *, yes: bool, force: bool, format:
             raise ConfigError(f"{run.name}: it is running; --force --yes deletes it all the same")
     size, directory = _listed(own, format), store.study_directory(study)
     others = sorted({name for run in shared for name in (*run.studies, *run.lists)} - {study})
-    stay = "".join(lines_if(shared, f"; {counted(len(shared), 'run')} of it stay, also in {some(others)}"))
+    verb = "stays" if len(shared) == 1 else "stay"
+    stay = "".join(lines_if(shared, f"; {counted(len(shared), 'run')} {verb}, used by {some(others)}"))
     if not yes:
         say(f"nothing is deleted yet: --yes deletes {directory} with all in it, and {size}{stay}")
         return

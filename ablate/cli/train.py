@@ -1,5 +1,7 @@
 """`ablate run` and `ablate duel`: train models and print the results."""
 
+import contextlib
+import io
 import os
 import re
 import shlex
@@ -50,6 +52,10 @@ def run(
         typer.Option("--dry-run", help="Show the grid, its size and the estimated time; train nothing."),
     ] = False,
     plugin: PluginOption = None,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", help="Print only the results and what failed: no progress, no remarks."),
+    ] = False,
     wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
@@ -63,27 +69,50 @@ def run(
 
     begun = _end_at_once()
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with _silence(quiet), warnings.catch_warnings(record=True) as caught:
             if methods := use_plugins(plugin):
                 from ablate.verify.contract import CAUSAL, require_sound
 
                 require_sound(methods, only=CAUSAL)
             sweep = compose(overrides or [])
-        for warning in caught:  # such as Hydra's about a user's config without _self_
-            say(str(warning.message))
-        if sweep is None:  # --cfg and the like, which have printed already
-            return
-        outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
+        with _silence(quiet):
+            for warning in caught:  # such as Hydra's about a user's config without _self_
+                say(str(warning.message))
+            if sweep is None:  # --cfg and the like, which have printed already
+                return
+            outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
     except (KeyboardInterrupt, SystemExit) as error:
         if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
             say(INTERRUPTED)
         raise
+    with _silence(quiet):
+        failed = _show(outcome, wide=wide)
+    for line in _failures(outcome) if quiet and outcome.run_ids else ():
+        say(line)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _silence(quiet: bool) -> contextlib.AbstractContextManager[object]:
+    """Say nothing on stderr meanwhile; an error that ends the command is printed after it."""
+    return contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
+
+
+def _failures(outcome: "Outcome") -> list[str]:
+    from ablate.analysis.notes import unusable
+
+    return [*outcome.refused, *unusable(outcome.rows())]
+
+
+def _show(outcome: "Outcome", *, wide: bool) -> int:
+    """Print what came of the command; returns how many runs failed or have not begun."""
     if outcome.estimate is not None:
         show_estimate(outcome.estimate, outcome.remarks)
     elif outcome.left_at_work:
         say_lines(outcome)
-    elif _show_results(outcome, wide=wide):
-        raise typer.Exit(1)
+    else:
+        return _show_results(outcome, wide=wide)
+    return 0
 
 
 def _show_results(outcome: "Outcome", *, wide: bool) -> int:

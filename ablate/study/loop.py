@@ -77,7 +77,7 @@ class Loop:
             self.store.change_study(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
             study=self.record.name,
-            run_ids=sorted({*self.ids.values()}),
+            run_ids=[*dict.fromkeys(self.ids.values())],
             finished_before=self.finished_before,
             remarks=[*self.study.left_out, *self.slower, *self.study.design.closing(self.rows)],
             refused=self.refused,

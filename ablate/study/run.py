@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class Outcome:
     """The outcome of a command that trains runs.
 
-    study: its name in the store. run_ids: of all its runs; finished_before: how many of them had finished
-    earlier. remarks: on runs left out, and the closing lines of the study. refused: why runs could not begin.
+    study: its name in the store. run_ids: of the runs asked for, in that order; finished_before: how many of
+    them had finished earlier. remarks: on runs left out, and the closing lines of the study. refused: why runs
+    could not begin.
     left_at_work: jobs submitted by a command that does not wait. estimate: of a dry run."""
 
     study: str
@@ -36,11 +37,11 @@ class Outcome:
     estimate: "Estimate | None" = None
 
     def rows(self) -> "pd.DataFrame":
-        """One row for each run that was asked for and has begun, as in results.csv."""
+        """One row for each run that was asked for and has begun, as in results.csv, in the order asked."""
         from ablate.analysis.frames import frame
 
-        rows = Store().study_rows(self.study)
-        return frame([row for row in rows if row["run_id"] in {*self.run_ids}])
+        rows = {row["run_id"]: row for row in Store().study_rows(self.study)}
+        return frame([rows[run_id] for run_id in self.run_ids if run_id in rows])
 
 
 def run(sweep: Sweep, *, dry_run: bool = False, begun: Callable[[], None] = lambda: None) -> Outcome:

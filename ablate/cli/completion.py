@@ -81,7 +81,8 @@ def runs() -> list[str]:
     """The names of the finished runs."""
     from ablate.store.store import Store
 
-    return sorted(Store().finished())
+    titles = Store().titles()
+    return sorted(titles[name] for name in Store().finished() if name in titles)
 
 
 def studies_and_runs() -> list[str]:
@@ -92,7 +93,7 @@ def results_columns(incomplete: str) -> list[str]:
     """Columns of results.csv; several are separated by commas."""
     from ablate.store.columns import COLUMNS
 
-    return _after_commas(incomplete, ("age", *COLUMNS))
+    return _after_commas(incomplete, ("age", "run", *COLUMNS))
 
 
 def metrics() -> list[str]:

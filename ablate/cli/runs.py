@@ -18,8 +18,10 @@ from ablate.cli.shared import (
     say,
 )
 from ablate.config.conditions import column_of
+from ablate.config.identity import short_id
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, lines_if, some
+from ablate.store.names import without_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
     from ablate.store.removal import RemovalCandidate
     from ablate.store.store import Store
 
-SHOWN = ("run_id", "age", "status", "study", "fusion", "heads", "out_proj", "seed", "corpus", "steps")
+SHOWN = ("run_id", "age", "status", "study", "run", "fusion", "heads", "out_proj", "seed", "corpus", "steps")
 SHOWN += ("val_loss", "wall_s", "error")
-SPARE = ("age", "out_proj", "heads")  # what a very narrow terminal leaves out too
+IN_NAME = ("fusion", "heads", "out_proj", "seed")  # what a reader finds in the name of a run
+SPARE = ("age",)  # what a very narrow terminal leaves out too
 SHORT_ID = 8  # characters of an id that are shown; every command accepts these
 
 
@@ -117,7 +120,9 @@ def runs(
         if format in READ:
             return
     table = _table(store, rows, where or (), sort, columns)
-    print_table(_for_reading(table) if format in READ else table, format, wide=wide, spare=SPARE)
+    if format in READ:
+        table = _for_reading(table if columns else table.drop(columns=[*IN_NAME]))
+    print_table(table, format, wide=wide, spare=SPARE)
 
 
 def _table(
@@ -132,6 +137,8 @@ def _table(
     changed, now = store.changed(), time.time()
     table = with_options(frame(rows))
     table["age"] = [now - changed.get(run_id[:8], now) for run_id in table["run_id"]]
+    titles = {short_id(name): without_id(title) for name, title in store.titles(rows).items()}
+    table["run"] = [titles.get(run_id[:8], "") for run_id in table["run_id"]]
     table = select(table, where)
     if sort:
         column = column_of(sort.removeprefix("-"), table, f"--sort {sort}")
@@ -170,7 +177,7 @@ def _remove(
     for run in candidates:
         if run.needed_by and not force:
             raise ConfigError(f"{run.name}: {run.needed_by}; --force --yes deletes it all the same")
-    size = _listed(candidates, format)
+    size = _listed(store, candidates, format)
     if not yes:
         say(f"nothing is deleted yet: --yes deletes {size}")
         return
@@ -185,7 +192,7 @@ def _remove_study(store: "Store", study: str, *, yes: bool, force: bool, format:
     for run in own:
         if run.is_running and not force:
             raise ConfigError(f"{run.name}: it is running; --force --yes deletes it all the same")
-    size, directory = _listed(own, format), store.study_directory(study)
+    size, directory = _listed(store, own, format), store.study_directory(study)
     others = sorted({name for run in shared for name in (*run.studies, *run.lists)} - {study})
     verb = "stays" if len(shared) == 1 else "stay"
     stay = "".join(lines_if(shared, f"; {counted(len(shared), 'run')} {verb}, used by {some(others)}"))
@@ -196,12 +203,14 @@ def _remove_study(store: "Store", study: str, *, yes: bool, force: bool, format:
     say(f"deleted {directory}, and {size}{stay}")
 
 
-def _listed(candidates: "Sequence[RemovalCandidate]", format: Format) -> str:
+def _listed(store: "Store", candidates: "Sequence[RemovalCandidate]", format: Format) -> str:
     """Print the runs; returns how many they are, and their size."""
     import pandas as pd
 
+    titles = store.titles()
     rows = [
-        (run.name, run.row["status"], " ".join(run.studies), f"{run.size / 1e6:.1f}") for run in candidates
+        (titles.get(run.name, run.name), run.row["status"], " ".join(run.studies), f"{run.size / 1e6:.1f}")
+        for run in candidates
     ]
     if rows:
         print_table(pd.DataFrame(rows, columns=["run", "status", "study", "MB"]), format)

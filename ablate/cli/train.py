@@ -163,7 +163,9 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         lines.append("a demonstration: too few steps and seeds to conclude anything from")
     for line in lines:
         say(line)
-    typer.echo(f"\n{counted(len(rows), 'run')} in {store.results_path(outcome.study)}")
+    total = len(store.study_rows(outcome.study))
+    part = f"{len(rows):,} of " if len(rows) < total else ""
+    typer.echo(f"\n{part}{counted(total, 'run')} in {store.results_path(outcome.study)}")
     return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 

@@ -28,6 +28,7 @@ from ablate.live.table import job_lines, look
 from ablate.phrases import lines_if
 from ablate.store.columns import Row, Status
 from ablate.store.jobs import Array
+from ablate.store.names import swept, title
 from ablate.store.store import Store
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Lines:
     runs; None for a single one."""
 
     quiet = False  # whether runs that are done get no line
+    swept: Collection[str] = ()  # the keys that runs are named by beyond what every name has
 
     def __init__(self, console: Console, total: int | None) -> None:
         self.console = console
@@ -90,7 +92,7 @@ class Lines:
         if not (self.quiet and row["status"] == Status.DONE):
             figures = f"val_loss {row['val_loss']:.4f}" if row["status"] == Status.DONE else row["error"]
             seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
-            self.say(f"{self.numbered(name)}: {row['status']}, {figures}{seconds}")
+            self.say(f"{self.numbered(title(name, row, self.swept))}: {row['status']}, {figures}{seconds}")
 
     def numbered(self, name: str) -> str:
         most = f", at most {self.total + self.may_follow}" if self.total and self.may_follow else ""
@@ -119,6 +121,8 @@ class Board(Lines):
     def __init__(self, study: str, total: int | None, only: Collection[str] | None = None) -> None:
         super().__init__(Console(stderr=True, highlight=False), total)
         self.study, self.only = study, only
+        record = Store().read_study(study)
+        self.swept = swept(record) if record else ()
         self.trouble = ""  # why the engine of a cluster does not answer
         self._seen, self._due = Group(), 0.0  # the last table; when to make the next
         self.quiet = self.console.is_terminal

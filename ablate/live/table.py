@@ -20,6 +20,7 @@ from ablate.phrases import counted, duration, lines_if
 from ablate.store import lease
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.jobs import Array, State, read_arrays
+from ablate.store.names import without_id
 from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
 
@@ -58,7 +59,8 @@ def look(
     line = summary(rows, to_begin) + "".join(lines_if(may_follow, f", at most {may_follow:,} more"))
     title = f"{line}{time_left(rows, going_on, to_begin)}"
     jobs = job_lines(read_arrays(store.study_directory(study))) if study else []
-    table = _table(rows, going_on, changed, "\n".join([title, *jobs]), hosts)
+    names = {short_id(name): without_id(shown) for name, shown in store.titles(rows).items()}
+    table = _table(rows, going_on, changed, "\n".join([title, *jobs]), hosts, names)
     return Look(line, table, not (to_begin or going_on or may_follow))
 
 
@@ -137,8 +139,9 @@ def _table(
     changed: Mapping[str, float],
     title: str,
     hosts: Mapping[str, str],
+    names: Mapping[str, str],
 ) -> Group:
-    """hosts: of the runs that go on; shown if there are several."""
+    """hosts: of the runs that go on; shown if there are several. names: of all runs, by short id."""
     table = Table(box=None, pad_edge=False)
     several = len({*hosts.values()}) > 1
     for name in ("run", "", *(["on"] if several else []), "step", "left", "train_loss", "val_loss"):
@@ -146,11 +149,11 @@ def _table(
         table.add_column(name, justify="left" if words else "right", no_wrap=name != "run")
 
     def add(row: Row, state: RenderableType, step: str, left: str, losses: Mapping[str, Any]) -> None:
-        name = f"{row['fusion']} heads={row['heads']} out_proj={str(row['out_proj']).lower()}"
         on = [hosts.get(row["run_id"][:8], "")] if several else []
         numbers = [losses.get(key) for key in ("train_loss", "val_loss")]
         texts = [f"{float(number):.4f}" if number else "" for number in numbers]
-        table.add_row(f"{name} seed={row['seed']}", state, *on, step, left, *texts)
+        short = row["run_id"][:8]
+        table.add_row(names.get(short, short), state, *on, step, left, *texts)
 
     for pace in going_on:
         steps, at_end = pace.row["steps"], pace.step >= pace.row["steps"]  # whole splits are evaluated then

@@ -88,6 +88,7 @@ def probe_runs(
     or has too little text. Raises ConfigError if none can.
     """
     before = read(path) if path.exists() else pd.DataFrame(columns=[*COLUMNS])
+    titles = Store().titles()
     parts, run_ids = [before[~before["run_id"].isin([*directories])]], [*directories]
     probed = map_in_workers(
         functools.partial(_values_of_run, prune=prune),
@@ -100,7 +101,7 @@ def probe_runs(
             report(f"{progress} {table}")
             continue
         parts.append(table.assign(run_id=run_id)[[*COLUMNS]])
-        report(f"{progress} {directories[run_id].name}")
+        report(f"{progress} {titles.get(name := directories[run_id].name, name)}")
         _write(path, parts)
     if len(parts) == 1:
         raise ConfigError("none of the runs could be probed, for the reasons above")

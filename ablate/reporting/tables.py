@@ -14,6 +14,7 @@ import pandas as pd
 from rich.cells import cell_len
 
 from ablate.analysis.frames import is_empty
+from ablate.store.columns import SEED_COLUMNS
 
 # Columns to leave out in a narrow terminal, the first one first.
 LEAST = (
@@ -117,7 +118,8 @@ def render_row(row: pd.Series) -> str:
 
 
 def readable(name: object, value: Any) -> str:
-    """One cell for readers: losses with 4 digits after the point, counts with thousands separators."""
+    """One cell for readers: losses with 4 digits after the point, counts with thousands separators,
+    seeds, which are labels, without."""
     if is_empty(value):
         return ""
     if name == "best":
@@ -126,7 +128,7 @@ def readable(name: object, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{1 if name in _SHORT else 4}f}"
-    if isinstance(value, int | np.integer) and abs(value) >= 1000:
+    if isinstance(value, int | np.integer) and abs(value) >= 1000 and name not in SEED_COLUMNS:
         return f"{value:,}"
     return str(value)
 

@@ -22,6 +22,7 @@ from ablate.files.atomic import StoreError, Versions, explained, names, write_at
 from ablate.phrases import some
 from ablate.store import lease
 from ablate.store.columns import ROLE_COLUMNS, Row, Status, csv_text
+from ablate.store.names import swept, title
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
 from ablate.store.run_files import Damaged, Stamp, read_finished, read_started, stamp
@@ -72,11 +73,12 @@ class Store:
         return names(self.root / "store")
 
     def find(self, run: str) -> Path:
-        """The directory of the one finished run whose name or id begins with `run`. Raises StoreError."""
+        """The directory of the one finished run whose name, id or title begins with `run`. Raises
+        StoreError."""
         return self.root / "store" / self.named(run, self.finished(), "finished run")
 
     def named(self, run: str, among: Iterable[str], what: str = "run") -> str:
-        """The one of these names that `run` is a prefix of, or of whose id. what: they are. Raises
+        """The one of these names that `run` is a prefix of, or of whose id or title. what: they are. Raises
         StoreError."""
         paths = [self.root / "store" / name for name in sorted(among)]
         matches = [
@@ -84,9 +86,30 @@ class Store:
         ]
         if len(matches) == 1:
             return matches[0]
+        titles = self.titles()
+        if run and not matches:
+            known = [path.name for path in paths if path.name in titles]
+            matches = [name for name in known if titles[name].startswith(run)] or [
+                name for name in known if RUN.fullmatch(run) and short_id(run) == short_id(name)
+            ]
+            if len(matches) == 1:
+                return matches[0]
         if matches:
-            raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {some(matches)}")
+            shown = some([titles.get(name, name) for name in matches])
+            raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {shown}")
         raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
+
+    def titles(self, rows: Iterable[Row] | None = None) -> dict[str, str]:
+        """The names of runs as people read them (names.title), by the names of their directories. rows: of
+        those runs; of all by default. Without a row a run has the name of its directory."""
+        keys: dict[str, set[str]] = {}
+        for study in self.study_names():
+            if record := self.read_study(study):
+                for run_id in record.runs:
+                    keys.setdefault(run_id, set()).update(swept(record))
+        rows = {row["run_id"][:8]: row for row in (self.rows() if rows is None else rows)}
+        named = {name: rows.get(short_id(name), {}) for name in self.finished() | self.begun()}
+        return {name: title(name, row, keys.get(row.get("run_id", ""), ())) for name, row in named.items()}
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:
         """The directories of those of these runs that are finished, by run_id."""

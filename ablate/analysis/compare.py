@@ -17,6 +17,7 @@ from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_v
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
 from ablate.analysis.looks import SURE, Standing
+from ablate.analysis.loose import require_equal_settings
 from ablate.analysis.select import as_texts, select, with_options, without_values
 from ablate.analysis.variants import Variants, collect
 from ablate.config.conditions import Where, spelled
@@ -119,6 +120,8 @@ def compare(
     are two families, each corrected separately. Raises ConfigError, Incomparable.
     """
     rows, left_out = reported(rows, where)
+    if not mixed:
+        require_equal_settings(rows, records, [*by, *(baseline or ())])
     metric, why = _metric(rows, records, metric)
     margin = _margin(records, margin, metric)
     variants = collect(rows, metric, by=by, mixed=mixed)
@@ -204,6 +207,8 @@ def effects_of(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Main effects and two-way interactions of the factors in these rows (effects.py), and notes."""
     rows, left_out = reported(rows, where)
+    if not mixed:
+        require_equal_settings(rows, records, by)
     rows = without_values(rows)
     metric, why = _metric(rows, records, metric)
     variants = collect(rows, metric, by=by, mixed=mixed)

@@ -107,8 +107,10 @@ class Store:
             if record := self.read_study(study):
                 for run_id in record.runs:
                     keys.setdefault(run_id, set()).update(swept(record))
-        rows = {row["run_id"][:8]: row for row in (self.rows() if rows is None else rows)}
-        named = {name: rows.get(short_id(name), {}) for name in self.finished() | self.begun()}
+        by_id = {row["run_id"][:8]: row for row in (self.rows() if rows is None else rows)}
+        named: dict[str, Row] = {
+            name: by_id.get(short_id(name), {}) for name in self.finished() | self.begun()
+        }
         return {name: title(name, row, keys.get(row.get("run_id", ""), ())) for name, row in named.items()}
 
     def directories(self, run_ids: Iterable[str]) -> dict[str, Path]:

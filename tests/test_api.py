@@ -145,6 +145,24 @@ def test_a_trained_model_is_a_torch_module_with_its_tokenizer(tmp_path, monkeypa
         ablate.load_model(tmp_path)
 
 
+def test_rows_come_in_the_order_asked_with_presets_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ABLATE_RUNS", str(tmp_path / "kept"))
+    (tmp_path / "own/train").mkdir(parents=True)
+    (tmp_path / "own/train/short.yaml").write_text("defaults: [default]\nsteps: 3\nbatch: 2\n")
+    keys = {"corpus": "grammar", "corpus.characters": 9000, "model.d_model": 8, "heads": 2, "train": "short"}
+    asked = {"fusion": ["sum", "concat"], "seed": [3, 1, 2], "hydra/launcher": "basic"}
+    rows = ablate.run(config_dir=tmp_path / "own", **keys, **asked)
+    order = [(fusion, seed) for fusion in asked["fusion"] for seed in asked["seed"]]
+    assert [*zip(rows["fusion"], rows["seed"], strict=True)] == order
+    assert rows["steps"].tolist() == [3] * 6 and len(Store().finished()) == 6
+    assert not (tmp_path / "runs").exists() and len(ablate.load()) == 6
+    name = f"sum-h2-d8x2-s3-{rows['run_id'][0][:8]}"
+    assert ablate.load_model(name)(torch.zeros(1, 4, dtype=torch.long)).shape[:2] == (1, 4)
+    with pytest.raises(ConfigError, match="-cd nowhere: there is no such directory"):
+        ablate.run(config_dir="nowhere")
+
+
 def test_a_report_of_rows_is_that_of_their_study(study):
     assert ablate.report("synthetic") == ablate.report(ablate.load("synthetic"))
 

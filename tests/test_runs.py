@@ -4,7 +4,9 @@ import io
 import json
 import os
 import re
+import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,11 +16,11 @@ from rich.console import Console
 from ablate.execution.events import Evaluated, Finished, Stepped
 from ablate.live import board
 from ablate.live.board import Board
-from ablate.live.table import Pace, summary, time_left
+from ablate.live.table import Pace, look, summary, time_left
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
 from ablate.store.store import Store, StoreError
-from tests.helpers import call_cli
+from tests.helpers import call_cli, write_study
 from tests.synthetic import small_study
 
 QUICK = ("model.d_model=8", "heads=2", "model.context=8", "train.steps=4", "train.batch=2")
@@ -107,6 +109,147 @@ def test_pruning_takes_what_nobody_needs(tmp_path: Path):
     assert "nothing is deleted yet" in call_cli("runs", "--prune", cwd=tmp_path).stderr
     assert call_cli("runs", "--prune", "--yes", cwd=tmp_path).returncode == 0
     assert prunable(store) == [] and len(store.finished()) == 2
+
+
+def test_a_study_is_deleted_with_the_runs_that_no_other_uses(four: Path):
+    store = Store(four / "runs")
+    record = store.read_study("synthetic")
+    assert record
+    write_study(store, replace(record, name="other", runs=record.runs[:1]))
+    write_study(store, replace(record, name="loose", kind="single", runs=record.runs[1:2]))
+    (four / "runs/studies/synthetic/report.html").touch()
+
+    missing = call_cli("runs", "--delete-study", "synthetik", "--yes", cwd=four)
+    assert missing.returncode == 2 and "did you mean synthetic?" in missing.stderr
+    pointed = call_cli("runs", "--delete", "synthetic", "--yes", cwd=four)
+    assert (
+        pointed.returncode == 2
+        and "synthetic: a study; ablate runs --delete-study synthetic" in pointed.stderr
+    )
+
+    dry = call_cli("runs", "--delete-study", "synthetic", cwd=four)
+    line = "studies/synthetic with all in it, and 2 runs, 0.0 MB; 2 runs stay, used by loose, other"
+    assert dry.returncode == 0 and f"nothing is deleted yet: --yes deletes runs/{line}" in dry.stderr
+    assert len(dry.stdout.splitlines()) == 3 and len(store.finished()) == 4
+
+    done = call_cli("runs", "--delete-study", "synthetic", "--yes", cwd=four)
+    assert done.returncode == 0 and f"deleted runs/{line}" in done.stderr
+    assert sorted(store.study_names()) == ["loose", "other"] == sorted(os.listdir(four / "runs/studies"))
+    assert sorted(row["run_id"] for row in store.rows()) == record.runs[:2]
+    assert sorted(pd.read_csv(four / "runs/results.csv", dtype=str)["run_id"]) == record.runs[:2]
+
+
+def test_a_study_with_a_run_under_way_stays(four: Path):
+    store = Store(four / "runs")
+    row = store.rows()[0]
+    name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
+    with store.run(name).attempt({}, row, known=store.run(name).stamp()):
+        done = call_cli("runs", "--delete-study", "synthetic", "--yes", cwd=four)
+    assert done.returncode == 2 and "it is running; --force --yes" in done.stderr
+    assert store.study_names() == ["synthetic"] and len(store.finished()) == 4
+
+
+def test_runs_whose_study_is_gone_are_pruned(four: Path):
+    shutil.rmtree(four / "runs/studies/synthetic")
+    assert "--yes deletes 4 runs" in call_cli("runs", "--prune", cwd=four).stderr
+    assert call_cli("runs", "--prune", "--yes", cwd=four).returncode == 0
+    assert Store(four / "runs").finished() == set()
+    assert len((four / "runs/results.csv").read_text().splitlines()) == 1
+
+
+def test_runs_are_named_by_what_is_swept_wherever_they_are_shown(tmp_path: Path):
+    words = ("-m", "name=rates", "hydra/launcher=basic", "train.lr=0.003,1e-2", "fusion=sum,gated", *QUICK)
+    assert call_cli("run", *words, "seed=10215827", cwd=tmp_path).returncode == 0
+    store, size = Store(tmp_path / "runs"), "h2-d8x2"
+    names = [f"{f}-{size}-lr{lr}-s10215827" for f in ("sum", "gated") for lr in ("0.003", "0.01")]
+    table = call_cli("runs", cwd=tmp_path)
+    assert all(name in table.stdout for name in names) and "10,215,827" not in table.stdout
+    assert sorted(listed(tmp_path, "rates")["run"]) == sorted(names)
+    run = names[0]
+    found = store.find(run)
+    row = next(row for row in store.rows() if row["run_id"].startswith(found.name[-8:]))
+    assert (row["lr"], row["fusion"]) == (0.003, "sum")
+    assert found.name == f"sum-{size}-s10215827-{row['run_id'][:8]}"  # as ever, so no run is trained again
+    assert found == store.find(f"{run}-{row['run_id'][:8]}") == store.find(found.name)
+    text = call_cli("sample", run, "--tokens", "3", cwd=tmp_path)
+    assert text.returncode == 0 and len(text.stdout.strip("\n")) >= 1
+    vague = call_cli("sample", f"sum-{size}", cwd=tmp_path)
+    assert f"2 runs begin with it; give more letters: sum-{size}-lr0.0" in vague.stderr
+    shown = call_cli("runs", "rates", "--columns", "seed", cwd=tmp_path).stdout
+    assert shown.split() == ["seed", *["10215827"] * 4]
+
+
+def test_the_table_of_what_goes_on_names_runs_alike(four: Path):
+    store = Store(four / "runs")
+    record = store.read_study("synthetic")
+    assert record
+    write_study(store, replace(record, factors={**record.factors, "train.lr": ["0.003", "0.01"]}))
+    text = io.StringIO()
+    Console(file=text, width=100, highlight=False).print(look(store, "synthetic").table)
+    assert text.getvalue().count("-lr0.003 ") == 4
+
+
+@pytest.mark.parametrize("place", ["environment", "option", "before"])
+def test_results_lie_where_one_says(place: str, four: Path):
+    os.rename(four / "runs", four / "kept")
+    given = {"ABLATE_RUNS": "kept"} if place == "environment" else {}
+    option = ["--runs", "kept"] if place == "option" else []
+    before = ["--runs=kept"] if place == "before" else []
+
+    def call(name: str, *words: str) -> str:
+        done = call_cli(*before, name, *words, *option, cwd=four, **given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert len(json.loads(call("runs", "synthetic", "--format", "json"))) == 4
+    assert "1 run in kept" in call("run", *QUICK)
+    if place == "environment":
+        assert "sum" in call("compare", "synthetic")
+        report = Path("kept", "studies", "synthetic", "report.html")
+        assert call("report", "synthetic").strip().endswith(str(report)) and (four / report).exists()
+        assert "seeds" in call("plan", "synthetic", "--difference", "0.1")
+    assert len(Store(four / "kept").finished()) == 5 and not (four / "runs").exists()
+    assert call("sample", "concat-h2", "--tokens", "1")
+
+
+@pytest.mark.parametrize("words", [("--runs", ""), ("--runs", "file"), ("--runs",)])
+def test_a_place_that_is_no_directory_is_refused(words: tuple[str, ...], four: Path):
+    (four / "file").touch()
+    done = call_cli("runs", *words, cwd=four)
+    assert done.returncode == 2 and "--runs" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_quiet_run_prints_its_results_and_what_failed(tmp_path: Path):
+    done = call_cli("run", "--quiet", *QUICK, "seed=1", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == "" and "1 run in runs" in done.stdout
+    again = call_cli("run", "--quiet", *QUICK, "seed=2", "train.lr=1e30", "train.clip=null", cwd=tmp_path)
+    assert again.stderr.startswith("diverged: fusion=") and again.stderr.count("\n") == 1
+    assert "1 of 2 runs in runs" in again.stdout
+    wrong = call_cli("run", "--quiet", "fusion=nosuch", cwd=tmp_path)
+    assert wrong.returncode == 2 and "no such fusion" in wrong.stderr
+
+
+def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
+    for words in (
+        "seed=0",
+        "seed=1",
+        "seed=0 fusion=sum",
+        "seed=1 fusion=sum",
+        "train.steps=5",
+        "corpus=copy",
+    ):
+        own = [word for word in QUICK if words != "corpus=copy" or not word.startswith("corpus")]
+        assert call_cli("run", *own, *words.split(), cwd=tmp_path).returncode == 0
+    refused = call_cli("compare", "single", cwd=tmp_path)
+    assert refused.returncode == 2 and "single: loose runs of 3 texts or settings" in refused.stderr
+    commands = re.findall(r"ablate (compare single[^(]*) \((\d) runs?\)", refused.stderr)
+    assert [int(count) for _, count in commands] == [4, 1, 1]
+    done = call_cli(*commands[0][0].split(), cwd=tmp_path)
+    assert done.returncode == 0 and "sum" in done.stdout and "copy" not in done.stdout
+    for command, _ in commands:
+        rows = call_cli("runs", *command.split()[1:], "--format", "json", cwd=tmp_path)
+        assert rows.returncode == 0
+        assert len({(row["corpus"], row["steps"]) for row in json.loads(rows.stdout)}) == 1
 
 
 def test_a_terminal_has_the_table_of_the_store_with_steps_that_only_the_command_knows(four, monkeypatch):

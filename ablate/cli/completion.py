@@ -10,6 +10,8 @@ from typing import Any
 
 import typer
 
+from ablate.config.rules import ConfigError
+
 ASKED = "_ABLATE_COMPLETE"  # the variable by which Typer's shell scripts ask for completions
 
 
@@ -81,8 +83,10 @@ def runs() -> list[str]:
     """The names of the finished runs."""
     from ablate.store.store import Store
 
-    titles = Store().titles()
-    return sorted(titles[name] for name in Store().finished() if name in titles)
+    store, titles = Store(), dict[str, str]()
+    with contextlib.suppress(ConfigError):  # a study.json that can't be read
+        titles = store.titles()
+    return sorted(titles.get(name, name) for name in store.finished())
 
 
 def studies_and_runs() -> list[str]:

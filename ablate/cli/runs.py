@@ -200,7 +200,7 @@ def _remove_study(store: "Store", study: str, *, yes: bool, force: bool, format:
         say(f"nothing is deleted yet: --yes deletes {directory} with all in it, and {size}{stay}")
         return
     remove_study(store, study, own)
-    say(f"deleted {directory}, and {size}{stay}")
+    say(f"deleted {directory} with all in it, and {size}{stay}")
 
 
 def _listed(store: "Store", candidates: "Sequence[RemovalCandidate]", format: Format) -> str:

@@ -135,7 +135,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         row = rows.iloc[0]
         shown = row[SINGLE_RUN_COLUMNS]
         typer.echo(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), nl=False)
-        fixed = [one for one in store.rows() if one["scores"] == FIXED_PLACES and one["status"] in USABLE]
+        fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
         lines = [*on_scale(rows, frame(fixed)), *lines]
     elif len(rows):
         try:

@@ -14,7 +14,7 @@ from ablate.store.columns import Row, csv_value
 from ablate.store.record import StudyRecord, keys_of_arms
 
 IN_EVERY_NAME = ("fusion", "heads", "out_proj", "model.d_model", "model.layers", "seed")
-END = re.compile(r"-s\d+-[0-9a-f]{8}$")  # the seed and the id, with which the name of a directory ends
+END = re.compile(r"(-s\d+)?-[0-9a-f]{8}$")  # the seed and the id, with which the name of a directory ends
 UNFIT = re.compile(r"[^\w.+-]+")  # characters that a shell would read
 
 

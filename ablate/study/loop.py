@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.live.board import Board, Lines, one_by_one
 from ablate.store.columns import RESULTS, Row, Status
+from ablate.store.names import swept
 from ablate.store.record import Machine, StudyRecord, grown, with_looks
 from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import ABLATE_RUNS, Store
@@ -287,7 +288,8 @@ class Loop:
     ) -> dict[str, str]:
         """Let a launcher of Hydra's train the runs, each of which it composes again from its overrides."""
         total = len({*self.ids.values()}) if launcher.workers == 1 else None
-        own = {"own": plugins.used(), "root": self.store.root}
+        assert self.record is not None, "_join has written it"
+        own = {"own": plugins.used(), "root": self.store.root, "named_by": swept(self.record)}
         task = partial(_job, threads=settings.threads, total=total, **own)
         overrides = [(*of, *machine.as_overrides(run.config, settings)) for of, run in runs.items()]
         try:
@@ -299,15 +301,25 @@ class Loop:
         return {names[index]: why for index, why in refused.items()}
 
 
-def _job(config: RunConfig, *, threads: int, total: int | None, own: Sequence[Plugin], root: Path) -> None:
+def _job(
+    config: RunConfig,
+    *,
+    threads: int,
+    total: int | None,
+    own: Sequence[Plugin],
+    root: Path,
+    named_by: Collection[str],
+) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
     the sweep, if this process trains all of them one after the other. own, root: the plugins and the store of
-    the command."""
+    the command. named_by: as Lines.swept."""
     plugins.install(own)
     if Store().root != root:  # the process began before the command set it
         os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)
-    _train_in_this_process(run, Store().run(run.name).stamp(), threads, one_by_one(total))
+    lines = one_by_one(total)
+    lines.swept = named_by
+    _train_in_this_process(run, Store().run(run.name).stamp(), threads, lines)
 
 
 def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Lines) -> None:

@@ -230,20 +230,13 @@ def test_a_quiet_run_prints_its_results_and_what_failed(tmp_path: Path):
 
 
 def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
-    for words in (
-        "seed=0",
-        "seed=1",
-        "seed=0 fusion=sum",
-        "seed=1 fusion=sum",
-        "train.steps=5",
-        "corpus=copy",
-    ):
+    for words in ("seed=0", "fusion=sum", "train.steps=5", "corpus=copy"):
         own = [word for word in QUICK if words != "corpus=copy" or not word.startswith("corpus")]
         assert call_cli("run", *own, *words.split(), cwd=tmp_path).returncode == 0
     refused = call_cli("compare", "single", cwd=tmp_path)
     assert refused.returncode == 2 and "single: loose runs of 3 texts or settings" in refused.stderr
     commands = re.findall(r"ablate (compare single[^(]*) \((\d) runs?\)", refused.stderr)
-    assert [int(count) for _, count in commands] == [4, 1, 1]
+    assert [int(count) for _, count in commands] == [2, 1, 1]
     done = call_cli(*commands[0][0].split(), cwd=tmp_path)
     assert done.returncode == 0 and "sum" in done.stdout and "copy" not in done.stdout
     for command, _ in commands:

@@ -4,6 +4,17 @@ import traceback
 from collections.abc import Mapping, Sequence
 
 
+class Doubt(str):
+    """A line that speaks against an answer. brief: the same in a few words."""
+
+    brief: str
+
+    def __new__(cls, line: str, brief: str = "") -> "Doubt":
+        doubt = super().__new__(cls, line)
+        doubt.brief = brief or line
+        return doubt
+
+
 def counted(count: int, noun: str) -> str:
     """1 seed, 3 seeds, 1,200 seeds."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -12,7 +12,7 @@ from ablate.analysis.controls import equal_variants
 from ablate.analysis.looks import Standing
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variants
-from ablate.phrases import counted, lines_if
+from ablate.phrases import Doubt, counted, lines_if
 from ablate.store.columns import column_named
 from ablate.store.record import PlannedLooks, StudyRecord
 
@@ -107,12 +107,19 @@ def notes(before: Variants, after: Variants, at: AtLooks | None, records: Iterab
         return [
             *lines_if(
                 several,
-                "looks are a promise of one study by itself: these rows are of several, so each interval is"
-                " as if its number of seeds had been fixed",
+                Doubt(
+                    "looks are a promise of one study by itself: these rows are of several, so each interval"
+                    " is as if its number of seeds had been fixed",
+                    "looks of several studies",
+                ),
             ),
             *(
-                f"{name}: grew from {' to '.join(map(str, sizes))} seeds although there were results, so its"
-                " intervals no longer hold together; study.looks names the numbers of seeds beforehand"
+                Doubt(
+                    f"{name}: grew from {' to '.join(map(str, sizes))} seeds although there were results, so"
+                    " its intervals no longer hold together; study.looks names the numbers of seeds"
+                    " beforehand",
+                    f"{name} grew after results",
+                )
                 for name, sizes in grew
             ),
         ]

@@ -24,7 +24,7 @@ from ablate.config.conditions import Where, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
-from ablate.phrases import counted, lines_if
+from ablate.phrases import Doubt, counted, lines_if
 from ablate.store.columns import STEPS_TO, column_named
 from ablate.store.record import StudyRecord
 
@@ -176,7 +176,7 @@ def compare(
         *lines_if(not alike, "the placebos of these studies differ: compare them apart to see what remains"),
         *([] if is_paired else [no_verdicts(variants, baseline)]),
         *(line for record in records for line in notes.doubts(record)),
-        *notes.never_reached(variants),
+        *notes.never_reached(table, metric),
         *([] if measured else notes.bimodal_seeds(variants)),
         *notes.moved_by_seeds(variants),
         *notes.stale(rows),
@@ -187,7 +187,7 @@ def compare(
         *looks_notes(every, variants, at, records),
         *controls.parametrization(table, placebo),
         *controls.on_share_references(variants, references),
-        *(fact.words for fact in known if fact.is_doubt),
+        *(Doubt(fact.words, fact.brief) for fact in known if fact.is_doubt),
     ]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     return Comparison(
@@ -213,8 +213,9 @@ def effects_of(
     metric, why = _metric(rows, records, metric)
     variants = collect(rows, metric, by=by, mixed=mixed)
     table, lines = effects(variants, baseline)
-    lines = [*why, *left_out, *lines, *notes.never_reached(variants), *notes.stale(rows)]
-    return table.assign(metric=metric), [*lines, *notes.unusable(rows, metric), *notes.missing_seeds(rows)]
+    lines = [*why, *left_out, *lines, *notes.never_reached(variants.summary(), metric)]
+    lines += [*notes.stale(rows), *notes.unusable(rows, metric), *notes.missing_seeds(rows)]
+    return table.assign(metric=metric), lines
 
 
 def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:

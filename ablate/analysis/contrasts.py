@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.select import meeting
-from ablate.analysis.variants import Settings, Variants
+from ablate.analysis.variants import Settings, Variants, levels_of
 from ablate.config.conditions import as_text, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
@@ -20,6 +20,7 @@ EQUAL = "equal by construction"  # the verdict on two variants that are the same
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 
 MATCH = ("match", "match_by")
+NO_VERDICTS = "no verdicts: "  # how the line begins that says why nothing is compared
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
@@ -197,7 +198,7 @@ def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
         given = {column_of(key, variants.columns, "--baseline"): as_text(v) for key, v in baseline.items()}
         why = f"no two variants differ only in {', '.join(given)}"
     another = _another(variants, given) or _another(variants, {})
-    return f"no verdicts: {why}" + (f"; try --baseline {another}" if another else "")
+    return f"{NO_VERDICTS}{why}" + (f"; try --baseline {another}" if another else "")
 
 
 def _another(variants: Variants, given: Mapping[str, str]) -> str:
@@ -238,6 +239,20 @@ def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
         " ".join(c for c, a, b in zip(varying, rows[v], rows[base], strict=True) if a != b)
         for v, base in pairs
     ]
+
+
+def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -> tuple[str, str, str]:
+    """The differing part of each of two names, and what they share. terms: names of the levels, if the study
+    gives any; a fusion is named by itself."""
+    ours, theirs = levels_of(variant), levels_of(baseline)
+    differing = [key for key in ours if ours[key] != theirs.get(key)]
+    shared = ", ".join(f"{key}={value}" for key, value in ours.items() if value and key not in differing)
+    return _called(ours, differing, terms or {}), _called(theirs, differing, terms or {}), shared
+
+
+def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, str]) -> str:
+    given = [(key, name[key]) for key in keys if name.get(key)]
+    return " ".join(terms.get(value, value if key == "fusion" else f"{key}={value}") for key, value in given)
 
 
 def _is_reference(row: "pd.Series[Any]") -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
+from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, names, own_values, pair_up
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
@@ -128,17 +128,23 @@ def more_diverged(variants: Variants, those: Sequence[int]) -> int:
 
 
 def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str]:
-    """Lines on contrasts (the primary ones, if there are any) whose start and steps were not made equal."""
+    """A line on contrasts (the primary ones, if there are any) of two functions, without results at an equal
+    start."""
     tested = table[table["p"].notna()]
     if (tested["family"] == "primary").any():
         tested = tested[tested["family"] == "primary"]
-    lacking = int((tested["controlled"].isna() & ~tested["same_class"]).sum())
-    named = f"placebo: {spelled(placebo)}" if placebo else "the study names no placebo"
+    is_training = [{*text.split()} <= {*OF_TRAINING} for text in tested["differs"]]
+    lacking = tested[tested["controlled"].isna() & ~tested["same_class"] & ~np.array(is_training, bool)]
+    who = f"in {len(lacking)} of {len(tested)} comparisons the two"
+    if len(lacking) == len(tested) == 1:
+        one, other, _ = names(lacking["variant"].item(), lacking["baseline"].item())
+        who = f"{other} and {one}"
+    named = f"this study's, {spelled(placebo)}, has no runs of them" if placebo else "this study names none"
     line = (
-        f"{lacking} of {len(tested)} comparisons have no results at an equal start and equal steps ({named}),"
-        " so part of their difference may be parametrization"
+        f"{who[:1].upper()}{who[1:]} start as different functions; part of the difference may come from that"
+        f" start (parametrization). A placebo would give both an equal start; {named}"
     )
-    return lines_if(lacking, line)
+    return lines_if(len(lacking), line)
 
 
 def otherwise_equal(variants: Variants, wanted: Mapping[str, Any], free: Sequence[str] = ()) -> list[Pair]:

@@ -121,6 +121,9 @@ def find_source(target: str) -> Source:
             f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
             f" {table}"
         )
+    if len(path.parts) > 1 or path.suffix == ".csv":  # no name of a study
+        which = "no study in this directory" if path.is_dir() else "no such file or directory here"
+        raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
     return _study(target)
 
 

@@ -21,7 +21,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, lines_if, some
+from ablate.phrases import Doubt, counted, lines_if, some
 from ablate.store.columns import COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
@@ -33,27 +33,31 @@ def not_begun(rows: pd.DataFrame, record: StudyRecord) -> list[str]:
     planned = {*record.runs}
     count = len(planned - {*rows["run_id"]})
     line = f"not begun: {count} of {len(planned)} runs; the command of the study goes on from there"
-    return lines_if(count, line)
+    return lines_if(count, Doubt(line, f"{count} of {len(planned)} runs not begun"))
 
 
 def stale(rows: pd.DataFrame) -> list[str]:
     """A line if some rows were made by other code or another torch."""
     count = int((rows["status"] == Status.STALE).sum())
     line = f"{counted(count, 'stale row')}: by other code or another torch; force=stale makes new attempts"
-    return lines_if(count, line)
+    return lines_if(count, Doubt(line, counted(count, "stale row")))
 
 
 def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
     """A line for each run that is in no mean, with the reason."""
     lines = []
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
-    for row in rows[~(rows["status"].isin(USABLE) & rows[metric].notna())].to_dict("records"):
+    lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
+    of_status = lost["status"].value_counts()
+    for row in lost.to_dict("records"):
         why = unfinished.get(row["status"], f"no {metric}")
         reason = row["error"] if isinstance(row["error"], str) else why
         what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
         is_known = not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))
         which = f"{what} seed={row['seed']} ({row['run_id']})" if is_known else row["run_id"]
-        lines.append(f"{row['status']}: {which}: {reason}")
+        runs = counted(int(of_status[row["status"]]), "run")
+        brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
+        lines.append(Doubt(f"{row['status']}: {which}: {reason}", brief))
     return lines
 
 
@@ -65,11 +69,13 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
     if lost.empty:
         return []
     worst = lost.sort_values("val_loss").iloc[-1]
-    return [
-        f"{counted(len(lost), 'run')} learned nothing: val_loss up to {worst['val_loss']:.4g} is above"
+    brief = f"{counted(len(lost), 'run')} learned nothing"
+    line = (
+        f"{brief}: val_loss up to {worst['val_loss']:.4g} is above"
         f" ln(vocab) = {worst['guessing']:.4g}, what guessing gives; usually train.lr is too high (here"
         f" {worst['lr']:g})"
-    ]
+    )
+    return [Doubt(line, brief)]
 
 
 def on_scale(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
@@ -102,7 +108,7 @@ def missing_seeds(rows: pd.DataFrame) -> list[str]:
     names_N = names(rows, distinguishing(settings.table, settings.columns))
     lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted({*rows["seed"]} - {*seeds}))
     return [
-        f"missing: {name}: no run of seed {', '.join(map(str, seeds))}"
+        Doubt(f"missing: {name}: no run of seed {', '.join(map(str, seeds))}", "missing seeds")
         for name, seeds in lacking.items()
         if seeds
     ]
@@ -113,19 +119,24 @@ def doubts(record: StudyRecord) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for variant, reason in record.left_out.items():
         reasons.setdefault(reason, []).append(variant)
-    lines = [f"can't be built: {', '.join(variants)}: {reason}" for reason, variants in reasons.items()]
+    brief = f"{counted(len(record.left_out), 'variant')} that can't be built"
+    lines = [
+        Doubt(f"can't be built: {', '.join(variants)}: {reason}", brief)
+        for reason, variants in reasons.items()
+    ]
     for arm, choice in record.chosen.items():
         if choice.doubt:
             value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
-            lines.append(f"{arm}:{value} {choice.doubt}")
-    return lines
+            lines.append(Doubt(f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} of {arm}"))
+    return [*lines]
 
 
 def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[str]:
     """Lines on columns of a foreign table that ablate does not know."""
     lines = []
     if metric not in COLUMNS and not metric.startswith(STEPS_TO):
-        lines.append(f"{metric} is no column of ablate's: lower is taken to be better")
+        line = f"{metric} is no column of ablate's: lower is taken to be better"
+        lines.append(Doubt(line, f"lower {metric} is taken to be better"))
     ours = {*COLUMNS, *variant_columns(rows), *by, metric}
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
@@ -139,34 +150,36 @@ def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[
 def budgets(variants: Variants) -> list[str]:
     """A line if variants are trained on different numbers of tokens."""
     line = "variants are trained on {} different numbers of tokens; best is one of several with equal ones"
-    return lines_if((count := variants.budgets.nunique()) > 1, line.format(count))
+    count = variants.budgets.nunique()
+    return lines_if(count > 1, Doubt(line.format(count), "unequal numbers of tokens"))
 
 
-def never_reached(variants: Variants) -> list[str]:
-    """A line for each variant with runs that never reach the loss up to which steps are counted."""
-    if not variants.metric.startswith(STEPS_TO):
+def never_reached(table: pd.DataFrame, metric: str) -> list[str]:
+    """A line for each variant with runs that never reach the loss up to which steps are counted. table: with
+    the columns variant, n, diverged."""
+    if not metric.startswith(STEPS_TO):
         return []
     return [
-        f"{name}: {lost.sum()} of {(lost | np.isfinite(values)).sum()} runs never reach"
-        f" {variants.metric.removeprefix(STEPS_TO)}; it has no mean, and is compared over the others alone"
-        for name, values, lost in zip(variants.names, variants.values, variants.diverged, strict=True)
-        if lost.any()
+        f"{row['variant']}: {row['diverged']} of {row['n'] + row['diverged']} runs never reach"
+        f" {metric.removeprefix(STEPS_TO)}; it has no mean, and is compared over the others alone"
+        for row in table.drop_duplicates("variant").query("diverged > 0").to_dict("records")
     ]
 
 
 def bimodal_seeds(variants: Variants) -> list[str]:
     """A line for each variant whose seeds fall into two groups, with the runs of the smaller group."""
-    lines = []
+    lines = list[Doubt]()
     for name, values, ids in zip(variants.names, variants.values, variants.run_ids, strict=True):
         if (apart := stats.bimodal(values)) is None:
             continue
         rest = np.isfinite(values) & ~apart
-        lines.append(
+        line = (
             f"bimodal seeds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
             f" ({some(ids[apart].tolist())}); no interval over both means anything, and another learning"
             " rate or a longer warm-up may have one kind only"
         )
-    return lines
+        lines.append(Doubt(line, "seeds in two groups"))
+    return [*lines]
 
 
 def moved_by_seeds(variants: Variants) -> list[str]:

@@ -25,10 +25,11 @@ MOST_EPOCHS = 4
 
 @dataclass(frozen=True)
 class Fact:
-    """words: a sentence. is_doubt: whether it speaks against the answer."""
+    """words: a sentence. is_doubt: whether it speaks against the answer. brief: the doubt in a few words."""
 
     words: str
     is_doubt: bool
+    brief: str
 
 
 def facts(variants: Variants, bases: Sequence[int]) -> Iterator[Fact]:
@@ -43,12 +44,14 @@ def facts(variants: Variants, bases: Sequence[int]) -> Iterator[Fact]:
             f"overlap: {100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more"
             f" that another split has, too{mended if overlap > MOST_OVERLAP else ''}",
             overlap > MOST_OVERLAP,
+            "a text that repeats itself",
         )
     if np.isfinite(epochs):
         mended = "; differences may be of memory: fewer train.steps or a longer text (corpus) mend that"
         yield Fact(
             f"epochs: a run reads its text {epochs:.1f} times{mended if epochs > MOST_EPOCHS else ''}",
             epochs > MOST_EPOCHS,
+            f"a text read {epochs:.0f} times",
         )
 
 
@@ -65,7 +68,8 @@ def _beside_counting(variants: Variants, bases: Sequence[int], known: pd.DataFra
             "; a difference may be in what a table of n-grams would fill in: --metric mix_loss says what"
             " remains; more train.steps or a larger model get beyond it"
         )
-        yield Fact(f"worse than {beside}{mended}" if is_worse else f"better than {beside}", is_worse)
+        words = f"worse than {beside}{mended}" if is_worse else f"better than {beside}"
+        yield Fact(words, is_worse, "worse than counting")
 
 
 def _beside_fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Fact]:
@@ -80,7 +84,8 @@ def _beside_fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[F
             "; attention has not learned to look in this budget: more train.steps or a higher train.lr may"
             " mend that"
         )
-        yield Fact(f"worse than {beside}{mended}" if is_worse else f"better than {beside}", is_worse)
+        words = f"worse than {beside}{mended}" if is_worse else f"better than {beside}"
+        yield Fact(words, is_worse, "worse than heads that read fixed places")
 
 
 def _apart(

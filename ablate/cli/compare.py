@@ -1,6 +1,7 @@
 """`ablate compare`, `ablate report` and `ablate plan`: variants and their baselines over paired seeds."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,9 +26,11 @@ from ablate.cli.shared import (
     use_plugins,
 )
 from ablate.config.contrast import MARGIN
+from ablate.phrases import lines_if
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
+    from ablate.store.record import StudyRecord
 
 
 def compare(
@@ -51,6 +54,12 @@ def compare(
     baseline: BaselineOption = None,
     where: WhereOption = None,
     margin: MarginOption = None,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why", help="Show all: every family of comparisons with its corrections, shares and notes."
+        ),
+    ] = False,
     marginal: Annotated[
         bool, typer.Option("--marginal", help="Add marginal intervals, which hold singly, not jointly.")
     ] = False,
@@ -77,9 +86,9 @@ def compare(
 ) -> None:
     """Compare variants with their baselines over paired seeds.
 
-    One row per variant: n, mean, difference, simultaneous interval, Holm's p, and a verdict: better, worse
-    (either of them perhaps within the margin), equivalent or undecided. docs/statistics.md explains how
-    verdicts are reached.
+    Prints the answer, how sure it is, the next command, and a row per variant: n, mean, difference with its
+    interval, and a verdict: better, worse (either of them perhaps within the margin), equivalent or
+    undecided. --why adds how they were reached, which docs/statistics.md explains.
     """
     from dataclasses import replace
 
@@ -87,7 +96,7 @@ def compare(
     from ablate.analysis.load import load, metrics
     from ablate.analysis.notes import not_begun
     from ablate.analysis.speed import with_step_times, with_steps_to
-    from ablate.reporting import answers, words
+    from ablate.reporting import short, words
 
     if cost and effects:
         raise typer.BadParameter(
@@ -99,39 +108,88 @@ def compare(
         raise typer.BadParameter("is a metric itself; leave --metric out", param_hint="--steps-to")
     results = load(targets or [])
     chosen = question(metric, by, baseline or None, where, mixed)
+    asked = list[str]()  # lines on what an option adds
     if steps_to is not None:
         curves = metrics(results.directories)
         rows, chosen["metric"], line = with_steps_to(
             results.rows, curves, steps_to, results.records, **chosen
         )
-        results = replace(results, rows=rows, notes=[*results.notes, line])
+        results, asked = replace(results, rows=rows), [line]
+    missing = [line for record in results.records for line in not_begun(results.rows, record)]
     if effects:
         table, notes = effects_of(results.rows, records=results.records, **chosen)
         print_table(words.effects_for_reading(table) if format in READ else table, format, wide=wide)
-    else:
-        result = compare(results.rows, records=results.records, margin=margin, **chosen)
-        notes = result.notes
-        if cost:
-            from ablate.execution.timing import StepTimer  # loads torch
+        for line in (*results.notes, *asked, *notes, *missing):
+            say(line)
+        return
+    result = compare(results.rows, records=results.records, margin=margin, **chosen)
+    if cost:
+        from ablate.execution.timing import StepTimer  # loads torch
 
-            use_plugins(plugin)
-            timer = StepTimer(result.runs, results.stores)
-            result, notes = replace(result, table=with_step_times(result.table, timer)), [*notes, timer.line]
-        if pivot is not None or format == "latex":
-            _for_a_paper(result, pivot, format, wide=wide)
-        elif format not in READ:
-            print_table(result.table, format, wide=wide)
-        else:
-            for line in answers.lines(result, results.records):
-                remark(line, format)
-            typer.echo()
-            for family in result.families:
-                remark(words.caption(result, family), format)
-                print_table(words.for_reading(result, family, marginal=marginal), format, wide=wide)
-                typer.echo()
-    missing = [line for record in results.records for line in not_begun(results.rows, record)]
-    for line in (*results.notes, *notes, *missing):
+        use_plugins(plugin)
+        timer = StepTimer(result.runs, results.stores)
+        result = replace(result, table=with_step_times(result.table, timer))
+        asked.append(timer.line)
+    notes = [*results.notes, *result.notes, *missing]
+    is_short = format in READ and not why
+    if pivot is not None or format == "latex":
+        _for_a_paper(result, pivot, format, wide=wide)
+        shown = lines_if(is_short and short.doubts(notes), f"{short.doubts(notes)}.")
+    elif format not in READ:
+        print_table(result.table, format, wide=wide)
+        shown = []
+    elif is_short:
+        _in_short(result, results.records, notes, format, marginal=marginal, wide=wide)
+        shown = []
+    else:
+        shown = _in_full(result, results.records, format, marginal=marginal, wide=wide)
+    for line in (*asked, *shown) if is_short else (*asked, *(line for line in notes if line not in shown)):
         say(line)
+
+
+def _in_short(
+    result: "Comparison",
+    records: "Sequence[StudyRecord]",
+    notes: Sequence[str],
+    format: Format,
+    *,
+    marginal: bool,
+    wide: bool,
+) -> None:
+    """Print the answer and one table."""
+    from ablate.reporting import short
+
+    for line in short.lines(result, records, notes):
+        remark(line, format)
+    typer.echo()
+    table, marks = short.table(result, records[0].tuned_column if records else "", marginal=marginal), []
+    if format == "table" and not wide:
+        table, marks = short.in_width(table, shutil.get_terminal_size().columns, result.margin)
+    print_table(table, format, wide=wide)
+    for line in marks:
+        remark(line, format)
+
+
+def _in_full(
+    result: "Comparison",
+    records: "Sequence[StudyRecord]",
+    format: Format,
+    *,
+    marginal: bool,
+    wide: bool,
+) -> list[str]:
+    """Print the answer and each family; returns the lines of the answer."""
+    from ablate.reporting import answers, words
+
+    lines = answers.lines(result, records)
+    for line in lines:
+        remark(line, format)
+    typer.echo()
+    for family in result.families:
+        remark(words.caption(result, family), format)
+        print_table(words.for_reading(result, family, marginal=marginal), format, wide=wide)
+        typer.echo()
+    return lines
 
 
 def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wide: bool) -> None:

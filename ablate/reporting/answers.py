@@ -1,6 +1,9 @@
 """The findings of a comparison in plain sentences, for a report, a terminal, a notebook. Prints nothing."""
 
 import math
+import re
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,20 +12,24 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
+from ablate.analysis.contrasts import NO_VERDICTS, names
+from ablate.analysis.notes import never_reached
 from ablate.analysis.power import seconds_a_run
 from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
 from ablate.phrases import counted, counted_between, duration, lines_if
 from ablate.reporting.subject import NO_STUDY, whole_study, with_seeds
 from ablate.reporting.words import (
+    PERHAPS,
     Voice,
     confidence,
     fields,
     finding,
     interactions,
-    names,
+    is_perhaps_within,
     parametrization,
     unit,
+    verdict,
 )
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
@@ -39,6 +46,7 @@ PLAIN = Voice(
     decided="{one} {verb} {size}{of} ({least} to {most}) against {other}{at}{weight}{look}",
     verbs=("saves", "costs"),
     within=", less than the {margin} that would matter",
+    perhaps=", perhaps within the margin of {margin}",
     beyond="{share}{perplexity}",
 )
 IN_STEPS = replace(
@@ -46,6 +54,17 @@ IN_STEPS = replace(
     decided="{one} takes {size}{of} ({least} to {most}) {verb} than {other}{at}{weight}{look}",
     verbs=("fewer", "more"),
 )
+
+
+def _brief(voice: Voice) -> Voice:
+    """The same beside a table that has the numbers."""
+    return replace(
+        voice,
+        undecided="whether {one} costs or saves anything against {other}{at} is undecided",
+        equivalent="{one} and {other} differ by less than {margin}{of}{at}",
+        decided=voice.decided.removesuffix("{look}"),
+        beyond="",
+    )
 
 
 @dataclass(frozen=True)
@@ -58,22 +77,25 @@ class Answer:
     more: list[str]
 
 
-def answer(comparison: Comparison, record: StudyRecord) -> Answer:
-    """The answer of a comparison. record: of its study."""
+def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) -> Answer:
+    """The answer of a comparison. record: of its study. brief: for beside a table that has the numbers."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     variants = comparison.table["variant"].nunique()
     if int(comparison.table["n"].max()) < 2:
         return Answer([ONE_SEED], [], of_one_seed(rows, record, variants))
-    tested = _tested(comparison)
-    sentences = findings(comparison, record.answer, record.tuned_column)
+    tested = primary_or_all(comparison)
+    sentences = findings(comparison, record.answer, record.tuned_column, brief=brief)
     if tested.empty or not sentences:
-        nothing = "Nothing was tested: no variant has a baseline and two paired seeds."
+        why = [line.removeprefix(NO_VERDICTS) for line in comparison.notes if line.startswith(NO_VERDICTS)]
+        nothing = f"Nothing was tested: {(why or ['no variant has a baseline and two paired seeds'])[0]}."
         if record.looks and comparison.table["look"].eq(0).any():
             nothing = f"Nothing is judged before the first look, at {record.looks.at[0]} seeds."
         return Answer(sentences or [nothing], [], [])
-    if where := place(rows):
+    where = place(rows)
+    if where := where.partition(" (")[0] if brief else where:
         sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
-    return Answer(sentences, _trust(comparison, record), _to_decide(tested, rows, record, variants))
+    trust = (_trust_in_brief if brief else _trust)(comparison, record)
+    return Answer(sentences, trust, _to_decide(tested, rows, record, variants))
 
 
 def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
@@ -85,30 +107,43 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     """The answer as lines. records: of one or several studies."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
-    return [*parts.findings, *parts.trust, *parts.more]
+    first = never_reached(comparison.table, comparison.metric)
+    return [*first, *parts.findings, *parts.trust, *parts.more]
 
 
-def findings(comparison: Comparison, terms: Mapping[str, str] | None = None, tuned: str = "") -> list[str]:
+def findings(
+    comparison: Comparison,
+    terms: Mapping[str, str] | None = None,
+    tuned: str = "",
+    *,
+    brief: bool = False,
+) -> list[str]:
     """A sentence for each primary contrast or, without any, for each contrast. For more than MOST, the counts
     of the verdicts and the largest difference.
 
     terms: names of the levels for use in sentences, such as {sum: summing the heads}. tuned: the column of
-    which each variant has its own value; it is not named.
+    which each variant has its own value; it is not named. brief: without numbers of what is undecided, and
+    without remarks on what a difference amounts to.
     """
-    tested, terms = _tested(comparison), terms or {}
+    tested, terms = primary_or_all(comparison), terms or {}
     for side in ("variant", "baseline"):
         tested = tested.assign(**{side: [without(name, tuned) for name in tested[side]]})
-    # A setting that all contrasts share need not be repeated.
-    settings = {names(row["variant"], row["baseline"])[2] for row in tested.to_dict("records")}
+    parts_of = [_setting(row) for row in tested.to_dict("records")]
+    shared = set[str]().union(*parts_of).intersection(*parts_of)  # what all share need not be repeated
     voice = IN_STEPS if column_named(comparison.metric).unit == "steps" else PLAIN
+    voice = _brief(voice) if brief else voice
 
     def sentence(row: Mapping[Any, Any]) -> str:
-        given = {"at": ""} if len(settings) == 1 else {}
+        own = ", ".join(part for part in _setting(row) if part not in shared)
+        given = {"at": f" ({own})" if own else ""}
         if not unit(comparison.metric):
             given["of"] = f" of {comparison.metric}"
-        return f"{finding(row, comparison, voice, terms, **given)}{parametrization(row, comparison)}."
+        remark = "" if brief else parametrization(row, comparison)
+        return f"{finding(row, comparison, voice, terms, **given)}{remark}."
 
-    if len(tested) > MOST:
+    if len(tested) > MOST and brief:
+        sentences = [_tally_in_brief(tested)]
+    elif len(tested) > MOST:
         sizes = tested["diff"].abs().where(tested["verdict"] != stats.UNDECIDED, -1.0)
         largest = tested.to_dict("records")[int(sizes.argmax())]
         alike = int(tested["same_class"].sum())
@@ -117,10 +152,19 @@ def findings(comparison: Comparison, terms: Mapping[str, str] | None = None, tun
         sentences += lines_if(alike, line)
     else:
         open_ = tested[tested["verdict"] == stats.UNDECIDED]
-        together = _undecided(open_, comparison, terms) if len(open_) > 1 and len(settings) == 1 else ""
+        together = ""
+        if len(open_) > 1 and all({*parts} == shared for parts in parts_of):
+            together = _undecided(open_, comparison, terms, brief=brief)
         rest = tested.drop(open_.index) if together else tested
         sentences = [*map(sentence, rest.to_dict("records")), *lines_if(together, together)]
-    return [line[:1].upper() + line[1:] for line in (*sentences, *interactions(comparison))]
+    sentences += [] if brief else interactions(comparison)
+    return [line[:1].upper() + line[1:] for line in sentences]
+
+
+def _setting(row: Mapping[Any, Any]) -> list[str]:
+    """What the two variants of a contrast share, as K=V each."""
+    shared = names(row["variant"], row["baseline"])[2]
+    return re.split(r", (?=\w+=)", shared) if shared else []
 
 
 def without(name: str, column: str) -> str:
@@ -128,19 +172,20 @@ def without(name: str, column: str) -> str:
     return " ".join(f"{key}={level}" for key, level in levels_of(name).items() if key != column)
 
 
-def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, str]) -> str:
+def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, str], *, brief: bool) -> str:
     """One sentence about several undecided contrasts, with one baseline or with different ones."""
     each, baselines = [], set[str]()
     for row in rows.to_dict("records"):
         of_row = fields(row, comparison, terms)
         words = "{one}, {cost}{of} ({cost_low} to {cost_high})".format(**of_row)
-        each.append(f"{words}{parametrization(row, comparison).replace(';', ',')}")
+        remark = parametrization(row, comparison).replace(";", ",")
+        each.append(of_row["one"] if brief else f"{words}{remark}")
         baselines.add(of_row["other"])
     against = f" against {baselines.pop()}" if len(baselines) == 1 else ""
     return f"nothing is decided yet{against} about {'; '.join(each)}."
 
 
-def _tested(comparison: Comparison) -> pd.DataFrame:
+def primary_or_all(comparison: Comparison) -> pd.DataFrame:
     """The primary contrasts that were tested or, without any, all that were tested."""
     for table in (comparison.family("primary"), comparison.table):
         tested = table[table["p"].notna()]
@@ -151,9 +196,24 @@ def _tested(comparison: Comparison) -> pd.DataFrame:
 
 def _tally(tested: pd.DataFrame, what: str) -> str:
     """The number of contrasts with each verdict, in words."""
-    counts = tested["verdict"].value_counts()
-    each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{counted(len(tested), what)}: {each}"
+    rows = tested.to_dict("records")
+    counts = Counter(row["verdict"] for row in rows)
+    perhaps = Counter(row["verdict"] for row in rows if is_perhaps_within(row))
+    each = [
+        f"{count} {of}" + (f" ({perhaps[of]} perhaps within the margin)" if perhaps[of] else "")
+        for of, count in counts.most_common()
+    ]
+    return f"{counted(len(rows), what)}: {', '.join(each)}"
+
+
+def _tally_in_brief(tested: pd.DataFrame) -> str:
+    """The same as a sentence; * marks a verdict as the table beside it does (short.py)."""
+    counts = Counter(verdict(row) for row in tested.to_dict("records"))
+    each = [
+        f"{count} {'is' if count == 1 else 'are'} {of}{' (*)' if of.endswith(PERHAPS) else ''}"
+        for of, count in counts.most_common()
+    ]
+    return f"of {len(tested)} comparisons, {'; '.join(each)}."
 
 
 def place(rows: pd.DataFrame) -> str:
@@ -167,7 +227,7 @@ def place(rows: pd.DataFrame) -> str:
 
 
 def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
-    tested = _tested(comparison)
+    tested = primary_or_all(comparison)
     low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
     hold = "the interval holds" if len(tested) == 1 else f"all {len(tested)} intervals hold together"
     seeds = counted_between(low, high, "paired seed")
@@ -186,13 +246,33 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     return lines
 
 
+def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
+    tested = primary_or_all(comparison)
+    together = {1: "", 2: " for both together"}.get(len(tested), f" for all {len(tested)} together")
+    lines = [f"{_seeds(tested)}, {confidence(comparison)} confidence{together}."]
+    return [*lines, *lines_if(record.claim, "A claim, which docs/ledger.md judges by its own rule.")]
+
+
+def _seeds(tested: pd.DataFrame) -> str:
+    """How many seeds were seen, and at most will be."""
+    if tested["look"].isna().all():
+        return counted_between(int(tested["pairs"].min()), int(tested["pairs"].max()), "paired seed")
+    is_open = tested["verdict"] == stats.UNDECIDED
+    parts = []
+    for when, rows in (("decided at", tested[~is_open]), ("so far", tested[is_open])):
+        if len(rows):
+            low, high = int(rows["look"].min()), int(rows["look"].max())
+            parts.append(f"{when} {f'{low} to ' if low < high else ''}{high}")
+    return f"{', '.join(parts).capitalize()} of at most {counted(int(tested['last_look'].max()), 'seed')}"
+
+
 def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
     """What would decide these contrasts, or narrow their intervals."""
     if record.demonstration:
         command = whole_study(record)
         return [f"A demonstration: `{command}` asks it properly, and --dry-run says how long that takes."]
     if record.looks:
-        return _until_last_look(tested, record)
+        return _until_last_look(tested, rows, record)
     seeds = int(tested["pairs"].max())
     undecided = tested[tested["verdict"] == stats.UNDECIDED]
     needed = undecided["more_seeds"].dropna()
@@ -209,13 +289,21 @@ def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, va
     return _with_seeds(seeds + more, line, rows, record, variants)
 
 
-def _until_last_look(tested: pd.DataFrame, record: StudyRecord) -> list[str]:
-    """What a study with looks does about undecided contrasts."""
+def _until_last_look(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord) -> list[str]:
+    """What a study with looks does about undecided contrasts, with the time to its next look."""
     undecided = tested[tested["verdict"] == stats.UNDECIDED]
     if undecided.empty:
         return []
-    if (undecided["look"] < undecided["last_look"]).any():
-        return ["The command of the study goes on with what is undecided."]
+    going_on = undecided[undecided["look"] < undecided["last_look"]]
+    if len(going_on):
+        command = shlex.join(["ablate", "run", *record.typed]) if record.typed else record.command
+        arms = {*going_on["variant"], *going_on["baseline"]}
+        assert record.looks
+        look = int(going_on["look"].min())
+        more = min(at for at in record.looks.at if at > look) - look
+        time = _time(len(arms) * more, rows)
+        which = f"`{command}`" if command else "The command of the study"
+        return [f"{which} goes on with what is undecided{f'{time} to the next look' if time else ''}."]
     stays = "It stays" if len(undecided) == 1 else "They stay"
     return [f"{stays} undecided: a study goes on beyond its last look only under another name."]
 
@@ -223,10 +311,14 @@ def _until_last_look(tested: pd.DataFrame, record: StudyRecord) -> list[str]:
 def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
     """`line` with the command that gives every variant `count` seeds, and its time on this machine."""
     command = with_seeds(record, count)
-    seconds, at_once = seconds_a_run(rows, available_cores())
-    runs = variants * max(0, count - rows["seed"].nunique())
-    time = "" if math.isnan(seconds) else f", about {duration(runs * seconds / at_once)} here"
+    time = _time(variants * max(0, count - rows["seed"].nunique()), rows)
     return [f"{line.format(f'`{command}`' if command else f'{count} seeds')}{time}."]
+
+
+def _time(runs: int, rows: pd.DataFrame) -> str:
+    """How long so many more runs take, in words; empty if the rows do not say."""
+    seconds, at_once = seconds_a_run(rows, available_cores())
+    return "" if math.isnan(seconds) else f", about {duration(runs * seconds / at_once)} here"
 
 
 # --- in a notebook ---------------------------------------------------------------------------------------

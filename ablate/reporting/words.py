@@ -1,7 +1,7 @@
 """A comparison for readers: captions, tables with few columns, closing sentences. Prints nothing."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,13 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
-from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.variants import levels_of, lost_by
+from ablate.analysis.contrasts import EQUAL, names
+from ablate.analysis.variants import lost_by
 from ablate.config.overrides import spelled
 from ablate.phrases import counted
 from ablate.store.columns import column_named
 
+PERHAPS = ", perhaps within the margin"
 WORTH_SAYING = 0.01  # by how much an early look overstates a difference
 
 
@@ -24,9 +25,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     table = comparison.family(family)
     shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
     read = table[shown or comparison.shown[:1]].copy()
-    diverged = table["diverged"].astype(int)
-    lost = lost_by(comparison.metric)
-    read["n"] = [f"{n} + {d} {lost}" if d else str(n) for n, d in zip(table["n"], diverged, strict=True)]
+    read["n"] = numbers_of_seeds(table, comparison.metric)
     if "match_error" in table:  # the difference in cost that remains after matching
         read["params"] = table["params"]
         read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
@@ -47,7 +46,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
         if table["share"].notna().any():
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
-        read["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+        read["verdict"] = [_with_why(row) for row in table.to_dict("records")]
         if table["look"].notna().any():
             read["seeds"] = ["" if pd.isna(row["look"]) else _look(row) for row in table.to_dict("records")]
     if "step_ms" in table:
@@ -56,6 +55,23 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     if table["best"].any():
         read["best"] = table["best"]
     return read
+
+
+def numbers_of_seeds(table: pd.DataFrame, metric: str) -> list[str]:
+    """The number of seeds of each row, with those that ended without a number: 7 + 1 diverged."""
+    counts = zip(table["n"], table["diverged"].astype(int), strict=True)
+    return [f"{n} + {lost} {lost_by(metric)}" if lost else str(n) for n, lost in counts]
+
+
+def verdict(row: Mapping[Any, Any]) -> str:
+    """The verdict of a row of a comparison in words; empty without one."""
+    return f"{row['verdict'] or ''}{PERHAPS if is_perhaps_within(row) else ''}"
+
+
+def is_perhaps_within(row: Mapping[Any, Any]) -> bool:
+    """Whether a decided difference may be within the margin, as its interval reaches into it."""
+    is_beyond = row["verdict"] in (stats.BETTER, stats.WORSE)
+    return is_beyond and min(abs(row["low"]), abs(row["high"])) < row["margin"]
 
 
 def effects_for_reading(effects: pd.DataFrame) -> pd.DataFrame:
@@ -88,13 +104,11 @@ def caption(comparison: Comparison, family: str) -> str:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """The findings: one sentence per primary contrast or, without any, one about the best variant."""
+    """The findings: one sentence per primary contrast or, without any, per contrast that was tested."""
     primary = comparison.family("primary")
+    compared = comparison.table[comparison.table["p"].notna()]
     if len(primary):
         compared = primary[primary["baseline"].notna()]
-    else:
-        table = comparison.table
-        compared = table[table["p"].notna()].head(1)  # the best: families are sorted
     return [
         *(
             f"{finding(row, comparison, PAPER)}{parametrization(row, comparison)}."
@@ -168,8 +182,8 @@ def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
 @dataclass(frozen=True)
 class Voice:
     """How a contrast is put into a sentence, without its full stop: a template for each kind of verdict, with
-    the fields of `fields`. verbs: {verb} for better and for worse. within, beyond: {weight} of a difference
-    within the margin, and of any other."""
+    the fields of `fields`. verbs: {verb} for better and for worse. within, perhaps, beyond: {weight} of a
+    difference within the margin, perhaps within it, and of any other."""
 
     untested: str
     undecided: str
@@ -177,6 +191,7 @@ class Voice:
     decided: str
     verbs: tuple[str, str]
     within: str
+    perhaps: str
     beyond: str = ""
 
 
@@ -190,6 +205,7 @@ PAPER = Voice(
     " n = {pairs} paired seeds, Holm p {p}{family}{look}",
     verbs=("better", "worse"),
     within=", but within the margin of {margin}",
+    perhaps=", perhaps within the margin of {margin}",
 )
 
 
@@ -203,15 +219,16 @@ def finding(
     """The sentence on one contrast, without its full stop. row: of the comparison. terms: as of `names`.
     given: fields to use in place of the row's."""
     known = {**fields(row, comparison, terms), **given}
-    verdict = row["verdict"]
-    if verdict == EQUAL:
+    found = row["verdict"]
+    if found == EQUAL:
         return f"{known['one']} is {row['why']}: nothing to test"
     if row["p"] != row["p"]:
         return voice.untested.format(**known)
-    weight = voice.within if verdict in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else voice.beyond
-    verb = voice.verbs[verdict not in (stats.BETTER, stats.BETTER_WITHIN)]
+    weight = voice.within if found in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else voice.beyond
+    weight = f"{weight}{voice.perhaps}" if is_perhaps_within(row) else weight
+    verb = voice.verbs[found not in (stats.BETTER, stats.BETTER_WITHIN)]
     by_verdict = {stats.UNDECIDED: voice.undecided, stats.EQUIVALENT: voice.equivalent}
-    return by_verdict.get(verdict, voice.decided).format(**known, verb=verb, weight=weight.format(**known))
+    return by_verdict.get(found, voice.decided).format(**known, verb=verb, weight=weight.format(**known))
 
 
 def fields(
@@ -271,31 +288,18 @@ def _look(row: Mapping[Any, Any], of: str = "of") -> str:
     return f"{row['look']} {of} {row['last_look']}"
 
 
-def _verdict(row: Mapping[Any, Any]) -> str:
+def _with_why(row: Mapping[Any, Any]) -> str:
+    """The verdict and, where there is none, what would bring one or why there is none."""
     if row["verdict"] == stats.UNDECIDED and not pd.isna(row["more_seeds"]):
         return f"undecided: {counted(row['more_seeds'], 'more seed')}"
     if row["verdict"] == stats.UNDECIDED and row["why"]:
         return f"undecided: {row['why']}"
-    return row["verdict"] or ""
+    return verdict(row)
 
 
 def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
     ends = zip(table[low].tolist(), table[high].tolist(), strict=True)
     return ["" if a != a else f"[{a:.4f}, {b:.4f}]" for a, b in ends]
-
-
-def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -> tuple[str, str, str]:
-    """The differing part of each of two names, and what they share. terms: names of the levels, if the study
-    gives any; a fusion is named by itself."""
-    ours, theirs = levels_of(variant), levels_of(baseline)
-    differing = [key for key in ours if ours[key] != theirs.get(key)]
-    shared = ", ".join(f"{key}={value}" for key, value in ours.items() if key not in differing)
-    return _called(ours, differing, terms or {}), _called(theirs, differing, terms or {}), shared
-
-
-def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, str]) -> str:
-    given = [(key, name[key]) for key in keys if name.get(key)]
-    return " ".join(terms.get(value, value if key == "fusion" else f"{key}={value}") for key, value in given)
 
 
 def number(value: float) -> str:

@@ -1,0 +1,177 @@
+"""A comparison in a few lines: the answer, how sure it is, what to type next, and one table. Prints nothing.
+
+Everything else stands under --why: families, corrections, shares, columns that differ, notes.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.compare import BASELINE, Comparison
+from ablate.analysis.contrasts import names
+from ablate.analysis.notes import never_reached
+from ablate.analysis.variants import levels_of
+from ablate.phrases import Doubt, counted, lines_if
+from ablate.reporting import words
+from ablate.reporting.answers import MOST, answer, primary_or_all, without
+from ablate.reporting.subject import NO_STUDY
+from ablate.reporting.tables import lines_of
+from ablate.store.columns import column_named
+from ablate.store.record import StudyRecord
+
+MOST_ROWS = 10  # of the table; for more, baselines have none
+MOST_DOUBTS = 3
+WIDTH, HEIGHT = 80, 5  # of the lines above the table
+
+
+def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[str]) -> list[str]:
+    """Two paragraphs: the answer with how sure it is and its doubts, and the next command with its time.
+    notes: all that there is to say of the rows and of the comparison."""
+    record = records[0] if len(records) == 1 else NO_STUDY
+    parts = answer(comparison, record, brief=True)
+    first = [f"{line.partition(';')[0]}." for line in never_reached(comparison.table, comparison.metric)]
+    why = _why(comparison, notes, is_claim=bool(record.claim))
+    other = _without_baselines(_contrasts(comparison))
+    against = lines_if(other, f"Each is against {other}, otherwise equal.")
+    paragraph = " ".join([*first, *parts.findings, *against, *parts.trust, *why])
+    room = WIDTH * max(2, HEIGHT - len(textwrap.wrap(paragraph, WIDTH)))
+    return [paragraph, *(_next(line, record, room) for line in parts.more)]
+
+
+def doubts(notes: Sequence[str]) -> str:
+    """The doubts among these notes in a few words; empty without any."""
+    briefs = [*dict.fromkeys(note.brief for note in notes if isinstance(note, Doubt))]
+    shown = briefs[:MOST_DOUBTS] if len(briefs) > MOST_DOUBTS + 1 else briefs
+    shown += lines_if(len(shown) < len(briefs), f"{len(briefs) - len(shown)} more")
+    return f"Doubts: {', '.join(shown)}; --why explains" if briefs else ""
+
+
+def _why(comparison: Comparison, notes: Sequence[str], *, is_claim: bool) -> list[str]:
+    """A sentence on what --why has; none if nothing was tested and nothing is doubtful."""
+    tested = primary_or_all(comparison)
+    is_lead = not is_claim and not len(comparison.family("primary"))
+    leads = lines_if(is_lead and tested["verdict"].isin(stats.CLAIMS).any(), LEAD)
+    sentence = doubts([*leads, *notes]) or ("" if tested.empty else "--why says how this was tested")
+    others = int(comparison.table["p"].notna().sum()) - len(tested)
+    more = f", and has {counted(others, 'more comparison')}" if others else ""
+    return lines_if(sentence, f"{sentence}{more}.")
+
+
+LEAD = Doubt("not named beforehand (a lead, not a result)")
+
+
+def _next(line: str, record: StudyRecord, room: int) -> str:
+    """The line with the next command. If that takes more than `room` characters, the command goes by its
+    study and its seeds."""
+    before, _, rest = line.partition("`")
+    command, _, after = rest.partition("`")
+    if len(line) <= room or "'seed=" not in command:
+        return line
+    seeds = command[command.rindex("'seed=") :]
+    return f"{before}the command of {record.name} with {seeds}{after} --why has it whole."
+
+
+def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) -> pd.DataFrame:
+    """Each contrast in a row: variant, n, mean, difference [low, high], verdict; each baseline above those
+    that are compared with it. Baselines have no rows where there would be too many and names suffice. If
+    nothing is compared: variant, n, mean.
+
+    tuned: the column of which each variant has its own value; it is in no name. marginal: with
+    marginal intervals, too.
+    """
+    family, rows = comparison.family(_family(comparison)), _contrasts(comparison)
+    rows = family if rows.empty else rows if _without_baselines(rows) else _with_baselines(family, rows)
+    read = pd.DataFrame({"variant": _names(rows["variant"], tuned)})
+    read["n"] = words.numbers_of_seeds(rows, comparison.metric)
+    read["mean"] = rows["mean"].tolist()
+    each = rows.to_dict("records")
+    if rows["diff"].notna().any():
+        read["difference [low, high]"] = [_difference(row, comparison.metric) for row in each]
+        if marginal:
+            read[f"marginal {words.confidence(comparison)}"] = [
+                _interval(row, "low_marginal", "high_marginal", comparison.metric) for row in each
+            ]
+        read["verdict"] = [words.verdict(row) for row in each]
+        if len(primary_or_all(comparison)) > MOST:  # the answer explains the mark
+            read["verdict"] = _marked(read["verdict"])
+    if "step_ms" in rows:
+        read["step_ms"] = rows["step_ms"].tolist()
+        read["step_ratio"] = [words.step_ratio(row) for row in each]
+    return read
+
+
+def in_width(read: pd.DataFrame, width: int, margin: float) -> tuple[pd.DataFrame, list[str]]:
+    """The table with its longest verdict as a mark if it is too wide otherwise, and the line that explains
+    the mark. margin: of the comparison."""
+    is_wide = max(map(len, lines_of(read, None)[0].splitlines())) > width
+    if not is_wide or "verdict" not in read or not read["verdict"].str.endswith(words.PERHAPS).any():
+        return read, []
+    return read.assign(verdict=_marked(read["verdict"])), [
+        f"* {words.PERHAPS.removeprefix(', ')} of {margin:g}"
+    ]
+
+
+def _marked(verdicts: pd.Series) -> pd.Series:
+    return verdicts.str.replace(words.PERHAPS, " *", regex=False)
+
+
+def _family(comparison: Comparison) -> str:
+    """The first family with a contrast that was tested or, without any, with a contrast."""
+    for column in ("p", "diff"):
+        if len(having := comparison.table[comparison.table[column].notna()]):
+            return str(having["family"].iloc[0])
+    return comparison.families[0]
+
+
+def _contrasts(comparison: Comparison) -> pd.DataFrame:
+    """The contrasts of that family."""
+    family = comparison.family(_family(comparison))
+    return family[family["baseline"].notna()]
+
+
+def _without_baselines(rows: pd.DataFrame) -> str:
+    """What the baselines of these contrasts are, if they need no rows: they would make the table too long,
+    and are the same but for what each variant shares with its own. Else empty."""
+    others = {names(row["variant"], row["baseline"])[1] for row in rows.to_dict("records")}
+    is_short = len(rows) + rows["baseline"].nunique() <= MOST_ROWS
+    return "" if is_short or len(others) > 1 or rows["variant"].duplicated().any() else others.pop()
+
+
+def _with_baselines(family: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows and their baselines, best first; below its baseline each, if there are several."""
+    bases = family[(family["verdict"] == BASELINE) & family["variant"].isin(rows["baseline"])]
+    if len(bases) == 1:
+        return family[family.index.isin([*bases.index, *rows.index])]
+    return pd.concat(
+        part
+        for name in bases["variant"]
+        for part in (bases[bases["variant"] == name], rows[rows["baseline"] == name])
+    )
+
+
+def _names(variants: pd.Series, tuned: str) -> list[str]:
+    """The names of variants without what all of them share; a fusion is named by itself."""
+    levels = [levels_of(without(name, tuned)) for name in variants]
+    keys = [key for key in levels[0] if len({one.get(key) for one in levels}) > 1] or [*levels[0]][:1]
+    return [
+        " ".join(one[key] if key == "fusion" else f"{key}={one[key]}" for key in keys if one.get(key))
+        for one in levels
+    ]
+
+
+def _difference(row: Mapping[Any, Any], metric: str) -> str:
+    diff = row["diff"]
+    interval = _interval(row, "low", "high", metric)
+    return "" if diff != diff else f"{diff:+{_format(metric)}} {interval}".rstrip()
+
+
+def _interval(row: Mapping[Any, Any], low: str, high: str, metric: str) -> str:
+    form = _format(metric)
+    return "" if row[low] != row[low] else f"[{row[low]:{form}}, {row[high]:{form}}]"
+
+
+def _format(metric: str) -> str:
+    return ",.1f" if column_named(metric).unit == "steps" else ".4f"

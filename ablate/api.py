@@ -10,7 +10,7 @@ import pandas as pd
 from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
-from ablate.reporting.answers import ShownComparison
+from ablate.reporting.short import ShownComparison
 
 if TYPE_CHECKING:
     from ablate.execution.trained import TrainedModel
@@ -105,7 +105,8 @@ def compare(
     options = question(metric, by, baseline, where, mixed)
     result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)
-    return ShownComparison(**{**vars(result), "notes": [*results.notes, *result.notes]}, answer=answer)
+    given = {**vars(result), "notes": [*results.notes, *result.notes]}
+    return ShownComparison(**given, answer=answer, records=results.records)
 
 
 def report(

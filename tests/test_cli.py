@@ -212,7 +212,7 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
     assert [variant["best"] for variant in summary] == [True, False, False, False]
     as_csv = pd.read_csv(io.StringIO(run_cli("compare", study.name, "--format", "csv", cwd=cwd).stdout))
     assert as_csv["mean"].tolist() == [variant["mean"] for variant in summary]
-    assert run_cli("compare", study.name, "--format", "md", cwd=cwd).stdout.count("\n\n| fusion |") == 1
+    assert run_cli("compare", study.name, "--format", "md", cwd=cwd).stdout.count("\n\n| variant |") == 1
     wrong = run_cli("compare", "sweeep", cwd=cwd)
     assert wrong.returncode == 2 and "no such study" in one_line(wrong.stderr)
 
@@ -281,7 +281,8 @@ def test_a_run_that_learned_nothing_says_so(tmp_path):
     line = r"1 run learned nothing: val_loss up to ([\d.]+) is above ln\(vocab\) = ([\d.]+)"
     found = re.search(line, done.stderr)
     assert found and float(found[1]) > float(found[2]) and "train.lr is too high (here 10)" in done.stderr
-    assert found[0] in run_cli("compare", "high", cwd=tmp_path).stderr
+    assert "Doubts: 1 run learned nothing" in run_cli("compare", "high", cwd=tmp_path).stdout
+    assert found[0] in run_cli("compare", "high", "--why", cwd=tmp_path).stderr
 
 
 @pytest.mark.slow

@@ -233,7 +233,9 @@ def test_every_number_by_hand():
 def test_sentences_by_hand():
     assert sentences(compare(table(*hand_worked()), margin=0.05)) == [
         "mean and concat (heads=4, out_proj=true) are equivalent within 0.05 nats: difference 0.000"
-        " [−0.038, 0.038], n = 4 paired seeds, Holm TOST p = 0.012 (exploratory)."
+        " [−0.038, 0.038], n = 4 paired seeds, Holm TOST p = 0.012 (exploratory).",
+        "sum is worse than concat (heads=4, out_proj=true) by 0.250 nats [0.129, 0.371], n = 4 paired seeds,"
+        " Holm p = 0.0065 (exploratory).",
     ]
     primary = [{"vary": "fusion", "baseline": "concat"}]
     result = compare(table(*hand_worked()), records=[make_record(primary=primary)])
@@ -759,7 +761,8 @@ def test_the_command_compares_files_of_elsewhere(tmp_path):
     assert verdicts == {"concat": "baseline", "sum": "worse", "mean": "equivalent"}
     shown = call_cli("compare", "a.csv", "b.csv", "--where", "fusion!=mean", "--marginal", cwd=tmp_path)
     assert shown.stdout.splitlines()[0].startswith("Sum costs 0.250 nats (0.158 to 0.342) against concat")
-    assert max(map(len, shown.stdout.splitlines())) <= 100
+    _, _, of_table = shown.stdout.partition("\n\n")
+    assert max(map(len, of_table.splitlines())) <= 80 and "marginal 95 %" in of_table
     latex = call_cli("compare", "a.csv", "b.csv", "--format", "latex", cwd=tmp_path).stdout
     around = re.sub(r"(?s)\\begin\{tabular\}.*?\\end\{tabular\}", "", latex).split("\n")
     assert "simultaneous 95 \\% interval" in latex

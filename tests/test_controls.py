@@ -104,10 +104,10 @@ def test_what_remains_at_an_equal_start_is_printed_beside_the_raw_difference():
 def test_a_study_without_a_placebo_says_so():
     rows = of_projection(0.0, np.random.default_rng(0), 8).query("value_scale == '1'")
     result = compare(rows, records=[of_study()])
-    line = "1 of 2 comparisons have no results at an equal start and equal steps (the study"
-    assert note(result, "may be parametrization").startswith(line)
+    line = "In 1 of 2 comparisons the two start as different functions; part of the difference may come from"
+    assert note(result, "this study names none").startswith(line)
     named = compare(rows, records=[of_study(**PLACEBO)])
-    assert note(named, "(placebo: value_scale=matched)")
+    assert note(named, "this study's, value_scale=matched, has no runs of them")
 
 
 def test_what_diverged_is_no_part_of_what_remains_nor_of_an_interaction():

@@ -164,6 +164,8 @@ def test_a_csv_beside_its_study_json_is_the_study(store, command):
 def test_a_csv_that_was_moved_away_says_what_it_left_behind(store, command):
     shutil.copy(store.results_path("synthetic"), "mine.csv")
     code, out, err = command("compare", "mine.csv")
+    assert code == 0 and "rows without their study.json" in out and not err
+    code, out, err = command("compare", "mine.csv", "--why")
     assert code == 0 and "primary" not in out
     assert err.startswith("mine.csv: without the study.json of synthetic, so nothing counts as named")
     shutil.copy(store.results_path("synthetic"), store.results_path("synthetic").with_name("mine.csv"))

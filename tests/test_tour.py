@@ -18,7 +18,7 @@ STUDENT = (
     ("val_loss", "val_bpb", "val_acc", "test_loss", "params", "runs/studies/single/results.csv"),
     ("The import statement",),
     ("concat  4      true", "sum     4      true", "best", "10 runs in runs/studies/why/results.csv"),
-    ("against concat", "5 paired seeds", "95 % confidence", "diff", "verdict"),
+    ("against concat", "5 paired seeds", "95 % confidence", "difference [low, high]", "verdict"),
     (
         "a sum is concat with the same rows for every head",
         "18 not",
@@ -31,7 +31,7 @@ AUTHOR = (
     ("16 runs", "about ", "from timing a few steps"),
     (),
     ("32 runs in runs/studies/ours/results.csv",),
-    ("On book.txt", "concatenating them", "primary", "all 3 intervals hold together"),
+    ("On book.txt", "concatenating them", "95 % confidence for all 3 together", "--why explains"),
     ("booktabs", r"mean over 8 seeds $\pm$ half of its 95 \% t-interval", "fusion & 4"),
     ("fusion & seeds & mean & difference",),
     ("runs/studies/ours/report.html",),

@@ -568,11 +568,12 @@ def test_arms_side_by_side_and_what_cannot_be_built_is_named(tmp_path):
     assert [key for key in rows if key[0] == "concat"] == [("concat", "none", "none", "")]
     assert {row["family"] for row in rows.values()} == {"primary"}
     assert all(abs(row["match_error"]) < 0.01 for key, row in rows.items() if key[2] != "none")
-    shown = run_cli("compare", "arms", cwd=tmp_path).stdout
+    shown = run_cli("compare", "arms", "--why", cwd=tmp_path).stdout
     assert "match_error" in shown and "equal by construction" in shown  # params and flops by the MLP
     wide = run_cli(*arms, "seed=0", "heads=16", "out_proj=false", "name=wide", cwd=tmp_path)
     assert wide.returncode == 0 and "fusion=sum" in wide.stderr
-    assert "can't be built: " in run_cli("compare", "wide", cwd=tmp_path).stderr
+    assert "1 variant that can't be built" in run_cli("compare", "wide", cwd=tmp_path).stdout
+    assert "can't be built: " in run_cli("compare", "wide", "--why", cwd=tmp_path).stderr
 
 
 def test_steps_are_timed_in_turn():

@@ -17,7 +17,7 @@ from ablate.analysis.select import as_texts
 from ablate.config.identity import has_these_ids, id_of_row
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
-from ablate.phrases import lines_if, some
+from ablate.phrases import Doubt, lines_if, some
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.provenance import PACKAGE
 from ablate.store.record import StudyRecord
@@ -176,7 +176,9 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
     line = (
         "without the study.json of {}, so nothing counts as named beforehand: no contrast, metric or margin"
     )
-    return lines_if(len(studies), f"{name}: {line.format(some(studies))}")
+    return lines_if(
+        len(studies), Doubt(f"{name}: {line.format(some(studies))}", "rows without their study.json")
+    )
 
 
 def _once(rows: pd.DataFrame) -> pd.DataFrame:

@@ -3,8 +3,10 @@
 Everything else stands under --why: families, corrections, shares, columns that differ, notes.
 """
 
+import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -18,7 +20,7 @@ from ablate.phrases import Doubt, counted, lines_if
 from ablate.reporting import words
 from ablate.reporting.answers import MOST, answer, primary_or_all, without
 from ablate.reporting.subject import NO_STUDY
-from ablate.reporting.tables import lines_of
+from ablate.reporting.tables import lines_of, render
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -175,3 +177,27 @@ def _interval(row: Mapping[Any, Any], low: str, high: str, metric: str) -> str:
 
 def _format(metric: str) -> str:
     return ",.1f" if column_named(metric).unit == "steps" else ".4f"
+
+
+# --- in a notebook ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShownComparison(Comparison):
+    """A comparison that displays its answer, its tables and its notes. answer: as lines. records: of its
+    studies."""
+
+    answer: list[str]
+    records: Sequence[StudyRecord]
+
+    def __repr__(self) -> str:
+        """The text that `ablate compare` prints."""
+        width = shutil.get_terminal_size().columns
+        tuned = self.records[0].tuned_column if self.records else ""
+        read, marks = in_width(table(self, tuned), width, self.margin)
+        return "\n".join([*lines(self, self.records, self.notes), "", render(read, "table"), *marks])
+
+    def _repr_html_(self) -> str:
+        from ablate.reporting.html import comparison_html
+
+        return comparison_html(self, self.answer)

@@ -162,12 +162,10 @@ def _in_short(
     for line in short.lines(result, records, notes):
         remark(line, format)
     typer.echo()
-    table, marks = short.table(result, records[0].tuned_column if records else "", marginal=marginal), []
+    table = short.table(result, records[0].tuned_column if records else "", marginal=marginal)
     if format == "table" and not wide:
-        table, marks = short.in_width(table, shutil.get_terminal_size().columns, result.margin)
+        table = short.in_width(table, shutil.get_terminal_size().columns)
     print_table(table, format, wide=wide)
-    for line in marks:
-        remark(line, format)
 
 
 def _in_full(

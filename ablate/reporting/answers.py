@@ -20,7 +20,6 @@ from ablate.compute.limits import available_cores
 from ablate.phrases import counted, counted_between, duration, lines_if
 from ablate.reporting.subject import NO_STUDY, whole_study, with_seeds
 from ablate.reporting.words import (
-    PERHAPS,
     Voice,
     confidence,
     fields,
@@ -100,7 +99,7 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
 
 def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
     """Advice for a grid with one seed. rows: of finished runs. variants: how many there are."""
-    return _with_seeds(FIRST_SEEDS, "{} shows how large a difference has to be", rows, record, variants)
+    return _with_seeds(FIRST_SEEDS, "{} would show how large a difference has to be", rows, record, variants)
 
 
 def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
@@ -207,12 +206,9 @@ def _tally(tested: pd.DataFrame, what: str) -> str:
 
 
 def _tally_in_brief(tested: pd.DataFrame) -> str:
-    """The same as a sentence; * marks a verdict as the table beside it does (short.py)."""
+    """The same as a sentence."""
     counts = Counter(verdict(row) for row in tested.to_dict("records"))
-    each = [
-        f"{count} {'is' if count == 1 else 'are'} {of}{' (*)' if of.endswith(PERHAPS) else ''}"
-        for of, count in counts.most_common()
-    ]
+    each = [f"{count} {'is' if count == 1 else 'are'} {of}" for of, count in counts.most_common()]
     return f"of {len(tested)} comparisons, {'; '.join(each)}."
 
 

@@ -18,7 +18,7 @@ from ablate.analysis.notes import never_reached
 from ablate.analysis.variants import levels_of
 from ablate.phrases import Doubt, counted, lines_if
 from ablate.reporting import words
-from ablate.reporting.answers import MOST, answer, primary_or_all, without
+from ablate.reporting.answers import answer, primary_or_all, without
 from ablate.reporting.subject import NO_STUDY
 from ablate.reporting.tables import lines_of, render
 from ablate.store.columns import column_named
@@ -46,8 +46,8 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
 def doubts(notes: Sequence[str]) -> str:
     """The doubts among these notes in a few words; empty without any."""
     briefs = [*dict.fromkeys(note.brief for note in notes if isinstance(note, Doubt))]
-    shown = briefs[:MOST_DOUBTS] if len(briefs) > MOST_DOUBTS + 1 else briefs
-    shown += lines_if(len(shown) < len(briefs), f"{len(briefs) - len(shown)} more")
+    shown = briefs[:MOST_DOUBTS]
+    shown += lines_if(len(briefs) > MOST_DOUBTS, f"{len(briefs) - MOST_DOUBTS} more")
     return f"Doubts: {', '.join(shown)}; --why explains" if briefs else ""
 
 
@@ -62,7 +62,7 @@ def _why(comparison: Comparison, notes: Sequence[str], *, is_claim: bool) -> lis
     return lines_if(sentence, f"{sentence}{more}.")
 
 
-LEAD = Doubt("not named beforehand (a lead, not a result)")
+LEAD = Doubt("not named beforehand")
 
 
 def _next(line: str, record: StudyRecord, room: int) -> str:
@@ -97,27 +97,21 @@ def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) ->
                 _interval(row, "low_marginal", "high_marginal", comparison.metric) for row in each
             ]
         read["verdict"] = [words.verdict(row) for row in each]
-        if len(primary_or_all(comparison)) > MOST:  # the answer explains the mark
-            read["verdict"] = _marked(read["verdict"])
     if "step_ms" in rows:
         read["step_ms"] = rows["step_ms"].tolist()
         read["step_ratio"] = [words.step_ratio(row) for row in each]
     return read
 
 
-def in_width(read: pd.DataFrame, width: int, margin: float) -> tuple[pd.DataFrame, list[str]]:
-    """The table with its longest verdict as a mark if it is too wide otherwise, and the line that explains
-    the mark. margin: of the comparison."""
+def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:
+    """The table with its longest verdict shortened if it is too wide otherwise."""
     is_wide = max(map(len, lines_of(read, None)[0].splitlines())) > width
-    if not is_wide or "verdict" not in read or not read["verdict"].str.endswith(words.PERHAPS).any():
-        return read, []
-    return read.assign(verdict=_marked(read["verdict"])), [
-        f"* {words.PERHAPS.removeprefix(', ')} of {margin:g}"
-    ]
+    return _shortened(read) if is_wide and "verdict" in read else read
 
 
-def _marked(verdicts: pd.Series) -> pd.Series:
-    return verdicts.str.replace(words.PERHAPS, " *", regex=False)
+def _shortened(read: pd.DataFrame) -> pd.DataFrame:
+    """worse, perhaps within the margin -> worse, perhaps. The answer above it has the whole verdict."""
+    return read.assign(verdict=read["verdict"].str.replace(words.PERHAPS, ", perhaps", regex=False))
 
 
 def _family(comparison: Comparison) -> str:
@@ -194,8 +188,8 @@ class ShownComparison(Comparison):
         """The text that `ablate compare` prints."""
         width = shutil.get_terminal_size().columns
         tuned = self.records[0].tuned_column if self.records else ""
-        read, marks = in_width(table(self, tuned), width, self.margin)
-        return "\n".join([*lines(self, self.records, self.notes), "", render(read, "table"), *marks])
+        read = in_width(table(self, tuned), width)
+        return "\n".join([*lines(self, self.records, self.notes), "", render(read, "table")])
 
     def _repr_html_(self) -> str:
         from ablate.reporting.html import comparison_html

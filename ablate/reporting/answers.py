@@ -245,21 +245,23 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
 def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
     tested = primary_or_all(comparison)
     together = {1: "", 2: " for both together"}.get(len(tested), f" for all {len(tested)} together")
-    lines = [f"{_seeds(tested)}, {confidence(comparison)} confidence{together}."]
-    return [*lines, *lines_if(record.claim, "A claim, which docs/ledger.md judges by its own rule.")]
+    sure = f"{confidence(comparison)} confidence{together}"
+    if tested["look"].notna().any():
+        sure = f"{sure}, {_at_looks(tested)}"
+    else:
+        low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
+        sure = f"{counted_between(low, high, 'paired seed')}, {sure}"
+    return [f"{sure}.", *lines_if(record.claim, "A claim, which docs/ledger.md judges by its own rule.")]
 
 
-def _seeds(tested: pd.DataFrame) -> str:
-    """How many seeds were seen, and at most will be."""
-    if tested["look"].isna().all():
-        return counted_between(int(tested["pairs"].min()), int(tested["pairs"].max()), "paired seed")
-    is_open = tested["verdict"] == stats.UNDECIDED
-    parts = []
+def _at_looks(tested: pd.DataFrame) -> str:
+    """At how many seeds contrasts were decided or stand, as in `decided at 6 to 8 of at most 32 seeds`."""
+    is_open, parts = tested["verdict"] == stats.UNDECIDED, []
     for when, rows in (("decided at", tested[~is_open]), ("so far", tested[is_open])):
         if len(rows):
             low, high = int(rows["look"].min()), int(rows["look"].max())
             parts.append(f"{when} {f'{low} to ' if low < high else ''}{high}")
-    return f"{', '.join(parts).capitalize()} of at most {counted(int(tested['last_look'].max()), 'seed')}"
+    return f"{', '.join(parts)} of at most {counted(int(tested['last_look'].max()), 'seed')}"
 
 
 def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:

@@ -39,7 +39,7 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
     other = _without_baselines(_contrasts(comparison))
     against = lines_if(other, f"Each is against {other}, otherwise equal.")
     paragraph = " ".join([*first, *parts.findings, *against, *parts.trust, *why])
-    room = WIDTH * max(2, HEIGHT - len(textwrap.wrap(paragraph, WIDTH)))
+    room = max(2, HEIGHT - _height(paragraph))
     return [paragraph, *(_next(line, record, room) for line in parts.more)]
 
 
@@ -66,14 +66,22 @@ LEAD = Doubt("not named beforehand")
 
 
 def _next(line: str, record: StudyRecord, room: int) -> str:
-    """The line with the next command. If that takes more than `room` characters, the command goes by its
-    study and its seeds."""
+    """The line with the next command, or that command alone if the line takes more than `room` lines; if
+    even that does, the command goes by its study and its seeds."""
     before, _, rest = line.partition("`")
     command, _, after = rest.partition("`")
-    if len(line) <= room or "'seed=" not in command:
+    alone = f"Next: `{command}`{after}"
+    if _height(line) <= room or "'seed=" not in command:
         return line
+    if _height(alone) <= room:
+        return alone
     seeds = command[command.rindex("'seed=") :]
     return f"{before}the command of {record.name} with {seeds}{after} --why has it whole."
+
+
+def _height(text: str) -> int:
+    """The lines that it takes in a terminal of WIDTH."""
+    return len(textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
 def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) -> pd.DataFrame:

@@ -172,6 +172,16 @@ def test_a_csv_that_was_moved_away_says_what_it_left_behind(store, command):
     assert load(["runs/studies/synthetic/mine.csv"]).records == []
 
 
+@pytest.mark.parametrize("path", ["docs/results/001-flexible", "elsewhere.csv"])
+def test_a_path_that_is_not_here_is_called_that(path, command):
+    code, out, err = command("compare", path)
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert err.startswith(f"ablate: {path}: no such file or directory here; name a study in runs, or give")
+    Path("runs/studies").mkdir(parents=True)
+    _, _, err = command("compare", "runs/studies")
+    assert err.startswith("ablate: runs/studies: no study in this directory; ")
+
+
 def test_a_run_that_two_studies_share_is_one_row_and_a_result_like_any(store):
     record = store.read_study("synthetic")
     assert record is not None

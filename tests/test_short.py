@@ -1,0 +1,182 @@
+"""What `ablate compare` prints at first: short, complete, and without the words of statistics."""
+
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ablate.analysis.compare import compare
+from ablate.reporting import short
+from ablate.reporting.tables import lines_of
+from tests.helpers import ROOT, make_record
+from tests.synthetic import small_study
+from tests.test_answers import SIZE
+from tests.test_compare import CONCAT, hand_worked, table, variant
+
+LEARNED_LATER = ("simultaneous", "exploratory", "placebo", "holm", "parametrization")
+DIGITS = "difference [low, high]"
+
+
+def study(*arms: dict, effect: float = 0.03, sd: float = 0.005, n: int = 8, **columns) -> pd.DataFrame:
+    """Arms whose losses are `effect` above those of concat, over n seeds. columns: of all rows."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(2, 0.01, n)
+    rows = [
+        row
+        for arm in arms
+        for row in variant(
+            base + effect * (arm["fusion"] != "concat") + rng.normal(0, sd, n),
+            **{**CONCAT, **arm, "form": str(arm)},
+        )
+    ]
+    return table(*rows).assign(**{**SIZE, **columns})
+
+
+def height(text: str) -> int:
+    """The lines that are not blank, as a terminal of 80 columns shows them."""
+    return sum(-(-len(line) // 80) for line in text.splitlines() if line.strip())
+
+
+def fusions(count: int) -> list[dict]:
+    return [{"fusion": name} for name in ("concat", *(f"method_{i}" for i in range(count)))]
+
+
+GRID = [{"fusion": f, "heads": h} for f in ("concat", "weighted_sum") for h in range(1, 9)]
+DOUBTFUL = {"ngram_val_loss": 1.0, "ngram_order": 6, "overlap": 0.3, "epochs": 9.0}
+
+
+@pytest.mark.parametrize(
+    "rows, most",
+    [
+        (study(*fusions(1)), 8),
+        (study(*fusions(1), effect=0.025, sd=0.01, **DOUBTFUL), 8),
+        (study(*fusions(1), effect=0.01, sd=0.02, **DOUBTFUL), 8),
+        (study(*fusions(8), **DOUBTFUL), 16),
+        (study(*fusions(8), effect=0.024, sd=0.004, **DOUBTFUL), 16),
+        (study(*GRID, **DOUBTFUL), 16),
+    ],
+)
+def test_it_is_short(rows: pd.DataFrame, most: int):
+    result = compare(rows)
+    shown, left_out = lines_of(short.in_width(short.table(result), 80), 80)
+    text = "\n".join([*short.lines(result, [], result.notes), shown])
+    assert height(text) <= most and not left_out, text
+    assert not [word for word in LEARNED_LATER if word in text.lower()]
+
+
+def test_why_has_the_rest(command):
+    study(*fusions(1)).to_csv("rows.csv", index=False)
+    code, out, err = command("compare", "rows.csv")
+    assert code == 0 and not err and "start as different" not in out
+    _, out, err = command("compare", "rows.csv", "--why")
+    assert not [word for word in LEARNED_LATER if word not in (out + err).lower()]
+    start = "start as different functions; part of the difference may come from that start"
+    assert (out + err).count(start) == 1 and f"\nConcat and method_0 {start}" in f"\n{err}"
+
+
+@pytest.mark.parametrize("name, most", [("001-flexible", 8), ("006-gates", 8), ("heads", 16)])
+def test_so_are_the_studies_of_the_repository(name: str, most: int, command):
+    code, out, err = command("compare", str(ROOT / "docs" / "results" / name))
+    assert code == 0 and height(out + err) <= most and "\nvariant  " in out
+    assert not [word for word in LEARNED_LATER if word in out.lower()]
+
+
+def test_what_the_looks_decided_is_how_sure_it_is(command):
+    _, out, _ = command("compare", str(ROOT / "docs" / "looks"))
+    assert "95 % confidence for all 3 together, decided at 6 to 8 of at most 32 seeds." in out
+
+
+def test_worse_is_perhaps_within_the_margin_where_the_interval_reaches_into_it(command):
+    study(*fusions(1), effect=0.013, sd=0.01).to_csv("rows.csv", index=False)
+    for words in ((), ("--why",)):
+        _, out, _ = command("compare", "rows.csv", *words)
+        assert "worse, perhaps within the margin" in out
+        assert "against concat" in out and "perhaps within the margin of 0.02" in out
+    _, out, _ = command("compare", "rows.csv", "--margin", "0.001")
+    assert "perhaps" not in out and "worse" in out
+    _, as_csv, _ = command("compare", "rows.csv", "--format", "csv")
+    assert "perhaps" not in as_csv and ",worse," in as_csv
+
+
+def test_many_verdicts_are_counted_in_a_sentence():
+    result = compare(study(*fusions(8), effect=0.024, sd=0.004))
+    first, _ = short.lines(result, [], [])
+    assert first.startswith("On book.txt: of 8 comparisons, ")
+    verdicts = short.table(result)["verdict"].value_counts()
+    for verdict, count in verdicts.drop("baseline").items():
+        assert f"{count} {'is' if count == 1 else 'are'} {verdict}" in first
+
+
+def test_each_contrast_is_below_its_baseline():
+    result = compare(study(*(arm for arm in GRID if arm["heads"] < 3)))
+    shown = short.table(result)
+    assert [*shown.columns] == ["variant", "n", "mean", DIGITS, "verdict"]
+    names = [f"{f} heads={h}" for h in (1, 2) for f in ("concat", "weighted_sum")]
+    assert sorted(shown["variant"]) == sorted(names)
+    assert shown["verdict"].tolist()[::2] == ["baseline", "baseline"]
+    for base, other in zip(shown["variant"][::2], shown["variant"][1::2], strict=True):
+        assert base.split()[1] == other.split()[1]
+
+
+def test_too_many_baselines_are_said_once():
+    result = compare(study(*GRID))
+    first, _ = short.lines(result, [], [])
+    assert "Each is against concat, otherwise equal." in first
+    assert sorted(short.table(result)["variant"]) == [f"heads={h}" for h in range(1, 9)]
+
+
+def test_a_table_too_wide_for_its_terminal_has_a_shorter_verdict():
+    result = compare(study({"fusion": "concat"}, {"fusion": "weighted_sum"}, effect=0.013, sd=0.01))
+    shown = short.table(result)
+    assert shown["verdict"].tolist() == ["baseline", "worse, perhaps within the margin"]
+    assert short.in_width(shown, 200).equals(shown)
+    narrow = short.in_width(shown, 80)
+    assert narrow["verdict"].tolist() == ["baseline", "worse, perhaps"]
+    assert max(map(len, lines_of(narrow, None)[0].splitlines())) <= 80
+
+
+def test_doubts_are_named_in_a_few_words_each(command):
+    rows = study(*fusions(1), **DOUBTFUL)
+    rows.loc[rows.index[-2:], ["status", "val_loss", "error"]] = ["diverged", None, "not finite at step 7"]
+    rows.to_csv("rows.csv", index=False)
+    _, out, _ = command("compare", "rows.csv")
+    doubts = "Doubts: not named beforehand, 2 runs diverged, worse than counting, 2 more; --why explains."
+    assert doubts in out and "6 + 2 diverged" in out
+    _, _, err = command("compare", "rows.csv", "--why")
+    assert err.count("not finite at step 7") == 2 and "worse than counting: fusion=concat" in err
+    _, latex, err = command("compare", "rows.csv", "--format", "latex")
+    assert latex.startswith("% needs") and err.startswith("Doubts: 2 runs diverged")
+
+
+def test_without_any_contrast_a_baseline_is_proposed_that_works(command):
+    pd.concat([study({"fusion": "sum", "heads": h}, form="x") for h in (1, 2)]).assign(
+        run_id=[str(i) for i in range(16)]
+    ).to_csv("rows.csv", index=False)
+    _, out, _ = command("compare", "rows.csv")
+    assert out.startswith("Nothing was tested: ") and "difference" not in out
+    advice = out.partition("try ")[2].partition(".")[0].split()
+    _, out, _ = command("compare", "rows.csv", *advice)
+    assert DIGITS in out and "baseline" in out
+
+
+def test_that_some_runs_never_get_there_comes_first(command, tmp_path):
+    small_study(tmp_path / "runs", seeds=5, diverging=[9])
+    lost = "fusion=sum heads=4 out_proj=true: 1 of 5 runs never reach 2.1"
+    _, out, err = command("compare", "synthetic", "--steps-to", "2.1")
+    assert out.startswith(f"{lost}. ") and err.startswith("steps_to_2.1: the step at which")
+    _, out, err = command("compare", "synthetic", "--steps-to", "2.1", "--why")
+    assert out.startswith(f"{lost}; ") and lost not in err
+
+
+def test_a_long_command_goes_by_its_study_and_its_seeds():
+    few = table(*hand_worked()).query("fusion != 'sum'").assign(**SIZE)
+    typed = ["-m", "fusion=concat,mean", "name=s"]
+    for keys, begins in ((0, "About "), (7, "Next: `ablate run "), (40, "About ")):
+        record = make_record(
+            seeds=[0, 1, 2, 3], typed=[*typed, *(f"some.key_{i}=12345" for i in range(keys))]
+        )
+        _, line = short.lines(compare(few, records=[record]), [record], [])
+        assert line.startswith(begins) and len(textwrap.wrap(line, 80)) <= 3
+        assert ("`ablate run -m fusion=concat,mean name=s" in line) is (keys < 40)
+        assert ("the command of s with 'seed=range(0," in line) is (keys == 40)

@@ -1,6 +1,7 @@
 """What `ablate compare` prints at first: short, complete, and without the words of statistics."""
 
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.reporting import short
 from ablate.reporting.tables import lines_of
+from ablate.store.record import PlannedLooks
 from tests.helpers import ROOT, make_record
 from tests.synthetic import small_study
 from tests.test_answers import SIZE
@@ -180,3 +182,15 @@ def test_a_long_command_goes_by_its_study_and_its_seeds():
         assert line.startswith(begins) and len(textwrap.wrap(line, 80)) <= 3
         assert ("`ablate run -m fusion=concat,mean name=s" in line) is (keys < 40)
         assert ("the command of s with 'seed=range(0," in line) is (keys == 40)
+
+
+def test_a_study_with_looks_left_names_the_command_that_goes_on():
+    few = table(*hand_worked()).query("fusion != 'sum'").assign(**SIZE)
+    record = replace(
+        make_record(primary=[{"vary": "fusion", "baseline": "concat"}], typed=["study=fusion", "heads=4"]),
+        looks=PlannedLooks(at=[4, 8], seeds=[*range(8)], contrasts=1),
+    )
+    first, line = short.lines(compare(few, records=[record]), [record], [])
+    assert "95 % confidence, so far 4 of at most 8 seeds." in first
+    assert line.startswith("`ablate run study=fusion heads=4` goes on with what is undecided, about ")
+    assert line.endswith(" here to the next look.")

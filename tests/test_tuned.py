@@ -572,7 +572,7 @@ def test_arms_side_by_side_and_what_cannot_be_built_is_named(tmp_path):
     assert "match_error" in shown and "equal by construction" in shown  # params and flops by the MLP
     wide = run_cli(*arms, "seed=0", "heads=16", "out_proj=false", "name=wide", cwd=tmp_path)
     assert wide.returncode == 0 and "fusion=sum" in wide.stderr
-    assert "1 variant that can't be built" in run_cli("compare", "wide", cwd=tmp_path).stdout
+    assert "6 variants that can't be built" in run_cli("compare", "wide", cwd=tmp_path).stdout
     assert "can't be built: " in run_cli("compare", "wide", "--why", cwd=tmp_path).stderr
 
 

@@ -1,21 +1,22 @@
-"""The pages of the site that no file of docs/ holds: README, changes, a page a method, the reference.
+"""The pages of the site that no file of docs/ holds: README, changes, methods, keys, the reference.
 
 mkdocs calls the functions by their names (mkdocs.yml, hooks). Loads no torch.
 """
 
 import ast
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
+from ablate.compose.keys import Key, sections
 from ablate.files.svg import inline
 
 ROOT = Path(__file__).parent.parent
 KINDS = {"fusion": "How heads are brought together", "scores": "How queries and keys become patterns"}
-OPTION = re.compile(r"^(?!name:)(\w+): (.*?)(?: # (.*))?$", re.MULTILINE)
 FETCHED = re.compile(
     r"<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|srcset|href)=[\"']?(?:https?:)?//[^ >]*"
 )
@@ -44,6 +45,7 @@ def on_files(files: Files, config: Any) -> None:
             "\n".join(f"::: ablate.api.{name}" for name in FACE),
             "\n".join(f"::: {name}" for name in CONTRACTS),
         ),
+        "keys.md": _keys(),
         "methods/index.md": _gallery(),
         **{f"methods/{kind}/{name}.md": _method(kind, name) for kind in KINDS for name in _names(kind)},
     }
@@ -85,10 +87,23 @@ def _method(kind: str, name: str) -> str:
         "",
         _plain(_said(kind, name)),
     ]
-    if options := OPTION.findall((ROOT / "configs" / kind / f"{name}.yaml").read_text(encoding="utf-8")):
-        lines += ["", "| option | default | |", "| --- | --- | --- |"]
-        lines += [f"| `{kind}.{key}` | `{default}` | {_plain(about)} |" for key, default, about in options]
+    (options,) = [section.keys for section in sections() if section.choice == f"{kind}={name}"]
+    lines += _table("option", options)
     return "\n".join([*lines, "", f"    ablate run {kind}={name}", "", "[All methods](../index.md)"])
+
+
+def _keys() -> str:
+    lines = ["# Keys", "", "What `ablate keys` prints, from the files of configs/."]
+    for section in sections():
+        if section.choice:
+            lines += ["", f"## `{section.choice}`", "", _plain(section.about)]
+        lines += _table("key", section.keys)
+    return "\n".join(lines)
+
+
+def _table(title: str, keys: Sequence[Key]) -> list[str]:
+    rows = [f"| `{key.name}` | {key.default and f'`{key.default}`'} | {_plain(key.about)} |" for key in keys]
+    return ["", f"| {title} | default | |", "| --- | --- | --- |", *rows] if rows else []
 
 
 def _names(kind: str) -> list[str]:

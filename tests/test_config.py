@@ -3,15 +3,21 @@
 import csv
 import dataclasses
 import json
+import re
 from typing import Annotated, Any
 
 import pytest
+from omegaconf import OmegaConf
 
+from ablate.compose.configs import defaults_of
+from ablate.compose.keys import Key, matching, sections
 from ablate.config.identity import id_of_row, identity_keys, run_id, run_name
-from ablate.config.read import read, read_run
+from ablate.config.overrides import flatten
+from ablate.config.read import read, read_run, read_value
 from ablate.config.rules import ConfigError, IntroducedAt
 from ablate.config.schema import RunConfig
 from ablate.execution.execute import describe
+from ablate.execution.plugins import KINDS
 from ablate.execution.run import PlacedRun
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.store.columns import CONFIG_COLUMNS, SEED_COLUMNS, csv_text
@@ -207,6 +213,93 @@ def test_a_key_introduced_after_a_release_leaves_old_identities_and_configs_alon
     assert read(After, {"steps": 3}) == After(3, 0.5)
     with pytest.raises(ConfigError, match="steps: this key is missing"):
         read(After, {"decay": 0.5})
+
+
+# --- ablate keys: every key with its default and its comment, from the YAML ------------------------------
+
+
+def test_every_key_is_listed_with_its_default_and_what_it_means():
+    listed: dict[str, Key] = {}
+    groups = {key.name: key.default for key in sections()[0].keys}
+    for section in sections():
+        assert all(key.about for key in section.keys), section
+        group, _, name = section.choice.partition("=")
+        if not group or groups[group] == name:
+            listed |= {key.name: key for key in section.keys}
+    config = flatten(as_read(make_config()))
+    defaults = OmegaConf.create("\n".join(f"{name}: {listed[name].default}" for name in config))
+    values = OmegaConf.to_container(defaults)
+    assert isinstance(values, dict)
+    assert {name: read_value(str(name), value) for name, value in values.items()} == config
+
+
+def test_a_key_of_some_choices_is_listed_under_each_of_them():
+    of = {section.choice: [key.name for key in section.keys] for section in sections()}
+    for kind, folder in KINDS.items():
+        for name, method in folder.methods().items():
+            assert of[f"{kind}={name}"] == [
+                f"{kind}.{key}" for key in defaults_of(kind, name, method.Options)
+            ]
+    assert of["model=nano"] == ["model.d_model", "model.layers"]  # a preset: what it has unlike the default
+
+
+@pytest.mark.parametrize(
+    "prefix, choices, names",
+    [
+        (
+            "train.l",
+            ["train=default", "train=nanogpt", "train=pairs", "train=study"],
+            "train.lr train.linear",
+        ),
+        ("fusion.per", ["fusion=gated", "fusion=weighted_sum"], "fusion.per"),
+        ("fusion=gated", ["fusion=gated"], "fusion.per fusion.input fusion.activation"),
+        ("model.dr", ["model=tiny"], "model.dropout"),
+        ("hydra.launcher.time", ["hydra/launcher=pool", "hydra/launcher=slurm"], None),
+        ("hydra/launcher=ray", ["hydra/launcher=ray_cluster"], None),
+        ("study.dev", [""], "study.develop"),
+        ("study=tu", [""], "study=tuned"),
+        ("seed", [""], "seed seeds.backbone seeds.fusion seeds.data"),
+    ],
+)
+def test_keys_by_prefix(prefix, choices, names):
+    found = matching(prefix)
+    assert [section.choice for section in found] == choices
+    if names:
+        assert {key.name for section in found for key in section.keys} == {*names.split()}
+
+
+@pytest.mark.parametrize(
+    "prefix, line",
+    [
+        ("fusion.pre", "did you mean fusion.per"),
+        ("dropout", "did you mean model.dropout?"),
+        ("trian", "did you mean train"),
+        ("fusion=gatde", "did you mean fusion=gated"),
+        ("qqqqqq", "they begin with at, corpus, device"),
+    ],
+)
+def test_an_unknown_prefix_names_the_nearest_keys(prefix, line):
+    with pytest.raises(ConfigError, match=f"^{re.escape(prefix)}: no key begins so; {re.escape(line)}"):
+        matching(prefix)
+
+
+def test_the_command_shows_keys_as_a_table_and_as_rows(command):
+    code, shown, _ = command("keys", "model.dropout")
+    assert code == 0 and shown.splitlines()[0] == "model=tiny"
+    assert re.search(r"model.dropout +0.0 +share of activations that are set to 0 in training", shown)
+    rows = json.loads(command("keys", "fusion.per", "--format", "json")[1])
+    assert [row["choice"] for row in rows] == ["fusion=gated", "fusion=weighted_sum"]
+    assert {row["default"] for row in rows} == {"head"}
+    groups = command("keys", "scores", "--format", "csv")[1].splitlines()[1]
+    assert groups.startswith(",scores,softmax,") and "choices: offsets, qk_norm, softmax" in groups
+    assert command("keys", "fusion=head_norm")[1] == "fusion=head_norm: has no keys of its own\n\n"
+
+
+def test_the_site_has_a_page_of_keys():
+    site_pages = pytest.importorskip("scripts.site_pages", reason="needs mkdocs", exc_type=ImportError)
+    page = site_pages._keys()
+    assert "| `train.save` | `model` | model: keep the trained weights; none: keep no weights |" in page
+    assert all(f"`{key.name}`" in page for section in sections() for key in section.keys)
 
 
 def test_names_are_readable_and_unique():

@@ -29,6 +29,7 @@ COMMANDS = {
         "train",
         *("run fusion=sum heads=8", "run -m fusion=concat,sum,mean heads=1,4 seed=0,1,2", "run --cfg job"),
     ),
+    "keys": ("keys", "keys train", "keys fusion=gated", "keys model.d"),
     "compare": (
         "compare",
         "compare sweep-1a2b3c4d",

@@ -61,6 +61,12 @@ def overrides(context: typer.Context, incomplete: str) -> list[str]:
     return offers(incomplete, context.params.get("overrides") or [], types)
 
 
+def keys() -> list[str]:
+    from ablate.compose.keys import sections
+
+    return [*dict.fromkeys(key.name for section in sections() for key in section.keys)]
+
+
 def corpora(context: typer.Context) -> list[str]:
     from ablate.compose.configs import corpora
 

@@ -15,10 +15,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from hydra.errors import MissingConfigException
 
-from ablate.cli.app import in_a_line
+from ablate.cli.app import COMMANDS, in_a_line
 from ablate.cli.shared import say
 from ablate.compose import configs
+from ablate.compose.keys import sections
+from ablate.compose.refusals import explain
+from ablate.config.read import PRESETS
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
@@ -97,6 +101,14 @@ WRONG = [
     (["-cd", ".", "-cn", "broken"], ["broken"]),
     (["-cd", ".", "-cn", "bare"], ["defaults: [config, _self_]"]),
     (["-cd", ".", "-cn", "unknown"], ["hads"]),
+    (["-cd", ".", "train=few"], ["train.batch: this key is missing", "in train/", "defaults: [default]"]),
+    (["-cd", ".", "train=few", "train.clip=2"], ["train.clip: not in this train", "defaults: [default]"]),
+    (["-cd", ".", "train=above"], ["train/above", "name train/config", "defaults: [default]"]),
+    (["-cd", ".", "fusion=own"], ["fusion.input: this key is missing", "defaults: [gated]"]),
+    (["hydra/launcher=rayy", "-m", "seed=0,1"], ["hydra/launcher=rayy", "did you mean ray"]),
+    (["hydra/launcher=ray", "-m", "seed=0,1"], ["not installed; take ray_cluster", "ablate[ray]"]),
+    (["-m", "fusion=concat,lowrank"], ["no such fusion, but lowrank.py is here; add --plugin lowrank.py"]),
+    (["corpus=lags", "corpus.lags=2,3"], ["add -m; a list is written corpus.lags=[2,3]"]),
 ]
 
 
@@ -110,6 +122,10 @@ FILES = {
     "broken.yaml": b"defaults: [config\nheads: ]",
     "bare.yaml": b"heads: 8",
     "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
+    "train/few.yaml": b"steps: 20",
+    "train/above.yaml": b"defaults: [config, _self_]\nsteps: 20",
+    "fusion/own.yaml": b"name: gated\nper: channel",
+    "lowrank.py": b"",
 }
 
 
@@ -117,12 +133,73 @@ FILES = {
 @pytest.mark.parametrize("arguments, parts", WRONG, ids=lambda case: " ".join(case)[:40])
 def test_wrong_input_is_one_line_and_exit_code_2(arguments, parts, tmp_path):
     for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     done = call_cli("run", *arguments, cwd=tmp_path)
     line = one_line(done.stderr)
     assert done.returncode == 2 and line.startswith("ablate: ")
     assert all(part in line for part in parts), line
-    assert done.stdout == "" and {path.name for path in tmp_path.iterdir()} == FILES.keys()
+    assert (
+        done.stdout == ""
+        and {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+        == FILES.keys()
+    )
+
+
+@pytest.mark.parametrize(
+    "override, line",
+    [
+        ("corpus.path=a.txt,b.txt", """; a single value with commas 'corpus.path="a.txt,b.txt"'"""),
+        ("corpus.splits=0.8,0.1,0.1", "; a list is written corpus.splits=[0.8,0.1,0.1]"),
+        ("scores.windows=4,8", "; a list is written scores.windows=[4,8]"),
+        ("heads=4,8", ""),
+        ("fusion=concat,sum", ""),
+    ],
+)
+def test_several_values_are_one_only_for_a_key_that_takes_it(command, override, line):
+    code, _, err = command("run", override)
+    assert code == 2 and one_line(err) == f"ablate: {override}: several values make a sweep, so add -m{line}"
+
+
+@pytest.mark.parametrize("name", ["joblib", "submitit_local", "submitit_slurm"])
+def test_a_launcher_to_install_is_named(name):
+    error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])
+    package = f"hydra-{name.partition('_')[0]}-launcher"
+    assert f"hydra/launcher={name}: not installed; pip install {package}" in explain(error, [])
+
+
+def test_a_preset_of_ones_own_begins_with_the_default_one():
+    groups = {key.name: key.default for key in sections()[0].keys}
+    assert {group: groups[group] for group in PRESETS} == PRESETS
+
+
+@pytest.mark.slow
+def test_a_preset_as_the_line_advises(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "quick.yaml").write_text("defaults: [default]\nsteps: 20\nlr: 0.02\n")
+    shown = run_cli("run", "-cd", ".", "train=quick", "--cfg", "job", "-p", "train", cwd=tmp_path)
+    assert "steps: 20\n" in shown.stdout and "batch: 32\n" in shown.stdout and shown.stderr == ""
+
+
+def commands_of_help(text: str) -> list[str]:
+    """The commands that a help lists."""
+    listed = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    return re.findall(r"(?m)^  (\w+)", listed)
+
+
+def test_every_help_is_whole_at_80_columns_and_shows_an_example(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    paths = [[], *([name] for name in COMMANDS)]
+    for path in paths:  # which grows
+        code, shown, _ = command(*path, "--help")
+        assert code == 0 and max(map(len, shown.splitlines())) <= 80
+        assert "…" not in shown and not re.search(r"\w\.\.\.$", shown, re.MULTILINE)
+        examples = re.findall(rf"(?m)^ *(?:Example: )?ablate {' '.join(path)}.*$", shown.split("Example")[-1])
+        assert examples, shown
+        paths += [[*path, name] for name in commands_of_help(shown) if path]
+    assert ["corpus", "get"] in paths and ["claims", "freeze"] in paths
+    assert commands_of_help(command("--help")[1]) == [*COMMANDS]
+    assert "docs/tour.md" in command("--help")[1]
 
 
 @pytest.mark.parametrize(

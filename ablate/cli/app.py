@@ -5,14 +5,17 @@ import contextlib
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ablate import __version__
 from ablate.cli import completion
@@ -51,7 +54,17 @@ COMMANDS = {
         "probe concat-h4-d64x2-s0 --prune",
         "probe fusion --where seed=0,1 --only kept,previous",
     ),
-    "claims": ("claims", "claims", "claims show 001", "claims run 001 --dry-run"),
+    "claims": (
+        "claims",
+        *(
+            "claims",
+            "claims show 001",
+            "claims freeze 015",
+            "claims run 001 --dry-run",
+            "claims check --runs",
+        ),
+        "claims page",
+    ),
     "corpus": (
         "corpus",
         *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),
@@ -59,6 +72,12 @@ COMMANDS = {
     "duel": ("train", "duel sum concat", "duel mine.py concat --text book.txt --budget 4h"),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }
+
+BEGIN = """\b
+Begin with:
+  ablate run
+  ablate run -m fusion=concat,sum seed=0,1,2
+docs/tour.md goes on from there."""
 
 
 def build(chosen: str = "") -> typer.Typer:
@@ -72,17 +91,35 @@ def build(chosen: str = "") -> typer.Typer:
         rich_markup_mode=None,  # plain help takes half the time and reads the same in a pipe
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=BEGIN,
+        cls=WholeSummaries,
     )
     for name in [chosen] if chosen in COMMANDS else COMMANDS:
         module, *examples = COMMANDS[name]
         command = getattr(importlib.import_module(f"ablate.cli.{module}"), name)
-        lines = [f"ablate {example}" for example in examples]
-        epilog = f"Example: {lines[0]}" if len(lines) == 1 else "\n  ".join(["\b\nExamples:", *lines])
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name, epilog=epilog)
+            for one in command.registered_commands:
+                one.epilog = _shown(examples, f"{name} {one.name or getattr(one.callback, '__name__', '')}")
+            app.add_typer(command, name=name, epilog=_shown(examples), cls=WholeSummaries)
         else:
-            app.command(epilog=epilog, context_settings={"ignore_unknown_options": name == "run"})(command)
+            settings = {"ignore_unknown_options": name == "run"}
+            app.command(epilog=_shown(examples), context_settings=settings)(command)
     return app
+
+
+class WholeSummaries(TyperGroup):
+    """Lists its commands with the whole first sentence of their help, which Typer would cut to a line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        helps = {name: " ".join((command.help or "").split()) for name, command in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, re.split(r"(?<=\.) ", helps[name])[0]) for name in helps])
+
+
+def _shown(examples: Sequence[str], command: str = "") -> str:
+    """The examples that begin with the command, for the end of its help."""
+    lines = [f"ablate {example}" for example in examples if example.startswith(command)]
+    return f"Example: {lines[0]}" if len(lines) == 1 else "\n  ".join(["\b\nExamples:", *lines])
 
 
 def _root(

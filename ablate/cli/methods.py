@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import PluginOption, RunsOption, print_table, say, use_plugins
+from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say, use_plugins
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
 
@@ -100,6 +100,7 @@ def verify(
     ] = None,
     plugin: PluginOption = None,
     format: Annotated[Literal["table", "json"], typer.Option(help="How to print it.")] = "table",
+    wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Check the equations that say which ways of combining heads are the same, on ablate's own modules.
@@ -134,7 +135,7 @@ def verify(
             if name == "identities":
                 table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
                 table = table.drop(columns="crash")
-            print_table(table, "table")
+            print_table(table, "table", wide=wide)
             typer.echo()
         for question, words in QUESTIONS.items():
             if any(verdict.question == question for verdict in verdicts):

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -21,9 +22,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, loader, offered
+from ablate.compose.keys import sections
 from ablate.config.overrides import flatten
-from ablate.config.read import read_value
+from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
 from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import PARTS
 
 # What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
 REFUSALS = (
@@ -31,13 +34,17 @@ REFUSALS = (
     *(ValueError, TypeError, RuntimeError, AssertionError),
 )
 
-# Answers for methods that the literature knows by a name that ablate does not use.
+# Answers for choices that are not here: methods that ablate knows by another name, launchers to install.
 ANSWERS = {
     ("fusion", "alt"): (
         "AttentionAlt, softmax(QKᵀ/√d) V Wᵀ/√d with a matrix W for each head, is what fusion=concat"
         " scale=both computes; read literally, with W made of the text, its output is T × T, no vector a"
         " token, and position t sees the future"
-    )
+    ),
+    ("hydra/launcher", "joblib"): "not installed; pip install hydra-joblib-launcher",
+    ("hydra/launcher", "submitit_local"): "not installed; pip install hydra-submitit-launcher",
+    ("hydra/launcher", "submitit_slurm"): "not installed; pip install hydra-submitit-launcher, or take slurm",
+    ("hydra/launcher", "ray"): "not installed; take ray_cluster, for which pip install 'ablate[ray]'",
 }
 
 
@@ -110,8 +117,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:
             raise ConfigError(
-                f"{argument}: several values make a sweep, so add -m; a list is written"
-                f" {key}=[{argument.partition('=')[2]}], a single value with commas {_quoted(argument)}"
+                f"{argument}: several values make a sweep, so add -m{_as_one_value(argument, groups)}"
             )
         if override.is_sweep_override() and key == "corpus.path" and os.path.exists(argument[len(key) + 1 :]):
             raise ConfigError(f"{argument}: a path with commas needs quotes: {_quoted(argument)}")
@@ -121,6 +127,19 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
             )
         overrides.append(override)
     return overrides
+
+
+def _as_one_value(argument: str, groups: Sequence[str]) -> str:
+    """How values with commas between them are one value of a key, as the end of a line: a list, or a text;
+    empty if the key takes neither."""
+    key, _, value = argument.partition("=")
+    known = [one for section in sections() for one in section.keys if one.name == key]
+    if any(one.default.startswith("[") or one.about.startswith("list") for one in known):
+        return f"; a list is written {key}=[{value}]"
+    with contextlib.suppress(ConfigError):
+        read_value(key, value)
+        return "" if key in groups else f"; a single value with commas {_quoted(argument)}"
+    return ""
 
 
 def _no_choice(argument: str, group: str) -> ConfigError:
@@ -181,7 +200,13 @@ def explain(error: BaseException, overrides: list[Override], *, name_values: boo
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, name = (error.missing_cfg_file or "").rpartition("/")
         unknown = f"no such {group}{did_you_mean(name, error.options)}"
+        if group in PARTS and Path(f"{name}.py").exists():
+            unknown = f"no such {group}, but {name}.py is here; add --plugin {name}.py"
         return f"{group}={name}: {ANSWERS.get((group, name), unknown)}"
+    if nowhere := re.match(r"In '(([^/']+)/[^']+)': Could not load '([^']+)'", text):
+        file, group, missing = nowhere.groups()
+        begin = f"; {of_a_group(group, PRESETS[group])}" if group in PRESETS else ""
+        return f"{file}: its defaults name {missing}, which is nowhere{begin}"
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         return _explain_unknown(unknown[1], overrides, name_values)
@@ -204,16 +229,18 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
     if lacking := _levels_without(key, overrides):
         return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
     group = key.partition(".")[0]
+    known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
+    if key in known and group in PRESETS:
+        return f"{key}: not in this {group}; {of_a_group(group, PRESETS[group])}"
     if choices := _having(key, group):
         given = next((o.input_line for o in overrides if name_values and o.key_or_group == key), key)
         return f"{given}: a key of {' or '.join(choices)}; choose that as well, or leave the key out"
-    known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
     parent = key.rpartition(".")[0]
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
         return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
     beside = [k for k in known if k.rpartition(".")[0] == parent]
     if key in known:  # so it is a user's config that lacks it
-        return f"{key}: not in this config; one of your own has to begin with defaults: [config, _self_]"
+        return f"{key}: not in this config; {OF_A_RUN}"
     same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
     if same_name:
         return f"{key}: no such key; did you mean {same_name[0]}?"

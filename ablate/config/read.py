@@ -12,6 +12,12 @@ from ablate.config.schema import PartConfig, RunConfig
 
 T = TypeVar("T")
 OF_A_RUN = "a config of your own has to begin with ablate's, as defaults: [config, _self_]"
+PRESETS = {"model": "tiny", "train": "default", "corpus": "docs"}  # the default choice of each group of keys
+
+
+def of_a_group(group: str, name: str) -> str:
+    """The advice for a key that the user's own choice of a group lacks. name: of a choice to begin with."""
+    return f"a file of your own in {group}/ has to begin with one of ablate's, as defaults: [{name}]"
 
 
 def read_run(mapping: Mapping[str, Any]) -> RunConfig:
@@ -94,6 +100,8 @@ def require_keys(cls: Any, keys: Iterable[str], path: str = "", *, missing: str 
     """Raises ConfigError for a key of `cls` that is missing in `keys`, unless it has a default or was
     introduced later."""
     present = {*keys, *introduced(cls)}
+    if path in PRESETS and missing == OF_A_RUN:
+        missing = of_a_group(path, PRESETS[path])
     for field in dataclasses.fields(cls):
         has_default = field.default is not field.default_factory  # both are MISSING if it has none
         if field.name not in present and not has_default:

@@ -29,7 +29,7 @@ from ablate.model import fusion, scores
 from ablate.model.models import Model
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.provenance import machine, parts_code, provenance, status_now
-from ablate.store.run_files import Damaged, RunWriter, Stamp, read_started
+from ablate.store.run_files import Damaged, RunWriter, Stamp
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
 from ablate.training.train import Averaged, Diverged, Evaluation, Kept, State, Step, in_precision
@@ -83,7 +83,7 @@ def require_its_plugins(run: Run, store: Store) -> None:
     for directory in (stored.directory, stored.latest()):
         if directory and directory.exists():
             with contextlib.suppress(Damaged, FileNotFoundError):
-                plugins.require_the_same(read_started(directory), run.name)
+                plugins.require_the_same(directory, run.name)
 
 
 def settled(run: Run, root: Path | None = None) -> Row | None:

@@ -24,8 +24,8 @@ from ablate.model import fusion, scores
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, some
 from ablate.store import provenance
-from ablate.store.columns import Row
 from ablate.store.provenance import parts_code
+from ablate.store.run_files import read_started
 
 KINDS = {"fusion": fusion, "scores": scores}
 
@@ -125,22 +125,23 @@ def copies(attention: AttentionSpec) -> dict[str, bytes]:
     return files
 
 
-def require_the_same(row: Row, run: str) -> None:
-    """Raises ConfigError unless the plugins that made a row are loaded and unchanged. run: its name."""
-    for name, was in (row.get("part_files") or {}).items():
+def require_the_same(directory: Path, run: str) -> None:
+    """Raises ConfigError unless the plugins that made the run in this directory are loaded and unchanged.
+    run: its name."""
+    for name, was in (read_started(directory).get("part_files") or {}).items():
         if not provenance.is_of_plugin(name):
             continue
         file, now = name.removeprefix(provenance.PLUGIN), provenance.tree_digest(name)
+        copy = directory / file if (directory / file).exists() else file
         if now is None:
             raise ConfigError(
-                f"{run}: was made with the plugin {file}; give that file, as --plugin {file}, or make it"
-                " anew with force=stale"
+                f"{run}: was made with the plugin {file}; add --plugin {copy}, or make it anew with"
+                " force=stale"
             )
         if now != was:
             raise ConfigError(
                 f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
-                f" {now[:8]}; give that file, of which the run keeps a copy, or add force=stale, or give the"
-                " method another name"
+                f" {now[:8]}; give --plugin {copy}, or add force=stale, or give the method another name"
             )
 
 

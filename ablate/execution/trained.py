@@ -26,7 +26,7 @@ from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.translate import translated
 from ablate.model.models import Model, build_model, empty_model
 from ablate.model.sizing import resolve_spec
-from ablate.store.run_files import read_started, weights_on_the_way
+from ablate.store.run_files import weights_on_the_way
 
 
 class TrainedModel(nn.Module):
@@ -177,7 +177,7 @@ def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.r
 def config_of(directory: Path) -> RunConfig:
     """The config of the run in this directory. Raises ConfigError if it is damaged, or if the run needs a
     plugin that is not loaded or has changed."""
-    require_the_same(read_started(directory), directory.name)
+    require_the_same(directory, directory.name)
     try:
         text = (directory / "config.yaml").read_text(encoding="utf-8")
         return read(RunConfig, yaml.safe_load(text))

@@ -93,7 +93,7 @@ class Loop:
         record = self.study.record(runs, self.rows, self.ids)
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
-        record = self._grown(before, record, runs)  # refuses what a run would
+        self._grown(before, record, runs)  # refuses what a run would; shown is what this command asks for
         unique = [*_unique(runs).values()]
         remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
         threads = self.settings.threads if self.settings else None

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,8 @@ import pytest
 from hydra.errors import MissingConfigException
 
 from ablate.cli.app import COMMANDS, in_a_line
-from ablate.cli.shared import say
+from ablate.cli.shared import say, say_loading
+from ablate.cli.train import next_step
 from ablate.compose import configs
 from ablate.compose.keys import sections
 from ablate.compose.refusals import explain
@@ -105,7 +107,6 @@ WRONG = [
     (["-cd", ".", "train=few", "train.clip=2"], ["train.clip: not in this train", "defaults: [default]"]),
     (["-cd", ".", "train=above"], ["train/above", "name train/config", "defaults: [default]"]),
     (["-cd", ".", "fusion=own"], ["fusion.input: this key is missing", "defaults: [gated]"]),
-    (["hydra/launcher=rayy", "-m", "seed=0,1"], ["hydra/launcher=rayy", "did you mean ray"]),
     (["hydra/launcher=ray", "-m", "seed=0,1"], ["not installed; take ray_cluster", "ablate[ray]"]),
     (["-m", "fusion=concat,lowrank"], ["no such fusion, but lowrank.py is here; add --plugin lowrank.py"]),
     (["corpus=lags", "corpus.lags=2,3"], ["add -m; a list is written corpus.lags=[2,3]"]),
@@ -181,6 +182,55 @@ def test_a_preset_as_the_line_advises(tmp_path):
     assert "steps: 20\n" in shown.stdout and "batch: 32\n" in shown.stdout and shown.stderr == ""
 
 
+@pytest.mark.parametrize(
+    "typed, line",
+    [
+        ((), "next: ablate run -m fusion=concat,sum seed=0,1,2 compares"),
+        (
+            ("-cd", "my configs", "fusion=max", "heads=2", "seed=5", "name=x"),
+            "next: ablate run -m fusion=concat,max seed=0,1,2 -cd 'my configs' heads=2 compares",
+        ),
+        (("fusion=gated", "fusion.per=channel"), "next: ablate sample 12345678 shows"),
+    ],
+)
+def test_a_single_run_ends_with_a_command_to_type(command, tmp_path, typed, line):
+    fusion = next((word[7:] for word in typed if word.startswith("fusion=")), "concat")
+    said = next_step(pd.Series({"fusion": fusion, "run_id": "1234567890abcdef"}), typed)
+    assert said.startswith(line)
+    (tmp_path / "my configs").mkdir()
+    if "ablate run" in said:
+        words = shlex.split(said.removeprefix("next: ablate ").partition(" compares")[0])
+        code, shown, err = command(*words, *QUICK, "--dry-run")
+        assert code == 0 and f"fusion: concat, {fusion if fusion != 'concat' else 'sum'}" in shown, err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_in_a_terminal_the_first_seconds_say_what_is_loading(monkeypatch):
+    monkeypatch.setattr("sys.stderr", said := Terminal())
+    say_loading()
+    assert said.getvalue() == ""  # it is loaded here
+    monkeypatch.delitem(sys.modules, "torch")
+    say_loading()
+    assert said.getvalue() == "loading PyTorch …\n"
+    monkeypatch.setattr("sys.stderr", said := io.StringIO())
+    say_loading()
+    assert said.getvalue() == ""
+
+
+@pytest.mark.slow
+def test_a_dry_run_on_a_study_shows_what_is_asked_for(swept):
+    cwd, _ = swept
+    (study,) = [p.parent for p in cwd.glob("runs/studies/*/results.csv") if len(pd.read_csv(p)) == 8]
+    grid = ("-m", "fusion=sum,mean", "out_proj=false,true", "seed=1", *QUICK)
+    done = run_cli("run", *grid, f"name={study.name}", "--dry-run", cwd=cwd)
+    asked = "fusion: sum, mean\nout_proj: false, true\nseeds: 1\n4 runs, 2 of them finished"
+    assert done.stdout.startswith(asked), (done.stdout, done.stderr)
+
+
 def commands_of_help(text: str) -> list[str]:
     """The commands that a help lists."""
     listed = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
@@ -194,11 +244,10 @@ def test_every_help_is_whole_at_80_columns_and_shows_an_example(command, monkeyp
         code, shown, _ = command(*path, "--help")
         assert code == 0 and max(map(len, shown.splitlines())) <= 80
         assert "…" not in shown and not re.search(r"\w\.\.\.$", shown, re.MULTILINE)
-        examples = re.findall(rf"(?m)^ *(?:Example: )?ablate {' '.join(path)}.*$", shown.split("Example")[-1])
-        assert examples, shown
+        assert re.search(rf"(?m)^ +(?:Example: )?ablate {' '.join(path)}", shown), shown
         paths += [[*path, name] for name in commands_of_help(shown) if path]
     assert ["corpus", "get"] in paths and ["claims", "freeze"] in paths
-    assert commands_of_help(command("--help")[1]) == [*COMMANDS]
+    assert {*commands_of_help(command("--help")[1])} == {*COMMANDS}
     assert "docs/tour.md" in command("--help")[1]
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say, use_plugins
+from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say, say_loading, use_plugins
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
 
@@ -56,6 +56,7 @@ def check(
 ) -> None:
     """Test a method of your own: shapes, causality, gradients, seeds, parameter and FLOP counts, and the
     properties that it declares. Exit code 1 if a check fails."""
+    say_loading()
     from ablate.study.run import use_plugins
     from ablate.verify.contract import findings
 
@@ -108,6 +109,7 @@ def verify(
     Errors are relative to the largest entry, in float64. An equation passes up to 1e-10; two things that are
     claimed to differ have to differ by 1e-2 or more. Exit code 1 if a check fails.
     """
+    say_loading()
     import pandas as pd
 
     from ablate.verify.attentions import Sizes, read_sizes

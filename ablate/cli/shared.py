@@ -109,8 +109,9 @@ def use_plugins(files: Sequence[str] | None) -> "list[Method]":
     ConfigError."""
     if not files and not any(importlib.metadata.entry_points(group=group) for group in PARTS.values()):
         return []
-    from ablate.study import run  # its use_plugins loads torch
+    from ablate.study import run
 
+    say_loading()
     return run.use_plugins(files or [])
 
 
@@ -145,6 +146,12 @@ def say(line: str) -> None:
     """Print one line on stderr, cleared of line ends, control characters and overlong words."""
     printable = "".join(c if c.isprintable() else " " for c in line)
     print(_wrapped(LONG_WORD.sub(r"\1…\2", printable), sys.stderr), file=sys.stderr)
+
+
+def say_loading() -> None:
+    """Say in a terminal that PyTorch is about to be loaded, unless it is: it takes seconds."""
+    if "torch" not in sys.modules and sys.stderr is not None and sys.stderr.isatty():
+        say("loading PyTorch …")
 
 
 def _wrapped(text: str, stream: TextIO | None) -> str:

@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import TERMINATED, PluginOption, RunsOption, WideOption, print_table, say, use_plugins
+from ablate.cli.shared import (
+    TERMINATED,
+    PluginOption,
+    RunsOption,
+    WideOption,
+    print_table,
+    say,
+    say_loading,
+    use_plugins,
+)
 from ablate.config.overrides import as_value
+from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import counted, duration, lines_if
 
 if TYPE_CHECKING:
@@ -80,13 +90,14 @@ def run(
                 say(str(warning.message))
             if sweep is None:  # --cfg and the like, which have printed already
                 return
+            say_loading()
             outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
     except (KeyboardInterrupt, SystemExit) as error:
         if isinstance(error, KeyboardInterrupt) or error.code == TERMINATED:
             say(INTERRUPTED)
         raise
     with _silence(quiet):
-        failed = _show(outcome, wide=wide)
+        failed = _show(outcome, sweep.typed, wide=wide)
     for line in _failures(outcome) if quiet and outcome.run_ids else ():
         say(line)
     if failed:
@@ -104,19 +115,19 @@ def _failures(outcome: "Outcome") -> list[str]:
     return [*outcome.refused, *unusable(outcome.rows())]
 
 
-def _show(outcome: "Outcome", *, wide: bool) -> int:
-    """Print what came of the command; returns how many runs failed or have not begun."""
+def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
+    """Print what came of the command; returns how many runs failed or have not begun. typed: its words."""
     if outcome.estimate is not None:
         show_estimate(outcome.estimate, outcome.remarks)
     elif outcome.left_at_work:
         say_lines(outcome)
     else:
-        return _show_results(outcome, wide=wide)
+        return _show_results(outcome, typed, wide=wide)
     return 0
 
 
-def _show_results(outcome: "Outcome", *, wide: bool) -> int:
-    """Print the results; returns how many runs failed or have not begun."""
+def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
+    """Print the results; returns how many runs failed or have not begun. typed: the words of the command."""
     from ablate.analysis.compare import counted_variants
     from ablate.analysis.frames import frame
     from ablate.analysis.notes import bimodal_seeds, on_scale, stale, unusable, worse_than_guessing
@@ -137,6 +148,8 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
         typer.echo(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), nl=False)
         fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
         lines = [*on_scale(rows, frame(fixed)), *lines]
+        if row["status"] in RESULTS and sys.stderr.isatty():  # what reads a log needs no hint
+            lines.append(next_step(row, typed))
     elif len(rows):
         try:
             variants = counted_variants(_variants(rows, record.metric), record)
@@ -146,7 +159,7 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
             if len(summary) > 1 and summary["n"].max() == 1:
                 more = of_one_seed(rows[rows["status"].isin(RESULTS)], record, len(summary))
                 lines += [ONE_SEED, *more]
-            elif len(summary) > 1 and sys.stderr.isatty():  # what reads a log needs no hint
+            elif len(summary) > 1 and sys.stderr.isatty():
                 lines.append(f"ablate compare {outcome.study} says what differs, and how sure that is")
         except Incomparable as error:
             print_table(rows[SINGLE_RUN_COLUMNS], "table", wide=wide)
@@ -167,6 +180,18 @@ def _show_results(outcome: "Outcome", *, wide: bool) -> int:
     part = f"{len(rows):,} of " if len(rows) < total else ""
     typer.echo(f"\n{part}{counted(total, 'run')} in {store.results_path(outcome.study)}")
     return missing + int((~rows["status"].isin(RESULTS)).sum())
+
+
+def next_step(row: "pd.Series", typed: Sequence[str]) -> str:
+    """The command that goes on from a single run, with what it does. typed: the words of its command."""
+    from ablate.execution.plugins import words
+
+    if any(word.startswith("fusion.") for word in typed):  # which another fusion may not have
+        return f"next: ablate sample {row['run_id'][:8]} shows what it writes"
+    others = [word for word in typed if not word.startswith(("fusion=", "seed=", "name="))]
+    fusions = STANDARD_FUSION, "sum" if row["fusion"] == STANDARD_FUSION else row["fusion"]
+    command = ["ablate", "run", "-m", f"fusion={','.join(fusions)}", "seed=0,1,2"]
+    return f"next: {shlex.join([*command, *words(), *others])} compares two ways to combine heads"
 
 
 def _variants(rows: "pd.DataFrame", metric: str | None) -> "Variants":

@@ -15,6 +15,7 @@ from ablate.cli.shared import (
     WideOption,
     print_table,
     say,
+    say_loading,
     use_plugins,
 )
 
@@ -59,6 +60,7 @@ def probe(
     Writes a CSV with one row per run, layer, head and probe; prints the largest, median and smallest head of
     each layer, over seeds. docs/probes.md defines the probes.
     """
+    say_loading()
     from ablate.analysis.probes import at_the_end, over_seeds, silent, text_file
     from ablate.probes.study import find, probe_runs, write_maps
 
@@ -144,6 +146,7 @@ def sample(
     runs_dir: RunsOption = None,
 ) -> None:
     """Generate text with a trained run."""
+    say_loading()
     from ablate.execution.trained import example, load_model
     from ablate.store.store import Store
 

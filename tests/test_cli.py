@@ -503,6 +503,7 @@ def completed(*pieces: str) -> list[str]:
         ("compare --by heads,fus", "heads,fusion"),
         ("runs --format j", "json"),
         ("corpus show sor", "sort"),
+        ("keys train.pr", "train.precision train.probe_every"),
         ("corpus show copy train.lr", "train.lr=1e-2"),
         ("corpus get tex", "text8"),
         ("sample sum", "sum-h4-d64x2-s0-12345678"),
@@ -553,6 +554,7 @@ def test_bash_completes(tmp_path):
         "from ablate.cli.completion import *\nmetrics(), columns(''), results_columns('')",
         "from ablate.cli.completion import *\nstudies_and_runs()",
         "from ablate.compose.configs import *\ncorpora(), downloads()",
+        "from ablate.cli.completion import *\nkeys()",
     ],
 )
 def test_help_completion_and_import_load_nothing_heavy(code):

@@ -56,14 +56,8 @@ COMMANDS = {
     ),
     "claims": (
         "claims",
-        *(
-            "claims",
-            "claims show 001",
-            "claims freeze 015",
-            "claims run 001 --dry-run",
-            "claims check --runs",
-        ),
-        "claims page",
+        *("claims", "claims show 001", "claims freeze 015", "claims run 001 --dry-run"),
+        *("claims check --runs", "claims page"),
     ),
     "corpus": (
         "corpus",

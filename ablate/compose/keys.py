@@ -3,6 +3,7 @@ comments are all that is written about keys: `ablate keys` and the site show the
 
 import difflib
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -52,9 +53,8 @@ def matching(prefix: str) -> list[Section]:
         elif keys:
             found.append(replace(section, keys=keys))
     if not found:
-        names = {key.name: key.name for section in every for key in section.keys}
-        names |= {section.choice: section.choice for section in every if section.choice}
-        raise ConfigError(f"{prefix}: no key begins so; {_nearest(prefix, [*names])}")
+        names = [name for section in every for name in (section.choice, *(key.name for key in section.keys))]
+        raise ConfigError(f"{prefix}: no key begins so; {_nearest(prefix, [*dict.fromkeys(names)])}")
     return found
 
 
@@ -66,7 +66,7 @@ def _nearest(prefix: str, names: Sequence[str]) -> str:
     near = near or [name for name in names if last and name.rpartition(".")[2].startswith(last)]
     if near := near or difflib.get_close_matches(prefix, names, n=3):
         return f"did you mean {', '.join(near[:3])}?"
-    return f"they begin with {', '.join(sorted({re.split('[./=]', name)[0] for name in names}))}"
+    return f"they begin with {', '.join(sorted({re.split('[./=]', name)[0] for name in names if name}))}"
 
 
 @functools.cache
@@ -131,7 +131,7 @@ def _head(path: Path) -> str:
     for key, value in _entries(yaml.compose(text)):
         if key.value == "about":
             return value.value
-    lines = re.match(r"(?:#.*\n)*", text)[0].splitlines()  # pyright: ignore[reportOptionalSubscript]
+    lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in lines))[0]
 
 

@@ -156,7 +156,7 @@ def _unreadable(argument: str, groups: Sequence[str]) -> ConfigError:
     if not value.strip():
         return ConfigError(f"{argument}: the value is missing")
     if not re.fullmatch(r"[\w./@+~-]+", key, re.ASCII):
-        return ConfigError(f"{key}: no such key; ablate run --cfg job shows them all")
+        return ConfigError(f"{key}: no such key; ablate keys shows them all")
     if key in groups:
         return _no_choice(argument, key)
     try:

@@ -18,20 +18,8 @@ from ablate.store.columns import SEED_COLUMNS
 
 # Columns to leave out in a narrow terminal, the first one first.
 LEAST = (
-    *(
-        "question",
-        "wall_s",
-        "tokens_per_s",
-        "error",
-        "match_error",
-        "params",
-        "corpus",
-        "steps",
-        "sd",
-        "p_holm",
-        "study",
-    ),
-    *("null", "untrained", "smallest", "median", "best", "mean"),
+    *("question", "wall_s", "tokens_per_s", "error", "match_error", "params", "corpus", "steps", "sd"),
+    *("p_holm", "study", "null", "untrained", "smallest", "median", "best", "mean"),
 )
 
 

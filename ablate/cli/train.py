@@ -51,7 +51,7 @@ def run(
         list[str] | None,
         typer.Argument(
             help="Hydra overrides, as KEY=VALUE (ablate keys lists the keys), and Hydra's own options: -m"
-            " sweeps over values separated by commas, --cfg job shows the configuration, --info shows what it is"
+            " sweeps over values separated by commas, --cfg job shows the configuration, --info what it is"
             " composed from, -cd DIR and -cn NAME take configs of your own, --hydra-help explains them all.",
             autocompletion=completion.overrides,
             show_default=False,

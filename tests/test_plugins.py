@@ -231,7 +231,7 @@ def test_what_is_made_of_its_runs_needs_the_file_and_says_so(tmp_path):
     advice = re.search(
         r"was made with the plugin mine.py; add --plugin (runs/store/mine-\S+/mine.py),", refused.stderr
     )
-    assert advice and call_cli("sample", "mine-", "--plugin", advice[1], cwd=tmp_path).returncode == 0
+    assert advice and run_cli("sample", "mine-", "--plugin", advice[1], cwd=tmp_path).returncode == 0
     assert "no such fusion" in run_cli("run", "fusion=mine", *QUICK, cwd=tmp_path).stderr
     sample, cost = ("sample", "mine-", "--tokens", "3"), ("compare", "s", "--cost")
     for command in (sample, cost):

@@ -40,6 +40,17 @@ REFUSED = [
         for key, method in OF_ANOTHER
         for chosen in ([], ["fusion=sum"])
     ),
+    # An option of a swept choice.
+    (["-m", "fusion=gated,sum", "fusion.per=head"], "fusion.per: no key of fusion=sum; leave it out"),
+    (
+        ["-m", "fusion=concat,sum", "fusion.per=head"],
+        "fusion.per=head: a key of fusion=gated or fusion=weighted_sum; choose that alone",
+    ),
+    (
+        ["-m", "fusion=gated,weighted_sum", "fusion.pre=head"],
+        "fusion.pre: no such key; did you mean fusion.per?",
+    ),
+    (["-m", "fusion=gated,weighted_sum", "fusion.per=haed"], "fusion.per=haed: not a choice; did you mean"),
     # A mistake in a study leaves nothing out.
     (["study=heads", "name=../x"], "name=../x: it names a directory"),
     (["study=heads", "heads=1,x"], "heads=x: expected a whole number"),
@@ -54,6 +65,17 @@ REFUSED = [
 @pytest.mark.parametrize("arguments, line", REFUSED)
 def test_what_is_refused_is_one_line_with_a_way_out(arguments, line):
     assert refusal(*arguments).startswith(line)
+
+
+def test_an_option_holds_for_every_swept_choice_that_has_it():
+    sweep = compose(["-m", "fusion=gated,weighted_sum", "fusion.per=channel", "fusion.per=shared,channel"])
+    assert sweep is not None
+    assert sweep.configs.settings(sweep.arguments)["fusion.per"].values == ["shared", "channel"]
+    sweep = compose(["-m", "fusion=gated,weighted_sum", "fusion.per=channel", "heads=2"])
+    assert sweep is not None
+    for fusion in ("gated", "weighted_sum"):
+        variant = sweep.configs((*sweep.arguments[1:], f"fusion={fusion}"))
+        assert (variant.fusion.options["per"], variant.heads) == ("channel", 2)
 
 
 def test_many_values_are_no_path():

@@ -226,15 +226,19 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
         return f"{key}: only in a study whose first line is '# @package _global_'; write that line"
     if key.startswith("hydra"):
         return f"{key}: no such key; see ablate run --cfg hydra"
-    if lacking := _levels_without(key, overrides):
-        return f"{key}: no key of {', '.join(lacking)}; sweep the others by themselves"
+    swept = _swept_choices(key, overrides)
+    if 0 < len(lacking := [level for level in swept if key not in _known_keys(level)]) < len(swept):
+        which = "it" if len(lacking) == 1 else "these"
+        return f"{key}: no key of {', '.join(lacking)}; leave {which} out, or the key"
     group = key.partition(".")[0]
-    known = _known_keys(*(o.input_line for o in overrides if o.input_line and _is_plain_group(o)))
+    chosen = [o.input_line for o in overrides if o.input_line and _is_plain_group(o)]
+    known = _known_keys(*chosen, *swept[:1])
     if key in known and group in PRESETS:
         return f"{key}: not in this {group}; {of_a_group(group, PRESETS[group])}"
     if choices := _having(key, group):
         given = next((o.input_line for o in overrides if name_values and o.key_or_group == key), key)
-        return f"{given}: a key of {' or '.join(choices)}; choose that as well, or leave the key out"
+        how = "alone" if swept else "as well"
+        return f"{given}: a key of {' or '.join(choices)}; choose that {how}, or leave the key out"
     parent = key.rpartition(".")[0]
     if key.split(".")[0] in known and parent in known and not any(k.startswith(parent + ".") for k in known):
         return f"{key}: {parent} is a single value; set it as {parent}=VALUE"
@@ -247,18 +251,17 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
     return f"{key}: no such key{did_you_mean(key, beside or [k for k in known if '.' not in k])}"
 
 
-def _levels_without(key: str, overrides: list[Override]) -> list[str]:
-    """The swept choices of the key's group that lack the key, as GROUP=NAME; empty if all of them do."""
+def _swept_choices(key: str, overrides: list[Override]) -> list[str]:
+    """The swept choices of the key's group, as GROUP=NAME; none if one of them does not exist."""
     group = key.partition(".")[0]
     if not (configs_dir() / group).is_dir():
         return []
     swept = [o for o in overrides if o.key_or_group == group and o.is_discrete_sweep()]
     levels = [f"{group}={name}" for o in swept for name in o.sweep_string_iterator()]
     try:
-        lacking = [level for level in levels if key not in _known_keys(level)]
+        return [level for level in levels if _known_keys(level)]
     except HydraException:  # there is no such choice
         return []
-    return lacking if len(lacking) < len(levels) else []
 
 
 def _having(key: str, group: str) -> list[str]:

@@ -21,6 +21,7 @@ from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus
 from hydra.plugins.config_source import ConfigResult
@@ -149,7 +150,7 @@ def compose(args: Sequence[str]) -> Sweep | None:
     with explained(overrides), _hydra(parsed) as hydra:
         if parsed.cfg or parsed.info or parsed.hydra_help:
             return _show(hydra, parsed)
-        return _sweep(hydra, parsed)
+        return _sweep(hydra, parsed, _of_swept_choices(overrides))
 
 
 class OwnConfigSource(FileConfigSource):
@@ -208,18 +209,20 @@ def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
         hydra.show_info(parsed.info, name, overrides)
 
 
-def _sweep(hydra: Hydra, parsed: argparse.Namespace) -> Sweep:
+def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) -> Sweep:
+    """of_choices: the overrides that Hydra can't apply before a run has chosen from their group."""
+    overrides = [override for override in _overrides(parsed) if override not in of_choices]
     sweeps = parsed.multirun or chooses_a_study(parsed.overrides)
     mode = RunMode.MULTIRUN if sweeps or sets_the_mode(parsed.overrides) else RunMode.RUN
-    config = _composed(hydra, parsed, mode)
+    config = _composed(hydra, parsed, overrides, mode)
     wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
     if wanted != mode:  # set by a user's config or by hydra.mode=
-        config = _composed(hydra, parsed, wanted)
+        config = _composed(hydra, parsed, overrides, wanted)
     is_single = wanted != RunMode.MULTIRUN
     return Sweep(
         configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
         is_single=is_single,
-        arguments=() if is_single else _swept(config),
+        arguments=() if is_single else (*_swept(config), *of_choices),
         study=None if is_single else _study(config),
         chosen=None if is_single else config.hydra.runtime.choices.get("study"),
         launcher=_launcher(hydra, config, is_single=is_single),
@@ -230,10 +233,10 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace) -> Sweep:
     )
 
 
-def _composed(hydra: Hydra, parsed: argparse.Namespace, mode: RunMode) -> DictConfig:
+def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mode: RunMode) -> DictConfig:
     """The composed config. Raises ConfigError if it has callbacks or lacks a key of a run."""
     config = hydra.compose_config(
-        parsed.config_name or "config", _overrides(parsed), run_mode=mode, with_log_configuration=True
+        parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=True
     )
     if OmegaConf.select(config, "hydra.callbacks"):
         raise ConfigError(
@@ -250,6 +253,14 @@ def _overrides(parsed: argparse.Namespace) -> list[str]:
         return parsed.overrides
     overrides = ["++" + o if o.startswith("study.") else o for o in parsed.overrides]
     return ["hydra.mode=MULTIRUN", *overrides]
+
+
+def _of_swept_choices(overrides: Sequence[Override]) -> list[str]:
+    """The overrides of keys that a swept choice brings, as fusion.per=channel with fusion=gated,weighted_sum.
+    Hydra would apply them to the default choice."""
+    swept = {override.key_or_group for override in overrides if override.is_sweep_override()}
+    values = [override for override in overrides if "." in override.key_or_group]
+    return [str(one.input_line) for one in values if one.key_or_group.partition(".")[0] in swept]
 
 
 def _swept(config: DictConfig) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
 """A duel: two methods on one text, at equal parameters, each at its own learning rate, in limited time."""
 
+import itertools
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +15,13 @@ from ablate.analysis.controls import equal_forms
 from ablate.analysis.load import load
 from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.analysis.speed import with_step_times
+from ablate.analysis.stats import UNDECIDED
+from ablate.compose.configs import defaults_of
 from ablate.compose.sweep import Sweep
 from ablate.compute.limits import side_by_side
 from ablate.config.contrast import MARGIN
 from ablate.config.identity import digest
+from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
@@ -41,6 +46,42 @@ UNIFORM = "uniform attention"  # the name of its arm, which no method has
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
 MATCHED = {"match": "params"}
 PLAN = "plan.json"
+SCATTER = 0.1  # by what share the time of a run differs when it is measured again
+NEAR = 0.1  # by what share two detectable differences may differ and still be called equal
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side of a duel. options: those of its method that are its own, common: those that both sides have, in
+    the syntax of overrides."""
+
+    method: Method
+    options: Mapping[str, str] = field(default_factory=dict)
+    common: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """gated per=channel"""
+        of_method = (f"{key.partition('.')[2]}={value}" for key, value in self.options.items())
+        return " ".join([self.method.name, *of_method])
+
+    @property
+    def arm(self) -> dict[str, str]:
+        """What the side sets, with the standard part of the other kind."""
+        chosen = {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, self.method.kind: self.method.name}
+        return {**chosen, **self.common, **self.options}
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """All options of the method, with their defaults."""
+        kind, name = self.method.kind, self.method.name
+        options = defaults_of(kind, name, KINDS[kind].methods()[name].Options)
+        return {f"{kind}.{option}": as_value(value) for option, value in options.items()}
+
+    def arm_at(self, scores: str) -> dict[str, str]:
+        """The same with other scores."""
+        kept = {key: value for key, value in self.arm.items() if not key.startswith("scores")}
+        return {**kept, "scores": scores}
 
 
 @dataclass(frozen=True)
@@ -52,26 +93,47 @@ class Plan:
     seconds: float
     detectable: float
 
+    def __str__(self) -> str:
+        runs = ARMS * (len(DEVELOP) * (len(RATES) + EXTENSIONS) + self.seeds)
+        return (
+            f"about {duration(self.seconds)} and {counted(runs, 'run')}: first the rates, then at most"
+            f" {counted(self.seeds, 'seed')} to report; they detect {_nats(self.detectable)} with 80 % power,"
+            " if differences scatter as in docs/noise.csv"
+        )
+
 
 class Duel:
     """The duel of `one` against `other`, the baseline. settings: overrides of every run. command: what was
     typed; another command, as with another budget, is another duel with fresh seeds. study: its name in the
     store. Raises ConfigError."""
 
-    def __init__(self, one: Method, other: Method, settings: Sequence[str], command: str) -> None:
-        if arm_of(one) == arm_of(other):
-            raise ConfigError(f"{one.name}: a method can't be in a duel with itself; name another one")
+    def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
+        of_both = [setting for setting in settings if setting.partition(".")[0] in KINDS]
+        settings = [setting for setting in settings if setting not in of_both]
+        one, other = _with_options(one, other, of_both)
+        if one.arm == other.arm:
+            raise ConfigError(
+                f"{one.name}: a method can't be in a duel with itself; name another one, or give one of them"
+                " an option with --a or --b"
+            )
         keys = [setting.lstrip("+~").partition("=")[0] for setting in settings]
         for setting, key in zip(settings, keys, strict=True):
-            if key.partition(".")[0] in TAKEN or key in (one.kind, other.kind, "train.lr", "match"):
+            if key.partition(".")[0] in TAKEN or key in (
+                one.method.kind,
+                other.method.kind,
+                "train.lr",
+                "match",
+            ):
                 raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
         self.one, self.other = one, other
-        named = digest([arm_of(one), arm_of(other), sorted(settings), command])
-        self.study = f"duel-{one.name}-{other.name}-{named[:6]}"
+        named = digest([one.arm, other.arm, sorted(settings), command])
+        self.study = f"duel-{one.method.name}-{other.method.name}-{named[:6]}"
         self.first_seed = FIRST_SEED + int(named[:6], 16)
         budget = [f"{key}={value}" for key, value in BUDGET.items() if key not in keys]
         self._sweep = declared_here({}, [f"name={self.study}", *budget, *settings], command=command)
-        for key, setting in self._sweep.configs.settings(settings).items():
+        options = [[f"{key}={value}" for key, value in a.options.items()] for a in (one, other)]
+        given = [self._sweep.configs.settings(each).items() for each in (settings, of_both, *options)]
+        for key, setting in itertools.chain(*given):
             if setting.swept:
                 raise ConfigError(
                     f"{key}={','.join(setting.values)}: both sides of a duel have one value; give one"
@@ -104,10 +166,11 @@ class Duel:
         seeds = int(min((budget_s - develop * each_s) / a_seed_s, MOST))
         if seeds < FEWEST:
             takes = "; ".join(
-                f"{duration(develop * each_s + n * a_seed_s)} detects {_detectable(n):.3f} nats"
+                f"--budget {_budget((1 + SCATTER) * (develop * each_s + n * a_seed_s))} detects"
+                f" {_nats(_detectable(n))}"
                 for n in (FEWEST, 12, 24)
             )
-            raise ConfigError(f"--budget {duration(budget_s)}: too short to detect anything; {takes}")
+            raise ConfigError(f"--budget {_budget(budget_s)}: too short to detect anything; {takes}")
         plan = Plan(seeds, develop * each_s + seeds * a_seed_s, _detectable(seeds))
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
@@ -128,6 +191,27 @@ class Duel:
         sentence = finding(row, comparison, PAPER, one=self.one.name, other=self.other.name, at="")
         end = parametrization(row, comparison)
         return comparison, f"{sentence}{share_of_attention(row['share'])}{end}."
+
+    def kept_promise(self, plan: Plan, comparison: Comparison) -> str:
+        """What the plan announced, and what its seeds detect with the scatter that came."""
+        (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
+        announced, sd = _nats(plan.detectable), row["sd_diff"]
+        is_early = row["last_look"] > row["look"] and row["verdict"] != UNDECIDED  # NaN without looks
+        seeds = plan.seeds if is_early else int(row["pairs"])
+        if seeds < FEWEST or not sd > 0:
+            return f"It announced {announced}; {counted(seeds, 'pair')} can't say what it detects here."
+        detects = least_difference(seeds, sd)
+        end = f" It was decided at {row['look']:.0f} of at most {plan.seeds} seeds." if is_early else ""
+        if abs(detects / plan.detectable - 1) < NEAR:
+            return f"It detects {_nats(detects)} here, as announced.{end}"
+        reasons = (
+            [f"only {counted(seeds, 'seed')} of {plan.seeds} can be paired"] if seeds < plan.seeds else []
+        )
+        usual = USUAL_SD[METRIC]
+        if abs(sd / usual - 1) >= NEAR:
+            how = "more" if sd > usual else "less"
+            reasons.append(f"differences scatter by {sd:.3f}, {how} than the {usual:.3f} of docs/noise.csv")
+        return f"It announced {announced} and detects {_nats(detects)} here: {', and '.join(reasons)}.{end}"
 
     def step_ratio(self, comparison: Comparison) -> str:
         """How long a training step of `one` takes relative to `other`, taking turns here, with its range."""
@@ -150,7 +234,7 @@ class Duel:
 
     @property
     def _arms(self) -> tuple[dict[str, str], dict[str, str]]:
-        return {**arm_of(self.one), **MATCHED}, {**arm_of(self.other), **MATCHED}
+        return {**self.one.arm, **MATCHED}, {**self.other.arm, **MATCHED}
 
     def _sweep_with(self, seeds: int, develop: Sequence[int]) -> Sweep:
         # The reference for shares has the MLP of the baseline; matched itself, it would get a wider one.
@@ -159,7 +243,7 @@ class Duel:
         arms = {
             self.other.name: other,
             self.one.name: one,
-            UNIFORM: {**arm_of(self.other), "scores": NO_ATTENTION, "model.mlp_hidden": width},
+            UNIFORM: {**self.other.arm_at(NO_ATTENTION), "model.mlp_hidden": width},
         }
         block: dict[str, Any] = {
             **{"kind": "tuned", "question": f"Is {self.one.name} better than {self.other.name}?"},
@@ -177,8 +261,21 @@ class Duel:
         return estimate
 
 
-def side(given: str) -> Method:
-    """The method of this name, or of this plugin file, which has to be in use. Raises ConfigError."""
+def side(given: str, options: Sequence[str] = ()) -> Side:
+    """The method of this name, or of this plugin file, which has to be in use, with options of its own, as
+    KEY=VALUE. Raises ConfigError."""
+    method = _method(given)
+    mine = Side(method)
+    for option in options:
+        key, _, value = option.partition("=")
+        if key not in mine.defaults:
+            choices = did_you_mean(key, mine.defaults) if mine.defaults else "; it has none"
+            raise ConfigError(f"{option}: no option of {method.name}{choices}")
+        mine = replace(mine, options={**mine.options, key: value})
+    return mine
+
+
+def _method(given: str) -> Method:
     if given.endswith(".py"):
         own = methods([read(Path(given))])
         if len(own) != 1:
@@ -191,9 +288,37 @@ def side(given: str) -> Method:
     raise ConfigError(f"{given}: no such method{did_you_mean(given, [one.name for one in known])}")
 
 
-def arm_of(side: Method) -> dict[str, str]:
-    """What a side sets, with the standard part of the other kind."""
-    return {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, side.kind: side.name}
+def _with_options(one: Side, other: Side, of_both: Sequence[str]) -> tuple[Side, Side]:
+    """Both sides with the options that are given for both; what one of them sets, the other spells out if it
+    has it. Raises ConfigError."""
+    given = {key: value for key, _, value in (option.partition("=") for option in of_both)}
+    for key, value in given.items():
+        having = [(flag, a) for flag, a in (("--a", one), ("--b", other)) if key in a.defaults]
+        if len(having) < 2:
+            lacking = " and ".join(a.method.name for a in (one, other) if key not in a.defaults)
+            alone = [f"; for {a.method.name} alone, write {flag} {key}={value}" for flag, a in having]
+            raise ConfigError(f"{key}={value}: no option of {lacking}{''.join(alone) or '; leave it out'}")
+    own = {**one.options, **other.options}
+    common = {key: value for key, value in given.items() if key not in own}
+    one, other = (
+        Side(a.method, {k: {**a.defaults, **given, **a.options}[k] for k in own if k in a.defaults}, common)
+        for a in (one, other)
+    )
+    return one, other
+
+
+def _nats(difference: float) -> str:
+    """Rounded up, so that it does not promise too much."""
+    return f"{math.ceil(1000 * difference - 1e-6) / 1000:.3f} nats"
+
+
+def _budget(seconds: float) -> str:
+    """As `--budget` takes it, rounded up, so that it pays for what it promises."""
+    if seconds < 90:
+        return f"{math.ceil(seconds)}s"
+    if seconds < 90 * 60:
+        return f"{math.ceil(seconds / 60)}m"
+    return f"{math.ceil(seconds / 360) / 10:g}h"
 
 
 def _detectable(seeds: int) -> float:

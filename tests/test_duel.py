@@ -1,15 +1,19 @@
 """A duel: what is refused, what a budget can see, its line, and one fought to the end."""
 
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
+from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.config.rules import ConfigError
-from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, arm_of, side
+from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
 from ablate.execution.plugins import Method
 from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
@@ -35,8 +39,10 @@ def duel(one: str, other: str, *settings: str, command: str = "") -> Duel:
 
 
 def test_sides_are_methods_of_either_kind_by_name():
-    assert side("sum") == Method("fusion", "sum") and side("talking") == Method("scores", "talking")
-    assert arm_of(side("talking")) == {"fusion": "concat", "scores": "talking"}
+    assert side("sum") == Side(Method("fusion", "sum")) and side("talking") == Side(
+        Method("scores", "talking")
+    )
+    assert side("talking").arm == {"fusion": "concat", "scores": "talking"}
     with pytest.raises(ConfigError, match=r"smu: no such method; did you mean sum\?"):
         side("smu")
 
@@ -72,6 +78,58 @@ def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
     duel("sum", "concat", "corpus=file", 'corpus.path="War, and Peace.txt"')
 
 
+def test_a_side_has_options_of_its_own():
+    one = Duel(side("gated", ["fusion.per=channel"]), side("sum"), SMALL, "")
+    arms = one._sweep_with(FEWEST, DEVELOP).study["arms"]  # pyright: ignore[reportOptionalSubscript]
+    assert {*arms} == {"gated per=channel", "sum", UNIFORM} and "fusion.per" not in arms["sum"]
+    assert one.study != duel("gated", "sum", *SMALL).study
+    same = Duel(side("gated", ["fusion.per=channel"]), side("gated"), SMALL, "")
+    assert (same.one.name, same.other.name) == ("gated per=channel", "gated per=head")
+    both = Duel(side("gated"), side("weighted_sum"), [*SMALL, "fusion.per=channel"], "")
+    assert {arm.get("fusion.per") for arm in both._arms} == {"channel"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["fusion.pre=head"], r"fusion.pre=head: no option of gated; did you mean fusion.per\?"),
+        (["heads=2"], "heads=2: no option of gated; choices: fusion.activation"),
+        (["fusion.per=head,channel"], "fusion.per=head,channel: both sides of a duel have one value"),
+        (["fusion.per=head"], "gated per=head: a method can't be in a duel with itself; .* --a or --b"),
+    ],
+)
+def test_an_option_that_makes_no_side_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Duel(side("gated", options), side("gated", ["fusion.per=head"]), SMALL, "")
+    with pytest.raises(ConfigError, match=r"fusion\.per=head: no option of softmax; it has none"):
+        side("softmax", ["fusion.per=head"])
+
+
+def test_a_duel_says_what_became_of_what_it_announced():
+    def said(sd: float, look: float, verdict: str, pairs: int = 24) -> str:
+        row = {"family": "primary", "baseline": "sum", "sd_diff": sd, "pairs": pairs, "verdict": verdict}
+        result = pd.DataFrame([{**row, "look": look, "last_look": look if math.isnan(look) else 24.0}])
+        comparison = replace(compare(table(*hand_worked()), baseline={"fusion": "sum"}), table=result)
+        return between.kept_promise(Plan(24, 60.0, least_difference(24, usual)), comparison)
+
+    between, usual = duel("sum", "concat", *SMALL), USUAL_SD["test_loss"]
+    announced = re.escape("It announced 0.019 nats")
+    noisy = said(0.066, 24, "undecided")
+    assert re.fullmatch(
+        announced + r" and detects 0\.04\d nats here: differences scatter by 0\.066, more than the 0\.027 of"
+        r" docs/noise\.csv\.",
+        noisy,
+    )
+    assert said(usual, 24, "undecided") == "It detects 0.019 nats here, as announced."
+    assert said(usual, 8, "better", 8).endswith("as announced. It was decided at 8 of at most 24 seeds.")
+    assert "less than the 0.027" in said(0.01, math.nan, "better")
+    assert "here: only 12 seeds of 24 can be paired." in said(usual, math.nan, "undecided", 12)
+    assert (
+        said(usual, math.nan, "undecided", 1)
+        == "It announced 0.019 nats; 1 pair can't say what it detects here."
+    )
+
+
 def test_a_duel_of_many_seeds_looks_at_its_results():
     between = duel("sum", "concat", *SMALL)
     for seeds, at in ((8, None), (24, [4, 6, 8, 12, 16, 24])):
@@ -104,7 +162,11 @@ def test_the_yardstick_is_no_side(names):
     [
         (("sum", "concat"), ["heads=1"], "sum and concat are the same function here"),
         (("mean", "sum"), ["fusion.normalize=variance"], "mean and sum are the same function here"),
-        (("concat", "gated"), ["fusion.per=channel"], "fusion.per"),  # concat has no such option
+        (
+            *(("concat", "gated"), ["fusion.per=channel"]),
+            "fusion.per=channel: no option of concat; for gated alone, write --b fusion.per=channel",
+        ),
+        (("concat", "talking"), ["fusion.per=head"], "no option of concat and talking; leave it out"),
         (("sum", "concat"), ["out_proj=false", "heads=16"], "match"),
     ],
 )
@@ -125,8 +187,8 @@ def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, mon
     monkeypatch.setattr("ablate.verify.contract.require_sound", lambda sides: None)  # it has tests of its own
     code, _, said = command("duel", "sum", "concat", *SMALL, "--budget", "0s")
     assert code == 2, said
-    assert re.search(r"--budget 0 s: too short to detect anything; \d+ s detects 0\.\d+ nats; ", said)
-    assert not Store().study_names()
+    assert "--budget 0s: too short to detect anything; " in said
+    assert re.search(r"; --budget \d+[sm] detects 0\.\d+ nats; ", said) and not Store().study_names()
 
 
 def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):
@@ -141,7 +203,7 @@ def test_a_method_that_fails_its_check_has_no_duel(command):
     Path("peeking.py").write_text(CONCAT.format(name="peeking", line="z = z.roll(-1, dims=1)"))
     code, _, said = command("duel", "peeking.py", "concat", *SMALL)
     assert code == 2 and re.search("fusion=peeking .*fails its check, so its losses mean nothing", said)
-    require_sound([side("concat")])
+    require_sound([side("concat").method])
 
 
 @pytest.mark.slow

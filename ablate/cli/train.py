@@ -295,6 +295,21 @@ def duel(
             metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
         ),
     ] = "90m",
+    a: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--a",
+            metavar="KEY=VALUE",
+            help="An option of ONE alone, as fusion.per=channel; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    b: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--b", metavar="KEY=VALUE", help="An option of OTHER alone, likewise.", show_default=False
+        ),
+    ] = None,
     runs_dir: RunsOption = None,
 ) -> None:
     """Say which of two methods is better on a text, at equal parameters.
@@ -311,18 +326,16 @@ def duel(
 
     budget_s = _seconds(budget)
     use_plugins([file for file in (one, other) if file.endswith(".py")])
-    sides = side(one), side(other)
+    sides = side(one, a or ()), side(other, b or ())
     settings = [*(overrides or ())]
     if text is not None:
         settings += ["corpus=file", f"corpus.path={as_value(text)}"]
     words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
+    words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
     between = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
-    require_sound(sides)
+    require_sound([between.one.method, between.other.method])
     plan = between.plan(budget_s)
-    say(
-        f"at most {counted(plan.seeds, 'seed')} to report, about {duration(plan.seconds)} in all; they detect"
-        f" {plan.detectable:.3f} nats with 80 % power, if differences scatter as in docs/noise.csv"
-    )
+    say(str(plan))
     outcome = between.train(plan)
     say_lines(outcome)
     if outcome.left_at_work:
@@ -337,6 +350,7 @@ def duel(
     for line in comparison.notes:
         say(line)
     typer.echo(f"{sentence} A training step takes {between.step_ratio(comparison)} times as long.")
+    typer.echo(between.kept_promise(plan, comparison))
     typer.echo(write_report(between.study))
 
 

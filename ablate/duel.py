@@ -32,6 +32,7 @@ from ablate.reporting.words import PAPER, finding, parametrization, share_of_att
 from ablate.store.store import Store
 from ablate.study.run import Outcome, declared_here, run
 from ablate.study.study import settings
+from ablate.study.tuned import EXTENSIONS
 
 if TYPE_CHECKING:
     from ablate.study.estimate import Estimate
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 METRIC = "test_loss"
 BUDGET = {"corpus": "stdlib", "train": "study"}  # text and training, where nothing else is given
 DEVELOP, RATES = [0, 1, 2, 3, 4], [0.006, 0.012, 0.024]
-EXTENSIONS = 1  # octaves by which grids grow in most studies, for the forecast
 FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
 ARMS = 3  # the two sides, and the reference for shares
 UNIFORM = "uniform attention"  # the name of its arm, which no method has

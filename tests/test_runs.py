@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ablate.execution.events import Evaluated, Finished, Stepped
 from ablate.live import board
-from ablate.live.board import Board
+from ablate.live.board import Board, Lines
 from ablate.live.table import Pace, look, summary, time_left
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
@@ -306,3 +306,14 @@ def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
     assert time_left([], going_on, 4) == "; about 3 min left"  # (30 + 90 + 4·70)/2 s
     assert time_left([done], [], 3) == "" == time_left([done], [Pace({"steps": 40}, 0, None, {})], 0)
     assert time_left([], going_on, 0) == "; about 60 s left"
+    at_end = [Pace({"steps": 40}, 40, 1.0, {})]  # whole splits are evaluated
+    assert time_left([done], at_end, 0) == "; evaluating"
+    assert time_left([done], at_end, 2) == "; about 2 min left"
+
+
+def test_lines_of_a_study_with_phases_count_through_them():
+    lines = Lines(Console(file=io.StringIO()), 45)
+    lines.phase, lines.of, lines.before = "rates, round 2 (0.006 to 0.048)", "about 129 runs", 45
+    lines.hear("sum", Finished({"status": "failed", "error": "by hand"}))
+    assert lines.whereabouts == "rates, round 2 (0.006 to 0.048) · 46 of about 129 runs"
+    assert lines.console.file.getvalue() == "[46 of about 129 runs] sum: failed, by hand\n"  # pyright: ignore

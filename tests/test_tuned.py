@@ -29,7 +29,7 @@ from ablate.store.columns import MEASURED_COLUMNS, Row
 from ablate.store.record import Choice, StudyRecord, grown
 from ablate.study import run as running
 from ablate.study import tuned
-from ablate.study.config import Overrides
+from ablate.study.config import Overrides, Phase
 from ablate.study.curve import minimum
 from ablate.study.study import read_declared
 from ablate.study.tuned import baseline_of
@@ -115,6 +115,30 @@ def test_arms_report_only_where_the_study_says():
 
 def at(one: Overrides) -> dict[str, str]:
     return dict(override.split("=") for override in one)
+
+
+def test_a_study_says_its_phase_and_how_many_runs_there_are_about():
+    design = study(report_at=["tuned"])  # 2 arms: 2 development seeds at 3 rates, then 2 seeds
+    assert design.phase({}) == Phase("rates, round 1 (0.001 to 0.004)", "about 20 runs")
+    rows, names = dict[Overrides, Row](), list[tuple[str, str]]()
+    of = parabolas(concat=0.002, sum=0.008)
+    while proposed := design.propose(rows):
+        at_work: dict[Overrides, Row] = {one: {"status": "running"} for one in proposed}
+        phase = design.phase(rows | at_work)
+        assert phase == design.phase(rows)  # it is the same whether its runs are proposed or at work
+        names.append((phase.name, phase.of))
+        rows |= {one: of(one) for one in proposed}
+    assert names == [
+        ("rates, round 1 (0.001 to 0.004)", "about 20 runs"),
+        ("rates, round 2 (0.001 to 0.008)", "about 20 runs"),
+        ("rates, round 3 (0.001 to 0.016)", "about 24 runs"),
+        ("reporting seeds", "24 runs"),
+    ]
+    assert len(rows) == 24
+    steep = study(report_at=["tuned"], extend=0)
+    rows = {one: parabolas(4, concat=0.002, sum=0.002)(one) for one in steep.propose({})}
+    assert steep.phase(rows) == Phase("rates, round 2 (half-octaves)", "about 24 runs")
+    assert "about 20 runs in all" in design.forecast()[0]
 
 
 MILD = 0.09  # nats per squared octave, so that no half-octaves are tried

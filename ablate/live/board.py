@@ -59,6 +59,8 @@ class Lines:
         self.total = total
         self.count = 0  # of the runs that this command is done with
         self.may_follow = 0  # how many runs may be added to `total`, at most
+        self.before = 0  # runs of the study that were done before those of `count`
+        self.phase, self.of = "", ""  # where a study with several phases is, and of how many runs in all
         self.steps: dict[str, Stepped] = {}  # the last step heard of, by name of the run
         self._last = ""
 
@@ -94,7 +96,14 @@ class Lines:
             seconds = f", {row['wall_s']:.1f} s" if row.get("wall_s") else ""
             self.say(f"{self.numbered(title(name, row, self.swept))}: {row['status']}, {figures}{seconds}")
 
+    @property
+    def whereabouts(self) -> str:
+        """As `rates, round 1 (0.006 to 0.024) · 45 of about 129 runs`."""
+        return f"{self.phase} · {self.before + self.count} of {self.of}"
+
     def numbered(self, name: str) -> str:
+        if self.phase:
+            return f"[{self.before + self.count} of {self.of}] {name}"
         most = f", at most {self.total + self.may_follow}" if self.total and self.may_follow else ""
         return f"[{self.count}/{self.total}{most}] {name}" if self.total else name
 
@@ -151,7 +160,8 @@ class Board(Lines):
             except (ConfigError, OSError) as error:  # the disk may be out of reach for a while
                 self._seen = Group(Text(str(error)))
             self._due = began + (time.monotonic() - began) / SHARE
-        return Group(self._seen, Text(self.trouble))
+        where = [Text(self.whereabouts)] if self.phase else []
+        return Group(*where, self._seen, Text(self.trouble))
 
 
 def watch(store: Store, study: str | None) -> None:

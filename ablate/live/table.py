@@ -75,6 +75,11 @@ class Pace:
     losses: Mapping[str, Any]
 
     @property
+    def at_end(self) -> bool:
+        """Whether its steps are made, and whole splits are being evaluated."""
+        return self.step >= self.row["steps"]
+
+    @property
     def left_s(self) -> float:
         return (self.row["steps"] - self.step) * (self.step_s or math.nan)
 
@@ -112,6 +117,8 @@ def time_left(rows: list[Row], going_on: list[Pace], to_begin: int) -> str:
     took = [row["wall_s"] for row in rows if row["status"] in RESULTS and row.get("wall_s")]
     took = took or [pace.row["steps"] * pace.step_s for pace in known]
     to_come = to_begin + len(going_on) - len(known)
+    if not to_come and all(pace.at_end for pace in known):
+        return "; evaluating"
     left = (sum(pace.left_s for pace in known) + to_come * sum(took) / len(took)) / len(going_on)
     return f"; about {duration(left)} left"
 
@@ -156,7 +163,7 @@ def _table(
         table.add_row(names.get(short, short), state, *on, step, left, *texts)
 
     for pace in going_on:
-        steps, at_end = pace.row["steps"], pace.step >= pace.row["steps"]  # whole splits are evaluated then
+        steps, at_end = pace.row["steps"], pace.at_end
         bar = ProgressBar(total=steps, completed=pace.step, width=12)
         left = duration(pace.left_s) if pace.step_s and not at_end else ""
         add(pace.row, "evaluating" if at_end else bar, f"{pace.step}/{steps}", left, pace.losses)

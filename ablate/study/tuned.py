@@ -22,12 +22,23 @@ from ablate.config.conditions import contradicts, key_in
 from ablate.config.contrast import Contrast
 from ablate.config.overrides import as_value
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
-from ablate.phrases import lines_if
+from ablate.phrases import counted, lines_if
 from ablate.store.columns import RESULTS, Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_arms
-from ablate.study.config import Absent, Design, Overrides, Rows, Seeds, StudyConfig, combinations, seed_of
+from ablate.study.config import (
+    Absent,
+    Design,
+    Overrides,
+    Phase,
+    Rows,
+    Seeds,
+    StudyConfig,
+    combinations,
+    seed_of,
+)
 from ablate.study.curve import HALF, STEEP, curvature, minimum
 
+EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
 SETTLED = (*RESULTS, Absent.LEFT_OUT)
 
@@ -88,11 +99,12 @@ class Tuned(StudyConfig):
 class Progress:
     """The state of a study, derived from its rows. points: of each arm, the grid with its extensions so far,
     and half-octaves where its curve is steep. choices: by arm, once development is complete. waiting:
-    development runs without a result."""
+    development runs without a result. round: of development, as `round 2 (0.003 to 0.024)`."""
 
     points: Mapping[Overrides, list[str]]
     choices: Mapping[Overrides, Choice]
     waiting: list[Overrides]
+    round: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +166,20 @@ class Tuning(Design):
                 roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
         return roles, {self.name(arm): choice for arm, choice in progress(self, rows).choices.items()}
 
+    def phase(self, rows: Rows) -> Phase:
+        """Development, round by round, and then the report."""
+        now = progress(self, rows)
+        known = len({run for run, row in rows.items() if row["status"] != Absent.LEFT_OUT})
+        most = "at most " if self.looks else ""
+        if now.choices:
+            return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
+        points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
+        octaves = min(EXTENSIONS, self.config.extend) if {*points.values()} == {len(self.grid)} else 0
+        develop = (sum(points.values()) + octaves * len(points)) * len(self.config.develop)
+        report = sum(map(self.runs_a_seed, points)) * len(self.levels["seed"])
+        values = "rates" if self.key == "train.lr" else f"values of {self.key}"
+        return Phase(f"{values}, {now.round}", f"{most}about {counted(develop + report, 'run')}")
+
     def closing(self, rows: Rows) -> list[str]:
         """The chosen value, in one line per arm; or why nothing could be chosen."""
         now = progress(self, rows)
@@ -171,7 +197,8 @@ class Tuning(Design):
     def forecast(self) -> list[str]:
         return [
             f"these choose {self.key} for each arm, and may extend its grid by {self.config.extend}"
-            " octaves on either side; the runs that report follow from what they choose"
+            " octaves on either side; the runs that report follow from what they choose:"
+            f" {self.phase({}).of} in all"
         ]
 
     def name(self, arm: Overrides) -> str:
@@ -205,12 +232,13 @@ def progress(study: Tuning, rows: Rows) -> Progress:
     left_out = {overrides for overrides, row in rows.items() if row.get("status") == Absent.LEFT_OUT}
     arms = [arm for arm in study.arms if {*_develop(study, arm, study.grid)} - left_out]
     extend, grid, below, above = study.config.extend, [*study.grid], 0, 0
-    points = {arm: grid for arm in arms}
-    while True:
+    points, halves = {arm: grid for arm in arms}, False
+    for number in itertools.count(1):
+        what = "half-octaves" if halves else f"{grid[0]} to {grid[-1]}"
         develop = [run for arm in arms for run in _develop(study, arm, points[arm])]
         waiting = [one for one in develop if one in rows and rows[one]["status"] not in SETTLED]
         if waiting or any(overrides not in rows for overrides in develop):
-            return Progress(points, {}, waiting)
+            return Progress(points, {}, waiting, f"round {number} ({what})")
         curves = {arm: [_mean(study, rows, arm, value) for value in points[arm]] for arm in arms}
         best = {points[arm][_best(curve)] for arm, curve in curves.items()}
         down, up = grid[0] in best and below < extend, grid[-1] in best and above < extend
@@ -218,14 +246,15 @@ def progress(study: Tuning, rows: Rows) -> Progress:
             finer = {arm: _with_halves(study, points[arm], curve) for arm, curve in curves.items()}
             if finer == points:
                 choices = {arm: choose(study, points[arm], curve) for arm, curve in curves.items()}
-                return Progress(points, choices, [])
-            points = finer
+                return Progress(points, choices, [], "")
+            points, halves = finer, True
             continue
         if down:
             grid, below = [_text(study, float(grid[0]) / 2), *grid], below + 1
         if up:
             grid, above = [*grid, _text(study, float(grid[-1]) * 2)], above + 1
         points = {arm: grid for arm in arms}
+    raise AssertionError("the grid grows by so many octaves at most")
 
 
 def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice:

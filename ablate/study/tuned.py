@@ -196,9 +196,9 @@ class Tuning(Design):
 
     def forecast(self) -> list[str]:
         return [
-            f"these choose {self.key} for each arm, and may extend its grid by {self.config.extend}"
-            " octaves on either side; the runs that report follow from what they choose:"
-            f" {self.phase({}).of} in all"
+            f"these choose {self.key} for each arm, and may extend its grid by"
+            f" {counted(self.config.extend, 'octave')} on either side; the runs that report follow from"
+            f" what they choose: {self.phase({}).of} in all"
         ]
 
     def name(self, arm: Overrides) -> str:

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import NO_ATTENTION
 from ablate.analysis.controls import equal_forms
@@ -196,7 +198,8 @@ class Duel:
         """What the plan announced, and what its seeds detect with the scatter that came."""
         (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
         announced, sd = _nats(plan.detectable), row["sd_diff"]
-        is_early = row["last_look"] > row["look"] and row["verdict"] != UNDECIDED  # NaN without looks
+        has_looks = pd.notna(row["look"])
+        is_early = has_looks and row["look"] < row["last_look"] and row["verdict"] != UNDECIDED
         seeds = plan.seeds if is_early else int(row["pairs"])
         if seeds < FEWEST or not sd > 0:
             return f"It announced {announced}; {counted(seeds, 'pair')} can't say what it detects here."

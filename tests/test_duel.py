@@ -108,7 +108,9 @@ def test_an_option_that_makes_no_side_is_refused(options, message):
 def test_a_duel_says_what_became_of_what_it_announced():
     def said(sd: float, look: float, verdict: str, pairs: int = 24) -> str:
         row = {"family": "primary", "baseline": "sum", "sd_diff": sd, "pairs": pairs, "verdict": verdict}
-        result = pd.DataFrame([{**row, "look": look, "last_look": look if math.isnan(look) else 24.0}])
+        result = pd.DataFrame(
+            [{**row, "look": look, "last_look": look if math.isnan(look) else 24.0}]
+        ).astype({"look": "Int64", "last_look": "Int64", "pairs": "Int64"})
         comparison = replace(compare(table(*hand_worked()), baseline={"fusion": "sum"}), table=result)
         return between.kept_promise(Plan(24, 60.0, least_difference(24, usual)), comparison)
 

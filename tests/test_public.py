@@ -19,7 +19,7 @@ import ablate
 import ablate.methods
 from ablate.execution.trained import TrainedModel
 from ablate.model.parts import Part
-from ablate.reporting.answers import ShownComparison
+from ablate.reporting.short import ShownComparison
 from tests.helpers import ROOT
 
 SNAPSHOT = Path(__file__).with_name("public.txt")

@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -192,7 +193,7 @@ def test_the_table_of_what_goes_on_names_runs_alike(four: Path):
 @pytest.mark.parametrize("place", ["environment", "option", "before"])
 def test_results_lie_where_one_says(place: str, four: Path):
     os.rename(four / "runs", four / "kept")
-    given = {"ABLATE_RUNS": "kept"} if place == "environment" else {}
+    given: dict[str, Any] = {"ABLATE_RUNS": "kept"} if place == "environment" else {}
     option = ["--runs", "kept"] if place == "option" else []
     before = ["--runs=kept"] if place == "before" else []
 

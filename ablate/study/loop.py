@@ -288,8 +288,8 @@ class Loop:
             self.lines = before
 
     def _filled_up(self, runs: Mapping[Overrides, Run], launcher: HydraLauncher) -> Mapping[Overrides, Run]:
-        """The runs and, where some of the launcher's processes would wait for the last of them, the first ones
-        of the next look. A launcher of Hydra's takes no more runs before all of these have ended."""
+        """The runs and, where processes of the launcher would wait for the last one, the first ones of the
+        next look. A launcher of Hydra's takes no more runs before all of these have ended."""
         spare = -len(runs) % (launcher.workers or available_cores())
         if launcher.cores_each or not spare or not self.study.design.looks:
             return runs

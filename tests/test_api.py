@@ -7,9 +7,11 @@ import textwrap
 from dataclasses import replace
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 import torch
+from nbclient import NotebookClient
 from safetensors.torch import load_file
 
 import ablate
@@ -177,3 +179,17 @@ def test_the_notebook_page_runs_as_it_stands(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "did you mean sum?" in done.stdout and "verdict" in done.stdout
     assert (tmp_path / "demo.html").exists() and (tmp_path / "figures" / "curves.pdf").exists()
+
+
+@pytest.mark.slow
+def test_the_quickstart_notebook_runs_in_an_empty_directory(tmp_path):
+    """It is kept without outputs, which would differ with every machine."""
+    notebook = nbformat.read(ROOT / "docs" / "quickstart.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in cells)
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output.get("data", {}) for cell in cells for output in cell.outputs]
+    assert any("verdict" in data.get("text/plain", "") for data in shown)
+    (chart,) = [data["image/svg+xml"] for data in shown if "image/svg+xml" in data]
+    assert chart.count('aria-roledescription="line mark"') == 6 and "validation loss" in chart
+    assert len(list((tmp_path / "runs" / "store").glob("*/model.safetensors"))) == 6

@@ -1,12 +1,16 @@
 """Tables in terminals of any width: no word is broken, no line is too long, nothing is silently gone."""
 
 import re
+import runpy
+import shlex
+import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from ablate.reporting.tables import TextColumn, fitted, lines_of
+from tests.helpers import ROOT
 
 COMPARED = pd.DataFrame(
     {
@@ -73,3 +77,26 @@ def test_of_random_tables_every_word_of_what_is_shown_is_there():
 def test_where_words_do_not_fit_values_stand_below_each_other():
     text, _ = lines_of(COMPARED[["fusion", "verdict"]], 12)
     assert "fusion   weighted_sum\nverdict  worse\n" in text
+
+
+# --- pictures of a terminal -----------------------------------------------------------------------
+
+
+def test_a_recording_has_what_stays_on_the_screen(tmp_path):
+    recordings = runpy.run_path(str(ROOT / "scripts" / "recordings.py"))
+    written = (
+        "first\r\n10 %\r20 %\r\x1b[2K\x1b[?25l30 %\nunder it\n\x1b[2A\x1b[2K\x1b[1mdone\x1b[0m\r\n\x1b[Jlast"
+    )
+    lines = recordings["screen"](written)
+    assert [line.plain for line in lines] == ["first", "done", "last"] and lines[1].spans[0].style.bold
+
+    colored = r"printf '\033[31mred\033[0m %s\n' $COLUMNS; pwd >where"
+    commands = ["# sh -c 'printf hidden'", f"sh -c {shlex.quote(colored)}"]
+    shown = recordings["session"](commands, tmp_path)
+    assert shown.plain.splitlines()[1:] == ["red 80"] and "hidden" not in shown.plain
+    assert (tmp_path / "where").read_text().strip() == str(tmp_path)
+    for scheme, red in (("light", "#cf222e"), ("dark", "#ff7b72")):
+        svg = recordings["drawn"](shown, recordings["THEMES"][scheme])
+        assert f"fill: {red}" in svg and "url(http" not in svg
+    with pytest.raises(subprocess.CalledProcessError):
+        recordings["session"](["false"], tmp_path)

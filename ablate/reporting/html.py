@@ -6,8 +6,7 @@ Its Content-Security-Policy allows only the scripts in the file, by their digest
 import base64
 import functools
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -15,24 +14,25 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison, Question
-from ablate.files.svg import inline
 from ablate.reporting import own_files, words
+from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.page import gather
 from ablate.reporting.subject import find
 from ablate.reporting.tables import readable, render
-from ablate.store.provenance import PACKAGE, PART_FOLDERS
+from ablate.reporting.terms import GLOSSARY, anchor, coded, explained, occurring
 
 HERE = Path(__file__).parent
 
 
 class Cell(NamedTuple):
-    """text: as shown. key: a number to sort by; empty if there is none."""
+    """text: as shown. key: a number to sort by; empty if there is none. drawing: inline SVG before it."""
 
     text: str
     key: str
+    drawing: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,24 @@ def write_report(
     from ablate.reporting.charts import figures  # imported late, since altair is slow to import
 
     page = gather(subject, margin=margin, **question)
-    drawn = figures(page)
+    drawn, comparison = figures(page), page.comparison
+    by_method = drawings(subject.rows, subject.directories)
     specs = {stem: spec for figure in drawn for stem, spec in figure.charts.items()}
     bundle, script = _bundle() if drawn else "", (HERE / "script.js").read_text(encoding="utf-8")
     content = _template("page.html.j2").render(
         page=page,
         generator=Markup(own_files.GENERATOR),
         figures=drawn,
-        drawings=drawings(subject.rows, subject.directories),
-        comparison=[comparison_table(page.comparison, family) for family in page.comparison.families],
+        drawings={method: Markup(drawing) for method, drawing in by_method.items()},
+        short=[short_table(comparison, family, by_method) for family in comparison.families[:1]],
+        comparison=[comparison_table(comparison, family) for family in comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs=specs,
-        sentences=words.sentences(page.comparison),
+        sentences=words.sentences(comparison),
         glossary=GLOSSARY,
+        anchor=anchor,
+        occurring=occurring,
+        reviewed=[limit for limit in page.limits if limit.command],
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
@@ -91,6 +96,33 @@ def write_report(
         own_files.write_charts(specs, Path(charts))
     own_files.write(path, content.encode(), "html")
     return path
+
+
+def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]) -> Table:
+    """What decides in one family: each variant, its difference with the interval, and the verdict."""
+    read, raw = words.for_reading(comparison, family), comparison.family(family)
+    shown = [*read.columns][: [*read.columns].index("n")]
+    frame = pd.DataFrame({"variant": [called(levels) for levels in read[shown].to_dict("records")]})
+    if "diff" in read:
+        ends = read.get("[low, high]", pd.Series("", index=read.index)).str.replace(", ", ",\u00a0")
+        frame["difference"] = (read["diff"] + " " + ends).str.strip().tolist()
+    if "verdict" in read:
+        frame["verdict"] = read["verdict"].tolist()
+    frame = frame.assign(n=read["n"].tolist(), mean=read["mean"].tolist())
+    numbers = {"difference": raw["diff"], "n": raw["n"]}
+    about = f"{family}: {comparison.metric}, difference to the baseline with its simultaneous interval"
+    short = table(frame, about, {k: v for k, v in numbers.items() if k in frame}, raw["best"].tolist())
+    for row, variant in zip(short.rows, raw["variant"], strict=True):
+        row[0] = row[0]._replace(drawing=Markup(drawn.get(method_of(variant, comparison), "")))
+    return short
+
+
+def called(levels: Mapping[Hashable, str]) -> str:
+    """A variant by its levels, as in `sum · heads 4`."""
+    return " · ".join(
+        str(level) if column in ("fusion", "scores") else f"{column} {level}"
+        for column, level in levels.items()
+    )
 
 
 def comparison_table(comparison: Comparison, family: str) -> Table:
@@ -173,77 +205,7 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["explained"] = explained
+    # A notebook shows the fragment alone, without the meanings of terms.
+    environment.filters["coded"] = coded
+    environment.filters["explained"] = explained if name == "page.html.j2" else coded
     return environment.get_template(name)
-
-
-# --- drawings of methods ---------------------------------------------------------------------------------
-
-FOLDERS = {Path(folder).name: PACKAGE / folder for folder in PART_FOLDERS}  # by kind, also a column's name
-
-
-def drawings(rows: pd.DataFrame, directories: Mapping[str, Path]) -> dict[tuple[str, str], Markup]:
-    """The drawings of the methods in these rows that have one, by kind and name.
-
-    directories: of finished runs, by run_id; each keeps a copy of the drawings of its plugins.
-    """
-    drawings = {}
-    for kind in {*FOLDERS} & {*rows.columns}:
-        for name, runs in rows.groupby(rows[kind].astype(str))["run_id"]:
-            if str(name).isidentifier():  # so that no name can lead to another directory
-                places = [FOLDERS[kind], *(directories[run] for run in runs if run in directories)]
-                shown = (inline(place / f"{name}.svg") for place in places)
-                drawings[kind, str(name)] = Markup(next(filter(None, shown), ""))
-    return {method: drawing for method, drawing in drawings.items() if drawing}
-
-
-# --- terms, explained as tooltips in the text and as a list at its end ------------------------------------
-
-GLOSSARY = {
-    "nats": "The unit of a loss: −ln of the probability that the model gave to what came next. 0.01 nats less"
-    " is 1 % less perplexity.",
-    "perplexity": "exp of the loss: between how many equally likely tokens the model hesitates.",
-    "paired seeds": "Runs of two variants with the same seed see the same batches and start alike, so their"
-    " difference is taken seed by seed.",
-    "interval": "Where the true difference lies, by the scatter over seeds. Simultaneous intervals hold all"
-    " together, so that of many comparisons none is wrong by chance alone.",
-    "margin": "A difference that makes no difference, named before anything was run. Within it two variants"
-    " are called equivalent.",
-    "p_holm": "How often chance alone would give such a difference, corrected by Holm for the number of"
-    " comparisons in the table.",
-    "verdict": "better, worse or equivalent, if the whole interval says so; else undecided, with the number"
-    " of seeds that would decide it.",
-    "parametrization": "How the same functions are written as weights, which decides where training starts"
-    " and how it moves. Variants that can learn the same functions differ in nothing else.",
-    "what attention is worth": "How much worse the baseline does if its heads average all earlier tokens"
-    " instead of choosing.",
-    "baseline": "What a variant is compared with: the same in all but one thing.",
-}
-# Patterns of the terms that are spelled in several ways.
-SPELLINGS = {
-    "paired seeds": "paired seeds?",
-    "interval": "simultaneous|intervals?|low, high",
-    "p_holm": "p_holm|Holm",
-    "verdict": "verdict|equivalent|undecided",
-}
-_TERMS = re.compile("|".join(rf"\b({SPELLINGS.get(term, term)})\b" for term in GLOSSARY))
-
-
-def explained(text: str) -> Markup:
-    """The text as HTML: text between backticks becomes code, and each term gets its meaning as a tooltip at
-    its first occurrence."""
-    pieces = text.split("`")
-    if len(pieces) % 2 == 0:  # an unpaired backtick
-        return _with_tooltips(text)
-    code = Markup("<code>{}</code>").format
-    return Markup("").join(code(piece) if i % 2 else _with_tooltips(piece) for i, piece in enumerate(pieces))
-
-
-def _with_tooltips(text: str) -> Markup:
-    left = {**GLOSSARY}
-
-    def tip(match: re.Match[str]) -> str:
-        meaning = left.pop([*GLOSSARY][(match.lastindex or 1) - 1], None)
-        return f'<abbr title="{escape(meaning)}">{match[0]}</abbr>' if meaning else match[0]
-
-    return Markup(_TERMS.sub(tip, escape(text)))

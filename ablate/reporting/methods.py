@@ -1,17 +1,10 @@
-"""What was done, for a paper: a paragraph and a table of hyper-parameters; and what limits the answer.
-
-It loads no torch."""
-
-from collections.abc import Iterator
+"""What was done, for a paper: a paragraph and a table of hyper-parameters. Loads no torch."""
 
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.select import as_texts
-from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import USABLE
-from ablate.phrases import counted_between
-from ablate.reporting.subject import with_fixed_places
 from ablate.reporting.words import confidence
 from ablate.store.columns import TABLE, column_named, on_validation
 from ablate.store.record import StudyRecord
@@ -28,7 +21,7 @@ LEVELS = 8  # more levels than this are shown as a range
 def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
     """The table hyperparameter, value, with all levels of those that vary."""
     values = {
-        column.label: _levels(rows[column.name])
+        column.label: levels_in_words(rows[column.name])
         for column in sorted(TABLE, key=lambda column: column.role == "seed")
         if column.label
         and column.role in ("config", "derived", "seed")
@@ -43,7 +36,7 @@ def hyperparameters(rows: pd.DataFrame) -> pd.DataFrame:
 def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataFrame) -> str:
     """A paragraph on what was done. development: the rows that were used to choose values."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    of = {str(column): _levels(rows[column]) for column in rows.columns}
+    of = {str(column): levels_in_words(rows[column]) for column in rows.columns}
     table = comparison.table
     tuned = record.tuned_column
     if tuned:
@@ -102,7 +95,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
     """Sentences on how each arm's value was chosen, and at which other values it is reported."""
     column = record.tuned_column
-    grid = f" ({_levels(development[column])})" if column in development else ""
+    grid = f" ({levels_in_words(development[column])})" if column in development else ""
     values = {arm: choice.value for arm, choice in record.chosen.items() if choice.value}
     came = (
         f" (it came to {', '.join(f'{value} for {arm}' for arm, value in values.items())})" if values else ""
@@ -117,7 +110,7 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
     ]
 
 
-def _levels(column: pd.Series) -> str:
+def levels_in_words(column: pd.Series) -> str:
     if column_named(str(column.name)).kind == "text":  # a hash of digits is no number
         return ", ".join(column.dropna().unique())
     values = [value for value in as_texts(column).unique() if value]
@@ -131,80 +124,3 @@ def _levels(column: pd.Series) -> str:
 
 def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-# --- limits ----------------------------------------------------------------------------------------------
-
-FEW_SEEDS = 5
-FEW_DIMENSIONS = 16  # key width of a head below which there is a warning
-WELL_BEFORE = 0.9  # share of the steps before which a best step counts as early
-
-
-def limits(comparison: Comparison, record: StudyRecord) -> Iterator[str]:
-    """One sentence per limit."""
-    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    if record.demonstration:
-        yield "A demonstration: too few steps and seeds to conclude anything from."
-    low, high = int(comparison.table["n"].min()), int(comparison.table["n"].max())
-    few = ": few, so intervals are wide and only large differences show" if low < FEW_SEEDS else ""
-    yield f"{counted_between(low, high, 'seed')} a variant{few}."
-    if not record.primary:
-        yield "No contrast was named beforehand: every difference is a lead to test, not a result."
-    sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
-    levels = {words: _levels(rows[column]) for column, words in sizes.items()}
-    known = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
-    yield ": ".join(filter(None, ["Conditional on this size and length of training", known])) + "."
-
-    texts = rows["corpus_sha256"].nunique()
-    named = f"{_levels(rows['corpus'])}, tokenizer {_levels(rows['tokenizer'])}"
-    if not texts:
-        yield "Conditional on the text, which these rows don't name."
-    elif texts == 1:
-        yield f"Conditional on this text ({named}): another one may answer otherwise."
-    else:
-        yield f"Over {texts} texts ({named}), which is no random sample of texts."
-
-    # 0 where there are no keys.
-    narrow = rows[pd.to_numeric(rows["key_width"], errors="coerce").between(1, FEW_DIMENSIONS - 1)]
-    if len(narrow):
-        yield (
-            f"Heads of {int(narrow['key_width'].min())} query and key dimensions (d_k) at heads ="
-            f" {_levels(narrow['heads'])}: below {FEW_DIMENSIONS}, scores get poor whatever the fusion; don't"
-            " carry these over to larger models."
-        )
-    if not record.tuned_key and rows["lr"].nunique() == 1:
-        yield (
-            f"One learning rate for all variants, {_levels(rows['lr'])}, tuned for none of them: a difference"
-            " may be one of tuning."
-        )
-    small, large = rows["params"].astype(float).min(), rows["params"].astype(float).max()
-    if large > 1.01 * small and not (rows["match"] != "none").all():
-        yield (
-            f"Variants differ in size too, from {small:,.0f} to {large:,.0f} parameters: a difference may be"
-            " one of size (match=params evens it out)."
-        )
-    yield from _overfit(rows, comparison)
-    for fact in comparison.facts:
-        yield f"{fact.words[:1].upper()}{fact.words[1:]}."
-    if not any(f"scores={FIXED_PLACES}" in fact.words for fact in comparison.facts):
-        yield (
-            "Whether attention has learned to look is not known, without heads that read fixed places"
-            f"{f': {command} adds them' if (command := with_fixed_places(record)) else ''}."
-        )
-
-
-def _overfit(rows: pd.DataFrame, comparison: Comparison) -> list[str]:
-    """A sentence about runs longer than an epoch whose best step is well before the end."""
-    early = rows["best_step"] < WELL_BEFORE * rows["steps"]
-    rose = rows["val_loss"] > rows["best_val_loss"]
-    over = rows[early & rose & ~(rows["epochs"].astype(float) <= 1)]
-    if over.empty:
-        return []
-    unknown = over["epochs"].isna()
-    length = " (how long an epoch is, their rows don't tell)" if unknown.all() else ", longer than an epoch"
-    worst = (over["val_loss"] - over["best_val_loss"]).max()
-    return [
-        f"{len(over)} of {len(rows)} runs overfit{length}: their validation loss was best before"
-        f" {100 * WELL_BEFORE:.0f} % of the steps, and rose by up to {worst:.4f} since."
-        f" {'The final losses count' if comparison.metric == 'val_loss' else 'Final results count'}."
-    ]

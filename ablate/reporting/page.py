@@ -14,7 +14,11 @@ from ablate.analysis.select import as_texts, at_own_value, select, with_options
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
 from ablate.reporting.answers import Answer, answer
-from ablate.reporting.methods import hyperparameters, limits, paragraph
+from ablate.reporting.compared import FOLDERS, Card, cards, equations
+from ablate.reporting.limits import Limit, beside_counting, limits
+from ablate.reporting.methods import hyperparameters, paragraph
+from ablate.reporting.relations import Relation
+from ablate.reporting.spans import Spans, spans
 from ablate.reporting.subject import SINGLE_RUNS, Subject, commands
 from ablate.store.columns import of_role, on_validation
 
@@ -22,14 +26,19 @@ from ablate.store.columns import of_role, on_validation
 @dataclass(frozen=True)
 class Page:
     """subject: with the rows shown. own: its reported rows, each at its arm's own value of the tuned key;
-    charts take their numbers from them. facts: versions, text and machine of the rows. hyperparameters: as
-    from reporting.methods."""
+    charts take their numbers from them. relations: of the other factors, which have no card. counting:
+    whether it is better than counting tokens. facts: versions, text and machine of the rows.
+    hyperparameters: as from reporting.methods."""
 
     subject: Subject
     own: pd.DataFrame
     comparison: Comparison
     answer: Answer
-    limits: list[str]
+    cards: list[Card]
+    relations: list[Relation]
+    spans: Spans | None
+    counting: str
+    limits: list[Limit]
     notes: list[str]
     cost: str
     failures: list[str]
@@ -61,8 +70,13 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         own=own,
         comparison=comparison,
         answer=answer(comparison, record),
+        cards=cards(comparison, subject),
+        relations=[relation for relation in equations(comparison) if relation.column not in FOLDERS],
+        spans=spans(comparison, record.tuned_column),
+        counting=beside_counting(comparison),
         limits=[*limits(comparison, record)],
-        notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures],
+        notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures]
+        + [fact.words for fact in comparison.facts if not fact.is_doubt],
         cost=_cost(own),
         failures=failures,
         commands=reproduced,

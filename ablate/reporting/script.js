@@ -43,6 +43,9 @@ const words = (cell) => cell.lastChild?.textContent.trim() ?? "";
 
 document.querySelectorAll("table[data-sortable]").forEach(makeSortable);
 document.querySelectorAll("figure details").forEach((details) => (details.open = false));
+if (matchMedia("(max-width: 34rem)").matches) {
+  document.querySelectorAll(".why").forEach((details) => (details.open = false));
+}
 Promise.all([...document.querySelectorAll("[data-chart]")].map(draw)).then(() => {
   document.documentElement.dataset.drawn = "true";
 });

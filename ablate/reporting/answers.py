@@ -18,7 +18,7 @@ from ablate.analysis.power import seconds_a_run
 from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
 from ablate.phrases import counted, counted_between, duration, lines_if
-from ablate.reporting.subject import NO_STUDY, whole_study, with_seeds
+from ablate.reporting.subject import NO_STUDY, is_duel, whole_study, with_budget, with_seeds
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -308,8 +308,12 @@ def _until_last_look(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyReco
 
 def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
     """`line` with the command that gives every variant `count` seeds, and its time on this machine."""
-    command = with_seeds(record, count)
-    time = _time(variants * max(0, count - rows["seed"].nunique()), rows)
+    more = variants * max(0, count - rows["seed"].nunique())
+    if is_duel(record):  # which begins anew with another budget
+        seconds, at_once = seconds_a_run(rows, available_cores())
+        command, time = with_budget(record, (len(record.runs) + more) * seconds / at_once), ""
+    else:
+        command, time = with_seeds(record, count), _time(more, rows)
     return [f"{line.format(f'`{command}`' if command else f'{count} seeds')}{time}."]
 
 

@@ -20,6 +20,8 @@ from ablate.reporting import head_charts
 from ablate.reporting.figures import (
     COLORS,
     GREY,
+    SPARSE,
+    TICKS,
     Figure,
     Labels,
     colours,
@@ -46,6 +48,8 @@ VERDICTS = {  # their colours and shapes
     stats.WORSE_WITHIN: ("#d9730d", "triangle-down"),
     stats.WORSE: ("#d64550", "cross"),
 }
+ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
+WIDE = 42  # letters of labels for which the axis of a chart in a paper has room
 POINTS = 60  # the most points of a curve
 LEVELS = 3  # a numeric factor needs this many levels for a curve
 FACTOR = 4.0  # if the largest level is this many times the smallest, the axis is logarithmic
@@ -78,7 +82,9 @@ def _intervals(page: Page) -> Iterator[Figure]:
             color=alt.Color("verdict:N", scale=colors),
             tooltip=tooltips(drawn, *data.columns),
         )
-        x = alt.X("low:Q", title=f"difference in {comparison.metric} to the baseline", scale=same)
+        x = alt.X(
+            "low:Q", title=f"difference in {comparison.metric} to the baseline", scale=same, axis=SPARSE
+        )
         band, zero = pd.DataFrame([{"from": -margin, "to": margin}]), pd.DataFrame([{"zero": 0}])
         chart = alt.layer(
             alt.Chart(band).mark_rect(opacity=0.18, color=GREY).encode(x="from:Q", x2="to:Q"),
@@ -94,7 +100,7 @@ def _intervals(page: Page) -> Iterator[Figure]:
             f"Points: differences to the baseline; lines: simultaneous {confidence(comparison)} intervals;"
             f" grey band: the margin of ±{margin:g}, too small to matter. Left of zero the variant has the"
             f" lower {comparison.metric}.",
-            {f"intervals-{slug(family)}": spec(chart, 17 * len(drawn), label.title)},
+            {f"intervals-{slug(family)}": spec(chart, ROOM + ROW * len(drawn), label.title)},
             data,
             first=family == comparison.families[0],
         )
@@ -115,7 +121,7 @@ def _curves(page: Page) -> Iterator[Figure]:
     chosen = in_colour(page.comparison)
     others = data[~data["variant"].isin(chosen)]
     which = "those of the primary contrasts" if len(page.comparison.family("primary")) else "the best"
-    rest = f" In colour: {which}; in grey: the {others['variant'].nunique()} others." if len(others) else ""
+    rest = f" In colour: {which}; in grey: {_others(others['variant'].nunique())}." if len(others) else ""
     yield Figure(
         "curves",
         "Loss over the training",
@@ -124,6 +130,10 @@ def _curves(page: Page) -> Iterator[Figure]:
         data,
         first=True,
     )
+
+
+def _others(count: int) -> str:
+    return "the other one" if count == 1 else f"the {count} others"
 
 
 def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
@@ -212,7 +222,7 @@ def _seeds(page: Page) -> Iterator[Figure]:
         return
     drawn = data.round({"value": 5}).assign(label=[label(name) for name in data["variant"]])
     order = [label(name) for name in shown if name in {*data["variant"]}]
-    axis = alt.Axis(labelAngle=0 if len(order) < 5 else -35)
+    axis = alt.Axis(labelAngle=0 if len("  ".join(order)) < WIDE else -35, labelOverlap=False)
     base = alt.Chart(drawn).encode(
         x=alt.X("label:N", sort=order, title=label.title, axis=axis),
         y=measured(alt.Y, "value", metric),
@@ -310,7 +320,7 @@ def _costs(page: Page) -> Iterator[Figure]:
         if data[cost].nunique() < 2:
             continue
         base = alt.Chart(data).encode(
-            x=measured(alt.X, cost, words, axis=alt.Axis(format="~s")),
+            x=measured(alt.X, cost, words, axis=alt.Axis(format="~s", tickCount=TICKS)),
             color=colours("fusion", [*data["fusion"].unique()]),
             tooltip=tooltips(data, "variant", cost, "mean", "n"),
         )

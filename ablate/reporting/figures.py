@@ -6,6 +6,7 @@ on black; the style sheet sets those of text and lines), and vl-convert renders 
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from ablate.analysis.variants import levels_of
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#888888"
+TICKS = alt.ExprRef("max(2, ceil(width / 70))")  # so few that none loses its label
+SPARSE = alt.Axis(tickCount=TICKS)
+MOST_LABELS = 5.5  # of a numeric factor, on an axis in a column of a paper
 MANY_COLUMNS = 10  # a heat map with more columns has no room for numbers
 _LINE_ENDS = {0x2028: " ", 0x2029: " "}  # Unicode line ends, which strings in Vega expressions must not have
 CONFIG: dict[str, Any] = {
@@ -26,11 +30,13 @@ CONFIG: dict[str, Any] = {
     "background": "transparent",
     "view": {"stroke": None},
     "axis": {"labelLimit": 190, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"},
-    "axisX": {"labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 8},
+    "text": {"fontSize": 11},
+    "axisX": {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 8},
     "title": {"anchor": "start", "frame": "bounds", "fontSize": 11, "fontWeight": "normal", "offset": 4},
     "legend": {
         "orient": "bottom",
         "columns": 2,
+        "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
         "labelLimit": 150,
         "title": None,
         "labelFontSize": 11,
@@ -103,11 +109,21 @@ def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
 
 
 def graded(column: str, levels: Iterable[float], title: str, *, log: bool) -> alt.X:
-    """The axis of a numeric factor, with a tick at each level if there is room."""
-    ticks = sorted({*levels})
-    axis = alt.Axis(format="~g", values=ticks if len(ticks) <= MANY_COLUMNS else alt.Undefined)
+    """The axis of a numeric factor, with a tick at each level for which there is room."""
+    axis = alt.Axis(format="~g", values=_apart(sorted({*levels}), log=log), labelOverlap=False)
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
     return alt.X(f"{column}:Q", title=title, scale=scale, axis=axis)
+
+
+def _apart(levels: Sequence[float], *, log: bool) -> list[float]:
+    """Those of some ascending levels that lie far enough apart for their labels."""
+    place = math.log if log else float
+    least = (place(levels[-1]) - place(levels[0])) / MOST_LABELS
+    kept = [levels[0]]
+    for level in levels[1:]:
+        if place(level) - place(kept[-1]) >= least:
+            kept.append(level)
+    return kept
 
 
 def colours(column: str, order: Sequence[str], *, legend: bool = True) -> alt.Color:
@@ -134,7 +150,10 @@ def curves(
     short name of a variant."""
     drawn = data.round({"mean": 5, "low": 5, "high": 5}).assign(label=[label(v) for v in data["variant"]])
     tip = tooltips(drawn, "variant", at, "mean", "low", "high", "n")
-    axes = {"x": measured(alt.X, at, x, axis=alt.Axis(tickMinStep=1)), "y": measured(alt.Y, "mean", y)}
+    axes = {
+        "x": measured(alt.X, at, x, axis=alt.Axis(tickMinStep=1, tickCount=TICKS)),
+        "y": measured(alt.Y, "mean", y),
+    }
     colored = drawn[drawn["variant"].isin(chosen)].sort_values([at, "variant"], kind="stable")
     order = [label(name) for name in chosen if name in {*colored["variant"]}]
     picked = alt.selection_point(fields=["label"], bind="legend")  # a click on the legend highlights one line
@@ -184,7 +203,7 @@ def heat_map(
     if cells["column"].nunique() <= MANY_COLUMNS and height >= 20:
         is_dark = f"(datum.{value} - {light}) / {dark - light} > 0.7"
         ink = alt.condition(is_dark, alt.value("white"), alt.value("black"))
-        layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=ink))
+        layers.append(base.mark_text().encode(text="text:N", color=ink))
     return spec(alt.layer(*layers), height * cells["row"].nunique(), title)
 
 

@@ -1,100 +1,106 @@
-"""The commands of studies that would go on from one: the same with other settings, and each method at its own
-learning rate. Loads no torch."""
+"""The commands of studies that would go on from one, with how long they take here. Loads no torch."""
 
+import math
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.variants import levels_of
+from ablate.analysis.power import seconds_a_run
+from ablate.analysis.select import as_texts
+from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
-from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.phrases import duration
 from ablate.reporting.compared import compared, method_of
+from ablate.reporting.relations import STANDARD
+from ablate.reporting.subject import is_duel
 from ablate.store.record import StudyRecord
 
-DUEL = "ablate duel "
-OF_A_STUDY = (
-    "name",
-    "seed",
-    "study",
-    "size",
-    "force",
-    "train.lr",
-    "match",
-)  # what a duel or study=tuned sets
-STANDARD = {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES}
+OF_A_STUDY = ("name", "seed", "study", "size", "force", "train.lr", "match", "corpus.long")  # not of a duel
+DEVELOPMENT = 20  # runs of each method of study=tuned before its reporting ones
+DUEL_TAKES = "90 min, or what --budget says"
 
 
-def is_duel(record: StudyRecord) -> bool:
-    return record.command.startswith(DUEL)
+@dataclass(frozen=True)
+class FollowUp:
+    """command: empty if none is known. time: how long it takes, empty if that is not known."""
+
+    command: str = ""
+    time: str = ""
 
 
-def changed(record: StudyRecord, name: str, **settings: Any) -> str:
-    """The command of a study with other settings (`__` for a dot in a key), under a name that ends in `name`;
-    empty if the study did not come from a command that takes settings."""
-    given = {key.replace("__", "."): as_value(value) for key, value in settings.items()}
-    words = [f"{key}={value}" for key, value in given.items()]
-    if is_duel(record):  # it names itself after its settings
-        return shlex.join([*_without(shlex.split(record.command), given), *words])
-    if not record.typed:
-        return ""
-    typed = _without(record.typed, {**given, "name": ""})
-    return shlex.join(["ablate", "run", *typed, *words, f"name={as_value(f'{record.name}-{name}')}"])
+@dataclass(frozen=True)
+class FollowUps:
+    """Of a study with these usable rows."""
+
+    comparison: Comparison
+    record: StudyRecord
+    rows: pd.DataFrame
+
+    def taking(self, command: str, times: float = 1) -> FollowUp:
+        """A command that takes `times` as long as the study did."""
+        seconds, at_once = seconds_a_run(self.rows, available_cores())
+        seconds *= times * max(len(self.record.runs), len(self.rows)) / at_once
+        return FollowUp(command, "" if math.isnan(seconds) else f"about {duration(seconds)} here")
+
+    def changed(self, name: str, *settings: str, times: float = 1) -> FollowUp:
+        """The study with other settings, under a name that ends in `name`; without a command that takes
+        settings, a duel of its methods."""
+        keys = [setting.partition("=")[0] for setting in settings]
+        own = _without(settings, OF_A_STUDY)  # a duel matches parameters, and takes fresh seeds, by itself
+        if is_duel(self.record):  # it names itself after its settings
+            words = _without(shlex.split(self.record.command), keys)
+            return FollowUp(shlex.join([*words, *own]), DUEL_TAKES) if own else FollowUp()
+        if not self.record.typed:
+            return FollowUp(shlex.join([*self._duel, *own]), DUEL_TAKES) if self._duel else FollowUp()
+        words = [*_without(self.record.typed, [*keys, "name"]), *settings]
+        named = f"name={as_value(f'{self.record.name}-{name}')}"
+        return self.taking(shlex.join(["ablate", "run", *words, named]), times)
+
+    def at_own_rates(self) -> FollowUp:
+        """The same methods, each at its own learning rate: a duel of two, study=tuned of more."""
+        fusions = [name for kind, name in self._methods if kind == "fusion"]
+        if self._duel:
+            return FollowUp(shlex.join(self._duel), DUEL_TAKES)
+        if self._settings is None or len(fusions) < 2 or STANDARD["fusion"] not in fusions:
+            return FollowUp()
+        own = ["study=tuned", f"fusion={','.join(fusions)}", *self._settings]
+        named = f"name={as_value(f'{self.record.name}-tuned')}"
+        seeds = max(1, self.rows["seed"].nunique())
+        return self.taking(shlex.join(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
+
+    @cached_property
+    def _methods(self) -> list[tuple[str, str]]:
+        return [method_of(arm, self.comparison) for arm in compared(self.comparison)]
+
+    @cached_property
+    def _duel(self) -> list[str]:
+        """The words of a duel of the compared methods; empty if they are not two, or if one has options."""
+        if self._settings is None or len(self._methods) != 2:
+            return []
+        (_, other), (_, one) = self._methods
+        return ["ablate", "duel", one, other, *self._settings]
+
+    @cached_property
+    def _settings(self) -> list[str] | None:
+        """The settings that the compared methods share; None if more than the methods varies."""
+        varying = {c for c in self.comparison.shown if self.comparison.table[c].nunique() > 1}
+        plugins = any(word.startswith("--plugin") for word in self.record.typed)
+        if len({*self._methods}) < max(2, len(self._methods)) or plugins:
+            return None
+        if varying - {*STANDARD, "lr", self.record.tuned_column}:
+            return None
+        shared = {
+            key: next(iter(as_texts(self.rows[key])), "") for key in ("heads", "out_proj") if key in self.rows
+        }
+        typed = _without(self.record.typed, [*OF_A_STUDY, *STANDARD, *shared])
+        return [*(f"{key}={level}" for key, level in shared.items() if level), *typed]
 
 
-def with_budget(record: StudyRecord, seconds: float) -> str:
-    """The command of a duel that takes longer; empty for any other study."""
-    if not is_duel(record):
-        return ""
-    words = shlex.split(record.command)
-    at = words.index("--budget") if "--budget" in words else len(words)
-    minutes = 5 * (int(seconds / 300) + 1)
-    return shlex.join([*words[:at], *words[at + 2 :], "--budget", f"{minutes}m"])
-
-
-def each_its_own_rate(comparison: Comparison, record: StudyRecord) -> str:
-    """The command that compares the same methods, each at its own learning rate: a duel of two, study=tuned
-    of more; empty if what is compared is not a method, or has options of its own."""
-    arms = compared(comparison)
-    methods = [method_of(arm, comparison) for arm in arms]
-    shared, typed = _shared(arms), _without(record.typed, dict.fromkeys(OF_A_STUDY, ""))
-    kinds = {kind for kind, name in methods if name != STANDARD[kind]}
-    if (
-        len({*methods}) < len(methods)
-        or len(arms) < 2
-        or any(word.startswith(f"{kind}.") for kind in kinds for word in typed)
-    ):
-        return ""
-    settings = [word for word in typed if "=" in word and word.partition("=")[0] not in (*shared, *kinds)]
-    settings = [*(f"{key}={level}" for key, level in shared.items()), *settings]
-    if any("," in word and "[" not in word for word in settings):  # swept beside the methods
-        return ""
-    if len(arms) == 2:
-        first, second = (name for _, name in methods)
-        return shlex.join(["ablate", "duel", second, first, *settings])
-    fusions = [name for kind, name in methods if kind == "fusion"]
-    if len(fusions) < len(arms) or STANDARD_FUSION not in fusions:
-        return ""
-    own = [
-        "study=tuned",
-        f"fusion={','.join(fusions)}",
-        *settings,
-        f"name={as_value(f'{record.name}-tuned')}",
-    ]
-    return shlex.join(["ablate", "run", *own])
-
-
-def _shared(arms: list[str]) -> dict[str, str]:
-    """The heads and the output projection that all arms have, where variants are named by them."""
-    levels = [levels_of(arm) for arm in arms]
-    return {
-        key: levels[0][key]
-        for key in ("heads", "out_proj")
-        if key in levels[0] and len({level.get(key) for level in levels}) == 1
-    }
-
-
-def _without(words: list[str], keys: Mapping[str, str]) -> list[str]:
-    """The words of a command without those that set these keys, or anything below them; and without -m, which
-    only a sweep takes."""
-    return [word for word in words if not any(word.startswith((f"{key}=", f"{key}.")) for key in keys)]
+def _without(words: Sequence[str], keys: Collection[str]) -> list[str]:
+    """The words of a command without those that set these keys, or anything below them."""
+    gone = tuple(f"{key}{end}" for key in keys for end in ("=", "."))
+    return [word for word in words if not word.startswith(gone)]

@@ -20,6 +20,7 @@ from ablate.analysis.compare import Comparison, Question
 from ablate.reporting import own_files, words
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.page import gather
+from ablate.reporting.relations import STANDARD
 from ablate.reporting.subject import find
 from ablate.reporting.tables import readable, render
 from ablate.reporting.terms import GLOSSARY, anchor, coded, explained, occurring
@@ -85,7 +86,7 @@ def write_report(
         glossary=GLOSSARY,
         anchor=anchor,
         occurring=occurring,
-        reviewed=[limit for limit in page.limits if limit.command],
+        reviewed=[limit for limit in page.limits if limit.next.command],
         hyperparameters=table(page.hyperparameters, "Hyper-parameters"),
         latex=render(page.hyperparameters, "latex"),
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
@@ -110,7 +111,10 @@ def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]
         frame["verdict"] = read["verdict"].tolist()
     frame = frame.assign(n=read["n"].tolist(), mean=read["mean"].tolist())
     numbers = {"difference": raw["diff"], "n": raw["n"]}
-    about = f"{family}: {comparison.metric}, difference to the baseline with its simultaneous interval"
+    level = words.confidence(comparison)
+    about = (
+        f"{family}: mean {comparison.metric}, and its difference to the baseline with the {level} interval"
+    )
     short = table(frame, about, {k: v for k, v in numbers.items() if k in frame}, raw["best"].tolist())
     for row, variant in zip(short.rows, raw["variant"], strict=True):
         row[0] = row[0]._replace(drawing=Markup(drawn.get(method_of(variant, comparison), "")))
@@ -118,10 +122,11 @@ def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]
 
 
 def called(levels: Mapping[Hashable, str]) -> str:
-    """A variant by its levels, as in `sum · heads 4`."""
+    """A variant by its levels, as in `sum · heads 4`; softmax, the standard rule on scores, is not named."""
     return " · ".join(
         str(level) if column in ("fusion", "scores") else f"{column} {level}"
         for column, level in levels.items()
+        if level != STANDARD["scores"]
     )
 
 

@@ -6,6 +6,7 @@ format.
 
 import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -17,7 +18,9 @@ from ablate.files.atomic import explained, write_atomically
 
 GENERATOR = '<meta name="generator" content="ablate">'
 REMARK = "Made by ablate"
-WIDTH = 640  # of charts in files; in the page the width follows the window
+POINTS_AN_INCH, DOTS_AN_INCH = 72, 300
+WIDTH = 3.3 * POINTS_AN_INCH  # of charts in files: a column of a paper; in a page it follows the window
+LOWER = 0.7  # the height of a chart in a file, times that in a page, as its text is smaller
 
 
 def _png_text(text: bytes) -> bytes:
@@ -26,6 +29,10 @@ def _png_text(text: bytes) -> bytes:
     return struct.pack(">I", len(named) - 4) + named + struct.pack(">I", zlib.crc32(named))
 
 
+PAPER_SIZES = {  # of text in points; labelLimit: the longest label
+    **dict.fromkeys(("labelFontSize", "titleFontSize", "fontSize"), 8),
+    "labelLimit": 110,
+}
 STARTS = {"html": b"<!doctype html>", "png": b"\x89PNG", "svg": b"<svg ", "pdf": b"%PDF"}
 MARKS = {
     "html": GENERATOR.encode(),
@@ -63,13 +70,13 @@ def write(path: Path, content: bytes, format: str) -> None:
 
 
 def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
-    """Write each Vega-Lite chart, given by the stem of its file, as PNG, SVG and PDF. Raises ConfigError
-    before writing any if one can't be written."""
+    """Write each Vega-Lite chart, given by the stem of its file, as PNG, SVG and PDF, as wide as a column of
+    a paper and with labels of 8 pt. Raises ConfigError before writing any if one can't be written."""
     import vl_convert
 
     formats: dict[str, Callable[[str], str | bytes]] = {
-        "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=2),
-        "svg": vl_convert.vegalite_to_svg,
+        "png": lambda spec: vl_convert.vegalite_to_png(spec, ppi=DOTS_AN_INCH),
+        "svg": lambda spec: _in_points(vl_convert.vegalite_to_svg(spec)),
         "pdf": vl_convert.vegalite_to_pdf,
     }
     with explained(directory):
@@ -78,8 +85,27 @@ def write_charts(specs: Mapping[str, Mapping[str, Any]], directory: Path) -> Non
     for path, _, format in files:
         check_file(path, format)
     for path, stem, format in files:
-        content = formats[format](json.dumps({**specs[stem], "width": WIDTH, "background": "white"}))
+        content = formats[format](json.dumps(for_a_column(specs[stem])))
         write(path, marked(content.encode() if isinstance(content, str) else content, format), format)
+
+
+def for_a_column(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A chart at the width of a column of a paper, its text in 8 pt."""
+    config = {part: _smaller(values) for part, values in spec["config"].items()}
+    height = round(LOWER * spec["height"], 1)
+    return {**spec, "width": WIDTH, "height": height, "background": "white", "config": config}
+
+
+def _smaller(values: Any) -> Any:
+    """A part of Vega-Lite's config, with sizes of text for paper."""
+    if not isinstance(values, dict):
+        return values
+    return {key: PAPER_SIZES.get(key, value) for key, value in values.items()}
+
+
+def _in_points(svg: str) -> str:
+    """An SVG whose size is in points, as a unit of it is one."""
+    return re.sub(r'^(<svg [^>]*?width="[\d.]+)(" height="[\d.]+)"', r'\1pt\2pt"', svg)
 
 
 def marked(chart: bytes, format: str) -> bytes:

@@ -2,6 +2,7 @@
 commands that reproduce its runs, with every key that affects a result. Loads no torch."""
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,6 +128,20 @@ def with_seeds(record: StudyRecord, count: int) -> str:
     typed = [grown.get(word.partition("=")[0], word) for word in record.typed if not word.startswith("seed=")]
     seeds = f"seed=range({first},{first + count})"
     return shlex.join(["ablate", "run", *typed, seeds])
+
+
+def is_duel(record: StudyRecord) -> bool:
+    return record.command.startswith("ablate duel ")
+
+
+def with_budget(record: StudyRecord, seconds: float) -> str:
+    """The command of a duel that takes longer, and then with fresh seeds; empty for any other study."""
+    if not is_duel(record) or not math.isfinite(seconds):
+        return ""
+    words = shlex.split(record.command)
+    at = words.index("--budget") if "--budget" in words else len(words)
+    minutes = 5 * math.ceil(seconds / 300)
+    return shlex.join([*words[:at], *words[at + 2 :], "--budget", f"{minutes}m"])
 
 
 def with_fixed_places(record: StudyRecord) -> str:

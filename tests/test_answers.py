@@ -8,8 +8,8 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
-from ablate.reporting.html import GLOSSARY, SPELLINGS, explained
 from ablate.reporting.subject import with_seeds
+from ablate.reporting.terms import GLOSSARY, SPELLINGS, anchor, coded, explained
 from ablate.reporting.words import more_seeds, names
 from tests.helpers import make_record
 from tests.test_compare import hand_worked, table
@@ -111,15 +111,16 @@ def test_a_study_that_grew_is_asked_for_whole():
 
 def test_terms_are_explained_once_and_nothing_else_is_markup():
     html = explained("<b> 0.1 nats, 0.2 nats & intervals")
-    assert str(html).startswith("&lt;b&gt; 0.1 <abbr title=") and html.count("<abbr") == 2
-    assert html.endswith("</abbr>") and "0.2 nats &amp;" in html
+    assert str(html).startswith('&lt;b&gt; 0.1 <button type="button" class="term" popovertarget="term-nats">')
+    assert html.count("<button") == 2 and html.endswith("</button>") and "0.2 nats &amp;" in html
+    assert coded("0.1 nats, `a`") == "0.1 nats, <code>a</code>"
     assert {*SPELLINGS} <= {*GLOSSARY}
     assert explained("type `a<b`.") == "type <code>a&lt;b</code>." and explained("a ` b") == "a ` b"
 
 
 @pytest.mark.parametrize("name", GLOSSARY)
 def test_every_term_is_found_where_it_stands(name: str):
-    assert "<abbr" in explained(f"the {name} of it")
+    assert f'popovertarget="{anchor(name)}"' in explained(f"the {name} of it")
 
 
 def test_what_is_undecided_is_one_sentence():

@@ -37,8 +37,8 @@ def test_a_pivot_by_hand():
     assert numbers[numbers["best"]].index.tolist() == [("concat", "4"), ("mean", "4")]
     assert found.caption == (
         "Validation loss (nats per token), mean over 4 seeds ± half of its 95 % t-interval. On book.txt (2"
-        " layers, 64 wide, 1,000 steps). Bold: the lowest mean. †: differs from its baseline"
-        " (fusion=concat out_proj=true; simultaneous 95 % interval)."
+        " layers, 64 wide, 1,000 steps). Bold: the lowest mean. †: differs from its baseline,"
+        " concat, by the simultaneous 95 % interval."
     )
 
 
@@ -56,9 +56,37 @@ def test_its_latex_takes_booktabs_alone():
 def test_without_a_pivot_a_row_a_variant():
     result = compare(grid(), where=["heads=4"])
     found = paper.latex(paper.by_variant(result))
-    assert r"fusion & seeds & mean & difference \\" in found
-    assert r"concat & 4 & \textbf{2.190 $\pm$ 0.205} &  \\" in found
-    assert r"sum & 4 & 2.440 $\pm$ 0.184\textdagger{} & +0.250 {[}0.129, 0.371{]} \\" in found
+    assert r"fusion & mean & difference \\" in found  # the caption has the seeds, as all have as many
+    assert r"concat & \textbf{2.190 $\pm$ 0.205} &  \\" in found
+    assert r"sum & 2.440 $\pm$ 0.184\textdagger{} & +0.250 {[}0.129, 0.371{]} \\" in found
+    uneven = pd.concat([grid(), grid().query("fusion == 'sum' and seed == 0").assign(seed=9, run_id="more")])
+    assert r"fusion & seeds & mean" in paper.latex(paper.by_variant(compare(uneven, where=["heads=4"])))
+
+
+def test_a_table_fits_a_column():
+    """A column is 3.3 inches, 237.6 points, wide."""
+    found = paper.latex(paper.by_variant(compare(grid(), where=["heads=4"])))
+    assert r"\begin{table}" in found and "\\small\n\\setlength{\\tabcolsep}{3pt}" in found
+    frame = pd.DataFrame({"f": ["12"], "m": ["1.2"]})
+    assert paper._width(frame, "small") == pytest.approx(9 * (1.06 + 1.36) + 2 * 6)
+    wide = paper.PaperTable("Wide.", frame.assign(**{f"factor {n}": "a long level" for n in range(9)}), 1)
+    assert r"\begin{table*}" in paper.latex(wide) and r"\scriptsize" in paper.latex(wide)
+
+
+def test_one_key_is_a_pivot_of_rows():
+    result = compare(grid(), where=["heads=4"])
+    found = paper.plain(paper.pivot(result, ["fusion"]))
+    assert [*found.columns] == ["fusion", "mean", "difference"]
+    assert found.set_index("fusion").loc["sum"].tolist() == ["2.440 ± 0.184†", "+0.250 [0.129, 0.371]"]
+
+
+def test_captions_speak_english():
+    caption = paper.by_variant(compare(at(4), baseline={"fusion": "concat"})).caption
+    assert "differs from its baseline, concat, by the simultaneous 95 % interval." in caption
+    assert "=" not in caption
+    assert paper._in_english("out_proj", "true") == "with output projection"
+    assert [paper._in_english("heads", heads) for heads in ("1", "4")] == ["1 head", "4 heads"]
+    assert paper._in_english("key_width", "16") == "query and key width per head 16"
 
 
 def test_cells_hold_one_variant():
@@ -68,9 +96,10 @@ def test_cells_hold_one_variant():
         paper.pivot(compare(two), ["fusion", "heads"])
     found = paper.pivot(compare(two), ["out_proj", "fusion", "heads"])
     assert len(found.frame) == 6 and [*found.frame.columns] == ["out_proj", "fusion", "4", "16"]
-    for keys in (["fusion"], ["fusion", "fusion"]):
-        with pytest.raises(ConfigError, match="give two keys or more"):
-            paper.pivot(compare(grid()), keys)
+    with pytest.raises(ConfigError, match="--pivot fusion: variants differ in heads too"):
+        paper.pivot(compare(grid()), ["fusion"])
+    with pytest.raises(ConfigError, match="give different keys"):
+        paper.pivot(compare(grid()), ["fusion", "fusion"])
     with pytest.raises(ConfigError, match="did you mean heads"):
         paper.pivot(compare(grid()), ["fusion", "headss"])
 

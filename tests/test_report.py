@@ -20,12 +20,18 @@ from ablate.analysis.compare import compare
 from ablate.analysis.variants import names
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
+from ablate.files.svg import inline
+from ablate.model import fusion, scores
 from ablate.reporting import own_files
 from ablate.reporting.charts import VERDICTS, figures
-from ablate.reporting.html import comparison_html, comparison_table
+from ablate.reporting.compared import about, drawings
+from ablate.reporting.follow_ups import FollowUp
+from ablate.reporting.html import comparison_html, comparison_table, short_table
 from ablate.reporting.limits import limits
 from ablate.reporting.page import Page, gather
-from ablate.reporting.subject import Subject, commands, find
+from ablate.reporting.relations import RELATIONS, relations
+from ablate.reporting.subject import Subject, commands, find, with_budget
+from ablate.store.provenance import PACKAGE
 from ablate.store.record import Choice
 from ablate.store.store import Store
 from tests.helpers import call_cli, make_record, run_cli, write_study
@@ -167,6 +173,12 @@ def test_without_scripts_tables_stay(opened):
 
 # A reader's question: within how many screens it is answered, where, and what stands there.
 QUESTIONS = {
+    "What was compared?": (1, ".card", r"sum\s+Heads added up: fused = Σ_i z_i"),
+    "Why do they differ?": (1, ".card .relation", r"same rows of W_O .* \(Σ z_i\) W = cat\(Z\) tile\(W\)"),
+    "Which equation says so?": (1, ".card .relation", r"ablate verify, equation 2\)"),
+    "Is it better than counting?": (1, ".counting", r"Yes: .* is better by \d\.\d+ of val_loss"),
+    "Where does the interval lie?": (1, ".spans .text", r"\+0\.\d+ \[0\.\d+, 0\.\d+\]"),
+    "What limits it?": (1, "#answer .thirds li", r"one text: pydoc"),
     "Is sum worse than concat?": (1, ".found", r"[Ss]um costs"),
     "By how much?": (1, ".found", r"[Ss]um costs 0\.\d+ nats \(0\.\d+ to 0\.\d+\)"),
     "Can I trust it?": (
@@ -216,6 +228,31 @@ def test_on_a_telephone_the_verdict_is_in_sight(tab):
         box = cells.nth(at).bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"], cells.nth(at).inner_text()
     assert tab.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+
+
+@pytest.mark.slow
+def test_on_a_telephone_nothing_of_the_answer_is_beside_the_screen(tab):
+    tab.set_viewport_size(NARROW)
+    for place in (".found", ".spans svg", ".spans .text", ".card svg", ".counting"):
+        found = tab.locator(place)
+        assert found.count()
+        for box in (found.nth(at).bounding_box() for at in range(found.count())):
+            assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"], place
+    heads = tab.locator("#comparison table").first.locator("th").all_inner_texts()
+    assert [name.strip() for name in heads] == ["variant", "difference", "verdict", "n", "mean"]
+
+
+@pytest.mark.slow
+def test_a_term_opens_under_a_finger(tab):
+    tab.set_viewport_size(NARROW)
+    meaning = tab.locator("#term-perplexity")
+    assert not meaning.is_visible() and tab.locator("abbr, [title]:not(svg *)").count() == 0
+    tab.locator(".found .term", has_text="perplexity").first.click()
+    assert meaning.is_visible() and "exp of the loss" in meaning.inner_text()
+    box = meaning.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"]
+    tab.keyboard.press("Escape")
+    assert not meaning.is_visible()
 
 
 @pytest.mark.slow
@@ -351,9 +388,9 @@ def test_curves_are_the_runs_own(tmp_path):
     curves = data_of(gather(subject), "curves")
     last = curves[curves["step"] == 500].set_index("variant")
     losses = subject.rows.groupby("fusion")["val_loss"].agg(["mean", "min", "max"])
-    for fusion in ("concat", "sum"):
-        drawn = last.loc[f"fusion={fusion} heads=4 out_proj=true"]
-        assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(list(losses.loc[fusion]))
+    for name in ("concat", "sum"):
+        drawn = last.loc[f"fusion={name} heads=4 out_proj=true"]
+        assert [drawn["mean"], drawn["low"], drawn["high"]] == pytest.approx(list(losses.loc[name]))
     assert last["n"].tolist() == [3, 3]
 
 
@@ -476,6 +513,175 @@ def test_overfitting_takes_more_than_an_epoch(tmp_path, epochs, said):
     early = {"best_step": 200, "best_val_loss": 1.9}
     text = _limits(tmp_path, epochs=epochs, **early)
     assert ("4 of 4 runs overfit" in text) == bool(said) and said in text
+
+
+def test_equations_are_those_that_verify_checks():
+    from ablate.verify.identities import IDENTITIES
+
+    checked = {identity.name: identity.equation for identity in IDENTITIES}
+    for relation in RELATIONS:
+        assert checked[relation.name] == relation.equation
+    methods = {("fusion", name) for name in fusion.methods()} | {
+        ("scores", name) for name in scores.methods()
+    }
+    related = {(one.column, level) for one in RELATIONS for level in one.pair}
+    assert methods - related == set()
+
+
+@pytest.mark.parametrize(
+    ("variant", "baseline", "equations"),
+    [
+        ("fusion=sum heads=4", "fusion=concat heads=4", ["2"]),
+        ("fusion=concat heads=4", "fusion=sum heads=4", ["2"]),
+        ("fusion=mean", "fusion=sum", ["13"]),
+        ("fusion=gated", "fusion=sum", ["gated", "2"]),
+        ("fusion=mine", "fusion=concat", []),
+        ("heads=8 out_proj=true", "heads=1 out_proj=true", ["7"]),
+        ("heads=8 out_proj=true", "heads=4 out_proj=true", []),
+        ("fusion=concat scores=talking", "fusion=gated scores=softmax", ["gated", "talking"]),
+    ],
+)
+def test_which_equations_relate_two_variants(variant, baseline, equations):
+    assert [relation.name for relation in relations([(variant, baseline)])] == equations
+
+
+def test_cards_show_the_compared_methods_alone(tmp_path):
+    """Uniform attention is a reference here: it has no card, and in the table its own drawing."""
+    subject = small(tmp_path, seeds=3)
+    reference = subject.rows.query("fusion == 'concat'")
+    reference = reference.assign(scores="uniform", run_id=reference["run_id"] + "u", val_loss=3.0, form=None)
+    rows = pd.concat([subject.rows.assign(scores="softmax"), reference], ignore_index=True)
+    page = gather(replace(subject, rows=rows))
+    assert [card.name for card in page.cards] == ["concat", "sum"]
+    assert page.cards[0].about == "Heads concatenated: fused = [z_1; …; z_H]."
+    assert page.cards[0].relation is None and page.cards[1].relation == RELATIONS[0]
+    tables = [short_table(page.comparison, name, drawings(rows, {})) for name in page.comparison.families]
+    drawn = {row[0].text: row[0].drawing for table in tables for row in table.rows}
+    assert drawn["concat · uniform"] == inline(PACKAGE / "model" / "scores" / "uniform.svg")
+    assert drawn["concat"] == inline(PACKAGE / "model" / "fusion" / "concat.svg")
+
+
+def test_a_method_of_ones_own_is_described_by_its_docstring_unexecuted(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        'raise SystemExit("executed")\n\n@register("mine")\n'
+        'class Mine(Fusion):\n    """Heads\n    <b>mixed</b>.\n\n    More."""\n'
+    )
+    (tmp_path / "broken.py").write_text("class (")
+    assert about("fusion", "mine", [tmp_path]) == "Heads <b>mixed</b>."
+    assert about("fusion", "other", [tmp_path]) == about("fusion", "../mine", [tmp_path]) == ""
+
+
+def test_the_interval_is_drawn_to_scale(tmp_path):
+    page = gather(small(tmp_path, seeds=8))
+    (row,) = page.comparison.family("primary").query("p == p").to_dict("records")
+    assert page.spans is not None
+    (span,) = page.spans.spans
+    scale = (page.spans.margin[1] - page.spans.margin[0]) / 0.02  # percent a nat, by the margin of ± 0.01
+    assert span.label == "sum − concat"
+    assert (span.high - span.low) / scale == pytest.approx(row["high"] - row["low"], abs=1e-4)
+    assert (span.at - page.spans.zero) / scale == pytest.approx(row["diff"], abs=1e-4)
+    assert all(0 <= place <= 100 for place in (span.low, span.high, page.spans.zero))
+    assert ("0.00", page.spans.zero) in [(text, place) for place, text in page.spans.ticks]
+    assert gather(small(tmp_path / "one", seeds=1)).spans is None
+
+
+TEXT = ["corpus=grammar", "corpus.characters=5000"]
+TYPED = ["-m", "fusion=concat,sum", *TEXT, "seed=0,1", "name=synthetic"]
+AGAIN = "ablate run -m fusion=concat,sum"
+ON_TEXT = f"{AGAIN} {' '.join(TEXT)}"
+FOLLOW_UPS = {
+    "Do other seeds say the same?": f"{ON_TEXT} 'seed=range(2,4)' name=synthetic-again",
+    "Does it hold on another text?": f"{AGAIN} seed=0,1 corpus=stdlib name=synthetic-stdlib",
+    "Does it hold at a larger size?": f"{ON_TEXT} seed=0,1 model.layers=4 model.d_model=128"
+    " name=synthetic-larger",
+    "Did each method have the learning rate that suits it?": "ablate duel sum concat heads=4 out_proj=true"
+    f" {' '.join(TEXT)}",
+    "Is it only a matter of parameters?": f"{ON_TEXT} seed=0,1 match=params name=synthetic-matched",
+}
+
+
+def _asked(subject: Subject, **record) -> dict[str, FollowUp]:
+    """What a reviewer asks, with what would answer. record: of the study, beside its command."""
+    own = replace(subject.record, **record)
+    return {limit.ask: limit.next for limit in limits(compare(subject.rows, records=[own]), own)}
+
+
+def test_a_reviewer_is_answered_by_commands_that_are_accepted(tmp_path, command):
+    rows = small(tmp_path, wall_s=30.0).rows
+    subject = replace(find(rows), record=small(tmp_path / "record").record)
+    subject = replace(subject, rows=rows.assign(params=[100, 100, 200, 200]))
+    asked = _asked(subject, typed=TYPED)
+    assert {ask: asked[ask].command for ask in FOLLOW_UPS} == FOLLOW_UPS
+    assert re.fullmatch(r"about \d+ (s|min) here", asked["Does it hold on another text?"].time)
+    for ask, typed in FOLLOW_UPS.items():
+        if not typed.startswith("ablate duel"):  # which has no dry run
+            quick = typed.replace("corpus=stdlib", "corpus=grammar corpus.characters=5000")  # soon read
+            code, _, said = command(*shlex.split(quick)[1:], "--dry-run")
+            assert code == 0, (ask, said)
+
+
+def test_follow_ups_of_other_studies(tmp_path):
+    subject = small(tmp_path, fusions=("concat", "sum", "mean"), wall_s=30.0)
+    rate = "Did each method have the learning rate that suits it?"
+    typed = _asked(subject, typed=["study=fusion", "fusion=concat,sum,mean", "name=mine"])
+    assert typed[rate].command == (
+        "ablate run study=tuned fusion=concat,sum,mean heads=4 out_proj=true name=synthetic-tuned"
+    )
+    assert _asked(subject)[rate].command.startswith("ablate run study=tuned")
+    assert _asked(subject)["Does it hold on another text?"].command == ""
+    duel = _asked(subject, command="ablate duel sum concat --budget 60m")
+    assert (
+        duel["Does it hold on another text?"].command == "ablate duel sum concat --budget 60m corpus=stdlib"
+    )
+    assert duel["Do other seeds say the same?"].command == ""
+    claim = _asked(small(tmp_path / "pair"), command="ablate claims run 001", claim="c")
+    assert claim["Does it hold on another text?"].command == (
+        "ablate duel sum concat heads=4 out_proj=true corpus=stdlib"
+    )
+
+
+def test_more_seeds_of_a_duel_are_a_longer_duel(tmp_path):
+    record = replace(small(tmp_path).record, command="ablate duel sum concat --budget 60m heads=8")
+    assert with_budget(record, 3700.0) == "ablate duel sum concat heads=8 --budget 65m"
+    assert with_budget(small(tmp_path / "other").record, 3700.0) == ""
+
+
+def test_what_only_serves_as_a_reference_is_no_difference_in_size(tmp_path):
+    subject = small(tmp_path, match="params")
+    reference = subject.rows.query("fusion == 'concat'").assign(
+        scores="uniform",
+        match="none",
+        params=5e6,
+        key_width=0,
+        form=None,
+        run_id=lambda rows: rows["run_id"] + "u",
+    )
+    rows = pd.concat([subject.rows.assign(scores="softmax"), reference], ignore_index=True)
+    said = [limit.words for limit in limits(compare(rows, records=[subject.record]), subject.record)]
+    assert not any("differ in size" in words or "Heads of 0" in words for words in said)
+
+
+def test_that_no_contrast_was_named_is_said_once(tmp_path):
+    subject = small(tmp_path, seeds=3)
+    page = ablate.report(subject.rows, out=tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.partition("<script")[0].count("No contrast was named beforehand") == 1
+
+
+def test_a_flat_plot_of_differences_has_room(tmp_path):
+    (figure,) = (f for f in figures(gather(small(tmp_path, seeds=3))) if f.key == "intervals-primary")
+    assert figure.charts["intervals-primary"]["height"] >= 45
+
+
+def test_charts_in_files_are_as_wide_as_a_column(tmp_path):
+    (spec,) = (f.charts["seeds"] for f in figures(gather(small(tmp_path, seeds=3))) if f.key == "seeds")
+    own_files.write_charts({"seeds": spec}, tmp_path / "figures")
+    svg = ElementTree.parse(tmp_path / "figures" / "seeds.svg").getroot()
+    assert svg.get("width") == "237.6pt" and svg.get("viewBox", "").startswith("0 0 237.6 ")  # 3.3 inches
+    texts = [text for text in svg.iter() if text.get("font-size")]
+    assert texts and {text.get("font-size") for text in texts} == {"8px"}  # a unit is a point
+    png = (tmp_path / "figures" / "seeds.png").read_bytes()
+    assert struct.unpack(">I", png[16:20]) == (990,)  # 300 dots an inch
+    assert re.search(rb"/MediaBox ?\[0 0 237.6", (tmp_path / "figures" / "seeds.pdf").read_bytes())
 
 
 def test_matched_variants_show_what_the_match_left(tmp_path):

@@ -86,17 +86,18 @@ class FollowUps:
 
     @cached_property
     def _settings(self) -> list[str] | None:
-        """The settings that the compared methods share; None if more than the methods varies."""
+        """The settings that the compared methods share; None if more than the methods varies, and if the
+        command had options such as --plugin."""
         varying = {c for c in self.comparison.shown if self.comparison.table[c].nunique() > 1}
-        plugins = any(word.startswith("--plugin") for word in self.record.typed)
-        if len({*self._methods}) < max(2, len(self._methods)) or plugins:
+        words = [word for word in self.record.typed if word != "-m"]
+        if len({*self._methods}) < max(2, len(self._methods)) or any("=" not in word for word in words):
             return None
         if varying - {*STANDARD, "lr", self.record.tuned_column}:
             return None
         shared = {
             key: next(iter(as_texts(self.rows[key])), "") for key in ("heads", "out_proj") if key in self.rows
         }
-        typed = _without(self.record.typed, [*OF_A_STUDY, *STANDARD, *shared])
+        typed = _without(words, [*OF_A_STUDY, *STANDARD, *shared])
         return [*(f"{key}={level}" for key, level in shared.items() if level), *typed]
 
 

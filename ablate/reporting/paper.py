@@ -1,6 +1,7 @@
 """Tables for papers: means with intervals, as a pivot of the factors or one row per variant.
 
-A cell is a mean ± half of its 95 % t-interval over seeds. The LaTeX needs no package but booktabs.
+A cell is a mean ± half of its 95 % t-interval over seeds. The LaTeX needs no package but booktabs, and fits a
+column of a paper in the size of type that its contents allow.
 """
 
 import re
@@ -15,7 +16,7 @@ from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import levels_of, mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted_between, some
+from ablate.phrases import counted_between
 from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.tables import escaped
@@ -24,6 +25,10 @@ from ablate.store.columns import column_named
 
 DIFFERS = (stats.BETTER, stats.BETTER_WITHIN, stats.WORSE, stats.WORSE_WITHIN)
 MARK = "†"
+COLUMN = 3.3 * 72  # points: the width of a column of a paper
+SIZES = {"small": 9, "footnotesize": 8, "scriptsize": 7}  # of type in LaTeX, in points, the largest first
+SMALLEST = "scriptsize"
+GAP = 3  # points on either side of a column
 
 
 @dataclass(frozen=True)
@@ -38,17 +43,19 @@ class PaperTable:
 
 
 def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
-    """A table with the levels of the last key as columns and those of the others as rows. Raises ConfigError
-    if two variants would share a cell."""
+    """A table with the levels of the last key as columns and those of the others as rows; of one key, with
+    means and differences as columns. Raises ConfigError if two variants would share a cell."""
     table = _variants(comparison)
     where = f"--pivot {','.join(keys)}"
     columns = [column_of(key, table, where) for key in keys]
-    if len(columns) < 2 or len({*columns}) < len(columns):
-        raise ConfigError(f"{where}: give two keys or more, as fusion,heads: the last goes across")
+    if not columns or len({*columns}) < len(columns):
+        raise ConfigError(f"{where}: give different keys, as fusion,heads: the last goes across")
     others = [c for c in comparison.shown if c not in columns and table[c].nunique() > 1]
     if table.duplicated(columns).any():
         first = f"{others[0]}={table[others[0]].iloc[0]}"
         raise ConfigError(f"{where}: variants differ in {', '.join(others)} too; add it, or --where {first}")
+    if len(columns) == 1:
+        return _as_rows(comparison, table, columns)
     *down, across = columns
     for column in columns:
         table[column] = pd.Categorical(table[column], _in_order(table[column]), ordered=True)
@@ -61,16 +68,21 @@ def by_variant(comparison: Comparison) -> PaperTable:
     """One row per variant, best first: its mean, and its difference to the baseline."""
     table = _variants(comparison)
     shown = [c for c in comparison.shown if table[c].nunique() > 1] or comparison.shown[:1]
-    frame = table[shown].assign(
-        seeds=table["n"].astype(str),
-        mean=table["cell"],
-        difference=[_difference(row) for row in table.to_dict("records")],
-    )
-    return PaperTable(_caption(comparison, table), frame, len(shown))
+    return _as_rows(comparison, table, shown)
+
+
+def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -> PaperTable:
+    """One row per variant, named by the columns of the stub: the number of seeds where it varies, mean,
+    difference."""
+    seeds = {"seeds": table["n"].astype(str)} if table["n"].nunique() > 1 else {}
+    difference = [_difference(row) for row in table.to_dict("records")]
+    frame = table[[*stub]].assign(**seeds, mean=table["cell"], difference=difference)
+    return PaperTable(_caption(comparison, table), frame, len(stub))
 
 
 def latex(table: PaperTable) -> str:
-    """The table in LaTeX, as a float with booktabs rules."""
+    """The table in LaTeX, as a float with booktabs rules: in the largest type in which it fits a column of a
+    paper, by an estimate of its width, or over both columns if none is small enough."""
     cells = len(table.frame.columns) - table.stub
     rows = [
         [re.sub(r"^\*\*(.*)\*\*$", r"\\textbf{\1}", escaped(text)) for text in row]
@@ -78,7 +90,24 @@ def latex(table: PaperTable) -> str:
     ]
     names = [escaped(name.replace("_", " ")) for name in (*table.frame.columns, table.over)]
     align = "l" * table.stub + "r" * cells
-    return tables.latex(names[:-1], align, rows, over=names[-1], caption=escaped(table.caption))
+    text = tables.latex(names[:-1], align, rows, over=names[-1], caption=escaped(table.caption))
+    size = next((size for size in SIZES if _width(table.frame, size) <= COLUMN), None)
+    smaller = f"\\centering\n\\{size or SMALLEST}\n\\setlength{{\\tabcolsep}}{{{GAP}pt}}\n"
+    text = text.replace("\\centering\n", smaller, 1)
+    return text if size else text.replace("{table}", "{table*}")
+
+
+def _width(frame: pd.DataFrame, size: str) -> float:
+    """About the width of the table in points, in a size of type."""
+    columns = [[str(name), *frame[name]] for name in frame.columns]
+    return SIZES[size] * sum(max(map(_ems, each)) for each in columns) + 2 * GAP * len(columns)
+
+
+def _ems(text: str) -> float:
+    """About the width of a text, relative to the size of type: as in Computer Modern."""
+    widths = [0.3 if letter in " .,:;[]()'il" else 0.78 if letter in "±+−-" else 0.53 for letter in text]
+    bold = text.startswith("**")
+    return (sum(widths) - 4 * 0.53) * 7 / 6 if bold else sum(widths)
 
 
 def plain(table: PaperTable) -> pd.DataFrame:
@@ -134,18 +163,33 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
             f"Bold: the {'highest' if column_named(comparison.metric).higher_is_better else 'lowest'} mean."
         )
     if table["verdict"].isin(DIFFERS).any():
-        base = f"{_shared(sorted({*table['baseline'].dropna()}))}; simultaneous {confidence(comparison)}"
-        parts.append(f"{MARK}: differs from its baseline ({base} interval).")
+        base = _shared(comparison, sorted({*table["baseline"].dropna()}))
+        by = f"by the simultaneous {confidence(comparison)} interval"
+        parts.append(f"{MARK}: differs from its baseline, {base}, {by}.")
     return " ".join(parts)
 
 
-def _shared(names: Sequence[str]) -> str:
-    """What all of these variants have in common; the first one's name if nothing."""
-    first, *rest = map(levels_of, names)
-    common = [
-        f"{key}={level}" for key, level in first.items() if all(other.get(key) == level for other in rest)
-    ]
-    return " ".join(common) or some(names, 1)
+def _shared(comparison: Comparison, baselines: Sequence[str]) -> str:
+    """What all baselines have in common, in English, of what varies; the first one's if nothing."""
+    first, *rest = map(levels_of, baselines)
+    varying = {column for column in comparison.shown if comparison.table[column].nunique() > 1}
+    common = {key: level for key, level in first.items() if all(other.get(key) == level for other in rest)}
+    told = {key: level for key, level in common.items() if key in varying} or common or first
+    return _and([_in_english(key, level) for key, level in told.items() if level])
+
+
+def _in_english(column: str, level: str) -> str:
+    """A level of a factor: `concat`, `4 heads`, `without output projection`."""
+    words = column_named(column).words
+    if level in ("true", "false"):
+        return f"{'with' if level == 'true' else 'without'} {words}"
+    if column in ("heads", "layers"):
+        return f"{level} {words if level != '1' else words.removesuffix('s')}"
+    return level if column in ("fusion", "scores") else f"{words} {level}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _in_order(column: pd.Series) -> list[str]:

@@ -178,7 +178,7 @@ QUESTIONS = {
     "Which equation says so?": (1, ".card .relation", r"ablate verify, equation 2\)"),
     "Is it better than counting?": (1, ".counting", r"Yes: .* is better by \d\.\d+ of val_loss"),
     "Where does the interval lie?": (1, ".spans .text", r"\+0\.\d+ \[0\.\d+, 0\.\d+\]"),
-    "What limits it?": (1, "#answer .thirds li", r"one text: pydoc"),
+    "What limits it?": (1, "#answer .limits li", r"one text: pydoc"),
     "Is sum worse than concat?": (1, ".found", r"[Ss]um costs"),
     "By how much?": (1, ".found", r"[Ss]um costs 0\.\d+ nats \(0\.\d+ to 0\.\d+\)"),
     "Can I trust it?": (

@@ -17,7 +17,7 @@ from ablate.analysis.select import as_texts
 from ablate.analysis.variants import levels_of
 from ablate.config.schema import STANDARD_SCORES
 from ablate.files.svg import inline
-from ablate.reporting.relations import Relation, relations
+from ablate.reporting.relations import STANDARD, Relation, relations
 from ablate.reporting.subject import Subject
 from ablate.store.provenance import PACKAGE, PART_FOLDERS
 
@@ -72,7 +72,12 @@ def cards(comparison: Comparison, subject: Subject) -> list[Card]:
 
 def equations(comparison: Comparison) -> list[Relation]:
     """The equations that relate the compared variants."""
-    return relations(tested(comparison)[["variant", "baseline"]].itertuples(index=False, name=None))
+    pairs = [*tested(comparison)[["variant", "baseline"]].itertuples(index=False, name=None)]
+    if not pairs:  # each with the standard one, if that is among them
+        variants = compared(comparison)
+        standard = [one for one in variants if method_of(one, comparison) == ("fusion", STANDARD["fusion"])]
+        pairs = [(variant, standard[0]) for variant in variants if standard]
+    return relations(pairs)
 
 
 def method_of(variant: str, comparison: Comparison) -> Method:

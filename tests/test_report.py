@@ -574,7 +574,7 @@ def test_a_method_of_ones_own_is_described_by_its_docstring_unexecuted(tmp_path)
 def test_the_interval_is_drawn_to_scale(tmp_path):
     page = gather(small(tmp_path, seeds=8))
     (row,) = page.comparison.family("primary").query("p == p").to_dict("records")
-    assert page.spans is not None
+    assert page.spans is not None and page.spans.margin is not None
     (span,) = page.spans.spans
     scale = (page.spans.margin[1] - page.spans.margin[0]) / 0.02  # percent a nat, by the margin of ± 0.01
     assert span.label == "sum − concat"

@@ -288,6 +288,8 @@ def _method(given: str) -> Method:
     for method in known:
         if method.name == given:
             return method
+    if Path(f"{given}.py").is_file():
+        raise ConfigError(f"{given}: no such method, but {given}.py is here; name that")
     raise ConfigError(f"{given}: no such method{did_you_mean(given, [one.name for one in known])}")
 
 

@@ -1,9 +1,10 @@
-"""Record what a terminal shows: commands are typed into a pseudo-terminal, and rich draws what they print.
+"""Record what a terminal and a report show: commands are typed into a pseudo-terminal, rich draws what they
+print, and Chromium takes a picture of the page that they write.
 
     python scripts/recordings.py [NAME …]
 
-writes docs/recording-NAME-light.svg and -dark.svg for each of RECORDINGS, or for those named. The commands of
-one picture run one after the other in an empty directory.
+writes docs/NAME-light.* and -dark.* for each of RECORDINGS, or for those named. All commands run in one
+directory, one after the other.
 """
 
 import argparse
@@ -23,14 +24,10 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+STUDY = "# ablate run -m fusion=concat,sum seed=0,1,2,3,4 train.steps=200 name=why"
 # The commands of each picture. Of a command that begins with # only the results are kept.
-RECORDINGS = {
-    "run": ["ablate run"],
-    "compare": [
-        "# ablate run -m fusion=concat,sum seed=0,1,2,3,4 train.steps=200 name=why",
-        "ablate compare why",
-    ],
-}
+RECORDINGS = {"compare": [STUDY, "ablate compare why"], "report": [STUDY, "# ablate report why"]}
+PAGES = {"report": "runs/studies/why/report.html"}  # recordings of a page, not of the terminal
 DOCS = Path(__file__).parent.parent / "docs"
 COLUMNS, LINES = 80, 50
 ANSI = [(207, 34, 46), (26, 127, 55), (154, 103, 0), (9, 105, 218), (130, 80, 223), (27, 124, 131)]
@@ -50,13 +47,23 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := {*arguments.names} - {*RECORDINGS}:
         parser.error(f"no recording {', '.join(sorted(unknown))}; choices: {', '.join(RECORDINGS)}")
-    for name in arguments.names or RECORDINGS:
-        with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory:
+        for name in arguments.names or RECORDINGS:
             shown = session(RECORDINGS[name], Path(directory))
-        for scheme, theme in THEMES.items():
-            path = arguments.out / f"recording-{name}-{scheme}.svg"
-            path.write_text(drawn(shown, theme), encoding="utf-8")
-            print(path)
+            for scheme, theme in THEMES.items():
+                path = arguments.out.resolve() / f"{name}-{scheme}"
+                if name in PAGES:
+                    photograph(Path(directory, PAGES[name]), path.with_suffix(".png"), scheme)
+                else:
+                    path.with_suffix(".svg").write_text(drawn(shown, theme), encoding="utf-8")
+
+
+def photograph(page: Path, picture: Path, scheme: str) -> None:
+    """Write the first screen of a page as PNG. Raises CalledProcessError, and OSError without Chromium."""
+    settings = [f"--blink-settings=preferredColorScheme={1 if scheme == 'light' else 0}"]
+    settings += ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1400,900"]
+    command = ["chromium", *settings, f"--screenshot={picture}", page.resolve().as_uri()]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def session(commands: Sequence[str], directory: Path) -> Text:

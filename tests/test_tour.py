@@ -1,4 +1,4 @@
-"""docs/tour.md: every command that a reader is told to type, in order, in a directory that begins empty."""
+"""docs/tour.md and README.md: every command of theirs, in order, in a directory that begins empty."""
 
 import re
 import shlex
@@ -48,6 +48,36 @@ ENGINEER = (
     ("val_loss", "mine"),
     ("mine-h4-d64x3-s1", "--yes"),
 )
+# For each command of the README that starts with ablate.
+SEEN = {
+    "ablate run": ("val_loss", "beside val_loss", "1 run in runs/studies/single/results.csv"),
+    "ablate run -m fusion=concat,sum": ("10 runs in runs/studies/why/results.csv",),
+    "ablate compare why": ("5 paired seeds, 95 % confidence", "difference [low, high]", "verdict"),
+    "ablate report why": ("runs/studies/why/report.html",),
+    "ablate new fusion mine": ("mine.py",),
+    "ablate check mine.py": ("all 10 checks hold",),
+    "ablate duel mine.py concat": ("mine", "concat", "nats"),
+    "ablate run study=fusion --dry-run": ("runs", "at least", "at most"),
+    "ablate run study=fusion size=demo": ("in runs/studies/fusion-demo/results.csv",),
+    "ablate run study=fusion": ("in runs/studies/fusion/results.csv",),
+    "ablate run corpus=file corpus.path=book.txt": ("runs in runs/studies/single/results.csv",),
+    "ablate corpus show book.txt": ("counting",),
+}
+
+
+@pytest.mark.slow
+def test_the_readme_shows_what_its_commands_print(tmp_path):
+    (tmp_path / "book.txt").write_text("a rose is a rose is a rose\n" * 2000)
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^    (?:pip install \. && )?(ablate .*)$", page, re.MULTILINE)
+    for command in commands:
+        (seen,) = [SEEN[begin] for begin in sorted(SEEN, key=len) if command.startswith(begin)][-1:]
+        ended = _typed(shlex.split(command), tmp_path)
+        said = ended.stdout + ended.stderr
+        assert ended.returncode == 0, f"{command}: {said}"
+        for expected in seen:
+            assert expected in said, f"{command}: {said}"
+    assert len(commands) == len(SEEN)
 
 
 @pytest.mark.slow

@@ -100,6 +100,13 @@ class Comparison:
     def families(self) -> list[str]:
         return list(dict.fromkeys(self.table["family"]))
 
+    @property
+    def tested(self) -> pd.DataFrame:
+        """The contrasts that an answer is about: the primary ones that were tested or, without any, all."""
+        tested = self.table[self.table["p"].notna()]
+        primary = tested[tested["family"] == "primary"]
+        return tested if primary.empty else primary
+
 
 def compare(
     rows: pd.DataFrame,

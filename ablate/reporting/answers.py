@@ -82,7 +82,7 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
     variants = comparison.table["variant"].nunique()
     if int(comparison.table["n"].max()) < 2:
         return Answer([ONE_SEED], [], of_one_seed(rows, record, variants))
-    tested = primary_or_all(comparison)
+    tested = comparison.tested
     sentences = findings(comparison, record.answer, record.tuned_column, brief=brief)
     if tested.empty or not sentences:
         why = [line.removeprefix(NO_VERDICTS) for line in comparison.notes if line.startswith(NO_VERDICTS)]
@@ -124,7 +124,7 @@ def findings(
     which each variant has its own value; it is not named. brief: without numbers of what is undecided, and
     without remarks on what a difference amounts to.
     """
-    tested, terms = primary_or_all(comparison), terms or {}
+    tested, terms = comparison.tested, terms or {}
     for side in ("variant", "baseline"):
         tested = tested.assign(**{side: [without(name, tuned) for name in tested[side]]})
     parts_of = [_setting(row) for row in tested.to_dict("records")]
@@ -184,15 +184,6 @@ def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, s
     return f"nothing is decided yet{against} about {'; '.join(each)}."
 
 
-def primary_or_all(comparison: Comparison) -> pd.DataFrame:
-    """The primary contrasts that were tested or, without any, all that were tested."""
-    for table in (comparison.family("primary"), comparison.table):
-        tested = table[table["p"].notna()]
-        if len(tested):
-            return tested
-    return comparison.table.head(0)
-
-
 def _tally(tested: pd.DataFrame, what: str) -> str:
     """The number of contrasts with each verdict, in words."""
     rows = tested.to_dict("records")
@@ -223,7 +214,7 @@ def place(rows: pd.DataFrame) -> str:
 
 
 def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
-    tested = primary_or_all(comparison)
+    tested = comparison.tested
     low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
     hold = "the interval holds" if len(tested) == 1 else f"all {len(tested)} intervals hold together"
     seeds = counted_between(low, high, "paired seed")
@@ -243,7 +234,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
 
 
 def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
-    tested = primary_or_all(comparison)
+    tested = comparison.tested
     together = {1: "", 2: " for both together"}.get(len(tested), f" for all {len(tested)} together")
     sure = f"{confidence(comparison)} confidence{together}"
     if tested["look"].notna().any():

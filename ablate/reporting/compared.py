@@ -38,18 +38,9 @@ class Card:
     relation: Relation | None
 
 
-def tested(comparison: Comparison) -> pd.DataFrame:
-    """The contrasts that the answer is about: the primary ones or, without any, all that were tested."""
-    for table in (comparison.family("primary"), comparison.table):
-        rows = table[table["p"].notna()]
-        if len(rows):
-            return rows
-    return comparison.table.head(0)
-
-
 def compared(comparison: Comparison) -> list[str]:
     """The names of the compared variants, baselines first; all variants if nothing was tested."""
-    table = tested(comparison)
+    table = comparison.tested
     pairs = [*table["baseline"].dropna(), *table["variant"]] or [*comparison.table["variant"]]
     return list(dict.fromkeys(pairs))
 
@@ -72,7 +63,7 @@ def cards(comparison: Comparison, subject: Subject) -> list[Card]:
 
 def equations(comparison: Comparison) -> list[Relation]:
     """The equations that relate the compared variants."""
-    pairs = [*tested(comparison)[["variant", "baseline"]].itertuples(index=False, name=None)]
+    pairs = [*comparison.tested[["variant", "baseline"]].itertuples(index=False, name=None)]
     if not pairs:  # each with the standard one, if that is among them
         variants = compared(comparison)
         standard = [one for one in variants if method_of(one, comparison) == ("fusion", STANDARD["fusion"])]

@@ -18,7 +18,7 @@ from ablate.analysis.notes import never_reached
 from ablate.analysis.variants import levels_of
 from ablate.phrases import Doubt, counted, lines_if
 from ablate.reporting import words
-from ablate.reporting.answers import answer, primary_or_all, without
+from ablate.reporting.answers import answer, without
 from ablate.reporting.subject import NO_STUDY
 from ablate.reporting.tables import lines_of, render
 from ablate.store.columns import column_named
@@ -53,7 +53,7 @@ def doubts(notes: Sequence[str]) -> str:
 
 def _why(comparison: Comparison, notes: Sequence[str], *, is_claim: bool) -> list[str]:
     """A sentence on what --why has; none if nothing was tested and nothing is doubtful."""
-    tested = primary_or_all(comparison)
+    tested = comparison.tested
     is_lead = not is_claim and not len(comparison.family("primary"))
     leads = lines_if(is_lead and tested["verdict"].isin(stats.CLAIMS).any(), LEAD)
     sentence = doubts([*leads, *notes]) or ("" if tested.empty else "--why says how this was tested")

@@ -10,7 +10,6 @@ import numpy as np
 from ablate.analysis.compare import Comparison
 from ablate.analysis.variants import levels_of
 from ablate.reporting.answers import without
-from ablate.reporting.compared import tested
 from ablate.reporting.words import names, number, signed, unit
 from ablate.store.columns import column_named
 
@@ -48,7 +47,7 @@ class Spans:
 def spans(comparison: Comparison, tuned: str = "") -> Spans | None:
     """The tested contrasts, at most MOST; None if there is none. tuned: the column of which each variant has
     its own value; it is not named."""
-    table = tested(comparison)
+    table = comparison.tested
     for side in ("variant", "baseline"):
         table = table.assign(**{side: [without(name, tuned) for name in table[side]]})
     rows = [row for row in table.to_dict("records") if math.isfinite(row["low"])]

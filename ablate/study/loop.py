@@ -93,7 +93,8 @@ class Loop:
         record = self.study.record(runs, self.rows, self.ids)
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
-        self._grown(before, record, runs)  # refuses what a run would; shown is what this command asks for
+        whole = self._grown(before, record, runs)  # refuses what a run would
+        record = replace(record, machine=whole.machine)  # with the levels of this command alone
         unique = [*_unique(runs).values()]
         remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
         threads = self.settings.threads if self.settings else None

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from ablate.duel import FEWEST, Duel, Plan
 from tests.helpers import ROOT, call_cli, run_cli
 
 # A few steps on a short text in place of those of the page; what a command does is the same.
@@ -66,13 +67,15 @@ SEEN = {
 
 
 @pytest.mark.slow
-def test_the_readme_shows_what_its_commands_print(tmp_path):
+def test_the_readme_shows_what_its_commands_print(tmp_path, monkeypatch):
+    monkeypatch.setattr(Duel, "plan", lambda duel, budget_s: Plan(FEWEST, 0, 0.01))  # not what 90 minutes buy
     (tmp_path / "book.txt").write_text("a rose is a rose is a rose\n" * 2000)
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    (?:pip install \. && )?(ablate .*)$", page, re.MULTILINE)
     for command in commands:
         (seen,) = [SEEN[begin] for begin in sorted(SEEN, key=len) if command.startswith(begin)][-1:]
-        ended = _typed(shlex.split(command), tmp_path)
+        fewer = ["seed=0,1"] if command == "ablate run study=fusion" else []
+        ended = _typed([*shlex.split(command), *fewer], tmp_path)
         said = ended.stdout + ended.stderr
         assert ended.returncode == 0, f"{command}: {said}"
         for expected in seen:
@@ -109,6 +112,8 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
         (cwd / path).write_text(ended.stdout[:20_000], encoding="utf-8")
         return ended
     _, command, *rest = words
+    if command == "duel":
+        rest += [*QUICK, *SHORT_TEXT, "model.d_model=16", "model.layers=1"]
     if command != "run":
         return call_cli(command, *rest, cwd=cwd)
     steps = [word for word in rest if not word.startswith("train.steps=")]

@@ -63,7 +63,7 @@ COMMANDS = {
         "corpus",
         *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),
     ),
-    "duel": ("train", "duel sum concat", "duel mine.py concat --text book.txt --budget 4h"),
+    "duel": ("duel", "duel sum concat", "duel mine.py concat --text book.txt --budget 4h"),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }
 

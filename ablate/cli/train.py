@@ -1,9 +1,8 @@
-"""`ablate run` and `ablate duel`: train models and print the results."""
+"""`ablate run`: train models and print the results."""
 
 import contextlib
 import io
 import os
-import re
 import shlex
 import signal
 import sys
@@ -24,7 +23,6 @@ from ablate.cli.shared import (
     say_loading,
     use_plugins,
 )
-from ablate.config.overrides import as_value
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import counted, duration, lines_if
 
@@ -42,7 +40,6 @@ SINGLE_RUN_COLUMNS = [
 OF_SOME = ("val_bpb", "val_exact")  # columns that only runs on a text, or only runs on a task, have
 FROM_STEPS = "here, from timing a few steps"
 SHOWN = 20  # the most values of a factor to print
-UNITS = {"s": 1, "m": 60, "h": 3600}  # of a budget of time
 INTERRUPTED = "ablate: interrupted; what is finished is kept, and the same command goes on from there"
 
 
@@ -148,7 +145,7 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
         typer.echo(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), nl=False)
         fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
         lines = [*on_scale(rows, frame(fixed)), *lines]
-        if row["status"] in RESULTS and sys.stderr.isatty():  # what reads a log needs no hint
+        if row["status"] in RESULTS:
             lines.append(next_step(row, typed))
     elif len(rows):
         try:
@@ -276,87 +273,3 @@ def _end_at_once() -> Callable[[], None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     return begun
-
-
-def duel(
-    one: Annotated[str, typer.Argument(help="A method by name, or a Python file with one.")],
-    other: Annotated[str, typer.Argument(help="The method that it is compared with, likewise.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(help="Overrides of every run, as heads=8 or train.precision=bfloat16."),
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The text; by default corpus=stdlib.", show_default=False),
-    ] = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
-        ),
-    ] = "90m",
-    a: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--a",
-            metavar="KEY=VALUE",
-            help="An option of ONE alone, as fusion.per=channel; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    b: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--b", metavar="KEY=VALUE", help="An option of OTHER alone, likewise.", show_default=False
-        ),
-    ] = None,
-    runs_dir: RunsOption = None,
-) -> None:
-    """Say which of two methods is better on a text, at equal parameters.
-
-    Each has its own learning rate. The rates are found on development seeds and the validation split, the
-    verdict is on fresh seeds and the test split. The same command goes on where it was interrupted; with
-    another budget it is another duel, with other seeds.
-    """
-    from ablate.analysis.notes import unusable
-    from ablate.duel import Duel, side
-    from ablate.reporting.html import write_report
-    from ablate.store.columns import RESULTS
-    from ablate.verify.contract import require_sound
-
-    budget_s = _seconds(budget)
-    use_plugins([file for file in (one, other) if file.endswith(".py")])
-    sides = side(one, a or ()), side(other, b or ())
-    settings = [*(overrides or ())]
-    if text is not None:
-        settings += ["corpus=file", f"corpus.path={as_value(text)}"]
-    words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
-    words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
-    between = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
-    require_sound([between.one.method, between.other.method])
-    plan = between.plan(budget_s)
-    say(str(plan))
-    outcome = between.train(plan)
-    say_lines(outcome)
-    if outcome.left_at_work:
-        return
-    rows = outcome.rows()
-    if missing := len(outcome.run_ids) - int(rows["status"].isin(RESULTS).sum()):
-        for line in unusable(rows):
-            say(line)
-        say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
-        raise typer.Exit(1)
-    comparison, sentence = between.result()
-    for line in comparison.notes:
-        say(line)
-    typer.echo(f"{sentence} A training step takes {between.step_ratio(comparison)} times as long.")
-    typer.echo(between.kept_promise(plan, comparison))
-    typer.echo(write_report(between.study))
-
-
-def _seconds(budget: str) -> float:
-    """The seconds of a time such as 45m. Raises BadParameter."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
-    if not match:
-        raise typer.BadParameter(f"{budget}: write a time, as 45m or 2h", param_hint="--budget")
-    return float(match[1]) * UNITS[match[2]]

@@ -43,12 +43,12 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
     return [paragraph, *(_next(line, record, room) for line in parts.more)]
 
 
-def doubts(notes: Sequence[str]) -> str:
-    """The doubts among these notes in a few words; empty without any."""
+def doubts(notes: Sequence[str], where: str = "--why explains") -> str:
+    """The doubts among these notes in a few words, and where they are explained; empty without any."""
     briefs = [*dict.fromkeys(note.brief for note in notes if isinstance(note, Doubt))]
     shown = briefs[:MOST_DOUBTS]
     shown += lines_if(len(briefs) > MOST_DOUBTS, f"{len(briefs) - MOST_DOUBTS} more")
-    return f"Doubts: {', '.join(shown)}; --why explains" if briefs else ""
+    return f"Doubts: {', '.join(shown)}; {where}" if briefs else ""
 
 
 def _why(comparison: Comparison, notes: Sequence[str], *, is_claim: bool) -> list[str]:

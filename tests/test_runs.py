@@ -17,7 +17,7 @@ from rich.console import Console
 from ablate.execution.events import Evaluated, Finished, Stepped
 from ablate.live import board
 from ablate.live.board import Board, Lines
-from ablate.live.table import Pace, look, summary, time_left
+from ablate.live.table import WIDEST, Pace, _both_ends, look, summary, time_left
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
 from ablate.store.store import Store, StoreError
@@ -318,3 +318,9 @@ def test_lines_of_a_study_with_phases_count_through_them():
     lines.hear("sum", Finished({"status": "failed", "error": "by hand"}))
     assert lines.whereabouts == "rates, round 2 (0.006 to 0.048) · 46 of about 129 runs"
     assert lines.console.file.getvalue() == "[46 of about 129 runs] sum: failed, by hand\n"  # pyright: ignore
+
+
+def test_a_wide_name_keeps_its_method_its_rate_and_its_seed():
+    wide = "concat-h4-d64x2-match_params-mlp_hidden256-scores_softmax-lr0.006576-s14916308"
+    assert _both_ends(wide) == "concat-h4-d6…oftmax-lr0.006576-s14916308" and len(_both_ends(wide)) == WIDEST
+    assert _both_ends("sum-h4-d64x2-lr0.003-s0") == "sum-h4-d64x2-lr0.003-s0"

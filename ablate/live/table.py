@@ -25,6 +25,7 @@ from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
 
 LATEST = 5  # how many of the runs that ended last are shown
+WIDEST = 40  # characters of a name, so that a row has room in 80 columns
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _table(
         numbers = [losses.get(key) for key in ("train_loss", "val_loss")]
         texts = [f"{float(number):.4f}" if number else "" for number in numbers]
         short = row["run_id"][:8]
-        table.add_row(names.get(short, short), state, *on, step, left, *texts)
+        table.add_row(_both_ends(names.get(short, short)), state, *on, step, left, *texts)
 
     for pace in going_on:
         steps, at_end = pace.row["steps"], pace.at_end
@@ -175,3 +176,8 @@ def _table(
     if len(ended) > LATEST:
         shown.append(Text(f"and {counted(len(ended) - LATEST, 'run')} that ended before"))
     return Group(*shown)
+
+
+def _both_ends(name: str) -> str:
+    """The name without its middle if it is too wide: a method begins it, and its rate and seed end it."""
+    return name if len(name) <= WIDEST else f"{name[:12]}…{name[13 - WIDEST :]}"

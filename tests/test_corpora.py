@@ -409,7 +409,16 @@ def test_every_corpus_has_its_yaml_with_its_keys():
         assert read_yaml(name).get("tokenizer", "char") in kind.tokenizers
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if config_of(name).recipe not in FROM_THE_NETWORK])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.slow] if name == "stdlib" else []
+        )  # which is read in many seconds
+        for name in NAMES
+        if config_of(name).recipe not in FROM_THE_NETWORK
+    ],
+)
 def test_every_corpus_opens_and_is_the_same_each_time(texts: Path, monkeypatch, name: str):
     small = {"characters": 5000, "length": 64, "held_out": 20, "path": str(texts / "text")}
     put(texts / "text", "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
@@ -463,6 +472,7 @@ def test_no_corpus_imports_what_another_needs():
     }
 
 
+@pytest.mark.slow
 def test_docs_which_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     corpus = other("docs")
     train, validation, test = words(corpus)
@@ -482,6 +492,7 @@ def test_grammar():
     assert [len(corpus.tokens(split)) for split in corpus.splits] == [7_978, 997, 998]
 
 
+@pytest.mark.slow
 def test_stdlib():
     corpus = other("stdlib")
     text = "".join(words(corpus))

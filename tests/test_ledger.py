@@ -477,6 +477,7 @@ def test_what_the_first_edition_stands_on_is_said_beside_its_verdicts_alone(tmp_
 # --- runs -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_unfrozen_entry_is_not_run_and_only_launchers_may_be_chosen(tmp_path):
     filed(tmp_path)
     refused = call_cli("claims", "run", "001", cwd=tmp_path)

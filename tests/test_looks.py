@@ -284,6 +284,7 @@ def test_looks_that_cannot_be_are_refused(typed, words, message):
         typed(*words)
 
 
+@pytest.mark.slow
 def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
     assert typed("study=fusion").estimate.record.looks.at == [4, 6, 8, 12, 16, 32]
     assert typed("study=fusion", "seed=0,1,2").estimate.record.looks is None
@@ -296,6 +297,7 @@ def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
     assert "if each difference is 0.02" in first.forecast[1] and "docs/noise.csv" in first.forecast[1]
 
 
+@pytest.mark.slow
 def test_the_looks_of_a_study_that_has_begun_stay(typed):
     begun = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate.record
     assert grown(begun, begun).looks == begun.looks

@@ -606,6 +606,7 @@ def _asked(subject: Subject, **record) -> dict[str, FollowUp]:
     return {limit.ask: limit.next for limit in limits(compare(subject.rows, records=[own]), own)}
 
 
+@pytest.mark.slow
 def test_a_reviewer_is_answered_by_commands_that_are_accepted(tmp_path, command):
     rows = small(tmp_path, wall_s=30.0).rows
     subject = replace(find(rows), record=small(tmp_path / "record").record)

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ablate.execution.events import Evaluated, Finished, Stepped
 from ablate.live import board
-from ablate.live.board import Board, Lines
+from ablate.live.board import Board, Lines, Place
 from ablate.live.table import WIDEST, Pace, _both_ends, look, summary, time_left
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
@@ -314,7 +314,7 @@ def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
 
 def test_lines_of_a_study_with_phases_count_through_them():
     lines = Lines(Console(file=io.StringIO()), 45)
-    lines.phase, lines.of, lines.before = "rates, round 2 (0.006 to 0.048)", "about 129 runs", 45
+    lines.place = Place("rates, round 2 (0.006 to 0.048)", "about 129 runs", 45)
     lines.hear("sum", Finished({"status": "failed", "error": "by hand"}))
     assert lines.whereabouts == "rates, round 2 (0.006 to 0.048) · 46 of about 129 runs"
     assert lines.console.file.getvalue() == "[46 of about 129 runs] sum: failed, by hand\n"  # pyright: ignore

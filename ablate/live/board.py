@@ -7,6 +7,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
@@ -47,6 +48,18 @@ def checking(runs: Sequence[T]) -> Iterator[T]:
         yield run
 
 
+@dataclass
+class Place:
+    """Where a command is in its study, whichever lines say it. phase: of a study that has several. of: how
+    many runs it has in all, in words. before: its runs that were done before those that the lines count.
+    may_follow: how many runs may be added to theirs, at most."""
+
+    phase: str = ""
+    of: str = ""
+    before: int = 0
+    may_follow: int = 0
+
+
 class Lines:
     """Prints a line for each run that ends and, of a single run, for each evaluation. total: the number of
     runs; None for a single one."""
@@ -58,9 +71,7 @@ class Lines:
         self.console = console
         self.total = total
         self.count = 0  # of the runs that this command is done with
-        self.may_follow = 0  # how many runs may be added to `total`, at most
-        self.before = 0  # runs of the study that were done before those of `count`
-        self.phase, self.of = "", ""  # where a study with several phases is, and of how many runs in all
+        self.place = Place()
         self.steps: dict[str, Stepped] = {}  # the last step heard of, by name of the run
         self._last = ""
 
@@ -99,12 +110,13 @@ class Lines:
     @property
     def whereabouts(self) -> str:
         """As `rates, round 1 (0.006 to 0.024) · 45 of about 129 runs`."""
-        return f"{self.phase} · {self.before + self.count} of {self.of}"
+        return f"{self.place.phase} · {self.place.before + self.count} of {self.place.of}"
 
     def numbered(self, name: str) -> str:
-        if self.phase:
-            return f"[{self.before + self.count} of {self.of}] {name}"
-        most = f", at most {self.total + self.may_follow}" if self.total and self.may_follow else ""
+        if self.place.phase:
+            return f"[{self.place.before + self.count} of {self.place.of}] {name}"
+        may_follow = self.place.may_follow
+        most = f", at most {self.total + may_follow}" if self.total and may_follow else ""
         return f"[{self.count}/{self.total}{most}] {name}" if self.total else name
 
     def say(self, line: str) -> None:
@@ -160,7 +172,7 @@ class Board(Lines):
             except (ConfigError, OSError) as error:  # the disk may be out of reach for a while
                 self._seen = Group(Text(str(error)))
             self._due = began + (time.monotonic() - began) / SHARE
-        where = [Text(self.whereabouts)] if self.phase else []
+        where = [Text(self.whereabouts)] if self.place.phase else []
         return Group(*where, self._seen, Text(self.trouble))
 
 

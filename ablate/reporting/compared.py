@@ -45,11 +45,11 @@ def compared(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(pairs))
 
 
-def cards(comparison: Comparison, subject: Subject) -> list[Card]:
-    """The compared methods, baselines first, at most MOST."""
+def cards(comparison: Comparison, subject: Subject, related: Iterable[Relation]) -> list[Card]:
+    """The compared methods, baselines first, at most MOST. related: the equations of this comparison."""
     methods = dict.fromkeys(method_of(variant, comparison) for variant in compared(comparison))
     drawn = drawings(comparison.rows, subject.directories)
-    found = {relation.pair[1]: relation for relation in equations(comparison) if relation.column in FOLDERS}
+    found = {relation.pair[1]: relation for relation in related if relation.column in FOLDERS}
     return [
         Card(
             name,

@@ -171,7 +171,7 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
     for fact in facts:
         if fact.is_doubt:
             words = f"{fact.words[:1].upper()}{fact.words[1:]}."
-            yield Limit(fact.words.partition(": ")[0], words, "Do text and budget carry a verdict?")
+            yield Limit(fact.brief, words, "Do text and budget carry a verdict?")
     if not any(f"scores={FIXED_PLACES}" in fact.words for fact in facts):
         command = with_fixed_places(record)
         yield Limit(

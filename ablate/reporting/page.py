@@ -64,14 +64,14 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         *([] if record.looks else missing_seeds(rows)),
         *(not_begun(subject.rows, record) if subject.is_whole else []),
     ]
-    environment = _environment(subject)
+    environment, related = _environment(subject), equations(comparison)
     return Page(
         subject=subject,
         own=own,
         comparison=comparison,
         answer=answer(comparison, record),
-        cards=cards(comparison, subject),
-        relations=[relation for relation in equations(comparison) if relation.column not in FOLDERS],
+        cards=cards(comparison, subject, related),
+        relations=[relation for relation in related if relation.column not in FOLDERS],
         spans=spans(comparison, record.tuned_column),
         counting=beside_counting(comparison),
         limits=[*limits(comparison, record)],

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.contrasts import names
 from ablate.analysis.variants import levels_of
 from ablate.reporting.answers import without
-from ablate.reporting.words import names, number, signed, unit
+from ablate.reporting.words import number, signed, unit
 from ablate.store.columns import column_named
 
 MOST = 8  # rows

@@ -30,8 +30,6 @@ from ablate.store.stored_run import PART, StoredRun
 
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
-
-
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 

@@ -152,13 +152,14 @@ class Loop:
             for line in looks.lines(now, self.passed):
                 self.lines.say(line)
             self.passed = looks.passed(now)
-            self.lines.may_follow = self.study.design.may_follow(self.rows)
+            self.lines.place.may_follow = self.study.design.may_follow(self.rows)
 
     def _locate(self) -> None:
         """Let the lines say where the study is."""
         if phase := self.study.design.phase(self.rows):
-            is_new = phase.name != self.lines.phase
-            self.lines.phase, self.lines.of = phase.name, phase.of
+            place = self.lines.place
+            is_new = phase.name != place.phase
+            place.phase, place.of = phase.name, phase.of
             if is_new:
                 self.lines.say(self.lines.whereabouts)
 
@@ -212,11 +213,11 @@ class Loop:
         unique = _unique(runs)
         todo = {overrides: run for overrides, run in unique.items() if settled(run) is None}
         self.finished_before += len(unique) - len(todo)
-        self.lines.before += len(unique) - len(todo)
+        self.lines.place.before += len(unique) - len(todo)
         if self.lines.total is not None:
             self.lines.total += len(todo)
         if self.record and self.record.looks:
-            self.lines.may_follow = self.record.looks.may_follow
+            self.lines.place.may_follow = self.record.looks.may_follow
         if todo:
             self._locate()
         return todo
@@ -279,13 +280,11 @@ class Loop:
     @contextlib.contextmanager
     def _saying_on(self, board: Board) -> Iterator[None]:
         before, self.lines = self.lines, board
-        board.may_follow, board.before = before.may_follow, before.before
-        board.phase, board.of = before.phase, before.of
+        board.place = before.place
         try:
             yield
         finally:
-            before.before = board.before + board.count
-            before.phase, before.of = board.phase, board.of
+            board.place.before += board.count
             self.lines = before
 
     def _filled_up(self, runs: Mapping[Overrides, Run], launcher: HydraLauncher) -> Mapping[Overrides, Run]:

@@ -232,8 +232,9 @@ def progress(study: Tuning, rows: Rows) -> Progress:
     left_out = {overrides for overrides, row in rows.items() if row.get("status") == Absent.LEFT_OUT}
     arms = [arm for arm in study.arms if {*_develop(study, arm, study.grid)} - left_out]
     extend, grid, below, above = study.config.extend, [*study.grid], 0, 0
-    points, halves = {arm: grid for arm in arms}, False
-    for number in itertools.count(1):
+    points, halves, number = {arm: grid for arm in arms}, False, 0
+    while True:
+        number += 1
         what = "half-octaves" if halves else f"{grid[0]} to {grid[-1]}"
         develop = [run for arm in arms for run in _develop(study, arm, points[arm])]
         waiting = [one for one in develop if one in rows and rows[one]["status"] not in SETTLED]
@@ -254,7 +255,6 @@ def progress(study: Tuning, rows: Rows) -> Progress:
         if up:
             grid, above = [*grid, _text(study, float(grid[-1]) * 2)], above + 1
         points = {arm: grid for arm in arms}
-    raise AssertionError("the grid grows by so many octaves at most")
 
 
 def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice:

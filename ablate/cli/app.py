@@ -63,6 +63,10 @@ COMMANDS = {
         "corpus",
         *("corpus list", "corpus show book.txt corpus.tokenizer=bpe train.steps=2000", "corpus get text8"),
     ),
+    "export": (
+        "export",
+        *("export fusion --to tensorboard", "export concat-h4-d64x2-s0 --to hf --out my-gpt2"),
+    ),
     "duel": ("duel", "duel sum concat", "duel mine.py concat --text book.txt --budget 4h"),
     "sample": ("trained", 'sample concat-h4-d64x2-s0 --prompt "The import statement"'),
 }

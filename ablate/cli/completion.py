@@ -99,6 +99,12 @@ def studies_and_runs() -> list[str]:
     return [*studies(), *runs()]
 
 
+def exporters() -> list[str]:
+    from ablate.export.exporter import targets
+
+    return [*targets()]
+
+
 def results_columns(incomplete: str) -> list[str]:
     """Columns of results.csv; several are separated by commas."""
     from ablate.store.columns import COLUMNS

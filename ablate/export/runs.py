@@ -1,0 +1,167 @@
+"""The runs of a study or one run, as exporters are given them: read from the store, never changed there.
+
+Loads no torch.
+"""
+
+import csv
+import dataclasses
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ablate.analysis.load import find_source
+from ablate.config.identity import digest
+from ablate.config.overrides import as_value, flatten
+from ablate.config.rules import ConfigError
+from ablate.export.exporter import ExportedRun, Plain, Point
+from ablate.phrases import some
+from ablate.store.columns import METRICS, WIDTHS, Status
+from ablate.store.record import ONE_BY_ONE
+from ablate.store.run_files import Damaged, read_finished
+from ablate.store.store import Store
+
+EXPORTED = (Status.DONE, Status.DIVERGED)
+FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "code", "parts", "git", "device")
+NUMBERS = (*METRICS, *WIDTHS)  # the widths are numbers here, where the config may say `auto`
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a target names. store: that has the runs. study: their study. directories: of its runs that ended
+    done or diverged. left_out: how many did not, by status. only: the one run that the target names; None if
+    it names the study."""
+
+    store: Store
+    study: str
+    directories: list[Path]
+    left_out: Mapping[str, int]
+    only: Path | None = None
+
+    @cached_property
+    def runs(self) -> list[ExportedRun]:
+        """Every run of the study that can be exported. Raises ConfigError if a file of one is damaged."""
+        titles = self.store.titles()
+        return [_run(path, self.study, titles.get(path.name, path.name)) for path in self.directories]
+
+    @property
+    def chosen(self) -> list[ExportedRun]:
+        """The runs that the target names."""
+        if self.only is None:
+            return self.runs
+        return [run for run, path in zip(self.runs, self.directories, strict=True) if path == self.only]
+
+
+def select(target: str) -> Selection:
+    """The runs that a target names: a study by name or directory, or a run by a prefix of its id or name, or
+    by its directory. Raises ConfigError if none of them can be exported."""
+    store = Store()
+    if target not in store.study_names() and not (Path(target) / "study.json").is_file():
+        return _of_run(target, store)
+    source = find_source(target)
+    if source.store is None:
+        raise ConfigError(f"{target}: a copy of a study without its runs; export it where they were made")
+    selection = _of_study(source.store, source.study)
+    if not selection.directories:
+        what = some([f"{count} {status}" for status, count in selection.left_out.items()])
+        raise ConfigError(f"{target}: no run of it is done or diverged ({what or 'none has begun'})")
+    return selection
+
+
+def _of_study(store: Store, study: str) -> Selection:
+    rows = store.study_rows(study)
+    directories = store.directories(row["run_id"] for row in rows)
+    ended = {run_id: _status(path) for run_id, path in directories.items()}
+    chosen = [directories[run_id] for run_id, status in ended.items() if status in EXPORTED]
+    counts = Counter(ended.get(row["run_id"], row["status"]) for row in rows)
+    left_out = {status: count for status, count in counts.items() if status not in EXPORTED}
+    return Selection(store, study, chosen, left_out)
+
+
+def _of_run(target: str, store: Store) -> Selection:
+    """The study that a run belongs to, the first of several, with this run alone chosen."""
+    if (path := Path(target) / "result.json").is_file():
+        path = path.resolve().parent
+        store = Store(path.parent.parent)
+    elif store.study_names() or store.finished():
+        path = store.find(target)
+    else:
+        raise ConfigError("no runs yet; ablate run makes one")
+    row = read_finished(path)
+    if row["status"] not in EXPORTED:
+        raise ConfigError(f"{path.name}: {row['status']} ({row.get('error')}); take a run that is done")
+    records = ((name, store.read_study(name)) for name in sorted(store.study_names()))
+    studies = [name for name, record in records if record and row["run_id"] in record.runs]
+    if not studies:
+        return Selection(store, ONE_BY_ONE, [path], {}, path)
+    return dataclasses.replace(_of_study(store, studies[0]), left_out={}, only=path)
+
+
+def _status(directory: Path) -> str:
+    """The status that a run ended with. `stale` is none: what was measured stays measured."""
+    try:
+        return read_finished(directory)["status"]
+    except Damaged:
+        return "damaged"
+
+
+def report_of(selection: Selection) -> ExportedRun:
+    """The study's report, without its file: to draw it takes seconds."""
+    rows = selection.store.study_rows(selection.study)
+    record = selection.store.read_study(selection.study)
+    return ExportedRun(
+        id="report",
+        name="report",
+        study=selection.study,
+        config={},
+        metrics={},
+        facts={},
+        started=min(run.started for run in selection.runs),
+        ended=max(run.ended for run in selection.runs),
+        digest=digest([rows, repr(record)]),
+    )
+
+
+def _run(directory: Path, study: str, name: str) -> ExportedRun:
+    row = read_finished(directory)
+    try:
+        config = flatten(yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
+        text = (directory / "metrics.csv").read_text(encoding="utf-8")
+        ended = (directory / "result.json").stat().st_mtime
+        started = ended - (row.get("wall_s") or 0.0)
+        curves = [*_points(text, started)]
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again") from error
+    plain = {key: _plain(value) for key, value in config.items()}
+    metrics = {key: row[key] for key in NUMBERS if isinstance(row.get(key), int | float)}
+    facts = {key: str(row[key]) for key in FACTS if row.get(key) not in (None, "")}
+    return ExportedRun(
+        id=row["run_id"],
+        name=name,
+        study=study,
+        status=row["status"],
+        config=plain,
+        curves=curves,
+        metrics=metrics,
+        facts=facts,
+        started=started,
+        ended=ended,
+        digest=digest([name, study, plain, text, metrics, facts]),
+    )
+
+
+def _points(text: str, started: float) -> Iterator[Point]:
+    for row in csv.DictReader(io.StringIO(text)):
+        values = {name: float(value) for name, value in row.items() if value and name != "step"}
+        yield Point(int(row["step"]), started + values.get("seconds", 0.0), values)
+
+
+def _plain(value: Any) -> Plain:
+    """A value of a config; lists and mappings as they are typed."""
+    return value if value is None or isinstance(value, str | int | float) else as_value(value)

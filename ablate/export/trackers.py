@@ -1,0 +1,93 @@
+"""Export to a tracker: each run that is new there or has changed, then the study's report. Loads no torch."""
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ablate.config.rules import ConfigError
+from ablate.export import manifest
+from ablate.export.exporter import ExportedRun, Exporter, exporter, without_passwords
+from ablate.export.manifest import Manifest
+from ablate.export.runs import Selection, report_of
+from ablate.reporting.html import write_report
+
+DEFAULT = "exports"  # the directory below that of the results
+LONGEST = 300  # characters of the message of a tracker
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export did. counts: of runs, by `new`, `changed` and `equal`. no_report: why there is none;
+    empty if there is one. view: the command that shows the result, or empty."""
+
+    place: str
+    counts: Mapping[str, int]
+    no_report: str
+    view: str
+
+
+def export(selection: Selection, target: str, out: str | None) -> Exported:
+    """Make a place of a tracker hold the chosen runs, each once, as they are in the store.
+
+    target: a name of exporter.targets. out: the value of --out. Raises ConfigError; what was written until
+    then counts, and the same command goes on from there.
+    """
+    default = selection.store.root / DEFAULT
+    opened = exporter(target)(out, default / target)
+    if opened.directory is not None:
+        done = manifest.of_directory(opened.directory, target)
+    else:
+        done = manifest.of_server(opened.place, target, default)
+    counts: Counter[str] = Counter()
+    for run in selection.chosen:
+        counts[_write(opened, done, run, target)] += 1
+    no_report = _write_report(opened, done, selection, target) if selection.only is None else "one run"
+    with _as_one_line(target, opened):
+        opened.finish([run for run in selection.runs if done.digest_of(run)])
+    return Exported(opened.place, counts, no_report, opened.view(selection.study))
+
+
+def _write(opened: Exporter, done: Manifest, run: ExportedRun, target: str) -> str:
+    """Write the run unless the place has it; returns `new`, `changed` or `equal`."""
+    with _as_one_line(target, opened, run):
+        before = done.digest_of(run) if opened.holds(run) else None
+        if before == run.digest:
+            return "equal"
+        opened.write(run)
+    done.add(run)
+    return "changed" if before else "new"
+
+
+def _write_report(opened: Exporter, done: Manifest, selection: Selection, target: str) -> str:
+    """Write the study's report unless the place has it; returns why there is none, or nothing."""
+    run = report_of(selection)
+    with tempfile.TemporaryDirectory() as directory:
+        if done.digest_of(run) != run.digest or not opened.holds(run):
+            try:
+                page = write_report(
+                    selection.store.study_directory(selection.study), out=Path(directory) / "report.html"
+                )
+            except ConfigError as error:  # nothing to compare
+                return str(error)
+            run = replace(run, artifacts=[page])
+        _write(opened, done, run, target)
+    return ""
+
+
+@contextlib.contextmanager
+def _as_one_line(target: str, opened: Exporter, run: ExportedRun | None = None) -> Iterator[None]:
+    """Turn any error of a tracker into a ConfigError."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        what = f"{run.name}: " if run else ""
+        line = without_passwords(" ".join(str(error).split())) or type(error).__name__
+        raise ConfigError(
+            f"--to {target}: {what}not written to {opened.place} ({line[:LONGEST]}); the same command goes on"
+            " from there"
+        ) from error

@@ -1,0 +1,220 @@
+"""Export of one run as a GPT-2 of Hugging Face's transformers: config, weights and tokenizer in its format.
+
+Only runs that compute exactly what GPT-2 computes. Missing biases become zeros; the weights are those after
+the last step, as ablate.load_model gives them, also with train.average.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from ablate.config.identity import digest
+from ablate.config.rules import ConfigError
+from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSeparator
+from ablate.execution.trained import TrainedModel, load_model, require_weights
+from ablate.export import manifest
+from ablate.export.exporter import HF, ExportedRun
+from ablate.files.atomic import explained, replace_file
+from ablate.model.attention import form
+from ablate.model.sizing import resolve_spec
+from ablate.model.spec import ModelSpec
+from ablate.store.columns import Status
+from ablate.store.provenance import status_now
+from ablate.store.run_files import read_finished
+from ablate.store.store import Store
+
+SEPARATOR = "<|separator|>"
+
+
+def export(target: str, out: str | None) -> str:
+    """Write a run as a model directory; returns a line that says where. Raises ConfigError."""
+    store = Store()
+    if target in store.study_names():
+        raise ConfigError(
+            f"--to hf {target}: a study; name one of its runs, which ablate runs {target} lists"
+        )
+    is_directory = (Path(target) / "result.json").is_file()
+    directory = Path(target).resolve() if is_directory else store.find(target)
+    row = read_finished(directory, thorough=True)
+    if row["status"] != Status.DONE:
+        raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")
+    if status_now(row) == Status.STALE:
+        raise ConfigError(
+            f"{directory.name}: made by other code or another torch, whose model may differ from today's;"
+            " train it anew with force=stale"
+        )
+    require_weights(directory)
+    model = load_model(directory)
+    if missing := lacks(_spec(model)):
+        raise ConfigError(
+            f"{directory.name}: GPT-2 has no {', no '.join(missing)}; ablate.load_model({directory.name!r})"
+            " gives the model in Python"
+        )
+    place = Path(out) if out else store.root / "exports" / HF / directory.name
+    files = _files(model)
+    run = ExportedRun(
+        id=row["run_id"],
+        name=directory.name,
+        study=HF,
+        config={},
+        metrics={},
+        facts={},
+        started=0.0,
+        ended=0.0,
+        digest=digest({name: data.hex() for name, data in files.items()}),
+    )
+    done = manifest.of_directory(place, HF)
+    if done.digest_of(run) == run.digest and all((place / name).is_file() for name in files):
+        return f"hf: {directory.name} in {place}: equal"
+    done.written.clear()  # a directory holds one model
+    with explained(place):
+        for name, data in files.items():
+            replace_file(place / name, data)
+    done.add(run)
+    return f"hf: {directory.name} in {place}: written"
+
+
+def _spec(model: TrainedModel) -> ModelSpec:
+    return resolve_spec(model.config, model.tokenizer.vocab_size)
+
+
+def lacks(spec: ModelSpec) -> list[str]:
+    """What the model has and GPT-2 has not, as keys."""
+    if spec.encoder is not None:
+        return ["encoder (model.architecture=encoder-decoder)"]
+    a = spec.attention
+    shared = [
+        f"{kind}_heads={count}, as each head has its own"
+        for kind, count in (("query", a.query_heads), ("key", a.key_heads), ("value", a.value_heads))
+        if count != a.heads
+    ]
+    widths = {"key_width": a.key_width, "value_width": a.value_width}
+    wrong = {
+        f"fusion={a.fusion.name}, as it concatenates heads": form(a) != "concat",
+        f"scores={a.scores.name}, but softmax": a.scores.name != "softmax",
+        "tie_qk=true": a.tie_qk,
+        f"scale={a.scale}, but inside": a.scale != "inside",
+        "value_proj=false": not a.value_proj,
+        "value_scale": a.scale == "inside" and a.gain != 1,
+        "out_proj=false": not a.out_proj,
+        f"out_rank={a.out_rank}": a.out_rank is not None,
+        "model.mlp_hidden=0": not spec.mlp_hidden,
+    }
+    wide = [f"{key}={w}, but d_model/heads" for key, w in widths.items() if w * a.heads != a.d_model]
+    return [*(line for line, is_so in wrong.items() if is_so), *shared, *wide]
+
+
+def gpt2_weights(ours: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
+    """Our weights by the names of transformers, whose Conv1D holds a weight as (inputs, outputs). A bias that
+    is not there is 0."""
+    theirs = {
+        "transformer.wte.weight": ours["token.weight"],
+        "transformer.wpe.weight": ours["position.weight"],
+    }
+    theirs |= _of(ours, "norm", "transformer.ln_f")
+    for i in range(layers):
+        mine, its = f"blocks.{i}", f"transformer.h.{i}"
+        parts = [_of(ours, f"{mine}.attention.{part}", part) for part in ("query", "key", "value")]
+        qkv = {
+            kind: torch.cat([v for p in parts for k, v in p.items() if k.endswith(kind)]) for kind in KINDS
+        }
+        theirs |= {f"{its}.attn.c_attn.weight": qkv["weight"].T, f"{its}.attn.c_attn.bias": qkv["bias"]}
+        for name, as_named in (
+            ("attention.out_proj", "attn.c_proj"),
+            ("mlp.up", "mlp.c_fc"),
+            ("mlp.down", "mlp.c_proj"),
+        ):
+            of = _of(ours, f"{mine}.{name}", f"{its}.{as_named}")
+            theirs |= {key: value.T if value.dim() == 2 else value for key, value in of.items()}
+        theirs |= _of(ours, f"{mine}.norm_1", f"{its}.ln_1") | _of(ours, f"{mine}.norm_2", f"{its}.ln_2")
+    return {name: value.detach().contiguous() for name, value in theirs.items()}
+
+
+KINDS = ("weight", "bias")
+
+
+def _of(ours: Mapping[str, Tensor], name: str, as_named: str) -> dict[str, Tensor]:
+    weight = ours[f"{name}.weight"]
+    bias = ours.get(f"{name}.bias")
+    return {
+        f"{as_named}.weight": weight,
+        f"{as_named}.bias": weight.new_zeros(len(weight)) if bias is None else bias,
+    }
+
+
+def _files(model: TrainedModel) -> dict[str, bytes]:
+    spec, tokenizer = _spec(model), model.tokenizer
+    end = tokenizer.separator if isinstance(tokenizer, WithSeparator) else None
+    tokens = {"bos_token_id": None, "eos_token_id": end}
+    config: dict[str, Any] = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": tokenizer.vocab_size,
+        "n_positions": spec.context,
+        "n_embd": spec.d_model,
+        "n_layer": spec.layers,
+        "n_head": spec.attention.heads,
+        "n_inner": spec.mlp_hidden,
+        "activation_function": "gelu",  # the exact one
+        "layer_norm_epsilon": model.network.norm.eps,
+        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), spec.dropout),
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        **tokens,
+    }
+    of_tokenizer = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": spec.context,
+        "clean_up_tokenization_spaces": False,
+    }
+    weights = gpt2_weights(model.state_dict(), spec.layers)
+    return {
+        "config.json": _json(config),
+        "generation_config.json": _json(tokens),
+        "tokenizer_config.json": _json(of_tokenizer | ({"eos_token": SEPARATOR} if end is not None else {})),
+        "tokenizer.json": _tokenizer(tokenizer).to_str(pretty=True).encode(),
+        "model.safetensors": safetensors.torch.save(weights, {"format": "pt"}),
+    }
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _tokenizer(tokenizer: Tokenizer) -> Any:
+    """The tokenizer as one of Hugging Face's library, with the same ids."""
+    from tokenizers import Regex, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Theirs
+
+    match tokenizer:
+        case WithSeparator():
+            theirs = _tokenizer(tokenizer.plain)
+            theirs.add_special_tokens([SEPARATOR])
+        case Bpe():
+            theirs = Theirs.from_str(tokenizer.state["model"])
+        case Char():  # without a token for unknown characters, which are an error, as in ablate
+            theirs = Theirs(models.WordLevel({c: i for i, c in enumerate(tokenizer.alphabet)}))
+            theirs.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+            theirs.decoder = decoders.Fuse()
+        case Byte():
+            theirs = Theirs(models.BPE(dict(zip(_letters(), range(256), strict=True)), []))
+            theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+            theirs.decoder = decoders.ByteLevel()
+        case Numbers():
+            theirs = Theirs(models.WordLevel({str(i): i for i in range(tokenizer.vocab_size)}))
+            theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        case _:
+            raise AssertionError("every kind of tokenizer is above")
+    return theirs
+
+
+def _letters() -> list[str]:
+    """The letter of the byte-level alphabet for each byte: itself if it prints, else one above 255."""
+    printing = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printing else next(others)) for byte in range(256)]

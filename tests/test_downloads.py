@@ -367,5 +367,5 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     options = {"path": "a/b", "column": "c", "revision": None, "split": "auto", "unique": "none"}
     config = CorpusConfig(name="hub", options=options, **COMMON)
-    with pytest.raises(CorpusError, match=r"pip install 'ablate\[hub\]'$"):
+    with pytest.raises(CorpusError, match=r"pip install 'ablate-heads\[hub\]'$"):
         open_corpus(config)

@@ -17,11 +17,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ablate import __version__
 from ablate.cli import completion
 from ablate.cli.shared import TERMINATED, RunsOption, say
 from ablate.config.rules import ConfigError
 from ablate.phrases import error_line
+from ablate.version import __version__, conflict
 
 # The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
@@ -123,6 +123,8 @@ def _root(
 ) -> None:
     if version:
         typer.echo(__version__)
+        if line := conflict():
+            say(f"ablate: {line}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

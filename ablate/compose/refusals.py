@@ -27,6 +27,7 @@ from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
+from ablate.version import DISTRIBUTION
 
 # What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
 REFUSALS = (
@@ -44,7 +45,10 @@ ANSWERS = {
     ("hydra/launcher", "joblib"): "not installed; pip install hydra-joblib-launcher",
     ("hydra/launcher", "submitit_local"): "not installed; pip install hydra-submitit-launcher",
     ("hydra/launcher", "submitit_slurm"): "not installed; pip install hydra-submitit-launcher, or take slurm",
-    ("hydra/launcher", "ray"): "not installed; take ray_cluster, for which pip install 'ablate[ray]'",
+    (
+        "hydra/launcher",
+        "ray",
+    ): (f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'"),
 }
 
 

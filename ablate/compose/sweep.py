@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import hydra
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
@@ -180,7 +181,8 @@ class OwnConfigSource(FileConfigSource):
 @contextlib.contextmanager
 def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
     """Hydra, set up as `hydra.main` does it. See: hydra/_internal/utils.py, _run_hydra."""
-    version.setbase("1.3")
+    if hydra.__version__.startswith("1.3."):  # its defaults would be those of 1.1; Hydra 1.4 has its own only
+        version.setbase("1.3")
     SourcesRegistry.instance().register(OwnConfigSource)
     path = configs_dir() if parsed.config_path is None else Path(parsed.config_path).absolute()
     search_path = create_config_search_path(f"{OwnConfigSource.scheme()}://{path}")

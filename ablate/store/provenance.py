@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ablate import __version__
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.store.columns import RESULTS, Status
+from ablate.version import __version__
 
 PACKAGE = Path(__file__).parent.parent
 # Fields of the syntax tree that do not affect what is computed.

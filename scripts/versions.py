@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 MATRIX = (
-    *("python3.11 lowest", "python3.12 torch==2.13.0", "python3.13 torch==2.14.1", "python3.14 torch==2.15.0"),
+    *("python3.11 lowest", "python3.12 torch==2.13.0"),
+    *("python3.13 torch==2.14.1", "python3.14 torch==2.15.0"),
     "python3.11 torch==2.13.0 hydra-core==1.4.0rc3",
 )
 SHOWN = ("torch", "hydra-core", "numpy", "pandas", "typer")

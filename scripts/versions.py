@@ -58,7 +58,7 @@ def _tested(environment: Path) -> str:
     """The last line of pytest; its whole output is kept beside the environment."""
     activate = f". {shlex.quote(str(environment / 'bin' / 'activate'))}"
     command = f'{activate} && python -m pytest -n 2 --dist loadfile -m "not slow"'
-    log = environment.with_suffix(".log")
+    log = environment.parent / f"{environment.name}.log"
     with log.open("w", encoding="utf-8") as file:
         subprocess.run(["bash", "-c", command], cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
     summary = log.read_text(encoding="utf-8").strip().splitlines()[-1]

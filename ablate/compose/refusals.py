@@ -57,7 +57,7 @@ ANSWERS = {
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
     """Hydra's options and the overrides, read by Hydra's own parser. Raises ConfigError."""
-    parser = get_args_parser()
+    parser = hydra_parser()
 
     def refuse(message: str) -> None:
         raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
@@ -74,6 +74,15 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
         if getattr(parsed, option) and not parsed.cfg:
             raise ConfigError(f"--{option}: it goes with --cfg, as in --cfg job --{option}")
     return parsed
+
+
+def hydra_parser() -> argparse.ArgumentParser:
+    """Hydra's own parser. Python 3.14 checks the help of each option; in Hydra 1.3 one is no string."""
+    argparse.ArgumentParser._check_help = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        return get_args_parser()
+    finally:
+        del argparse.ArgumentParser._check_help  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def chooses_a_study(overrides: Sequence[str]) -> bool:

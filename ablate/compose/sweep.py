@@ -19,7 +19,7 @@ from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
-from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
@@ -39,6 +39,7 @@ from ablate.compose.refusals import (
     chooses_a_study,
     explain,
     explained,
+    hydra_parser,
     parse,
     sets_the_mode,
 )
@@ -202,7 +203,7 @@ def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     if parsed.hydra_help:
         argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
         try:
-            hydra.hydra_help(name, get_args_parser(), parsed)
+            hydra.hydra_help(name, hydra_parser(), parsed)
         finally:
             sys.argv = argv
     elif parsed.cfg:

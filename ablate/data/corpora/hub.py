@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from ablate.config.extras import require
-from ablate.config.rules import did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.data.corpora.base import SPLITS, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text
 
@@ -54,7 +54,10 @@ class Hub(OfDocuments, TextRecipe):
             )
 
     def text(self) -> Text:
-        require("corpus=hub", "pyarrow", extra="hub")
+        try:
+            require("corpus=hub", "pyarrow", extra="hub")
+        except ConfigError as error:  # no run of this text can begin, so no study leaves out the one or other
+            raise CorpusError(str(error)) from None
         listing = self._chosen()
         documents = [
             Document(name, partial(self._chunks, listing, name), "" if split == "all" else split)

@@ -369,3 +369,9 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch):
     config = CorpusConfig(name="hub", options=options, **COMMON)
     with pytest.raises(CorpusError, match=r"pip install 'ablate\[hub\]'$"):
         open_corpus(config)
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../x", "/x", "~/x", ".hidden", "a\\x", "c:x", "a//x", ""])
+def test_a_download_is_kept_below_its_folder(path):
+    with pytest.raises(ConfigError, match=r"file=.*name a path below downloads/"):
+        read_value_of_file(path)

@@ -1,4 +1,4 @@
-"""What a host of the repository reads holds together: workflows, forms, hooks, and what README and pyproject say."""
+"""What a host of the repository reads holds together: workflows, forms, hooks, README and pyproject."""
 
 import os
 import re

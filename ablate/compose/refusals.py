@@ -180,8 +180,8 @@ def _quoted(argument: str) -> str:
 
 
 def require_no_code(hydra: Mapping[str, Any]) -> None:
-    """Raises ConfigError if Hydra would call what its settings name: below a launcher, which is itself called,
-    or in logging, whose handlers and formatters are classes. hydra: plain values."""
+    """Raises ConfigError if Hydra would call what its settings name: below a launcher, or in logging, whose
+    handlers and formatters are classes. hydra: plain values."""
     launcher = {key: value for key, value in (hydra["launcher"] or {}).items() if key != "_target_"}
     called = [value for key, value in _entries(launcher) if key == "_target_"]
     logs = [*_entries(hydra["hydra_logging"]), *_entries(hydra["job_logging"])]

@@ -148,3 +148,21 @@ ODD = "mine.yaml: no config can be read from it"
 def test_an_odd_file_is_refused_in_one_line(tmp_path, content, reason):
     line = refusal(*with_study(tmp_path, content), "seed=0")
     assert any(words in line for words in reason.split(" | "))  # the second from Hydra 1.4 on
+
+
+@pytest.mark.parametrize("arguments", [[], ["--cfg", "job"], ["-m", "seed=0,1"]], ids=["run", "cfg", "sweep"])
+@pytest.mark.parametrize(
+    "block",
+    [
+        "hydra_logging: {handlers: {x: {(): os.mkdir, path: made}}, root: {handlers: [x]}}",
+        "job_logging: {handlers: {x: {class: logging.os.mkdir, path: made}}, root: {handlers: [x]}}",
+        "job_logging: {handlers: {x: {class: logging.StreamHandler, stream: 'ext://os.path'}}}",
+        "launcher: {x: [{_target_: os.mkdir, path: made}]}",
+    ],
+)
+def test_a_config_can_not_name_code_to_run(block, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.yaml").write_text(f"defaults: [config, _self_]\nhydra:\n  {block}\n")
+    with pytest.raises(ConfigError, match=r"hydra: a config names .*os.*, which would be run; remove it"):
+        compose(["-cd", ".", "-cn", "evil", *arguments])
+    assert not (tmp_path / "made").exists()

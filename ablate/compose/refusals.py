@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,10 @@ ANSWERS = {
         "ray",
     ): (f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'"),
 }
+
+# What logging may make of the settings of Hydra; any other class or name could be any function.
+LOGGERS = {"logging.StreamHandler", "logging.FileHandler", "logging.NullHandler", "colorlog.ColoredFormatter"}
+STREAMS = {"ext://sys.stdout", "ext://sys.stderr"}
 
 
 # --- before Hydra sees them ---------------------------------------------------------------------
@@ -186,6 +190,27 @@ def _quoted(argument: str) -> str:
     key, _, value = argument.partition("=")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return shlex.quote(f'{key}="{escaped}"')
+
+
+def require_no_code(hydra: Mapping[str, Any]) -> None:
+    """Raises ConfigError if Hydra would call what its settings name: below a launcher, or in logging, whose
+    handlers and formatters are classes. hydra: plain values."""
+    launcher = {key: value for key, value in (hydra["launcher"] or {}).items() if key != "_target_"}
+    called = [value for key, value in _entries(launcher) if key == "_target_"]
+    logs = [*_entries(hydra["hydra_logging"]), *_entries(hydra["job_logging"])]
+    called += [value for key, value in logs if key in ("()", "class") and value not in LOGGERS]
+    called += [value for _, value in logs if str(value).startswith(("ext:", "cfg:")) and value not in STREAMS]
+    if called:
+        raise ConfigError(f"hydra: a config names {called[0]}, which would be run; remove it")
+
+
+def _entries(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The keys with their values at every depth; those of a list without a key."""
+    pairs = node.items() if isinstance(node, Mapping) else ((None, value) for value in node)
+    for key, value in pairs:
+        yield key, value
+        if isinstance(value, Mapping | list):
+            yield from _entries(value)
 
 
 # --- Hydra's own errors ---------------------------------------------------------------------------

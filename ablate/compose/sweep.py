@@ -24,7 +24,7 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobStatus
+from hydra.core.utils import JobStatus, configure_log
 from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
@@ -41,6 +41,7 @@ from ablate.compose.refusals import (
     explained,
     hydra_parser,
     parse,
+    require_no_code,
     sets_the_mode,
 )
 from ablate.config.read import read, require_keys
@@ -200,6 +201,7 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
 
 def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     name, overrides = parsed.config_name or "config", _overrides(parsed)
+    require_no_code(_plain(hydra.compose_config(name, overrides, run_mode=RunMode.RUN).hydra))
     if parsed.hydra_help:
         argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
         try:
@@ -237,14 +239,16 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
 
 
 def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mode: RunMode) -> DictConfig:
-    """The composed config. Raises ConfigError if it has callbacks or lacks a key of a run."""
+    """The composed config. Raises ConfigError if it names code to run, or lacks a key of a run."""
     config = hydra.compose_config(
-        parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=True
+        parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=False
     )
     if OmegaConf.select(config, "hydra.callbacks"):
         raise ConfigError(
             "hydra.callbacks: they run code that a config names, and ablate takes none; remove them"
         )
+    require_no_code(_plain(config.hydra))
+    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     require_keys(RunConfig, map(str, config))
     return config
 

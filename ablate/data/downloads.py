@@ -30,7 +30,9 @@ class RemoteFile:
     """A file to download. file: its path below downloads/. size: in bytes. addresses: tried in turn. holds:
     for each split, the member of this zip file that is its text; null: the file is the text."""
 
-    file: str
+    file: Annotated[
+        str, Spelled(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+)*", "name a path below downloads/, without ..")
+    ]
     sha256: Annotated[str, Spelled("[0-9a-f]{64}", "write the SHA-256 as 64 lower-case hex digits")]
     size: Annotated[int, AtLeast(1)]
     addresses: tuple[str, ...]

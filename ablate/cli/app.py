@@ -4,6 +4,7 @@ commands."""
 import contextlib
 import errno
 import importlib
+import io
 import os
 import re
 import signal
@@ -134,6 +135,7 @@ def main() -> None:
     if os.environ.get(completion.ASKED, "").startswith("complete_"):
         return completion.answer(build())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    _print_anything()
     try:
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
     except BrokenPipeError:  # `ablate runs | head`
@@ -142,6 +144,12 @@ def main() -> None:
     except Exception as error:
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
+
+
+def _print_anything() -> None:
+    """Have output that lacks a character, as cp1252 lacks Σ, print its escape, as stderr does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 # --- errors as one line ---------------------------------------------------------------------------

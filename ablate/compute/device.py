@@ -5,7 +5,6 @@ import os
 import platform
 import shutil
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import torch
 
@@ -65,15 +64,15 @@ def peak_memory_mb(device: torch.device) -> float:
     """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    if os.name == "posix":
+    try:
         import resource
+    except ImportError:  # Windows, whose psutil knows it
+        import psutil
 
-        unit = 1 if platform.system() == "Darwin" else 1024
-        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
-    import psutil
-
-    used: Any = psutil.Process().memory_info()
-    return round(used.peak_wset / 1e6, 1)  # which only Windows has
+        used = psutil.Process().memory_info()
+        return round(getattr(used, "peak_wset", used.rss) / 1e6, 1)
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 
 
 def why_not_compiled(device: torch.device) -> str | None:

@@ -26,6 +26,7 @@ import yaml
 from ablate.files.atomic import (
     GONE,
     NEW,
+    delete,
     explained,
     is_gone,
     make_once,
@@ -206,7 +207,7 @@ class StoredRun:
                 return None
             if is_sealed(before):  # interrupted after it was complete, before it was published
                 for path in checkpoints(before):
-                    path.unlink()
+                    delete(path)
                 self._publish(before, known)
                 raise self._is_finished()
             return read_checkpoint(before)

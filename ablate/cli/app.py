@@ -22,7 +22,7 @@ from ablate import __version__
 from ablate.cli import completion
 from ablate.cli.shared import TERMINATED, RunsOption, say
 from ablate.config.rules import ConfigError
-from ablate.phrases import error_line
+from ablate.phrases import error_line, out_of_memory
 
 # The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
@@ -161,6 +161,8 @@ def in_a_line(error: Exception) -> str:
         return _of_usage(error)
     if isinstance(error, ConfigError):
         return str(error)
+    if line := out_of_memory(error):
+        return line
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"{error.filename}: {error.strerror}; give a shorter one"
     if isinstance(error, OSError):

@@ -11,11 +11,13 @@ tries again last: by then they are finished, or their process is gone.
 
 import math
 import secrets
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ablate.compute import device
 from ablate.config.rules import ConfigError
 from ablate.execution.events import Event, Finished, Listener, Noticed, Refused, Skipped, Taken
 from ablate.execution.execute import execute, record_failure
@@ -274,6 +276,8 @@ def try_next(receive: Callable[[], tuple[PlacedRun, Stamp]], listener: Listener)
     try:
         run, known = receive()
         execute(run, listener, known=known)
+        if device.is_lost(run.device):
+            sys.exit(1)  # another worker takes this one's place
     except Busy:
         listener(Taken())
     except ConfigError as error:

@@ -31,6 +31,7 @@ from ablate.files.atomic import (
     is_gone,
     make_once,
     names,
+    patiently,
     rename_onto_free,
     take_away,
 )
@@ -189,7 +190,7 @@ class StoredRun:
         with explained(self.directory):
             for path in (self.directory, self.attempts):
                 with contextlib.suppress(FileNotFoundError):
-                    shutil.rmtree(take_away(path, path.parent))
+                    patiently(shutil.rmtree, take_away(path, path.parent))
 
     def release(self, pid: int) -> None:
         """Release the lease of a process of this machine that has ended."""

@@ -203,7 +203,7 @@ def importing(name, own=None, *rest, **given):
     return real(name, own, *rest, **given)
 builtins.__import__ = importing
 multiprocessing.get_all_start_methods = lambda: ["spawn"]
-for name in ("sched_getaffinity", "fork", "killpg", "getuid", "geteuid", "getloadavg", "sysconf"):
+for name in ("sched_getaffinity", "fork", "killpg", "getloadavg"):
     delattr(os, name)
 for name in ("pthread_sigmask", "SIGKILL", "SIGHUP", "SIGALRM", "setitimer"):
     delattr(signal, name)

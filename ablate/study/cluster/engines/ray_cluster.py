@@ -68,7 +68,7 @@ class RayEngine(Engine):
                 [sys.executable, "-P", str(CALLS)],
                 input=json.dumps(request),
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 env=os.environ | ENVIRONMENT,
                 timeout=ANSWER_WITHIN_S,
                 start_new_session=True,  # Ctrl-C is for this process

@@ -6,11 +6,12 @@ a method of one's own imports. All other modules are private and change without 
 
 from typing import TYPE_CHECKING, Any
 
+from ablate.version import __version__
+
 if TYPE_CHECKING:
     from ablate.api import compare, load, load_model, report, run
     from ablate.config.rules import ConfigError
 
-__version__ = "0.2.0"
 __all__ = ["ConfigError", "__version__", "compare", "load", "load_model", "report", "run"]
 
 

@@ -20,7 +20,6 @@ from ablate.analysis.speed import with_step_times
 from ablate.analysis.stats import UNDECIDED
 from ablate.compose.configs import defaults_of
 from ablate.compose.sweep import Sweep
-from ablate.compute.limits import side_by_side
 from ablate.config.contrast import MARGIN
 from ablate.config.identity import digest
 from ablate.config.overrides import as_value
@@ -160,8 +159,7 @@ class Duel:
         timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
         if timed.untimed:
             raise ConfigError(f"a budget needs a machine that can time a run: {timed.untimed}")
-        workers = self._sweep.launcher.workers
-        at_once = timed.workers if timed.cluster else workers or side_by_side(timed.threads)
+        at_once = timed.workers if timed.cluster else timed.at_once
         each_s = timed.times.total / (timed.runs - timed.finished) / at_once
         develop = ARMS * len(DEVELOP) * (len(RATES) + EXTENSIONS) - first.finished
         a_seed_s = ARMS * each_s

@@ -1,5 +1,6 @@
 """Small helpers for the text of messages and tables."""
 
+import re
 import traceback
 from collections.abc import Mapping, Sequence
 
@@ -42,6 +43,24 @@ def some(items: Sequence[object], most: int = 3) -> str:
 def lines_if(condition: object, line: str) -> list[str]:
     """A list with the line if the condition holds, else an empty list."""
     return [line] if condition else []
+
+
+# How PyTorch says that there was no memory left, on a GPU, on a Mac or on a CPU.
+NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED")
+
+
+def out_of_memory(error: BaseException) -> str:
+    """A line with the ways out, if the error means that there was no memory left; else empty."""
+    said = str(error)
+    if not isinstance(error, MemoryError) and not (
+        isinstance(error, RuntimeError) and NO_MEMORY.search(said)
+    ):
+        return ""
+    wanted = re.search(r"tried to allocate ([\d.]+ \w+)", said, re.IGNORECASE)
+    return (
+        f"out of memory{f' at {wanted[1]} more' if wanted else ''}; take a smaller train.batch or"
+        " model.context, a smaller model, or fewer hydra.launcher.workers"
+    )
 
 
 def error_line(error: BaseException, plugins: Mapping[str, str]) -> str:

@@ -1,25 +1,18 @@
 """The pages of the site that no file of docs/ holds: README, changes, methods, keys, the reference.
 
-mkdocs calls the functions by their names (mkdocs.yml, hooks). Loads no torch.
+Loads no torch.
 """
 
 import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
 
 from ablate.compose.keys import Key, sections
 from ablate.files.svg import inline
 
 ROOT = Path(__file__).parent.parent
 KINDS = {"fusion": "How heads are brought together", "scores": "How queries and keys become patterns"}
-FETCHED = re.compile(
-    r"<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|srcset|href)=[\"']?(?:https?:)?//[^ >]*"
-)
 REFERENCE = """# Reference
 
 ## In Python
@@ -37,8 +30,9 @@ CONTRACTS = (
 )
 
 
-def on_files(files: Files, config: Any) -> None:
-    contents = {
+def pages() -> dict[str, str]:
+    """Markdown by path."""
+    return {
         "index.md": _as_page("README.md"),
         "changes.md": _as_page("CHANGELOG.md"),
         "reference.md": REFERENCE.format(
@@ -49,15 +43,6 @@ def on_files(files: Files, config: Any) -> None:
         "methods/index.md": _gallery(),
         **{f"methods/{kind}/{name}.md": _method(kind, name) for kind in KINDS for name in _names(kind)},
     }
-    for path, content in contents.items():
-        files.append(File.generated(config, path, content=content))
-
-
-def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Raises PluginError for a page that would fetch something from elsewhere."""
-    if fetched := FETCHED.search(output):
-        raise PluginError(f"{page.file.src_uri}: fetches {fetched.group()}; keep a copy in docs/")
-    return output
 
 
 def _as_page(name: str) -> str:

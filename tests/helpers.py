@@ -51,10 +51,16 @@ VOCAB = 59
 SEEDS = {"backbone": 0, "fusion": 0, "data": 0}
 
 
+def hydra_at(directory: Path) -> contextlib.AbstractContextManager[None]:
+    """Hydra with the configs of a directory; 1.3 takes the defaults of 1.1 if none are named."""
+    base = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+    return hydra.initialize_config_dir(str(directory), **base)
+
+
 @functools.cache
 def make_config(*overrides: str) -> RunConfig:
     """The RunConfig that these overrides give on the command line."""
-    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+    with hydra_at(configs_dir()):
         return to_run_config(hydra.compose("config", overrides=list(overrides)))
 
 

@@ -107,7 +107,7 @@ WRONG = [
     (["-cd", ".", "train=few", "train.clip=2"], ["train.clip: not in this train", "defaults: [default]"]),
     (["-cd", ".", "train=above"], ["train/above", "name train/config", "defaults: [default]"]),
     (["-cd", ".", "fusion=own"], ["fusion.input: this key is missing", "defaults: [gated]"]),
-    (["hydra/launcher=ray", "-m", "seed=0,1"], ["not installed; take ray_cluster", "ablate[ray]"]),
+    (["hydra/launcher=ray", "-m", "seed=0,1"], ["not installed; take ray_cluster", "ablate-heads[ray]"]),
     (["-m", "fusion=concat,lowrank"], ["no such fusion, but lowrank.py is here; add --plugin lowrank.py"]),
     (["corpus=lags", "corpus.lags=2,3"], ["add -m; a list is written corpus.lags=[2,3]"]),
 ]

@@ -21,10 +21,12 @@ import pytest
 import yaml
 
 from ablate.compose.configs import configs_dir
+from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import CorpusConfig
 from ablate.data.corpora.hub import by_split
 from ablate.data.corpus import Corpus, open_corpus
+from ablate.data.downloads import RemoteFile
 from ablate.data.text import CorpusError
 from ablate.files import cache
 from tests.helpers import COMMIT, DOWNLOAD, ROOT, Server, call_cli, forget, remote
@@ -367,5 +369,11 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     options = {"path": "a/b", "column": "c", "revision": None, "split": "auto", "unique": "none"}
     config = CorpusConfig(name="hub", options=options, **COMMON)
-    with pytest.raises(CorpusError, match=r"pip install 'ablate\[hub\]'$"):
+    with pytest.raises(CorpusError, match=r"pip install 'ablate-heads\[hub\]'$"):
         open_corpus(config)
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../x", "/x", "~/x", ".hidden", "a\\x", "c:x", "a//x", ""])
+def test_a_download_is_kept_below_its_folder(path):
+    with pytest.raises(ConfigError, match=r"file=.*write a path below downloads/"):
+        read(RemoteFile, {"file": path, "sha256": "0" * 64, "size": 1, "addresses": [], "holds": {}})

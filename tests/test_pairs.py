@@ -315,4 +315,4 @@ def test_the_same_bytes_twice_and_bleu_is_sacrebleu_s(tmp_path):
 def test_without_sacrebleu_bleu_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     done = call_cli("run", "model=pair", "corpus=numbers", "train.translate=true", cwd=tmp_path)
-    assert done.returncode == 2 and "pip install 'ablate[translate]'" in done.stderr
+    assert done.returncode == 2 and "pip install 'ablate-heads[translate]'" in done.stderr

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ablate.compose.launchers import Ray
+from ablate.config import extras
 from ablate.config.rules import ConfigError
-from ablate.study.cluster.engines import ray_cluster
 from ablate.study.cluster.engines.ray_cluster import RayEngine
 from tests import ray_nodes
 from tests.ray_nodes import RayNodes
@@ -75,14 +75,17 @@ def test_jobs_outlive_a_lost_command_the_next_one_attaches_and_ctrl_c_of_the_fir
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:1", "host:port"])
 def test_an_address_where_nothing_is(address, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "find_spec", lambda name: name)
+    monkeypatch.setattr(extras, "find_spec", lambda name: name)
     with pytest.raises(ConfigError, match=rf"^hydra\.launcher\.address={address}: [^\n]+$"):
         _engine(address).require()
 
 
 def test_without_ray(monkeypatch):
-    monkeypatch.setattr(ray_cluster, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"^hydra/launcher=ray_cluster: needs Ray; pip install"):
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    line = (
+        r"^hydra/launcher=ray_cluster: needs ray, which is not installed; pip install 'ablate-heads\[ray\]'$"
+    )
+    with pytest.raises(ConfigError, match=line):
         _engine("auto").require()
 
 

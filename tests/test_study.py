@@ -46,7 +46,7 @@ from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
 from ablate.study.run import run
 from ablate.study.study import Study, one_of_each, read_declared, settings, values_of
-from tests.helpers import QUICK, ROOT, make_config, run_cli, write_study
+from tests.helpers import QUICK, ROOT, hydra_at, make_config, run_cli, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))
 STUDIES = [path.stem for path in FILES]
@@ -71,7 +71,7 @@ hydra: {mode: MULTIRUN}
 
 @functools.cache
 def _composed(name: str) -> DictConfig:
-    with hydra.initialize_config_dir(str(configs_dir()), version_base="1.3"):
+    with hydra_at(configs_dir()):
         return hydra.compose("config", overrides=[f"study={name}"]).study
 
 

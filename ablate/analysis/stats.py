@@ -1,7 +1,7 @@
 """Statistics of paired seeds: arrays in, arrays out. No files, no tables, no torch.
 
 Shapes: K comparisons, S seeds; NaN for a missing seed. Differences are variant − baseline, in the metric's
-unit (nats). SciPy and statsmodels are imported only where they are used, to keep `--help` fast.
+unit (nats). SciPy is imported only where it is used, to keep `--help` fast.
 
 Which claims hold jointly: one interval decides each verdict: the paired t-interval at 1 − α/k, where k is the
 number of tested comparisons in the family (Bonferroni). With probability ≥ 1 − α all k intervals contain
@@ -145,10 +145,11 @@ def moments(values_KS: Array) -> tuple[Array, Array, Array]:
 def holm(p: Array) -> Array:
     """p-values corrected by Holm (1979) over those that are not NaN; NaN stays NaN."""
     corrected, known = p.copy(), ~np.isnan(p)
-    if known.sum() > 1:  # one p stays as it is, and statsmodels collects garbage at each call
-        from statsmodels.stats.multitest import multipletests
-
-        corrected[known] = multipletests(p[known], method="holm")[1]
+    tested = p[known]
+    smallest_first = np.argsort(tested)
+    times = tested[smallest_first] * np.arange(tested.size, 0, -1)
+    tested[smallest_first] = np.minimum(np.maximum.accumulate(times), 1)
+    corrected[known] = tested
     return corrected
 
 

@@ -311,7 +311,7 @@ def _refuse_mixed(rows: pd.DataFrame) -> None:
     text = TEXT_COLUMNS if hashed else ("corpus", *TEXT_COLUMNS)
     for columns, what in ((text, "texts"), (CODE_COLUMNS, "programs")):
         kinds = rows[rows.columns.intersection([*columns], sort=False)].drop_duplicates()
-        kinds = kinds.astype(object).fillna("unknown").astype(str).drop_duplicates()
+        kinds = kinds.astype(object).where(kinds.notna(), "unknown").astype(str).drop_duplicates()
         differing = [column for column in columns if column in kinds and kinds[column].nunique() > 1]
         if differing:
             values = ", ".join(f"{column} {_short(kinds[column].unique())}" for column in differing)
@@ -325,7 +325,7 @@ def _refuse_mixed_parts(keyed: pd.DataFrame, columns: Sequence[str], differing: 
     """Raises Incomparable if one variant has rows from several versions of its methods' code."""
     if "parts" not in keyed:
         return
-    parts = keyed["parts"].astype(object).fillna("unknown")
+    parts = keyed["parts"].astype(object).where(keyed["parts"].notna(), "unknown")
     versions = parts.groupby([keyed[column] for column in differing], sort=False).unique()
     first = keyed.drop_duplicates(differing)
     for row, values in enumerate(versions):

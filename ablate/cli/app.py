@@ -4,6 +4,7 @@ commands."""
 import contextlib
 import errno
 import importlib
+import io
 import os
 import re
 import signal
@@ -17,11 +18,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ablate import __version__
 from ablate.cli import completion
 from ablate.cli.shared import TERMINATED, RunsOption, say
 from ablate.config.rules import ConfigError
-from ablate.phrases import error_line
+from ablate.phrases import error_line, out_of_memory
+from ablate.version import __version__, conflict
 
 # The base class of all errors of usage; Typer does not export it.
 WrongUsage: type[Exception] = typer.BadParameter.__bases__[0]
@@ -127,6 +128,8 @@ def _root(
 ) -> None:
     if version:
         typer.echo(__version__)
+        if line := conflict():
+            say(f"ablate: {line}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -138,6 +141,7 @@ def main() -> None:
     if os.environ.get(completion.ASKED, "").startswith("complete_"):
         return completion.answer(build())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    _print_anything()
     try:
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
     except BrokenPipeError:  # `ablate runs | head`
@@ -146,6 +150,12 @@ def main() -> None:
     except Exception as error:
         say(f"ablate: {in_a_line(error)}")
         sys.exit(2)
+
+
+def _print_anything() -> None:
+    """Have output that lacks a character, as cp1252 lacks Σ, print its escape, as stderr does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 # --- errors as one line ---------------------------------------------------------------------------
@@ -157,6 +167,8 @@ def in_a_line(error: Exception) -> str:
         return _of_usage(error)
     if isinstance(error, ConfigError):
         return str(error)
+    if line := out_of_memory(error):
+        return line
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"{error.filename}: {error.strerror}; give a shorter one"
     if isinstance(error, OSError):

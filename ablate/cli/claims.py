@@ -176,5 +176,5 @@ def page() -> None:
     """Write docs/ledger.md, from its table on, from the entries and their results."""
     from ablate.ledger.page import PAGE, page
 
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8", newline="\n")
     typer.echo(str(PAGE))

@@ -56,11 +56,12 @@ def duel(
     from ablate.analysis.notes import unusable
     from ablate.duel import Duel, side
     from ablate.reporting import short
-    from ablate.reporting.html import write_report
+    from ablate.reporting.html import require_charts, write_report
     from ablate.store.columns import RESULTS
     from ablate.verify.contract import require_sound
 
     budget_s = _seconds(budget)
+    require_charts()
     say_loading()
     use_plugins([file for file in (one, other) if file.endswith(".py")])
     sides = side(one, a or ()), side(other, b or ())

@@ -13,7 +13,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say, say_loading, use_plugins
-from ablate.config.rules import ConfigError
+from ablate.config.rules import DEVICE, ConfigError
 from ablate.phrases import counted
 
 TEMPLATES = Path(__file__).parent.parent / "verify" / "templates"
@@ -35,6 +35,8 @@ def new(
         raise ConfigError(
             f"{name}: can't name a file and a class of Python; use another word, of a to z and _"
         )
+    if DEVICE.fullmatch(name):
+        raise ConfigError(f"{name}: a device on Windows, where no file can have that name; give another")
     if (configs_dir() / kind / f"{name}.yaml").exists():
         raise ConfigError(f"{name}: ablate has {kind}={name}; give yours another name")
     if importlib.util.find_spec(name):
@@ -47,7 +49,7 @@ def new(
     template = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
     named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
     named = named.replace("mine.py", f"{name}.py").replace("=mine", f"={name}").replace(",mine", f",{name}")
-    path.write_text(named.replace('"mine"', f'"{name}"'), encoding="utf-8")
+    path.write_text(named.replace('"mine"', f'"{name}"'), encoding="utf-8", newline="\n")
     typer.echo(f"{path}: it passes; change it, then: ablate check {path}")
 
 

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
+from ablate.version import DISTRIBUTION
 
 # What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
 REFUSALS = (
@@ -44,8 +45,15 @@ ANSWERS = {
     ("hydra/launcher", "joblib"): "not installed; pip install hydra-joblib-launcher",
     ("hydra/launcher", "submitit_local"): "not installed; pip install hydra-submitit-launcher",
     ("hydra/launcher", "submitit_slurm"): "not installed; pip install hydra-submitit-launcher, or take slurm",
-    ("hydra/launcher", "ray"): "not installed; take ray_cluster, for which pip install 'ablate[ray]'",
+    (
+        "hydra/launcher",
+        "ray",
+    ): (f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'"),
 }
+
+# What logging may make of the settings of Hydra; any other class or name could be any function.
+LOGGERS = {"logging.StreamHandler", "logging.FileHandler", "logging.NullHandler", "colorlog.ColoredFormatter"}
+STREAMS = {"ext://sys.stdout", "ext://sys.stderr"}
 
 
 # --- before Hydra sees them ---------------------------------------------------------------------
@@ -53,7 +61,7 @@ ANSWERS = {
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
     """Hydra's options and the overrides, read by Hydra's own parser. Raises ConfigError."""
-    parser = get_args_parser()
+    parser = hydra_parser()
 
     def refuse(message: str) -> None:
         raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
@@ -70,6 +78,15 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
         if getattr(parsed, option) and not parsed.cfg:
             raise ConfigError(f"--{option}: it goes with --cfg, as in --cfg job --{option}")
     return parsed
+
+
+def hydra_parser() -> argparse.ArgumentParser:
+    """Hydra's own parser. Python 3.14 checks the help of each option; in Hydra 1.3 one is no string."""
+    argparse.ArgumentParser._check_help = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        return get_args_parser()
+    finally:
+        del argparse.ArgumentParser._check_help  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def chooses_a_study(overrides: Sequence[str]) -> bool:
@@ -173,6 +190,27 @@ def _quoted(argument: str) -> str:
     key, _, value = argument.partition("=")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return shlex.quote(f'{key}="{escaped}"')
+
+
+def require_no_code(hydra: Mapping[str, Any]) -> None:
+    """Raises ConfigError if Hydra would call what its settings name: below a launcher, or in logging, whose
+    handlers and formatters are classes. hydra: plain values."""
+    launcher = {key: value for key, value in (hydra["launcher"] or {}).items() if key != "_target_"}
+    called = [value for key, value in _entries(launcher) if key == "_target_"]
+    logs = [*_entries(hydra["hydra_logging"]), *_entries(hydra["job_logging"])]
+    called += [value for key, value in logs if key in ("()", "class") and value not in LOGGERS]
+    called += [value for _, value in logs if str(value).startswith(("ext:", "cfg:")) and value not in STREAMS]
+    if called:
+        raise ConfigError(f"hydra: a config names {called[0]}, which would be run; remove it")
+
+
+def _entries(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The keys with their values at every depth; those of a list without a key."""
+    pairs = node.items() if isinstance(node, Mapping) else ((None, value) for value in node)
+    for key, value in pairs:
+        yield key, value
+        if isinstance(value, Mapping | list):
+            yield from _entries(value)
 
 
 # --- Hydra's own errors ---------------------------------------------------------------------------

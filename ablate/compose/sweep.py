@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import hydra
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
-from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobStatus
+from hydra.core.utils import JobStatus, configure_log
 from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
@@ -38,7 +39,9 @@ from ablate.compose.refusals import (
     chooses_a_study,
     explain,
     explained,
+    hydra_parser,
     parse,
+    require_no_code,
     sets_the_mode,
 )
 from ablate.config.read import read, require_keys
@@ -180,7 +183,8 @@ class OwnConfigSource(FileConfigSource):
 @contextlib.contextmanager
 def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
     """Hydra, set up as `hydra.main` does it. See: hydra/_internal/utils.py, _run_hydra."""
-    version.setbase("1.3")
+    if hydra.__version__.startswith("1.3."):  # its defaults would be those of 1.1; Hydra 1.4 has its own only
+        version.setbase("1.3")
     SourcesRegistry.instance().register(OwnConfigSource)
     path = configs_dir() if parsed.config_path is None else Path(parsed.config_path).absolute()
     search_path = create_config_search_path(f"{OwnConfigSource.scheme()}://{path}")
@@ -197,10 +201,11 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
 
 def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     name, overrides = parsed.config_name or "config", _overrides(parsed)
+    require_no_code(_plain(hydra.compose_config(name, overrides, run_mode=RunMode.RUN).hydra))
     if parsed.hydra_help:
         argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
         try:
-            hydra.hydra_help(name, get_args_parser(), parsed)
+            hydra.hydra_help(name, hydra_parser(), parsed)
         finally:
             sys.argv = argv
     elif parsed.cfg:
@@ -234,14 +239,16 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
 
 
 def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mode: RunMode) -> DictConfig:
-    """The composed config. Raises ConfigError if it has callbacks or lacks a key of a run."""
+    """The composed config. Raises ConfigError if it names code to run, or lacks a key of a run."""
     config = hydra.compose_config(
-        parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=True
+        parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=False
     )
     if OmegaConf.select(config, "hydra.callbacks"):
         raise ConfigError(
             "hydra.callbacks: they run code that a config names, and ablate takes none; remove them"
         )
+    require_no_code(_plain(config.hydra))
+    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     require_keys(RunConfig, map(str, config))
     return config
 

@@ -9,10 +9,13 @@ from typing import Any
 
 import torch
 
-from ablate.compute.limits import available_memory
+from ablate.compute.limits import available_memory, side_by_side
 from ablate.config.rules import ConfigError
 
 COMPILERS = ("g++", "clang++", "cl")
+SHARE_A_GPU = (
+    4  # at most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory
+)
 
 
 def pick(name: str) -> torch.device:
@@ -35,6 +38,50 @@ def each(devices: Collection[torch.device]) -> list[str]:
     count = torch.cuda.device_count() if {*devices} == {torch.device("cuda")} else 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
     return visible.split(",")[:count] if count > 1 else []
+
+
+def workers(devices: Collection[torch.device], threads: int, cores: int | None = None) -> int:
+    """How many runs to make at once on these devices, each with so many threads: one on each of several GPUs,
+    SHARE_A_GPU at most on one; else as many as the cores have room for."""
+    if gpus := each(devices):
+        return len(gpus)
+    most = side_by_side(threads, cores)
+    return most if all(device.type == "cpu" for device in devices) else min(most, SHARE_A_GPU)
+
+
+@contextlib.contextmanager
+def deterministic(device: torch.device) -> Iterator[None]:
+    """Have CUDA compute the same bytes each time, as a CPU does with as many threads. An operation that it
+    can't compute so raises RuntimeError."""
+    if device.type != "cuda":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
+    flags: Any = torch.utils.deterministic  # whose attribute is declared nowhere
+    before = torch.are_deterministic_algorithms_enabled(), flags.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    flags.fill_uninitialized_memory = False  # which only costs time
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        flags.fill_uninitialized_memory = before[1]
+
+
+def release_memory(device: torch.device) -> None:
+    """Give the memory that no tensor uses back to the device, for other processes."""
+    if device.type == "cuda" and not is_lost(device):
+        torch.cuda.empty_cache()
+
+
+def is_lost(device: torch.device) -> bool:
+    """Whether CUDA refuses all further work of this process, as after an index out of range on the device."""
+    if device.type == "cuda":
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError:
+            return True
+    return False
 
 
 @contextlib.contextmanager
@@ -65,15 +112,15 @@ def peak_memory_mb(device: torch.device) -> float:
     """Peak memory in MB of 10⁶ bytes: of the device for CUDA, else of the process."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    if os.name == "posix":
+    try:
         import resource
+    except ImportError:  # Windows, whose psutil knows it
+        import psutil
 
-        unit = 1 if platform.system() == "Darwin" else 1024
-        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
-    import psutil
-
-    used: Any = psutil.Process().memory_info()
-    return round(used.peak_wset / 1e6, 1)  # which only Windows has
+        used = psutil.Process().memory_info()
+        return round(getattr(used, "peak_wset", used.rss) / 1e6, 1)
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 
 
 def why_not_compiled(device: torch.device) -> str | None:

@@ -12,6 +12,7 @@ from ablate.config.rules import (
     AtMost,
     ConfigError,
     Count,
+    EveryFileSystem,
     NonNegative,
     OutsideIdentity,
     Positive,
@@ -151,6 +152,7 @@ class RunConfig:
             r"[A-Za-z0-9_][A-Za-z0-9_.-]{,99}",
             "it names a directory; use up to 100 of A-Z, a-z, 0-9, '_', '.' and '-', the first no '.' or '-'",
         ),
+        EveryFileSystem(),
         OutsideIdentity(),
     ]
     device: Annotated[

@@ -16,6 +16,7 @@ from typing import Annotated
 from ablate.config.rules import AtLeast, Spelled
 from ablate.data.text import CorpusError, readable, shown
 from ablate.files import cache
+from ablate.files.atomic import patiently
 
 FOLDER = "downloads"  # in the cache
 CHUNK = 1 << 18  # bytes written at a time
@@ -30,7 +31,9 @@ class RemoteFile:
     """A file to download. file: its path below downloads/. size: in bytes. addresses: tried in turn. holds:
     for each split, the member of this zip file that is its text; null: the file is the text."""
 
-    file: str
+    file: Annotated[
+        str, Spelled(r"\w[\w.+-]*(/\w[\w.+-]*)*", "write a path below downloads/, as book/book.txt")
+    ]
     sha256: Annotated[str, Spelled("[0-9a-f]{64}", "write the SHA-256 as 64 lower-case hex digits")]
     size: Annotated[int, AtLeast(1)]
     addresses: tuple[str, ...]
@@ -92,7 +95,7 @@ def _download(remote: RemoteFile) -> Path:
                 reasons.append(f"{address}: {_reason(error)}")
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(file, place)
+            patiently(os.replace, file, place)
             return place
     raise CorpusError(
         f"{remote.file}: can't be downloaded ({'; '.join(reasons)}); get it elsewhere and put it by hand at"

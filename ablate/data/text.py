@@ -157,7 +157,7 @@ def _matches(pattern: Path) -> list[Path]:
         return not all(any(fnmatch.fnmatch(part, pattern) for pattern in named) for part in hidden)
 
     matches = (match for match in root.glob("/".join(parts)) if not is_hidden(match) and match.is_file())
-    return sorted(matches, key=str)
+    return sorted(matches, key=Path.as_posix)  # the same order on every system
 
 
 def below(

@@ -27,6 +27,7 @@ from ablate.execution.run import PlacedRun, Run, build, to_checkpoint, to_state,
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
 from ablate.model.models import Model
+from ablate.phrases import error_line, out_of_memory
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.provenance import machine, parts_code, provenance, status_now
 from ablate.store.run_files import Damaged, RunWriter, Stamp
@@ -63,13 +64,17 @@ def execute(
             writer.write(name, source)
         writer.log(f"going on after step {writer.start.step}" if writer.start else "begun")
         try:
-            row |= _train(run, writer, listener)
+            with device.deterministic(run.device):
+                row |= _train(run, writer, listener)
         except StoreError:  # a full disk, or a run taken over by another process, is not a failure of the run
             raise
         except Exception as error:
             writer.log(traceback.format_exc())
-            row |= {"status": Status.FAILED, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
+            reason = out_of_memory(error)
+            line = f"{row['device']}: {reason}" if reason else error_line(error, {})
+            row |= {"status": Status.FAILED, "error": line}
         _finish(stored, writer, row, finished, known=current)
+    device.release_memory(run.device)
     listener(Finished(row))
     return row
 

@@ -101,9 +101,10 @@ def install(plugins: Sequence[Plugin]) -> None:
     """Execute the plugins that are new or have changed, and register their methods. Raises ConfigError."""
     for plugin in plugins:
         if _used.get(plugin.path) != plugin:
-            if any(one.name == plugin.name and one.path != plugin.path for one in _used.values()):
+            alike = [one for one in _used.values() if one.name.casefold() == plugin.name.casefold()]
+            if any(one.path != plugin.path for one in alike):  # a run keeps copies of both in its directory
                 raise ConfigError(
-                    f"--plugin {plugin.path}: another plugin is called {plugin.name}; rename one of them"
+                    f"--plugin {plugin.path}: another plugin is called {alike[0].name}; rename one of them"
                 )
             _forget(plugin.path)
             provenance.register_plugin(Path(plugin.path), plugin.name, plugin.source)

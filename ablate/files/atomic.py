@@ -2,21 +2,24 @@
 line.
 
 It relies on two operations that are atomic on every file system, also over a network: renaming a file over
-another, and renaming a directory onto a free name, in which only one of several processes succeeds.
+another, and renaming a directory onto a free name, in which only one of several processes succeeds. Windows
+refuses to rename or delete what any process has open at that moment, so it is tried again for PATIENCE_S.
 Loads no torch.
 """
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from ablate.config.rules import ConfigError
 
@@ -25,9 +28,11 @@ GONE = ".gone-"  # prefix of a directory that was taken away
 COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
 CHANGES_S = 10  # how long to wait for other processes that are changing it
 VERSION = "version"  # a key of the file, missing in one that was written by hand
+PATIENCE_S = 2.0  # how long a file that another process has open may keep it from being renamed or deleted
 
 Content = dict[str, Any]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class StoreError(ConfigError):
@@ -55,11 +60,31 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            way_out = "make room there"
+        elif isinstance(error, PermissionError):
+            way_out = "make it writable, close the program that has it open"
+        else:
+            way_out = "make it writable"
+        named = path if error.filename2 else error.filename or path  # no temporary name of a rename
         raise StoreError(
-            f"{error.filename or path}: can't be written ({error.strerror or error});"
-            f" {'make room there' if full else 'make it writable'}, or run ablate in another directory"
+            f"{named}: can't be written ({error.strerror or error}); {way_out}, or run ablate in another"
+            " directory"
         ) from error
+
+
+def patiently(operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """operation(…), tried again for PATIENCE_S while it raises PermissionError; that of the last time is
+    raised."""
+    until, pause = time.monotonic() + PATIENCE_S, 0.005
+    while True:
+        try:
+            return operation(*args, **kwargs)
+        except PermissionError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -76,7 +101,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         temporary.write_bytes(data)
-        temporary.replace(path)
+        patiently(os.replace, temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -113,7 +138,7 @@ def rename_onto_free(directory: Path, free: Path) -> bool:
     """Rename a directory that is not empty; False if the name is taken. Raises FileNotFoundError if the
     directory is gone, OSError."""
     try:
-        os.rename(directory, free)
+        patiently(os.rename, directory, free)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
@@ -124,7 +149,39 @@ def rename_onto_free(directory: Path, free: Path) -> bool:
 def take_away(directory: Path, into: Path) -> Path:
     """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
     its new path in `into`. Raises FileNotFoundError if it is gone, OSError."""
-    return directory.rename(into / f"{GONE}{secrets.token_hex(4)}")
+    gone = into / f"{GONE}{secrets.token_hex(4)}"
+    patiently(os.rename, directory, gone)
+    return gone
+
+
+def delete(path: Path) -> None:
+    """Delete a file. Raises FileNotFoundError, OSError."""
+    patiently(os.unlink, path)
+
+
+def require_short(root: Path, below: int) -> None:
+    """Raises StoreError if paths of so many characters below `root` are longer than this system takes, which
+    Windows reports as if they were not there."""
+    length = len(os.path.abspath(root)) + below
+    if length > longest_path():
+        raise StoreError(
+            f"{root}: paths below it get {length} characters long, and Windows takes {longest_path()}; run"
+            " ablate in a directory with a shorter path, or let Windows take long paths"
+        )
+
+
+@functools.cache
+def longest_path() -> int:
+    """The most characters of a path: 259 on Windows, unless its administrator allowed more."""
+    if sys.platform != "win32":
+        return sys.maxsize
+    import winreg
+
+    key = r"SYSTEM\CurrentControlSet\Control\FileSystem"
+    with contextlib.suppress(OSError), winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as opened:
+        if winreg.QueryValueEx(opened, "LongPathsEnabled")[0]:
+            return sys.maxsize
+    return 259
 
 
 def sync(path: Path) -> None:
@@ -150,7 +207,7 @@ def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
     """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
     if it can't be read at the moment."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(patiently(path.read_text, encoding="utf-8"))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import rename_onto_free
+from ablate.files.atomic import patiently, rename_onto_free
 
 DAY = 86_400  # seconds
 
@@ -44,8 +44,8 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
         while not rename_onto_free(part, place):
             if entry := _whole(place):
                 return entry  # another process was faster: use its entry, drop ours
-            with scratch() as trash, suppress(OSError):  # damaged: move it away; others may do the same
-                os.rename(place, trash / "damaged")
+            with scratch() as trash, suppress(FileNotFoundError):  # damaged: move it away, as others may
+                patiently(os.rename, place, trash / "damaged")
         return place, about
 
 

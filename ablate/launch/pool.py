@@ -11,21 +11,21 @@ tries again last: by then they are finished, or their process is gone.
 
 import math
 import secrets
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
 
+from ablate.compute import device
 from ablate.config.rules import ConfigError
 from ablate.execution.events import Event, Finished, Listener, Noticed, Refused, Skipped, Taken
 from ablate.execution.execute import execute, record_failure
 from ablate.execution.run import PlacedRun
-from ablate.launch.processes import READY, Worker
+from ablate.launch.processes import READY, Worker, wait_for
 from ablate.store.run_files import Busy, Stamp
 from ablate.store.store import Store
 
-TIMEOUTS_EVERY_S = 0.2  # time between checks of timeouts
 LOOK_EVERY_S = 0.5  # time between looks at the store
 AGAIN_S = 1.0  # time before trying again a run that another process is working on
 STARTS = 3  # attempts to start a worker that ends before it is ready
@@ -92,7 +92,7 @@ def train_all(
             for worker in staff:
                 if worker.idle and (index := queue.next()) is not None:
                     worker.give(index, (queue.runs[index], pool.known[queue.runs[index].name]))
-            wait([end for worker in staff for end in worker.ends], timeout=TIMEOUTS_EVERY_S)
+            wait_for(staff)
             for number, worker in enumerate(staff):
                 pool.attend(number, worker)
                 if reason := worker.end(timeout_s):
@@ -276,6 +276,8 @@ def try_next(receive: Callable[[], tuple[PlacedRun, Stamp]], listener: Listener)
     try:
         run, known = receive()
         execute(run, listener, known=known)
+        if device.is_lost(run.device):
+            sys.exit(1)  # another worker takes this one's place
     except Busy:
         listener(Taken())
     except ConfigError as error:

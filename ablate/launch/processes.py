@@ -1,8 +1,9 @@
 """Worker processes, and the server that they are forked from: it loads PyTorch while a study is being read.
 
 The server computes nothing, so it has nothing that a fork can't copy (threads of a matrix product, a CUDA
-context). On systems without such a server, as on Windows, each worker starts from scratch. Workers end with
-the parent, however the parent ends.
+context). On other systems each worker starts from scratch: Windows has no such server, and on macOS what a
+fork copies of the system's libraries (Accelerate, Metal) may not work. Workers end with the parent, however
+the parent ends.
 """
 
 import contextlib
@@ -15,7 +16,6 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PRELOADED = ["ablate.launch.pool"]
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+MOST_HANDLES = 63 if os.name == "nt" else None  # for how many a process can wait at once
+LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
 READY = None  # the message of a worker that waits for an item
 
 Item = TypeVar("Item")
@@ -38,6 +40,8 @@ Task = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 def start_server() -> None:
     """To be called early, since the first worker waits for the server."""
     if _has_server():
+        from multiprocessing import forkserver, resource_tracker
+
         forkserver.set_forkserver_preload(PRELOADED)
         resource_tracker.ensure_running()  # first, as its start would unblock Ctrl-C again
         with _as_workers_begin():
@@ -56,7 +60,7 @@ def map_in_workers(
     left = [*reversed(range(len(items)))]
     try:
         while left or any(worker.index is not None for worker in staff):
-            wait([end for worker in staff for end in worker.ends])
+            wait_for(staff)
             for worker in staff:
                 lost = worker.end()
                 for message in worker.messages():
@@ -71,6 +75,11 @@ def map_in_workers(
     finally:
         for worker in staff:
             worker.stop()
+
+
+def wait_for(staff: "Sequence[Worker]") -> None:
+    """Wait until one of these sends a message or ends, at most LOOK_EVERY_S."""
+    wait([end for worker in staff for end in worker.ends][:MOST_HANDLES], timeout=LOOK_EVERY_S)
 
 
 class Worker:
@@ -94,7 +103,7 @@ class Worker:
 
     @property
     def ends(self) -> list[Any]:
-        """What to wait for: a message, or the end of the process."""
+        """What `wait_for` waits for: a message, or the end of the process."""
         return [self._pipe, self.process.sentinel]
 
     def give(self, index: int, item: Any) -> None:
@@ -174,12 +183,13 @@ def _as_workers_begin() -> Iterator[None]:
     load, and a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides."""
     before = {name: os.environ.get(name) for name in COUNTS_OF_THREADS}
     os.environ.update(dict.fromkeys(COUNTS_OF_THREADS, "1"))
-    if _has_server():
+    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
+    if can_block:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        if _has_server():
+        if can_block:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         for name, value in before.items():
             if value is None:
@@ -200,4 +210,4 @@ def _without_main() -> Iterator[None]:
 
 
 def _has_server() -> bool:
-    return "forkserver" in multiprocessing.get_all_start_methods()
+    return "forkserver" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"

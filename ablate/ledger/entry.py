@@ -276,7 +276,9 @@ def _require_committed(path: Path) -> None:
     """Raises ConfigError unless git has the file as it is: a freeze is of what others can see."""
     command = ["git", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", path.name]
     try:
-        done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=path.parent, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
         why = done.stderr.strip().splitlines()[:1] or (["not committed"] if done.stdout else [])
     except OSError as error:
         why = [f"git can't be run ({error})"]

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison, Question
+from ablate.config.extras import require
 from ablate.reporting import own_files, words
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.page import gather
@@ -66,6 +67,7 @@ def write_report(
     own_files.check_file(path, "html")
     if charts is not None:
         own_files.check_directory(charts)
+    require_charts()
     from ablate.reporting.charts import figures  # imported late, since altair is slow to import
 
     page = gather(subject, margin=margin, **question)
@@ -97,6 +99,12 @@ def write_report(
         own_files.write_charts(specs, Path(charts))
     own_files.write(path, content.encode(), "html")
     return path
+
+
+def require_charts() -> None:
+    """Raises ConfigError if a package that draws charts is not installed."""
+    for package in ("altair", "vl_convert"):
+        require("the report", package, extra="report")
 
 
 def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]) -> Table:

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import is_gone
+from ablate.files.atomic import delete, is_gone
 
 # A lease expires after this long without a heartbeat; the same for all who share a store.
 EXPIRES_S = float(os.environ.get("ABLATE_LEASE_EXPIRES_S", "120"))
@@ -59,7 +59,7 @@ def release(directory: Path) -> None:
     """Give up this process's lease of an attempt."""
     _mine.discard(directory.name)
     with contextlib.suppress(OSError):
-        (directory / "lease.json").unlink()
+        delete(directory / "lease.json")
 
 
 def release_ended(directory: Path, pid: int) -> None:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ablate import __version__
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.store.columns import RESULTS, Status
+from ablate.version import __version__
 
 PACKAGE = Path(__file__).parent.parent
 # Fields of the syntax tree that do not affect what is computed.
@@ -92,7 +92,7 @@ def git_state() -> str:
         return ""
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 

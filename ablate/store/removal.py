@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ablate.config.identity import short_id
-from ablate.files.atomic import explained, take_away
+from ablate.files.atomic import explained, patiently, take_away
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store, StoreError
@@ -97,7 +97,7 @@ def remove_study(store: Store, study: str, runs: Sequence[RemovalCandidate]) -> 
     remove(store, runs)
     directory = store.study_directory(study)
     with explained(directory), contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(take_away(directory, directory.parent))
+        patiently(shutil.rmtree, take_away(directory, directory.parent))
     store.write_results()
 
 

@@ -25,6 +25,7 @@ from ablate.config.identity import digest, short_id
 from ablate.files.atomic import (
     Garbled,
     StoreError,
+    delete,
     explained,
     file_digest,
     is_gone,
@@ -105,7 +106,7 @@ class RunWriter:
             before = [other for other in checkpoints(self.path) if other.name != name]
             replace_file(self.path / name, data)
             for other in before:
-                other.unlink()
+                delete(other)
 
     def seal(self, row: Row) -> None:
         """Write the final row with its seal; the run is over."""
@@ -119,7 +120,7 @@ class RunWriter:
             self.write_json("result.json", {**row, "files": files, "seal": digest([row, files])})
             sync(self.path / "result.json")
             for path in dropped:  # only now, as the disk could have been full
-                path.unlink()
+                delete(path)
 
     def end(self) -> None:
         """Stop the heartbeat and release the lease."""
@@ -201,7 +202,7 @@ def read_started(directory: Path) -> Row:
 
 def last_metrics(attempt: Path) -> Row:
     """The last row of the metrics of an attempt, with values as text; empty before the first one."""
-    with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8") as file:
+    with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8", newline="") as file:
         if rows := deque(csv.DictReader(file), maxlen=1):
             return rows[0]
     return {}

@@ -18,7 +18,14 @@ from pathlib import Path
 
 from ablate.config.identity import short_id
 from ablate.config.rules import did_you_mean
-from ablate.files.atomic import StoreError, Versions, explained, names, write_atomically
+from ablate.files.atomic import (
+    StoreError,
+    Versions,
+    explained,
+    names,
+    require_short,
+    write_atomically,
+)
 from ablate.phrases import some
 from ablate.store import lease
 from ablate.store.columns import ROLE_COLUMNS, Row, Status, csv_text
@@ -28,6 +35,7 @@ from ablate.store.record import Role, StudyRecord, as_plain, read_record
 from ablate.store.run_files import Damaged, Stamp, read_finished, read_started, stamp
 from ablate.store.stored_run import PART, StoredRun
 
+BELOW = 150  # the most characters of a path below the directory of results, by and large
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
@@ -171,6 +179,7 @@ class Store:
         Raises StoreError, also if the directory of the runs can't be created, and whatever `change` raises to
         refuse.
         """
+        require_short(self.root, BELOW)
         runs = self.root / "store"
         with explained(runs):
             runs.mkdir(parents=True, exist_ok=True)
@@ -181,6 +190,17 @@ class Store:
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
         return [name for name in names(studies) if (studies / name / "study.json").exists()]
+
+    def require_one_spelling(self, name: str) -> None:
+        """Raises StoreError for a new name that differs from that of a study only in case: on macOS and on
+        Windows both name one directory."""
+        known = names(self.root / "studies")
+        alike = [one for one in known if one.casefold() == name.casefold()]
+        if alike and name not in alike:
+            raise StoreError(
+                f"name={name}: there is a study {alike[0]}, and some systems take both for one; give"
+                f" name={alike[0]}, or another"
+            )
 
     def study_rows(self, name: str) -> list[Row]:
         """The rows of one study, sorted by run_id. Runs that have not begun have none. Raises StoreError."""

@@ -26,10 +26,12 @@ import yaml
 from ablate.files.atomic import (
     GONE,
     NEW,
+    delete,
     explained,
     is_gone,
     make_once,
     names,
+    patiently,
     rename_onto_free,
     take_away,
 )
@@ -188,7 +190,7 @@ class StoredRun:
         with explained(self.directory):
             for path in (self.directory, self.attempts):
                 with contextlib.suppress(FileNotFoundError):
-                    shutil.rmtree(take_away(path, path.parent))
+                    patiently(shutil.rmtree, take_away(path, path.parent))
 
     def release(self, pid: int) -> None:
         """Release the lease of a process of this machine that has ended."""
@@ -206,7 +208,7 @@ class StoredRun:
                 return None
             if is_sealed(before):  # interrupted after it was complete, before it was published
                 for path in checkpoints(before):
-                    path.unlink()
+                    delete(path)
                 self._publish(before, known)
                 raise self._is_finished()
             return read_checkpoint(before)

@@ -11,8 +11,8 @@ import numpy as np
 
 from ablate.compose.launchers import Cluster, Pool
 from ablate.compose.sweep import HydraLauncher
+from ablate.compute import device
 from ablate.compute.device import with_threads
-from ablate.compute.limits import side_by_side
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
@@ -53,7 +53,8 @@ class Times:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would do. seconds: for all runs that are left, `workers` at a time. in_bfloat16: the
+    """What a command would do. seconds: for all runs that are left, `workers` at a time; at_once: of as many
+    runs as one likes. in_bfloat16: the
     same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
     spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
     machine; empty if it could. forecast: lines about what will follow after these runs."""
@@ -62,6 +63,7 @@ class Estimate:
     runs: int
     finished: int
     workers: int
+    at_once: int
     threads: int
     times: Times
     in_bfloat16: float | None = None
@@ -93,7 +95,8 @@ def estimate(
     jobs, cores = (cluster.jobs, cluster.cpus_per_task) if cluster else (1, None)
     if threads is None:
         threads = launcher.threads or (threads_of_helpers(len(todo), todo, jobs, cores) if todo else 1)
-    at_once = jobs * (launcher.workers or side_by_side(threads, cores))
+    devices = {run.device for run in todo if isinstance(run, PlacedRun)}
+    at_once = jobs * (launcher.workers or device.workers(devices, threads, cores))
     workers, untimed = min(at_once, max(1, len(todo))), ""
     try:
         kinds = [(run if isinstance(run, PlacedRun) else place(run), n) for run, n in one_of_each(todo)]
@@ -108,6 +111,7 @@ def estimate(
         runs=len(runs),
         finished=len(runs) - len(todo),
         workers=workers,
+        at_once=at_once,
         threads=threads,
         times=times,
         in_bfloat16=faster,

@@ -13,7 +13,7 @@ from rich.console import Console
 from ablate.compose.launchers import Cluster, Pool
 from ablate.compose.sweep import HydraLauncher, Lost, Sweep
 from ablate.compute import device
-from ablate.compute.limits import available_cores, side_by_side, threads_each
+from ablate.compute.limits import available_cores, threads_each
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -91,6 +91,7 @@ class Loop:
 
         runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
+        self.store.require_one_spelling(record.name)
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
         whole = self._grown(before, record, runs)  # refuses what a run would
@@ -124,6 +125,7 @@ class Loop:
         """Add runs to the study; returns its record. Raises ConfigError if they may not be added."""
         record = self.study.record(runs, self.rows, self.ids)
         if self.record is None:
+            self.store.require_one_spelling(record.name)
             self.study.check_primary(runs, self.store.read_study(record.name))
         for run in runs.values():
             require_its_plugins(run, self.store)
@@ -257,15 +259,15 @@ class Loop:
             if is_one and launcher.timeout is None:  # which only a worker can be held to
                 _train_in_this_process(here[0], self.known[here[0].name], threads, board)
                 return {}
-            gpus = device.each({run.device for run in here})
+            devices = {run.device for run in here}
             return train_all(
                 here,
                 self.known,
-                workers=launcher.workers or len(gpus) or side_by_side(threads),
+                workers=launcher.workers or device.workers(devices, threads),
                 threads=threads,
                 timeout_s=launcher.timeout,
                 listen=board.listener,
-                gpus=gpus,
+                gpus=device.each(devices),
                 more=self._more_here,
             )
 

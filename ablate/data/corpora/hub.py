@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from ablate.config.rules import did_you_mean
+from ablate.config.extras import require
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.data.corpora.base import SPLITS, OfDocuments, TextRecipe, register
 from ablate.data.text import CorpusError, Document, Text
 
@@ -53,7 +54,10 @@ class Hub(OfDocuments, TextRecipe):
             )
 
     def text(self) -> Text:
-        _require_pyarrow()
+        try:
+            require("corpus=hub", "pyarrow", extra="hub")
+        except ConfigError as error:  # no run of this text can begin, so no study leaves out the one or other
+            raise CorpusError(str(error)) from None
         listing = self._chosen()
         documents = [
             Document(name, partial(self._chunks, listing, name), "" if split == "all" else split)
@@ -202,15 +206,6 @@ def _set_of(name: str) -> str:
     """The folder of a file, above that of its split."""
     folder = PurePosixPath(name).parent
     return str(folder.parent if _split_words(folder.name) else folder)
-
-
-def _require_pyarrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise CorpusError(
-            "corpus=hub: pyarrow reads its parquet files, and it is not installed; pip install 'ablate[hub]'"
-        ) from None
 
 
 def _line(error: Exception) -> str:

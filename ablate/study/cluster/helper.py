@@ -167,8 +167,8 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
             f"it has {cores} cores, and each run takes {settings.threads} threads; ask for more"
         )
     runs = machine.bound(runs, settings)
-    gpus = device.each({run.device for run in runs})
-    workers = phase.workers or len(gpus) or cores // settings.threads
+    devices = {run.device for run in runs}
+    workers = phase.workers or device.workers(devices, settings.threads, cores)
 
     def more(spare: int) -> tuple[list[PlacedRun], Mapping[str, Stamp]]:
         if phase.name != GROWING:
@@ -190,7 +190,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         threads=settings.threads,
         timeout_s=None,
         listen=Lines(Console(width=200, highlight=False), len(runs)).listener,
-        gpus=gpus,
+        gpus=device.each(devices),
         leave_from=number / phase.helpers,
         more=more,
     )

@@ -52,7 +52,8 @@ class Helper:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
             )
         except OSError as error:
             self.ended = str(error)

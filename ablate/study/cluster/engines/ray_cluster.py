@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ablate.compose.launchers import Ray
+from ablate.config.extras import require
 from ablate.config.rules import ConfigError
 from ablate.store.jobs import JobStatus, State
 from ablate.study.cluster.engines import Engine
@@ -59,8 +59,7 @@ class RayEngine(Engine):
         self._call("cancel", arrays=[*arrays])
 
     def _call(self, call: str, **what: Any) -> Any:
-        if find_spec("ray") is None:
-            raise ConfigError("hydra/launcher=ray_cluster: needs Ray; pip install 'ablate[ray]'")
+        require("hydra/launcher=ray_cluster", "ray", extra="ray")
         address = self._reach()
         resources = {"cpus": self.settings.cpus_per_task, "gpus": self.settings.gpus_per_task}
         request = {"call": call, "address": address, **resources, **what}
@@ -69,7 +68,7 @@ class RayEngine(Engine):
                 [sys.executable, "-P", str(CALLS)],
                 input=json.dumps(request),
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 env=os.environ | ENVIRONMENT,
                 timeout=ANSWER_WITHIN_S,
                 start_new_session=True,  # Ctrl-C is for this process

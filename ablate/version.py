@@ -1,0 +1,19 @@
+"""The version of this program, the name under which pip installs it, and another project of the same name."""
+
+import importlib.metadata
+
+__version__ = "0.2.0"
+DISTRIBUTION = "ablate-heads"
+NAMESAKE = "ablate"  # on the package index another project, whose package has the same name as this one
+
+
+def conflict() -> str:
+    """What is wrong, and the way out, where both projects are installed; else empty."""
+    try:
+        other = importlib.metadata.version(NAMESAKE)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return (
+        f"{NAMESAKE} {other}, another project, is installed as well, and has overwritten files of"
+        f" {DISTRIBUTION}; pip uninstall {NAMESAKE}, then pip install --force-reinstall {DISTRIBUTION}"
+    )

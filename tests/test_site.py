@@ -1,0 +1,91 @@
+"""The documentation as a site: every page arrives, every link holds, nothing comes from elsewhere."""
+
+import http.server
+import subprocess
+import sys
+import threading
+import tomllib
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from scripts.build_site import ROOT, SITE, faults
+
+pytest.importorskip("zensical", reason="needs the extra docs")
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/build_site.py"], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return SITE
+
+
+def test_every_page_of_the_navigation_is_built_and_the_reverse(site):
+    """Pages of single methods are reached from their gallery."""
+    entries = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    named = [path.removesuffix(".md") for entry in entries for path in entry.values()]
+    methods = [
+        f"methods/{kind}/{path.stem}"
+        for kind in ("fusion", "scores")
+        for path in (ROOT / "configs" / kind).glob("*.yaml")
+    ]
+    built = [path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")]
+    assert sorted(built) == sorted(named + methods)
+
+
+def test_the_reference_holds_every_public_name(site):
+    page = (site / "reference.html").read_text(encoding="utf-8")
+    for name in ("ablate.api.run", "ablate.api.load_model", "ablate.methods.Fusion", "ablate.methods.Linear"):
+        assert f'id="{name}"' in page
+    assert "<code>:::" not in page and "<p>:::" not in page
+
+
+def test_a_link_to_nothing_and_a_fetch_are_named(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/b.html").write_text(
+        '<h1 id="here">b</h1><a href="../a.html#top">a</a><a href="#here">b</a>'
+    )
+    (tmp_path / "a.html").write_text(
+        '<p id="top"><a href="https://a.org">out</a><a href="mailto:a@b.c">m</a><img src="data:image/png;,">'
+        '<a href="sub/b.html#here">b</a><a href="sub/b.html#gone">b</a><a href="c.html">c</a>'
+        '<img src="no.svg"><source srcset="no-dark.svg"><a href="/a.html">a</a><a href="sub/">b</a>'
+        '<script src="https://a.org/x.js"></script><link href="//a.org/x.css"><a href="#none">n</a>'
+    )
+    assert faults(tmp_path) == [
+        "a.html: no anchor sub/b.html#gone",
+        "a.html: no file c.html",
+        "a.html: no file no.svg",
+        "a.html: no file no-dark.svg",
+        "a.html: no file /a.html",
+        "a.html: no file sub/",
+        "a.html: fetches https://a.org/x.js",
+        "a.html: fetches //a.org/x.css",
+        "a.html: no anchor #none",
+    ]
+
+
+@pytest.mark.slow
+def test_pages_open_from_a_directory_and_search_answers_on_a_server(site, browser):
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    requests: list[str] = []
+    page = browser.new_page()
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((site / "methods/index.html").as_uri())
+    page.get_by_role("link", name="gated").click()
+    assert page.locator("h1").inner_text().startswith("gated")
+    assert all(url.startswith("file:") for url in requests)
+    requests.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        page.goto(f"{address}/index.html")
+        page.locator(".md-search__button").first.click()
+        page.keyboard.type("placebo")
+        page.get_by_text("Parametrization, and its placebo").wait_for(timeout=10_000)
+        assert all(url.startswith(address) for url in requests)
+        page.close()
+        server.shutdown()

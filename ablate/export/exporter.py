@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ablate.config.rules import ConfigError, did_you_mean
 
@@ -140,14 +139,3 @@ def exporter(target: str) -> type[Exporter]:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"--to {target}: {at} can't be loaded ({error}); install what it needs") from error
-
-
-def package(name: str, target: str) -> Any:
-    """The module of a package that ablate does not depend on. Raises ConfigError if it is not installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        missing = f"{(error.name or name).partition('.')[0]} is not installed"
-        raise ConfigError(
-            f"--to {target}: {missing}; install it with: pip install 'ablate-heads[{target}]'"
-        ) from error

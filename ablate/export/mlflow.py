@@ -9,12 +9,14 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from ablate.config.extras import require
 from ablate.config.rules import ConfigError
-from ablate.export.exporter import ExportedRun, Exporter, package, without_passwords
+from ablate.export.exporter import ExportedRun, Exporter, without_passwords
 
 URI = "MLFLOW_TRACKING_URI"
 PATIENCE_S = 10  # for the first answer of a server
@@ -29,13 +31,13 @@ class Mlflow(Exporter):
     def __init__(self, out: str | None, default: Path) -> None:
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
-        tracking = package("mlflow.tracking", "mlflow")
-        self.entities = package("mlflow.entities", "mlflow")
+        require("--to mlflow", "mlflow", extra="mlflow")
+        tracking, self.entities = import_module("mlflow.tracking"), import_module("mlflow.entities")
         logging.getLogger("mlflow").setLevel(logging.ERROR)
         logging.getLogger("alembic").setLevel(logging.ERROR)
         uri = out if out and "://" in out else None if out else os.environ.get(URI)
         if not uri:
-            package("sqlalchemy", "mlflow")
+            require("--to mlflow", "sqlalchemy", extra="mlflow")
             self.directory = Path(out) if out else default
             uri = f"sqlite:///{self.directory.absolute().as_posix()}/mlflow.db"
         self.place = str(self.directory or without_passwords(uri))

@@ -10,10 +10,12 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ablate.export.exporter import ExportedRun, Exporter, Plain, package, safe
+from ablate.config.extras import require
+from ablate.export.exporter import ExportedRun, Exporter, Plain, safe
 from ablate.files.atomic import GONE, NEW, rename_onto_free, take_away
 
 MOST_VALUES = 50  # of a setting whose values the HParams tab lists to choose from
@@ -21,14 +23,15 @@ MOST_VALUES = 50  # of a setting whose values the HParams tab lists to choose fr
 
 class TensorBoard(Exporter):
     def __init__(self, out: str | None, default: Path) -> None:
-        self.api = package("tensorboard.plugins.hparams.api_pb2", "tensorboard")
-        self.hparams = package("tensorboard.plugins.hparams.summary_v2", "tensorboard")
-        self.plugin_data = package("tensorboard.plugins.hparams.plugin_data_pb2", "tensorboard")
-        self.metadata = package("tensorboard.plugins.hparams.metadata", "tensorboard")
-        self.text = package("tensorboard.plugins.text.summary_v2", "tensorboard")
-        self.event = package("tensorboard.compat.proto.event_pb2", "tensorboard")
-        self.summary = package("tensorboard.compat.proto.summary_pb2", "tensorboard")
-        self.records = package("tensorboard.summary.writer.record_writer", "tensorboard")
+        require("--to tensorboard", "tensorboard", extra="tensorboard")
+        self.api = import_module("tensorboard.plugins.hparams.api_pb2")
+        self.hparams = import_module("tensorboard.plugins.hparams.summary_v2")
+        self.plugin_data = import_module("tensorboard.plugins.hparams.plugin_data_pb2")
+        self.metadata = import_module("tensorboard.plugins.hparams.metadata")
+        self.text = import_module("tensorboard.plugins.text.summary_v2")
+        self.event = import_module("tensorboard.compat.proto.event_pb2")
+        self.summary = import_module("tensorboard.compat.proto.summary_pb2")
+        self.records = import_module("tensorboard.summary.writer.record_writer")
         self.directory = Path(out) if out else default
         self.place = str(self.directory)
 

@@ -41,9 +41,8 @@ def export(selection: Selection, target: str, out: str | None) -> Exported:
         done = manifest.of_directory(opened.directory, target)
     else:
         done = manifest.of_server(opened.place, target, default)
-    counts: Counter[str] = Counter()
-    for run in selection.chosen:
-        counts[_write(opened, done, run, target)] += 1
+    became = Counter(_write(opened, done, run, target) for run in selection.chosen)
+    counts = {kind: became[kind] for kind in ("new", "changed", "equal") if became[kind]}
     no_report = _write_report(opened, done, selection, target) if selection.only is None else "one run"
     with _as_one_line(target, opened):
         opened.finish([run for run in selection.runs if done.digest_of(run)])
@@ -53,12 +52,12 @@ def export(selection: Selection, target: str, out: str | None) -> Exported:
 def _write(opened: Exporter, done: Manifest, run: ExportedRun, target: str) -> str:
     """Write the run unless the place has it; returns `new`, `changed` or `equal`."""
     with _as_one_line(target, opened, run):
-        before = done.digest_of(run) if opened.holds(run) else None
-        if before == run.digest:
+        before = done.digest_of(run)
+        if before == run.digest and opened.holds(run):
             return "equal"
         opened.write(run)
     done.add(run)
-    return "changed" if before else "new"
+    return "new" if before in (None, run.digest) else "changed"
 
 
 def _write_report(opened: Exporter, done: Manifest, selection: Selection, target: str) -> str:

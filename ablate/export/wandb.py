@@ -9,11 +9,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ablate.config.extras import require
 from ablate.config.rules import ConfigError
-from ablate.export.exporter import ExportedRun, Exporter, package, safe
+from ablate.export.exporter import ExportedRun, Exporter, safe
 
 PROJECT = "ablate"
 PATIENCE_S = 30  # for a server that does not answer
@@ -21,7 +23,8 @@ PATIENCE_S = 30  # for a server that does not answer
 
 class Wandb(Exporter):
     def __init__(self, out: str | None, default: Path) -> None:
-        self.wandb = package("wandb", "wandb")
+        require("--to wandb", "wandb", extra="wandb")
+        self.wandb = import_module("wandb")
         self.mode = os.environ.get("WANDB_MODE", "online")
         if self.mode not in ("online", "offline"):
             raise ConfigError(f"WANDB_MODE={self.mode}: nothing would be written; set online or offline")
@@ -36,15 +39,31 @@ class Wandb(Exporter):
         return self.mode == "offline"
 
     def write(self, run: ExportedRun) -> None:
-        before = [*self._directories(run)]
+        id = f"{_id(run)}-{run.digest[:8]}"
+        for interrupted in self._directories(run):
+            if interrupted.name.endswith(id):  # in the same second the new one has the same name
+                shutil.rmtree(interrupted)
         made = self._begin(
             project=self.project,
             group=run.study,
             job_type="report" if run.is_report else "train",
-            id=f"{_id(run)}-{run.digest[:8]}",
+            id=id,
             name=run.name,
             config={**run.config, **{f"ablate.{key}": text for key, text in run.facts.items()}},
         )
+        failed = True  # also if an error ends it here
+        try:
+            self._log(made, run)
+            failed = run.status != "done"
+        finally:
+            made.finish(exit_code=int(failed))
+        if not self.is_offline:
+            self._confirm(run, made.path)
+        for earlier in self._directories(run):
+            if not earlier.name.endswith(id):
+                shutil.rmtree(earlier)
+
+    def _log(self, made: Any, run: ExportedRun) -> None:
         for point in run.curves:
             # commit, as a last step that is written at the end would replace the final values
             made.log({**point.values, "_timestamp": point.time}, step=point.step, commit=True)
@@ -54,11 +73,6 @@ class Wandb(Exporter):
             for path in run.artifacts:
                 artifact.add_file(str(path))
             made.log_artifact(artifact)
-        made.finish(exit_code=0 if run.status == "done" else 1)
-        if not self.is_offline:
-            self._confirm(run, made.path)
-        for earlier in before:
-            shutil.rmtree(earlier)
 
     def view(self, study: str) -> str:
         return f"wandb sync {self.logs}/wandb/offline-run-*-{safe(study)}-*" if self.is_offline else ""

@@ -284,8 +284,8 @@ def test_mlflow_has_every_value_of_the_store(store, command, quick_report):
         for name, curve in curves(directory).items():
             history = client.get_metric_history(number, name)
             points = sorted(((m.step, m.timestamp, m.value) for m in history), key=lambda m: m[:2])
-            shown = [(step, value) for step, _, value in points][: len(curve)]
-            assert repr(shown) == repr(finite(curve)), name
+            values = [(step, value) for step, _, value in points][: len(curve)]
+            assert repr(values) == repr(finite(curve)), name
         assert {name: shown.data.metrics[name] for name in results(directory)} == results(directory)
     (page,) = client.list_artifacts(runs["report"].info.run_id)
     assert page.path == "report.html"

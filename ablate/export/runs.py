@@ -133,11 +133,13 @@ def _run(directory: Path, study: str, name: str) -> ExportedRun:
         config = flatten(yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
         text = (directory / "metrics.csv").read_text(encoding="utf-8")
         ended = (directory / "result.json").stat().st_mtime
-        started = ended - (row.get("wall_s") or 0.0)
-        curves = [*_points(text, started)]
+        relative = [*_points(text)]
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again") from error
+    took = max([row.get("wall_s") or 0.0, *(point.time for point in relative)])
+    started = ended - took
+    curves = [dataclasses.replace(point, time=started + point.time) for point in relative]
     plain = {key: _plain(value) for key, value in config.items()}
     metrics = {key: row[key] for key in NUMBERS if isinstance(row.get(key), int | float)}
     facts = {key: str(row[key]) for key in FACTS if row.get(key) not in (None, "")}
@@ -156,10 +158,11 @@ def _run(directory: Path, study: str, name: str) -> ExportedRun:
     )
 
 
-def _points(text: str, started: float) -> Iterator[Point]:
+def _points(text: str) -> Iterator[Point]:
+    """With times since the start."""
     for row in csv.DictReader(io.StringIO(text)):
         values = {name: float(value) for name, value in row.items() if value and name != "step"}
-        yield Point(int(row["step"]), started + values.get("seconds", 0.0), values)
+        yield Point(int(row["step"]), values.get("seconds", 0.0), values)
 
 
 def _plain(value: Any) -> Plain:

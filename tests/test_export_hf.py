@@ -1,0 +1,149 @@
+"""Runs that are a GPT-2, in transformers: equal logits, equal ids. Every other run is refused with what GPT-2
+lacks for it."""
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import ablate
+from ablate.config.identity import digest
+from ablate.export.hf import lacks
+from tests.helpers import call_cli, make_spec
+
+TEXT = "Ärger, naïve café 日本, it's\tthe cat's  hat.\r\n\nTwo  spaces! 😀 "
+TINY = ("corpus=file", "corpus.path=t.txt", "train.steps=4", "train.batch=2", "train.lr=0.05")
+TINY += ("model.layers=2", "model.d_model=16", "model.context=32", "heads=4", "train.eval_tokens=64")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("hf")
+    # Letters of every kind; some byte pairs more often than others.
+    (path / "t.txt").write_text(TEXT * 200, encoding="utf-8", newline="")
+    return path
+
+
+def trained(place: Path, *overrides: str) -> str:
+    """Train a run; its name."""
+    with contextlib.chdir(place), pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ABLATE_RUNS", raising=False)
+        typed = dict(override.split("=") for override in (*TINY, *overrides))
+        (run_id,) = ablate.run(**{key: yaml.safe_load(value) for key, value in typed.items()}).run_id
+        (directory,) = Path("runs/store").glob(f"*-{run_id[:8]}")
+    return directory.name
+
+
+def reseal(directory: Path, **changed: Any) -> None:
+    """Change the row of a finished run, as if it had ended so."""
+    row = json.loads((directory / "result.json").read_text(encoding="utf-8")) | changed
+    del row["seal"]
+    files = row.pop("files")
+    sealed = {**row, "files": files, "seal": digest([row, files])}
+    (directory / "result.json").write_text(json.dumps(sealed), encoding="utf-8")
+
+
+def refused(place: Path, *arguments: str) -> str:
+    """The one line with which the export is refused."""
+    done = call_cli("export", *arguments, "--to", "hf", cwd=place)
+    assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+KINDS_OF_RUN = (["corpus.tokenizer=char"], ["corpus.tokenizer=byte", "model.bias=true"])
+KINDS_OF_RUN += (["corpus.tokenizer=bpe", "corpus.bpe_vocab=300"], ["corpus.tokenizer=bpe", "heads=1"])
+
+
+@pytest.mark.parametrize("overrides", KINDS_OF_RUN, ids=" ".join)
+def test_transformers_computes_the_same_with_the_same_ids(place, overrides):
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    name = trained(place, *overrides)
+    done = call_cli("export", name, "--to", "hf", "--out", f"of-{name}", cwd=place)
+    assert done.stdout == f"hf: {name} in of-{name}: written\n", done.stderr
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(place / f"of-{name}").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(place / f"of-{name}")
+    ours = ablate.load_model(place / "runs/store" / name)
+    ours.eval()
+
+    ids = ours.encode(TEXT * 3)
+    assert tokenizer(TEXT * 3)["input_ids"] == ids.flatten().tolist()
+    assert tokenizer.decode(ids.flatten()) == ours.decode(ids.flatten()) == TEXT * 3
+    tokens = torch.randint(0, len(tokenizer), (3, 32))
+    with torch.no_grad():
+        logits = theirs(tokens).logits
+        torch.testing.assert_close(logits, ours(tokens), rtol=0, atol=1e-5)
+    assert logits.std() > 0.01  # the model has learned something
+    made = theirs.generate(tokens[:1, :4], max_new_tokens=5, do_sample=False, pad_token_id=0)
+    greedy = tokens[:1, :4]
+    for _ in range(5):
+        with torch.no_grad():
+            greedy = torch.cat([greedy, ours(greedy)[:, -1:].argmax(-1)], 1)
+    assert made.tolist() == greedy.tolist()
+
+    again = call_cli("export", name, "--to", "hf", "--out", f"of-{name}", cwd=place)
+    assert again.stdout == f"hf: {name} in of-{name}: equal\n"
+    (place / f"of-{name}" / "model.safetensors").unlink()
+    again = call_cli("export", name, "--to", "hf", "--out", f"of-{name}", cwd=place)
+    assert again.stdout.endswith(": written\n")
+
+
+LACKING = {
+    "fusion=sum": "GPT-2 has no fusion=sum, as it concatenates heads",
+    "key_heads=2": "no key_heads=2, as each head has its own",
+    "out_proj=false": "no out_proj=false",
+    "scores=talking": "no scores=talking, but softmax",
+    "tie_qk=true": "no tie_qk=true",
+    "key_width=8": "no key_width=8, but d_model/heads",
+    "model.mlp_hidden=0": "no model.mlp_hidden=0",
+    "value_proj=false": "no value_proj=false",
+}
+
+
+@pytest.mark.parametrize("override", LACKING)
+def test_what_gpt2_lacks_is_named(override):
+    (reason,) = lacks(make_spec("heads=4", override))
+    assert f"no {reason}" in LACKING[override]
+
+
+@pytest.mark.parametrize("overrides", [("heads=4",), ("heads=1",), ("heads=4", "model.bias=true")])
+def test_what_gpt2_has_is_not_named(overrides):
+    assert lacks(make_spec("fusion=concat", *overrides)) == []
+
+
+def test_a_run_that_is_no_gpt2_is_refused_with_the_way_to_its_model(place):
+    name = trained(place, "fusion=sum", "out_proj=false", "scores=talking")
+    line = refused(place, name)
+    for part in ("fusion=sum", "out_proj=false", "scores=talking", f"ablate.load_model('{name}')"):
+        assert part in line
+    assert not (place / "runs/exports").exists()
+
+
+def test_a_run_without_its_model_is_refused(place):
+    bare = trained(place, "train.save=none", "seed=3")
+    assert "it kept no weights" in refused(place, bare)
+    assert "a study; name one of its runs" in refused(place, "single")
+    assert "no finished run begins with it" in refused(place, "nothing")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (
+            {"status": "diverged", "error": "the loss is not finite at step 3"},
+            "diverged (the loss is not fini",
+        ),
+        ({"code": "0" * 12}, "made by other code or another torch"),
+        ({"torch": "1.0.0"}, "made by other code or another torch"),
+    ],
+)
+def test_a_run_that_diverged_or_is_of_other_code_is_refused(place, tmp_path, changed, reason):
+    name = trained(place, "corpus.tokenizer=char")
+    shutil.copytree(place / "runs", tmp_path / "runs")
+    reseal(tmp_path / "runs" / "store" / name, **changed)
+    line = refused(tmp_path, name)
+    assert reason in line and "Traceback" not in line

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import importlib
 import dataclasses
 import json
 import math
@@ -132,10 +133,9 @@ def accumulated(directory: Path) -> Any:
 
 def hparams(directory: Path) -> dict[str, Any]:
     """The protocol buffers of the HParams tab, by tag."""
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
-
+    proto = importlib.import_module("tensorboard.plugins.hparams.plugin_data_pb2")
     found = accumulated(directory).PluginTagToContent("hparams")
-    return {tag: HParamsPluginData.FromString(content) for tag, content in found.items()}
+    return {tag: proto.HParamsPluginData.FromString(content) for tag, content in found.items()}
 
 
 def tensorboard_runs(place: Path) -> dict[str, Path]:
@@ -190,8 +190,7 @@ def wandb_log(directory: Path) -> list[Any]:
     """The protocol buffers of one run's log, in order. It is a log of LevelDB's format behind 7 bytes: blocks
     of 32 KiB, in which each part of a record has a checksum, its length, and its kind: 1 whole, 2 first,
     3 middle, 4 last."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    proto = importlib.import_module("wandb.proto.wandb_internal_pb2")
     (path,) = directory.glob("*.wandb")
     data, at, parts, records = path.read_bytes(), 7, b"", []
     assert data.startswith(b":W&B")
@@ -203,7 +202,7 @@ def wandb_log(directory: Path) -> list[Any]:
         parts += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):
-            records.append(Record.FromString(parts))
+            records.append(proto.Record.FromString(parts))
             parts = b""
     return records
 

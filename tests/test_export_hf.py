@@ -110,6 +110,12 @@ def test_what_gpt2_lacks_is_named(override):
     assert f"no {reason}" in LACKING[override]
 
 
+def test_a_model_of_pairs_is_no_gpt2():
+    pairs = ("corpus=numbers", "model.architecture=encoder-decoder", "model.encoder_layers=1")
+    (reason,) = lacks(make_spec("heads=4", *pairs))
+    assert reason == "encoder (model.architecture=encoder-decoder)"
+
+
 @pytest.mark.parametrize("overrides", [("heads=4",), ("heads=1",), ("heads=4", "model.bias=true")])
 def test_what_gpt2_has_is_not_named(overrides):
     assert lacks(make_spec("fusion=concat", *overrides)) == []

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import ablate
+import ablate.export
 import ablate.methods
 from ablate.execution.trained import TrainedModel
 from ablate.model.parts import Part
@@ -28,7 +29,7 @@ SNAPSHOT = Path(__file__).with_name("public.txt")
 
 def surface() -> Iterator[str]:
     """A line for each public name, and one for each public method or property of a class."""
-    for module in (ablate, ablate.methods):
+    for module in (ablate, ablate.methods, ablate.export):
         for name in sorted(module.__all__):
             yield from described(f"{module.__name__}.{name}", getattr(module, name))
     for behind in (Part, ShownComparison, TrainedModel):  # a base class, and what functions return

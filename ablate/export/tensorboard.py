@@ -32,14 +32,14 @@ class TensorBoard(Exporter):
         self.event = import_module("tensorboard.compat.proto.event_pb2")
         self.summary = import_module("tensorboard.compat.proto.summary_pb2")
         self.records = import_module("tensorboard.summary.writer.record_writer")
-        self.directory = Path(out) if out else default
-        self.place = str(self.directory)
+        self.root = self.directory = Path(out) if out else default
+        self.place = str(self.root)
 
     def write(self, run: ExportedRun) -> None:
         study = self._study(run)
-        for left in self.directory.glob(f"{NEW}*"):
+        for left in self.root.glob(f"{NEW}*"):
             shutil.rmtree(left, ignore_errors=True)
-        new = self.directory / f"{NEW}{secrets.token_hex(4)}"
+        new = self.root / f"{NEW}{secrets.token_hex(4)}"
         new.mkdir(parents=True)
         for path in run.artifacts:
             shutil.copy(path, new)
@@ -48,16 +48,16 @@ class TensorBoard(Exporter):
         study.mkdir(exist_ok=True)
         for earlier in self._directories(run):
             with suppress(FileNotFoundError):
-                shutil.rmtree(take_away(earlier, self.directory))
+                shutil.rmtree(take_away(earlier, self.root))
         assert rename_onto_free(new, study / run.safe_name), "earlier ones were just taken away"
-        for gone in self.directory.glob(f"{GONE}*"):
+        for gone in self.root.glob(f"{GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
 
     def holds(self, run: ExportedRun) -> bool:
         return any(self._directories(run))
 
     def view(self, study: str) -> str:
-        return f"tensorboard --logdir {self.directory / safe(study)}"
+        return f"tensorboard --logdir {self.root / safe(study)}"
 
     def finish(self, runs: Sequence[ExportedRun]) -> None:
         """Write the summary of the HParams tab: which settings and results there are, and which values each
@@ -70,14 +70,14 @@ class TensorBoard(Exporter):
         names = dict.fromkeys(name for run in runs for name in _result_names(run))
         began = min(run.started for run in runs)
         summary = self.hparams.hparams_config_pb(keys, [*map(self.hparams.Metric, names)], began)
-        new = self.directory / f"{NEW}{secrets.token_hex(4)}"
+        new = self.root / f"{NEW}{secrets.token_hex(4)}"
         new.mkdir()
         file = self._write_events(new, began, [(0, began, summary)])
         file.replace(self._study(runs[0]) / file.name)
         new.rmdir()
 
     def _study(self, run: ExportedRun) -> Path:
-        return self.directory / safe(run.study)
+        return self.root / safe(run.study)
 
     def _directories(self, run: ExportedRun) -> Iterator[Path]:
         """Those of this run, by the id with which their names end: the rest of a name may change."""

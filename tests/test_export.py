@@ -2,8 +2,8 @@
 
 import contextlib
 import csv
-import importlib
 import dataclasses
+import importlib
 import json
 import math
 import struct

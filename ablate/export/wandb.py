@@ -92,6 +92,7 @@ class Wandb(Exporter):
             disable_code=True,
             x_disable_stats=True,
             x_disable_meta=True,
+            x_save_requirements=False,  # which takes longer than all the rest
         )
         self.logs.mkdir(parents=True, exist_ok=True)
         mode: Any = {"dir": self.logs, "mode": self.mode, "reinit": "create_new"}

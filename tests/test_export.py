@@ -113,7 +113,9 @@ def ended(store: Store) -> list[Path]:
 
 
 def files(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    """But for logs, in which W&B's service goes on to write."""
+    paths = (path for path in directory.rglob("*") if path.is_file() and path.suffix != ".log")
+    return {path: path.read_bytes() for path in paths}
 
 
 def float32(points: list[tuple[int, float]]) -> list[tuple[int, bytes]]:
@@ -320,7 +322,8 @@ class _Torn(list):
 
 @contextlib.contextmanager
 def torn(kind: type[Exporter]) -> Iterator[None]:
-    """In here the exporter breaks off in the midst of each run."""
+    """In here the exporter breaks off in the midst of each run. Then what its tracker left running ends, as
+    with the process."""
     whole = kind.write
 
     def write(self: Exporter, run: Any) -> None:
@@ -329,6 +332,8 @@ def torn(kind: type[Exporter]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kind, "write", write)
         yield
+    if wandb := sys.modules.get("wandb"):
+        wandb.teardown()
 
 
 READERS: Mapping[str, Callable[[Path], Mapping[str, Any]]] = {

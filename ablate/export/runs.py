@@ -78,7 +78,7 @@ def _of_study(store: Store, study: str) -> Selection:
     directories = store.directories(row["run_id"] for row in rows)
     ended = {run_id: _status(path) for run_id, path in directories.items()}
     chosen = [directories[run_id] for run_id, status in ended.items() if status in EXPORTED]
-    counts: Counter[str] = Counter(ended.get(row["run_id"], row["status"]) for row in rows)
+    counts = Counter(({row["run_id"]: row["status"] for row in rows} | ended).values())
     left_out = {status: count for status, count in counts.items() if status not in EXPORTED}
     return Selection(store, study, chosen, left_out)
 

@@ -196,7 +196,7 @@ def test_a_budget_that_can_not_see_anything_says_what_it_would_take(command, mon
 def test_a_plan_counts_the_workers_that_were_asked_for(monkeypatch):
     monkeypatch.setattr(estimate, "total", lambda *_: estimate.Times(steps=45.0))  # of 45 runs
     monkeypatch.setattr(machine, "bfloat16_is_faster", lambda: False)
-    monkeypatch.setattr("ablate.duel.side_by_side", lambda _: 16)
+    monkeypatch.setattr("ablate.compute.device.side_by_side", lambda *_: 16)
     duels = [duel("sum", "concat", *SMALL, *more) for more in ((), ("hydra.launcher.workers=1",))]
     assert [one.plan(72).seeds for one in duels] == [(72 - 60 / 16) // (3 / 16), (72 - 60) // 3]
 

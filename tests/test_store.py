@@ -109,7 +109,7 @@ def test_results_are_derived_from_the_runs(store, tmp_path):
     finished(store, "a", run_id="a" * 16)
     write_study(store, single("b" * 16))
     path = store.write_results("mine")
-    rows = pd.read_csv(path, float_precision="round_trip")
+    rows = pd.read_csv(path)
     assert list(rows.columns) == list(COLUMNS)
     assert rows["run_id"].tolist() == ["b" * 16] and rows["study"].tolist() == ["mine"]
     assert rows["val_loss"].tolist() == [0.1 + 0.2] and rows["out_proj"].tolist() == [True]

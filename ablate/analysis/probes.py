@@ -57,7 +57,7 @@ PROBES = {
 def read(path: Path) -> pd.DataFrame:
     """The CSV of `ablate probe`, one row per value. Raises ConfigError for any other file."""
     try:
-        table = pd.read_csv(path, dtype={"run_id": str}, float_precision="round_trip")
+        table = pd.read_csv(path, dtype={"run_id": str})
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: can't be read ({str(error).splitlines()[0]}); ablate probe writes it"

@@ -256,7 +256,7 @@ class StoredRun:
                 shutil.rmtree(old, ignore_errors=True)
             for number in numbers:
                 with contextlib.suppress(OSError):
-                    (number / OVER).unlink(missing_ok=True)
+                    patiently((number / OVER).unlink, missing_ok=True)
                     number.rmdir()
             self.attempts.rmdir()
 

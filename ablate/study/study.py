@@ -17,6 +17,7 @@ from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import check, holds, spelled
+from ablate.config.extras import require
 from ablate.config.identity import digest, identity_keys
 from ablate.config.overrides import as_value, flatten
 from ablate.config.read import read
@@ -25,7 +26,7 @@ from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training
-from ablate.execution.run import Run, prepare, resolve
+from ablate.execution.run import PlacedRun, Run, prepare, resolve
 from ablate.live.board import checking
 from ablate.phrases import some
 from ablate.store.columns import Row
@@ -75,7 +76,7 @@ class Study:
         self.reasons: dict[str, str] = {}
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
-        make = resolve if remote else prepare
+        make = resolve if remote else _prepare
         self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
         if self.config and (at := self._looks_at(self.config)):
             self.design = replace(self.design, looks=self._looks(self.config, at))
@@ -310,6 +311,15 @@ def read_declared(study: Any) -> StudyConfig:
     keys = {key: value for key, value in study.items() if key != "kind"}
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
     return read(KINDS[kind], keys, "study", missing=example)
+
+
+def _prepare(config: RunConfig) -> PlacedRun:
+    """The run on this machine, where what it needs is installed. Raises ConfigError."""
+    if config.train.translate:
+        require(
+            "train.translate=true", "sacrebleu", extra="translate", otherwise="or leave train.translate out"
+        )
+    return prepare(config)
 
 
 def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:

@@ -35,8 +35,9 @@ REFUSALS = (
     *(ValueError, TypeError, RuntimeError, AssertionError),
 )
 
-# Answers for choices that are not here: methods that ablate knows by another name, launchers to install.
 LAUNCHER = "hydra/launcher"
+
+# Answers for choices that are not here: methods that ablate knows by another name, launchers to install.
 ANSWERS = {
     ("fusion", "alt"): (
         "AttentionAlt, softmax(QKᵀ/√d) V Wᵀ/√d with a matrix W for each head, is what fusion=concat"

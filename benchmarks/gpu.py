@@ -29,6 +29,7 @@ from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
 from ablate.compute import device
 from ablate.execution.run import build, prepare, training
+from ablate.files.atomic import write_atomically
 from ablate.training.train import Step
 
 ROOT = Path(__file__).parent.parent
@@ -36,11 +37,7 @@ KEPT, PAGE = ROOT / "docs" / "gpu.json", ROOT / "docs" / "gpu.md"
 BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
 COMMAND_S, ONE_S = 540, 150  # no measurement begins when the command could take longer; the longest of one
 TEXT = ("corpus=grammar", "corpus.characters=200000")
-MODELS = {
-    "tiny": "default",
-    "nano": "nanogpt",
-    "small": "default",
-}  # with the setting that each is trained by
+MODELS = {"tiny": "default", "nano": "nanogpt", "small": "default"}  # with the preset that trains each
 WORKERS = (1, 2, 4, 8)
 ROUNDS = 7
 Result = dict[str, Any]
@@ -148,9 +145,7 @@ def measure(
         kept["results"][name] = one()
         print(f"{name}: {json.dumps(kept['results'][name])}", flush=True)
         if path:
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8", newline="\n")
-            part.replace(path)
+            write_atomically(path, json.dumps(kept, indent=1) + "\n")
     return sum(name not in kept["results"] for name in work)
 
 

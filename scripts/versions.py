@@ -1,6 +1,6 @@
 """The quick tests with other versions of Python and of packages, each in an environment of its own.
 
-    python scripts/versions.py                              # those of docs/benchmarks.md
+    python scripts/versions.py                              # those of MATRIX
     python scripts/versions.py "python3.13 torch==2.14.1"   # a Python, and what pip is to install there
     python scripts/versions.py "python3.11 lowest"          # the lowest versions that pyproject.toml admits
 

@@ -35,6 +35,8 @@ REFUSALS = (
     *(ValueError, TypeError, RuntimeError, AssertionError),
 )
 
+LAUNCHER = "hydra/launcher"
+
 # Answers for choices that are not here: methods that ablate knows by another name, launchers to install.
 ANSWERS = {
     ("fusion", "alt"): (
@@ -42,13 +44,10 @@ ANSWERS = {
         " scale=both computes; read literally, with W made of the text, its output is T × T, no vector a"
         " token, and position t sees the future"
     ),
-    ("hydra/launcher", "joblib"): "not installed; pip install hydra-joblib-launcher",
-    ("hydra/launcher", "submitit_local"): "not installed; pip install hydra-submitit-launcher",
-    ("hydra/launcher", "submitit_slurm"): "not installed; pip install hydra-submitit-launcher, or take slurm",
-    (
-        "hydra/launcher",
-        "ray",
-    ): (f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'"),
+    (LAUNCHER, "joblib"): "not installed; pip install hydra-joblib-launcher",
+    (LAUNCHER, "submitit_local"): "not installed; pip install hydra-submitit-launcher",
+    (LAUNCHER, "submitit_slurm"): "not installed; pip install hydra-submitit-launcher, or take slurm",
+    (LAUNCHER, "ray"): f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'",
 }
 
 # What logging may make of the settings of Hydra; any other class or name could be any function.

@@ -13,9 +13,8 @@ from ablate.compute.limits import available_memory, side_by_side
 from ablate.config.rules import ConfigError
 
 COMPILERS = ("g++", "clang++", "cl")
-SHARE_A_GPU = (
-    4  # at most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory
-)
+# At most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory.
+SHARE_A_GPU = 4
 
 
 def pick(name: str) -> torch.device:

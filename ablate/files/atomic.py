@@ -154,6 +154,12 @@ def take_away(directory: Path, into: Path) -> Path:
     return gone
 
 
+def remove_tree(directory: Path) -> None:
+    """Delete a directory with all that is in it, of which nobody sees a part. Raises FileNotFoundError,
+    OSError."""
+    patiently(shutil.rmtree, take_away(directory, directory.parent))
+
+
 def delete(path: Path) -> None:
     """Delete a file. Raises FileNotFoundError, OSError."""
     patiently(os.unlink, path)

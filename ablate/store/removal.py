@@ -1,12 +1,11 @@
 """Remove runs and studies from the store. Loads no torch."""
 
 import contextlib
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ablate.config.identity import short_id
-from ablate.files.atomic import explained, patiently, take_away
+from ablate.files.atomic import explained, remove_tree
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store, StoreError
@@ -97,7 +96,7 @@ def remove_study(store: Store, study: str, runs: Sequence[RemovalCandidate]) -> 
     remove(store, runs)
     directory = store.study_directory(study)
     with explained(directory), contextlib.suppress(FileNotFoundError):
-        patiently(shutil.rmtree, take_away(directory, directory.parent))
+        remove_tree(directory)
     store.write_results()
 
 

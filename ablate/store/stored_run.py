@@ -32,6 +32,7 @@ from ablate.files.atomic import (
     make_once,
     names,
     patiently,
+    remove_tree,
     rename_onto_free,
     take_away,
 )
@@ -190,7 +191,7 @@ class StoredRun:
         with explained(self.directory):
             for path in (self.directory, self.attempts):
                 with contextlib.suppress(FileNotFoundError):
-                    patiently(shutil.rmtree, take_away(path, path.parent))
+                    remove_tree(path)
 
     def release(self, pid: int) -> None:
         """Release the lease of a process of this machine that has ended."""

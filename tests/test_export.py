@@ -6,8 +6,12 @@ import dataclasses
 import importlib
 import json
 import math
+import os
+import re
 import struct
 import sys
+import textwrap
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -360,7 +364,7 @@ def test_a_run_is_there_once_whatever_happens(store, command, quick_report, targ
     assert files(place) == before
 
     changed = add(store, 8, DONE, loss=1.5)
-    add(store, 9, DONE)
+    os.utime(add(store, 9, DONE) / "result.json", (1e9, 1e9))  # now the first run of the study
     with torn(exporter(target)):
         assert command(*export)[0] == 2
     if target == "tensorboard":  # the run as it was
@@ -385,36 +389,24 @@ def files_of_new(place: Path) -> dict[Path, bytes]:
 
 # --- what is exported -----------------------------------------------------------------------------
 
-NOTES = """
-from pathlib import Path
-from ablate.export import ExportedRun, Exporter
-
-class Notes(Exporter):
-    def __init__(self, out, default):
-        self.directory = Path(out) if out else default
-        self.place = str(self.directory)
-
-    def write(self, run: ExportedRun):
-        last = run.curves[-1].values["val_loss"] if run.curves else ""
-        (self.directory / f"{run.safe_name}.txt").write_text(f"{run.id} {run.config.get('seed')} {last}")
-
-    def finish(self, runs):
-        (self.directory / "all.txt").write_text(" ".join(sorted(run.id for run in runs)))
-"""
+DOCS = Path(__file__).parent.parent / "docs" / "export.md"
 
 
 @pytest.fixture
 def notes(tmp_path, monkeypatch, quick_report):
-    """An exporter in a distribution of its own."""
+    """The exporter of docs/export.md, word for word, in a distribution of its own."""
+    indented = re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", DOCS.read_text(encoding="utf-8"), re.M)
+    pyproject, module = (textwrap.dedent(block) for block in indented[-2:])
+    (point,) = tomllib.loads(pyproject)["project"]["entry-points"]["ablate.exporters"].items()
     about = tmp_path / "site" / "notes-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: notes\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[ablate.exporters]\nnotes = some_notes:Notes\n")
-    (about.parent / "some_notes.py").write_text(NOTES)
+    (about / "entry_points.txt").write_text("[ablate.exporters]\n{} = {}\n".format(*point))
+    (about.parent / "my_notes.py").write_text(module)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(about.parent)
     yield
-    sys.modules.pop("some_notes", None)
+    sys.modules.pop("my_notes", None)
 
 
 def test_an_installed_exporter_is_a_target(store, command, notes):
@@ -423,8 +415,8 @@ def test_an_installed_exporter_is_a_target(store, command, notes):
     place = Path("runs/exports/notes")
     directory = add_path(store, 8)
     text = (place / f"{directory.name}.txt").read_text()
-    assert text.split()[:2] == [run_id(directory), "8"]
-    assert (place / "all.txt").read_text().split() == sorted(run_id(path) for path in ended(store))
+    assert "'seed': 8" in text and "'ngram_loss'" in text
+    assert {path.name for path in ended(store)} < {path.stem for path in place.glob("*.txt")}
     assert "choices: hf, mlflow, notes, tensorboard, wandb" in command("export", STUDY, "--to", "note")[2]
 
 

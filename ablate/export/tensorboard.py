@@ -73,8 +73,12 @@ class TensorBoard(Exporter):
         new = self.root / f"{NEW}{secrets.token_hex(4)}"
         new.mkdir()
         file = self._write_events(new, began, [(0, began, summary)])
-        file.replace(self._study(runs[0]) / file.name)
+        study = self._study(runs[0])
+        file.replace(study / file.name)
         new.rmdir()
+        for earlier in study.glob("events.*"):
+            if earlier.name != file.name:
+                earlier.unlink()
 
     def _study(self, run: ExportedRun) -> Path:
         return self.root / safe(run.study)

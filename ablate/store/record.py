@@ -1,12 +1,14 @@
 """The record of a study, stored as study.json: what was asked for, the roles of its runs, how it may grow."""
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ablate.config.conditions import Where, column_for
 from ablate.config.contrast import Contrasts
+from ablate.config.identity import digest
 from ablate.config.read import read, unlike_defaults
 from ablate.files.atomic import StoreError
 from ablate.phrases import some
@@ -29,10 +31,56 @@ class Role:
 @dataclass(frozen=True)
 class Choice:
     """The chosen value of an arm, in the syntax of overrides; None if there is none. doubt: what speaks
-    against it."""
+    against it. how: tuned; or predicted from smaller models, and perhaps checked."""
 
     value: str | None
     doubt: str = ""
+    how: str = "tuned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """A size of a ladder. name: its preset. size: parameters without embeddings. tokens: that each run trains
+    on. overrides: its model with its heads and steps. seeds: those that report."""
+
+    name: str
+    size: int
+    tokens: int
+    overrides: list[str]
+    seeds: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """A predicted difference from the baseline. low, high: the interval of the observed one. as_below: the
+    interval if it were as at the rung below. weights: of the forms that it may have."""
+
+    difference: float
+    low: float
+    high: float
+    as_below: list[float]
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a ladder predicts of its top rung before a run of it begins. date: on which. of: by arm. rows: the
+    digest of the rows that it follows from. digest: of all of this."""
+
+    date: str
+    rung: str
+    of: Mapping[str, Predicted]
+    rows: str
+    digest: str = ""
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether it is what it was when it was frozen."""
+        return self.digest == _digest(self)
+
+    def agrees(self, other: "Prediction") -> bool:
+        """Whether they are the same but for the date."""
+        return _digest(replace(self, date="")) == _digest(replace(other, date=""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +126,7 @@ class StudyRecord:
     the command, if it was another. claim: the digest of the entry of the ledger that it tests. study: NAME of
     study=NAME. config_dir: the value of -cd. grew: the numbers of seeds of a study without looks, if there
     were results each time before it got more. left_out: by variant, why it can't be built. roles: by run id;
-    chosen: by arm.
+    chosen: by arm. rungs: the sizes of a ladder; prediction: of the last one.
     """
 
     name: str
@@ -108,6 +156,8 @@ class StudyRecord:
     left_out: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, Role] = field(default_factory=dict)
     chosen: Mapping[str, Choice] = field(default_factory=dict)
+    rungs: list[Rung] = field(default_factory=list)
+    prediction: Prediction | None = None
 
     @property
     def is_one_by_one(self) -> bool:
@@ -148,6 +198,17 @@ class StudyRecord:
     def development_seeds(self) -> list[str]:
         """The seeds used to choose values, which are not reported."""
         return self.declared.get("develop", [])
+
+
+def frozen(rung: str, of: Mapping[str, Predicted], rows: str) -> Prediction:
+    """The prediction of a rung, as of today."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    prediction = Prediction(date=today, rung=rung, of=of, rows=rows)
+    return replace(prediction, digest=_digest(prediction))
+
+
+def _digest(prediction: Prediction) -> str:
+    return digest(dataclasses.asdict(replace(prediction, digest="")))
 
 
 def keys_of_arms(arms: Mapping[str, Mapping[str, str]]) -> set[str]:
@@ -207,6 +268,7 @@ def grown(
             )
     return replace(
         new,
+        prediction=_kept(old, new),
         looks=with_looks(old, new.looks).looks,
         grew=_grew(old, new, has_results),
         factors={
@@ -231,9 +293,28 @@ def with_looks(record: StudyRecord | None, looks: PlannedLooks | None) -> StudyR
     return replace(record, looks=looks)
 
 
+def _kept(old: StudyRecord, new: StudyRecord) -> Prediction | None:
+    """The prediction, which never changes once it is made."""
+    before, now = old.prediction, new.prediction
+    if before and not (before.is_intact and (now is None or now.agrees(before))):
+        raise StoreError(
+            f"name={new.name}: the prediction of {before.rung}, frozen on {before.date}, does not follow from"
+            " the rows below it: one of them was changed since, or study.json was; restore it, or give"
+            " another name=NAME"
+        )
+    return before or now
+
+
 def _grew(old: StudyRecord, new: StudyRecord, has_results: Callable[[str], bool]) -> list[int]:
     before, after = {*old.reporting_seeds}, {*old.reporting_seeds, *new.reporting_seeds}
-    if new.looks or new.claim or new.metric is None or after == before or not has_results(new.name):
+    if (
+        new.looks
+        or new.rungs
+        or new.claim
+        or new.metric is None
+        or after == before
+        or not has_results(new.name)
+    ):
         return old.grew
     return [*(old.grew or [len(before)]), len(after)]
 

@@ -4,7 +4,7 @@ state."""
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,11 +16,13 @@ from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
+from ablate.execution.run import Run
 from ablate.store.columns import METRICS, Row
-from ablate.store.record import Choice, Role
+from ablate.store.record import Choice, Prediction, Role, Rung
 from ablate.study.looks import Looks
 
 Rows = Mapping[Overrides, Row]
+Compose = Callable[[Overrides], RunConfig]
 SEED = "seed="
 FEWEST = 2  # paired seeds that an interval takes
 
@@ -116,13 +118,14 @@ class Design:
     """Which runs come next. This is the design of a grid, and of any sweep: every combination.
 
     levels: override key -> values, in the syntax of overrides, for all keys that were given. arms: what is
-    compared. looks: at which arms may stop before the last seed. needs_test_split: whether it reports on the
-    test split.
+    compared. looks: at which arms may stop before the last seed. rungs: the sizes of a ladder.
+    needs_test_split: whether it reports on the test split.
     """
 
     levels: Mapping[str, Sequence[str]]
     arms: Sequence[Overrides] = ((),)
     looks: Looks | None = None
+    rungs: Sequence[Rung] = ()
     needs_test_split: ClassVar[bool] = False
 
     def propose(self, rows: Rows) -> list[Overrides]:
@@ -178,6 +181,18 @@ class Design:
     def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
         """The rows by which arms are judged, by arm and seed."""
         return {(self.arm_of(run), seed_of(run)): row for run, row in rows.items()}
+
+    @property
+    def primary(self) -> Contrasts | None:
+        """The contrasts that follow from the design; None for those that the study declares."""
+        return None
+
+    def check(self, run: Callable[[Overrides], Run]) -> None:
+        """Raises ConfigError if the design as a whole can't be trained. run: gives the run of overrides."""
+
+    def prediction(self, rows: Rows, ids: Mapping[Overrides, str]) -> Prediction | None:
+        """What the rows predict of runs that no row is of; None if nothing is predicted, or not yet."""
+        return None
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs, by run id, and the choice for each arm. ids: the run ids, by overrides."""
@@ -279,7 +294,13 @@ class StudyConfig:
         of_all = {key.name for key in dataclasses.fields(StudyConfig)}
         return {key: value for key, value in vars(self).items() if key not in of_all}
 
-    def design(self, levels: Mapping[str, Sequence[str]]) -> Design:
+    @property
+    def seeds_at_most(self) -> int | None:
+        """How many seeds a study takes that lists none; None for as many as suit its contrasts."""
+        return None
+
+    def design(self, levels: Mapping[str, Sequence[str]], compose: Compose) -> Design:
         """What says which runs come next. levels: by key, those of the study unless the command line gives
-        others, and those of all other keys given. Raises ConfigError."""
+        others, and those of all other keys given. compose: gives the config of overrides. Raises
+        ConfigError."""
         return Design(levels, [*self.named_arms])

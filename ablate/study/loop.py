@@ -24,9 +24,10 @@ from ablate.execution.plugins import Plugin
 from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.live.board import Board, Lines, one_by_one
+from ablate.phrases import counted
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.names import swept
-from ablate.store.record import Machine, StudyRecord, grown, with_looks
+from ablate.store.record import Machine, Prediction, StudyRecord, grown, with_looks
 from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import ABLATE_RUNS, Store
 from ablate.study import machine
@@ -190,11 +191,21 @@ class Loop:
             self.settings = self._machine(before, runs)
         if not self.is_single:  # loose runs have each their own settings
             record = replace(record, machine=self.settings)
+        if record.prediction and not (before and before.prediction):
+            self._require_unseen(record.prediction, runs)
         return grown(
             before,
             record,
             has_results=lambda study: any(row["status"] in RESULTS for row in self.store.study_rows(study)),
         )
+
+    def _require_unseen(self, prediction: Prediction, runs: Mapping[Overrides, Run]) -> None:
+        """Raises ConfigError if a run that is predicted has begun already."""
+        if begun := [run.name for run in runs.values() if self.store.run(run.name).directory.exists()]:
+            raise ConfigError(
+                f"{prediction.rung}: {counted(len(begun), 'run')} of it began before it was predicted, as"
+                f" {begun[0]}; take seeds that no run has, as 'seed=range(1000,1012)', and another name=NAME"
+            )
 
     def _machine(self, before: StudyRecord | None, runs: Mapping[Overrides, Run]) -> Machine | None:
         """The machine settings that the study began with, or will begin with; None where a cluster's machine

@@ -32,11 +32,12 @@ from ablate.phrases import some
 from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
+from ablate.study.ladder import Ladder
 from ablate.study.looks import Looks
 from ablate.study.tuned import Tuned
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
-KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned)}
+KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned, Ladder)}
 # What study.json keeps as every kind of study declares it.
 DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "placebo", "where")
 R = TypeVar("R", bound=Run)
@@ -61,16 +62,20 @@ class Study:
 
     def __init__(self, sweep: Sweep, *, remote: bool = False) -> None:
         self.sweep = sweep
-        self.config = read_declared(sweep.study) if sweep.study else None
+        self.config = _declared(sweep) if sweep.study else None
         if self.config and not self.config.seeds:
-            self.config = replace(self.config, seeds=self._usual_seeds(self.config.first_seed))
+            first = self.config.first_seed
+            count = self.config.seeds_at_most or self._usual_seeds(first)
+            self.config = replace(self.config, seeds=[str(seed) for seed in range(first, first + count)])
         self.settings = _settings(sweep, self.config)
         if self.config and (twice := sorted(keys_of_arms(self.config.arms) & self.settings.keys())):
             raise ConfigError(
                 f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
             )
         levels = {key: of.values for key, of in self.settings.items()}
-        self.design = self.config.design(levels) if self.config else Design(levels)
+        self.design = self.config.design(levels, sweep.configs) if self.config else Design(levels)
+        if self.config and self.design.primary is not None:
+            self.config = replace(self.config, primary=self.design.primary)
         self.conditions = self.config.where if self.config else []
         self.configs: dict[Overrides, RunConfig] = {}
         self.reasons: dict[str, str] = {}
@@ -80,8 +85,9 @@ class Study:
         self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
         if self.config and (at := self._looks_at(self.config)):
             self.design = replace(self.design, looks=self._looks(self.config, at))
+        self.design.check(self.run)
 
-    def _usual_seeds(self, first: int) -> list[str]:
+    def _usual_seeds(self, first: int) -> int:
         """As many seeds as the last look takes or, without looks, as suit the number of contrasts."""
         declared: Any = self.sweep.study
         one_seed = {**declared, "seeds": [first], "looks": []}
@@ -89,12 +95,13 @@ class Study:
         assert study.config is not None, "the sweep has a study"
         looks = study._looks(study.config, [1])
         given = declared.get("looks")
-        count = given[-1] if given else usual_seeds(looks.contrasts if looks else 0)
-        return [str(seed) for seed in range(first, first + count)]
+        return given[-1] if given else usual_seeds(looks.contrasts if looks else 0)
 
     def _looks_at(self, config: StudyConfig) -> list[int]:
         """The numbers of seeds at which the study looks; none for a fixed design. The looks of a YAML are
         those of its own seeds, so other seeds on the command line have the usual ones. Raises ConfigError."""
+        if self.design.rungs:
+            return []
         seeds, given = len(self.design.levels["seed"]), config.looks
         words = [*self.sweep.typed, *self.sweep.arguments]
         if any(word.startswith("seed=") for word in words) and not any(
@@ -208,7 +215,10 @@ class Study:
         for part in (self.design.levels, before.factors if before else {}, self.config.factors):
             every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
         shown, all_built = [run for run, _ in one_of_each(runs.values())], True
-        for overrides in combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms):
+        variants = combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms)
+        if self.design.rungs:
+            variants = [*map(self.design.first_run, self.design.compared)]
+        for overrides in variants:
             try:
                 shown.append(self.run(overrides))
             except Unmet:
@@ -233,6 +243,7 @@ class Study:
         swept = {key for key, of in self.settings.items() if of.swept or key in levels} - {"seed"}
         factors = {key: [*dict.fromkeys(self.design.levels[key])] for key in self.settings if key in swept}
         free = swept | keys_of_arms(config.arms if config else {})
+        free |= {one.partition("=")[0] for rung in self.design.rungs for one in rung.overrides}
         given = self.settings.keys() - swept
         fixed = {
             key: value
@@ -258,6 +269,8 @@ class Study:
             left_out=self.reasons,
             roles=roles,
             chosen=chosen,
+            rungs=[*self.design.rungs],
+            prediction=self.design.prediction(rows, ids),
         )
 
     def planned(self, rows: Rows) -> PlannedLooks | None:
@@ -299,6 +312,17 @@ def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
         variants.setdefault(id(run.spec), run)
         counts[id(run.spec)] += 1
     return [(run, counts[spec]) for spec, run in variants.items()]
+
+
+def _declared(sweep: Sweep) -> StudyConfig:
+    """What the study declares; its demonstration may set keys of the study too. Raises ConfigError."""
+    block: Any = sweep.study
+    if isinstance(block, Mapping) and isinstance(block.get("demo"), Mapping):
+        own = {key: value for key, value in block["demo"].items() if str(key).startswith("study.")}
+        rest = {key: value for key, value in block["demo"].items() if key not in own}
+        instead = {key.removeprefix("study."): value for key, value in own.items()}
+        block = {**block, "demo": rest, **(instead if sweep.is_demonstration else {})}
+    return read_declared(block)
 
 
 def read_declared(study: Any) -> StudyConfig:

@@ -27,6 +27,7 @@ from ablate.store.columns import RESULTS, Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_arms
 from ablate.study.config import (
     Absent,
+    Compose,
     Design,
     Overrides,
     Phase,
@@ -64,7 +65,10 @@ class Tuned(StudyConfig):
     def first_seed(self) -> int:
         return 1 + max(map(int, self.develop))
 
-    def design(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":
+    def design(self, levels: Mapping[str, Sequence[str]], compose: Compose) -> Design:
+        return self.tuning(levels)
+
+    def tuning(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":
         key = self.tune
         if key not in levels:
             raise ConfigError(
@@ -141,7 +145,7 @@ class Tuning(Design):
         return 1 + at_baselines + 2 * ("octaves" in self.config.report_at)
 
     def first_run(self, arm: Overrides) -> Overrides:
-        return _at(self, arm, self.grid[0], self.levels["seed"])[0]
+        return at_value(self, arm, self.grid[0], self.levels["seed"])[0]
 
     def arm_of(self, run: Overrides) -> Overrides:
         """The arm without the key and the seed, which `_at` adds."""
@@ -215,13 +219,13 @@ def members(study: Tuning, rows: Rows) -> dict[Overrides, dict[str, list[Overrid
     at twice its own value); each with the arms whose value it comes from. A development run has none."""
     now = progress(study, rows)
     members: dict[Overrides, dict[str, list[Overrides]]] = {
-        overrides: {} for arm, points in now.points.items() for overrides in _develop(study, arm, points)
+        overrides: {} for arm, points in now.points.items() for overrides in development(study, arm, points)
     }
     for arm, choice in now.choices.items():
         if choice.value is None:
             continue
         for role, source, value in _report(study, arm, now.choices):
-            for overrides in _at(study, arm, value, study.levels["seed"]):
+            for overrides in at_value(study, arm, value, study.levels["seed"]):
                 members.setdefault(overrides, {}).setdefault(role, []).append(source)
     return members
 
@@ -230,17 +234,17 @@ def progress(study: Tuning, rows: Rows) -> Progress:
     """The state of the study. While some arm does best at an end of the grid, the grid grows there by an
     octave, for all arms; then arms with steep curves get their half-octaves."""
     left_out = {overrides for overrides, row in rows.items() if row.get("status") == Absent.LEFT_OUT}
-    arms = [arm for arm in study.arms if {*_develop(study, arm, study.grid)} - left_out]
+    arms = [arm for arm in study.arms if {*development(study, arm, study.grid)} - left_out]
     extend, grid, below, above = study.config.extend, [*study.grid], 0, 0
     points, halves, number = {arm: grid for arm in arms}, False, 0
     while True:
         number += 1
         what = "half-octaves" if halves else f"{grid[0]} to {grid[-1]}"
-        develop = [run for arm in arms for run in _develop(study, arm, points[arm])]
+        develop = [run for arm in arms for run in development(study, arm, points[arm])]
         waiting = [one for one in develop if one in rows and rows[one]["status"] not in SETTLED]
         if waiting or any(overrides not in rows for overrides in develop):
             return Progress(points, {}, waiting, f"round {number} ({what})")
-        curves = {arm: [_mean(study, rows, arm, value) for value in points[arm]] for arm in arms}
+        curves = {arm: [mean_loss(study, rows, arm, value) for value in points[arm]] for arm in arms}
         best = {points[arm][_best(curve)] for arm, curve in curves.items()}
         down, up = grid[0] in best and below < extend, grid[-1] in best and above < extend
         if not (down or up):
@@ -251,9 +255,9 @@ def progress(study: Tuning, rows: Rows) -> Progress:
             points, halves = finer, True
             continue
         if down:
-            grid, below = [_text(study, float(grid[0]) / 2), *grid], below + 1
+            grid, below = [value_text(study, float(grid[0]) / 2), *grid], below + 1
         if up:
-            grid, above = [*grid, _text(study, float(grid[-1]) * 2)], above + 1
+            grid, above = [*grid, value_text(study, float(grid[-1]) * 2)], above + 1
         points = {arm: grid for arm in arms}
 
 
@@ -267,7 +271,7 @@ def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice
     best, known = _best(curve), ~np.isnan(loss)
     if not (known[:best].any() and known[best + 1 :].any()):
         doubt = f"not bracketed: {study.key}={grid[best]}, the best of the grid, is at its end"
-    return Choice(_text(study, 2.0**at), doubt)
+    return Choice(value_text(study, 2.0**at), doubt)
 
 
 def _with_halves(study: Tuning, points: list[str], curve: Sequence[float]) -> list[str]:
@@ -279,7 +283,9 @@ def _with_halves(study: Tuning, points: list[str], curve: Sequence[float]) -> li
     if curvature(octaves[finite], loss[finite]) <= STEEP:
         return points
     inside = [side for side in (-HALF, HALF) if octaves[0] < octaves[best] + side < octaves[-1]]
-    return sorted({*points, *(_text(study, float(points[best]) * 2.0**side) for side in inside)}, key=float)
+    return sorted(
+        {*points, *(value_text(study, float(points[best]) * 2.0**side) for side in inside)}, key=float
+    )
 
 
 # --- the baseline of an arm --------------------------------------------------------------------------
@@ -348,7 +354,7 @@ def _octaves(key: str, values: Sequence[str]) -> list[str]:
     return grid
 
 
-def _text(study: Tuning, value: float) -> str:
+def value_text(study: Tuning, value: float) -> str:
     """A value of the key in the syntax of overrides; a whole number if all values of the grid are."""
     if all(point.isdigit() for point in study.grid):
         return str(round(value))
@@ -370,23 +376,23 @@ def _report(
             if other and reference and reference.value is not None:
                 yield "baseline_rate", other, reference.value
     if "octaves" in study.config.report_at:
-        yield "octave_down", arm, _text(study, float(own) / 2)
-        yield "octave_up", arm, _text(study, float(own) * 2)
+        yield "octave_down", arm, value_text(study, float(own) / 2)
+        yield "octave_up", arm, value_text(study, float(own) * 2)
 
 
-def _at(study: Tuning, arm: Overrides, value: str, seeds: Sequence[str]) -> list[Overrides]:
+def at_value(study: Tuning, arm: Overrides, value: str, seeds: Sequence[str]) -> list[Overrides]:
     return [(*arm, f"{study.key}={value}", f"seed={seed}") for seed in seeds]
 
 
-def _develop(study: Tuning, arm: Overrides, grid: Sequence[str]) -> list[Overrides]:
-    return [overrides for value in grid for overrides in _at(study, arm, value, study.config.develop)]
+def development(study: Tuning, arm: Overrides, grid: Sequence[str]) -> list[Overrides]:
+    return [overrides for value in grid for overrides in at_value(study, arm, value, study.config.develop)]
 
 
-def _mean(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
+def mean_loss(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
     """The mean of the metric on the validation split over development seeds, negated if higher is better; inf
     if a seed diverged, NaN if the arm can't be built."""
     metric = on_validation(study.config.metric)
-    those = [rows[overrides] for overrides in _at(study, arm, value, study.config.develop)]
+    those = [rows[overrides] for overrides in at_value(study, arm, value, study.config.develop)]
     if any(row["status"] == Absent.LEFT_OUT for row in those):
         return math.nan
     losses = [row.get(metric) for row in those]

@@ -86,7 +86,7 @@ def forecast(
         level_MVR = drawn(rungs.losses, normal_MRS, chi_MRS)
         alpha_M = exponents(level_MVR, x_R, precision_R)
         alpha = exponents(means(rungs.losses).mean[None], x_R, precision_R)[0]
-        weights_KF = predictive_weights(seen, x_R, alpha)
+        weights_KF, miss_KF = predictive(seen, x_R, alpha)
     else:
         alpha_M = np.zeros(draws)
         weights_KF = np.tile([0, 0.5, 0.5], (len(pairs), 1))
@@ -97,11 +97,13 @@ def forecast(
             drawn_MKR @ line(x_R, precision_R, x),
         ]
     )
-    sd_K, df_K = noise(seen)
+    sd_K, df_K = noise_at(seen, x_R, x)
     t = rng.standard_normal((draws, len(pairs))) / np.sqrt(
         rng.chisquare(df_K, (draws, len(pairs))) / df_K
     )
     predicted_FMK = predicted_FMK + t * sd_K / np.sqrt(seeds)
+    if MISFIT is not None and has_exponent:
+        predicted_FMK = predicted_FMK + rng.standard_normal((draws, 1)) * miss_KF.T[:, None, :]
     tail = (1 - level) / 2
     low, centre, high = _quantiles(predicted_FMK, weights_KF, (tail, 0.5, 1 - tail))
     return Forecast(centre, low, high, weights_KF)
@@ -110,6 +112,17 @@ def forecast(
 def means(values_RXS) -> Means:
     n, mean, sd = (np.stack(x, 1) for x in zip(*map(moments, values_RXS), strict=True))
     return Means(n, mean, sd)
+
+
+TREND = 0.4
+MISFIT = 6.25
+
+
+def noise_at(seen, x_R, x):
+    return noise_model(seen, x_R, x)[:, 0], (seen.n - 1).sum(1) / DFDIV
+
+
+DFDIV = 2
 
 
 def noise(seen: Means, last: int = NOISE_RUNGS):
@@ -167,17 +180,17 @@ def exponents(level_MVR, x_R, w_R):
     return EXPONENTS[best] * np.exp(step * np.clip(shift, -1, 1))
 
 
-SUMMED = False
-WEIGHT_NOISE = 4
+POOLING = "each"
 
 
-def predictive_weights(seen, x_R, alpha):
+def predictive(seen, x_R, alpha):
     from scipy.stats import t
 
-    sd_K, df_K = noise(seen, WEIGHT_NOISE)
-    score_KF = np.zeros((len(seen.mean), 3))
+    score_KF, over = np.zeros((len(seen.mean), 3)), []
+    df_K = (seen.n - 1).sum(1)
+    sd_KR = noise_model(seen, x_R, x_R)
     for r in range(2, len(x_R)):
-        w = seen.n[:, :r].max(0).astype(float)
+        w = (seen.n[:, :r]).max(0).astype(float)
         coefs = np.stack(
             [
                 power(x_R[:r], w, x_R[r], np.array([alpha]))[0],
@@ -186,12 +199,38 @@ def predictive_weights(seen, x_R, alpha):
             ]
         )
         mu_KF = seen.mean[:, :r] @ coefs.T
-        var = (sd_K**2)[:, None] * ((1 / seen.n[:, :r]) @ (coefs**2).T + 1 / seen.n[:, r, None])
-        score_KF += t.logpdf(seen.mean[:, r, None], df_K[:, None], mu_KF, np.sqrt(np.maximum(var, 1e-20)))
-    if SUMMED:
-        score_KF = np.tile(score_KF.sum(0), (len(score_KF), 1))
-    weights = np.exp(score_KF - score_KF.max(1, keepdims=True))
-    return weights / weights.sum(1, keepdims=True)
+        v_KR = sd_KR**2 / seen.n
+        var = np.maximum(v_KR[:, :r] @ (coefs**2).T + v_KR[:, r, None], 1e-20)
+        score_KF += t.logpdf(seen.mean[:, r, None], df_K[:, None], mu_KF, np.sqrt(var))
+        e2 = (seen.mean[:, r, None] - mu_KF) ** 2
+        over.append(np.where(e2 > MISFIT * var, e2 - var, 0))
+    like = np.exp(score_KF - score_KF.max(1, keepdims=True))
+    prior = np.full(3, 1 / 3)
+    if POOLING == "sum":
+        tot = score_KF.sum(0)
+        like = np.tile(np.exp(tot - tot.max()), (len(like), 1))
+    for _ in range(50 if POOLING == "em" else 0):
+        w = like * prior
+        w /= w.sum(1, keepdims=True)
+        prior = (w.sum(0) + 1) / (len(w) + 3)
+    w = like * prior
+    return w / w.sum(1, keepdims=True), np.sqrt(np.mean(over, 0))
+
+
+def noise_model(seen, x_R, at):
+    from scipy.special import digamma
+
+    df = seen.n - 1
+    y = np.log(np.maximum(seen.sd**2, 1e-300)) - digamma(df / 2) + np.log(df / 2)
+    w = df / 2
+    xm = (w * x_R).sum(1, keepdims=True) / w.sum(1, keepdims=True)
+    ym = (w * y).sum(1, keepdims=True) / w.sum(1, keepdims=True)
+    discount = 1 + (len(y) - 1) * 0.25
+    sxx = (w * (x_R - xm) ** 2).sum() / discount
+    sxy = (w * (x_R - xm) * (y - ym)).sum() / discount
+    slope = sxy / (sxx + 1 / TREND**2)
+    var = (df * seen.sd**2 * np.exp(-slope * x_R)).sum(1) / df.sum(1)
+    return np.sqrt(var[:, None] * np.exp(slope * np.atleast_1d(at)))
 
 
 def _quantiles(values_FMK, weights_KF, at):

@@ -1,18 +1,18 @@
-"""How the difference of two methods depends on the size of a model, and what follows for a larger model.
+"""Forecasts of a difference between two methods at a larger size, from a ladder of smaller ones.
 
-A ladder measures the same V variants on R rungs: sizes N, each with seeds of its own. Three forms of a
-difference are considered, each linear once the exponent is known:
+A difference is taken to depend on the number of parameters N in one of three forms:
 
-    power     L_v = E + A_v N^−α, E and α shared by all variants, so that the difference is ΔA·N^−α
-    constant  Δ
+    power     ΔA·N^−α, since L_v = E + A_v·N^−α for each variant v, with E and α shared by all of them
+    constant  a
     log       a + b·ln N, which may cross zero
 
-A forecast is a mixture of the three, weighted by how well each, fitted on the lower rungs, predicted the next
-one. No form is exact, so weights measure fitness for a forecast, not truth. Arrays in, numbers out; no files,
-no tables, no torch. SciPy is imported only where it is used.
+Each form is fitted to the lower rungs, predicts the next one, and is weighed by the density of what was seen
+there. The forecast is the mixture of the three by these weights. Its interval is for the mean difference that
+will be observed, so it includes the noise of the seeds at that size. Nothing says that a form goes on to hold
+at a larger size: docs/scale.md has simulations in which none does. Arrays in, numbers out; no files, no
+tables, no torch. SciPy is imported only where it is used.
 
-Shapes: R rungs, V variants, S seeds of a rung, K contrasts, F forms, M draws, G exponents tried. Losses: lower
-is better. Differences are variant − baseline, in nats. Every contrast has at least two pairs on each rung.
+Shapes: those of rungs.py, F forms, M draws, G exponents tried. x is ln N − ln N of the highest rung.
 """
 
 from collections.abc import Sequence
@@ -20,239 +20,222 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.analysis.stats import Array, moments
-
-Pairs = Sequence[tuple[int, int]]  # the rows of variant and baseline
+from ablate.analysis import stats
+from ablate.analysis.rungs import Pairs, Rungs, Seen, noise_trend, seen
+from ablate.analysis.stats import Array
 
 FORMS = ("power", "constant", "log")
-FEWEST = 4  # rungs needed to fit an exponent or to weigh forms
+FEWEST = 4  # rungs for an exponent, and for weights
+DECADE = 10.0  # between the smallest and the largest size, for an exponent that is printed
 EXPONENTS = np.geomspace(0.02, 3.0, 150)
 DRAWS = 4_000
-NOISE_RUNGS = 2  # the last ones, whose noise is taken for the next
-
-
-@dataclass(frozen=True)
-class Rungs:
-    """Measured rungs. sizes: (R,) parameters without embeddings, ascending. losses: for each rung (V, S),
-    paired by seed; NaN for a missing one."""
-
-    sizes: Array
-    losses: Sequence[Array]
-
-    def up_to(self, count: int) -> "Rungs":
-        """The lowest `count` rungs."""
-        return Rungs(self.sizes[:count], self.losses[:count])
-
-
-@dataclass(frozen=True)
-class Means:
-    """Of each row and rung (X, R): the mean over seeds, the standard deviation, the seeds."""
-
-    n: Array
-    mean: Array
-    sd: Array
+MISSED = 2.5  # standard errors, beyond which a form has missed a rung
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """(K,) the median and the limits of a difference that is yet to be seen, and the weights of the forms
-    (K, F)."""
+    """centre: (K,) the median of a mean difference yet to be seen. low, high: its interval. weights: (K, F), of
+    the forms. exponent: α; NaN if none was fitted."""
 
     centre: Array
     low: Array
     high: Array
     weights: Array
+    exponent: float
 
 
-def differences(rungs: Rungs, pairs: Pairs) -> list[Array]:
-    """For each rung (K, S)."""
-    one, base = np.array(pairs, int).reshape(-1, 2).T
-    return [loss_VS[one] - loss_VS[base] for loss_VS in rungs.losses]
+@dataclass(frozen=True)
+class Ratio:
+    """(K,) how many times the variant's parameters its baseline needs for the variant's loss: above 1, the
+    variant is better. low, high: the limits of its interval. All are NaN if a fit gives no ratio."""
+
+    ratio: Array
+    low: Array
+    high: Array
 
 
 def forecast(
     rungs: Rungs, pairs: Pairs, size: float, seeds: int, *, level: float = 0.9, draws: int = DRAWS
 ) -> Forecast:
-    difference_RKS = differences(rungs, pairs)
-    seen = means(difference_RKS)
-    x_R = np.log(rungs.sizes / rungs.sizes[-1])
-    x = np.log(size / rungs.sizes[-1])
-    rng = np.random.default_rng(0)
-    normal_MRS, chi_MRS = _randoms(rng, draws, rungs.losses)
-    drawn_MKR = drawn(difference_RKS, normal_MRS, chi_MRS)
-    precision_R = np.array([loss.shape[1] for loss in rungs.losses], float)
-    has_exponent = len(x_R) >= FEWEST
-    if has_exponent:
-        level_MVR = drawn(rungs.losses, normal_MRS, chi_MRS)
-        alpha_M = exponents(level_MVR, x_R, precision_R)
-        alpha = exponents(means(rungs.losses).mean[None], x_R, precision_R)[0]
-        weights_KF, miss_KF = predictive(seen, x_R, alpha)
-    else:
-        alpha_M = np.zeros(draws)
-        weights_KF = np.tile([0, 0.5, 0.5], (len(pairs), 1))
-    predicted_FMK = np.stack(
-        [
-            np.einsum("mr,mkr->mk", power(x_R, precision_R, x, alpha_M), drawn_MKR),
-            np.einsum("mr,mkr->mk", power(x_R, precision_R, x, np.zeros(1)).repeat(draws, 0), drawn_MKR),
-            drawn_MKR @ line(x_R, precision_R, x),
-        ]
-    )
-    sd_K, df_K = noise_at(seen, x_R, x)
-    t = rng.standard_normal((draws, len(pairs))) / np.sqrt(
-        rng.chisquare(df_K, (draws, len(pairs))) / df_K
-    )
-    predicted_FMK = predicted_FMK + t * sd_K / np.sqrt(seeds)
-    if MISFIT is not None and has_exponent:
-        predicted_FMK = predicted_FMK + rng.standard_normal((draws, 1)) * miss_KF.T[:, None, :]
-    tail = (1 - level) / 2
-    low, centre, high = _quantiles(predicted_FMK, weights_KF, (tail, 0.5, 1 - tail))
-    return Forecast(centre, low, high, weights_KF)
+    """Of the mean difference over so many paired seeds at a size that is not among the rungs.
 
-
-def means(values_RXS) -> Means:
-    n, mean, sd = (np.stack(x, 1) for x in zip(*map(moments, values_RXS), strict=True))
-    return Means(n, mean, sd)
-
-
-TREND = 0.4
-MISFIT = 6.25
-
-
-def noise_at(seen, x_R, x):
-    return noise_model(seen, x_R, x)[:, 0], (seen.n - 1).sum(1) / DFDIV
-
-
-DFDIV = 2
-
-
-def noise(seen: Means, last: int = NOISE_RUNGS):
-    df = seen.n[:, -last:] - 1
-    var = (df * seen.sd[:, -last:] ** 2).sum(1) / df.sum(1)
-    return np.sqrt(var), df.sum(1)
-
-
-def _randoms(rng, draws, losses):
-    most = max(loss.shape[1] for loss in losses)
-    R = len(losses)
-    normal = rng.standard_normal((R, draws, most))
-    chi = np.cumsum(rng.standard_normal((R, draws, most)) ** 2, 2)
-    return normal, chi
-
-
-def drawn(values_RXS, normal, chi):
-    out = []
-    for values, z, c in zip(values_RXS, normal, chi, strict=True):
-        n, mean, _ = moments(values)
-        residual = np.nan_to_num(values - mean[:, None])
-        shift = z[:, : values.shape[1]] @ residual.T / np.sqrt(n * (n - 1))
-        t = shift / np.sqrt(c[:, n - 2] / (n - 1))
-        out.append(mean + t)
-    return np.stack(out, 2)
-
-
-def power(x_R, w_R, x, alpha_M):
-    e_MR = np.exp(-alpha_M[:, None] * x_R)
-    return np.exp(-alpha_M * x)[:, None] * w_R * e_MR / (w_R * e_MR**2).sum(1, keepdims=True)
-
-
-def line(x_R, w_R, x):
-    w = w_R / w_R.sum()
-    middle = w @ x_R
-    return w + w * (x_R - middle) * (x - middle) / (w @ (x_R - middle) ** 2)
-
-
-def exponents(level_MVR, x_R, w_R):
-    V = level_MVR.shape[1]
-    w = w_R / w_R.sum()
-    level_MVR = level_MVR - level_MVR.mean((1, 2), keepdims=True)
-    e_GR = np.exp(-EXPONENTS[:, None] * x_R)
-    e_GR /= np.sqrt((w * e_GR**2).sum(1, keepdims=True))
-    p_GR = 1 - e_GR * (w * e_GR).sum(1, keepdims=True)
-    along = level_MVR @ (w * e_GR).T  # M V G
-    offset = level_MVR.sum(1) @ (w * p_GR).T  # M G
-    explained = (along**2).sum(1) + offset**2 / (V * (w * p_GR**2).sum(1))
-    best = np.clip(explained.argmax(1), 1, len(EXPONENTS) - 2)
-    rows = np.arange(len(best))
-    a, b, c = (explained[rows, best + i] for i in (-1, 0, 1))
-    bend = a - 2 * b + c
-    shift = np.where(bend < 0, (a - c) / 2 / np.where(bend < 0, bend, 1), 0)
-    step = np.log(EXPONENTS[1] / EXPONENTS[0])
-    return EXPONENTS[best] * np.exp(step * np.clip(shift, -1, 1))
-
-
-POOLING = "each"
-
-
-def predictive(seen, x_R, alpha):
+    With fewer than FEWEST rungs there is no exponent: "constant" and "log" count half each. The draws are the
+    same at every call, and for every contrast.
+    """
     from scipy.stats import t
 
-    score_KF, over = np.zeros((len(seen.mean), 3)), []
-    df_K = (seen.n - 1).sum(1)
-    sd_KR = noise_model(seen, x_R, x_R)
-    for r in range(2, len(x_R)):
-        w = (seen.n[:, :r]).max(0).astype(float)
-        coefs = np.stack(
-            [
-                power(x_R[:r], w, x_R[r], np.array([alpha]))[0],
-                power(x_R[:r], w, x_R[r], np.zeros(1))[0],
-                line(x_R[:r], w, x_R[r]),
-            ]
-        )
-        mu_KF = seen.mean[:, :r] @ coefs.T
-        v_KR = sd_KR**2 / seen.n
-        var = np.maximum(v_KR[:, :r] @ (coefs**2).T + v_KR[:, r, None], 1e-20)
-        score_KF += t.logpdf(seen.mean[:, r, None], df_K[:, None], mu_KF, np.sqrt(var))
-        e2 = (seen.mean[:, r, None] - mu_KF) ** 2
-        over.append(np.where(e2 > MISFIT * var, e2 - var, 0))
-    like = np.exp(score_KF - score_KF.max(1, keepdims=True))
-    prior = np.full(3, 1 / 3)
-    if POOLING == "sum":
-        tot = score_KF.sum(0)
-        like = np.tile(np.exp(tot - tot.max()), (len(like), 1))
-    for _ in range(50 if POOLING == "em" else 0):
-        w = like * prior
-        w /= w.sum(1, keepdims=True)
-        prior = (w.sum(0) + 1) / (len(w) + 3)
-    w = like * prior
-    return w / w.sum(1, keepdims=True), np.sqrt(np.mean(over, 0))
+    at, rng = seen(rungs, pairs), np.random.default_rng(0)
+    x_R, x = np.log(rungs.sizes / rungs.sizes[-1]), np.log(size / rungs.sizes[-1])
+    trend = noise_trend(at, x_R)
+    weight_R = _seeds(rungs) * np.exp(-trend * x_R)
+    variance_K, df_K = _pooled(at, trend, x_R)
+    noise = _Noise(rng, draws, rungs)
+    if len(x_R) >= FEWEST:
+        measured_VR = np.stack([stats.moments(loss_VS)[1] for loss_VS in rungs.losses], 1)
+        exponent = float(fit_power(measured_VR[None], x_R, weight_R)[0][0])
+        alpha_M = fit_power(noise.means(rungs.losses), x_R, weight_R)[0]
+        floor = 1e6 * rungs.rounding**2
+        weights_KF, missed_KF = weigh(at, x_R, weight_R, exponent, variance_K, trend, floor)
+    else:
+        exponent, alpha_M = np.nan, np.zeros(draws)
+        weights_KF, missed_KF = np.tile([0.0, 0.5, 0.5], (len(pairs), 1)), np.zeros((len(pairs), len(FORMS)))
+    drawn_MKR = noise.means(rungs.differences(pairs))
+    fitted_FMK = np.einsum("fmr,mkr->fmk", coefficients(x_R, weight_R, x, alpha_M), drawn_MKR)
+    fitted_FMK += rng.standard_normal((draws, 1)) * missed_KF.T[:, None]
+    chance_M = rng.permutation((np.arange(draws) + 0.5) / draws)
+    of_seeds_MK = t.ppf(chance_M[:, None], df_K) * np.sqrt(variance_K * np.exp(trend * x) / seeds)
+    tail = (1 - level) / 2
+    low, centre, high = _quantiles(fitted_FMK + of_seeds_MK, weights_KF, (tail, 0.5, 1 - tail))
+    return Forecast(centre, low, high, weights_KF, exponent)
 
 
-def noise_model(seen, x_R, at):
-    from scipy.special import digamma
-
-    df = seen.n - 1
-    y = np.log(np.maximum(seen.sd**2, 1e-300)) - digamma(df / 2) + np.log(df / 2)
-    w = df / 2
-    xm = (w * x_R).sum(1, keepdims=True) / w.sum(1, keepdims=True)
-    ym = (w * y).sum(1, keepdims=True) / w.sum(1, keepdims=True)
-    discount = 1 + (len(y) - 1) * 0.25
-    sxx = (w * (x_R - xm) ** 2).sum() / discount
-    sxy = (w * (x_R - xm) * (y - ym)).sum() / discount
-    slope = sxy / (sxx + 1 / TREND**2)
-    var = (df * seen.sd**2 * np.exp(-slope * x_R)).sum(1) / df.sum(1)
-    return np.sqrt(var[:, None] * np.exp(slope * np.atleast_1d(at)))
+def coefficients(x_R: Array, weight_R: Array, x: float, alpha_M: Array) -> Array:
+    """(F, M, R): times the differences of the rungs, they give the value at x of each form, fitted by weighted
+    least squares with these exponents."""
+    near_MR = np.exp(-alpha_M[:, None] * x_R)
+    power_MR = np.exp(-alpha_M * x)[:, None] * weight_R * near_MR
+    power_MR /= (weight_R * near_MR**2).sum(1, keepdims=True)
+    share_R = weight_R / weight_R.sum()
+    from_R = x_R - share_R @ x_R
+    line_R = share_R * (1 + from_R * (x - share_R @ x_R) / (share_R @ from_R**2))
+    return np.stack([power_MR, *(np.broadcast_to(c, power_MR.shape) for c in (share_R, line_R))])
 
 
-def _quantiles(values_FMK, weights_KF, at):
-    F, M, K = values_FMK.shape
-    flat = values_FMK.reshape(F * M, K)
-    order = flat.argsort(0)
-    mass = np.repeat(weights_KF.T / M, M, 0)
-    out = []
-    for k in range(K):
-        cum = np.cumsum(mass[order[:, k], k])
-        out.append(flat[order[np.minimum(np.searchsorted(cum, at), F * M - 1), k], k])
-    return np.array(out).T
+def weigh(
+    at: Seen, x_R: Array, weight_R: Array, exponent: float, variance_K: Array, trend: float, floor: float
+) -> tuple[Array, Array]:
+    """(K, F) the weight of each form; and what it missed, as a standard deviation that widens its forecast.
+
+    Each rung from the third on is predicted from those below. A form's weight is the product of the densities
+    of what was seen there. Where a form is off by more than MISSED standard errors, what noise leaves
+    unexplained is what it missed. The exponent is that of all rungs: it comes from the levels of the losses.
+    variance_K: of a difference at x = 0. floor: of the variance of a prediction.
+    """
+    from scipy.stats import t
+
+    variance_KR = variance_K[:, None] * np.exp(trend * x_R) / at.n
+    df_K = (at.n - 1).sum(1)
+    density_KF, missed_KF = np.zeros((2, len(at.n), len(FORMS)))
+    held_out = range(2, len(x_R))
+    for r in held_out:
+        c_FR = coefficients(x_R[:r], weight_R[:r], x_R[r], np.array([exponent]))[:, 0]
+        off_KF = at.mean[:, r, None] - at.mean[:, :r] @ c_FR.T
+        of_noise_KF = np.maximum(variance_KR[:, :r] @ (c_FR**2).T + variance_KR[:, r, None], floor)
+        se_KF = np.sqrt(of_noise_KF)
+        density_KF += t.logpdf(off_KF / se_KF, df_K[:, None]) - np.log(se_KF)
+        missed_KF += np.where(np.abs(off_KF) > MISSED * se_KF, off_KF**2 - of_noise_KF, 0) / len(held_out)
+    weights_KF = np.exp(density_KF - density_KF.max(1, keepdims=True))
+    return weights_KF / weights_KF.sum(1, keepdims=True), np.sqrt(missed_KF)
 
 
-def as_below(rungs, pairs, seeds, *, level=0.9):
-    from scipy import stats
+def fit_power(level_MVR: Array, x_R: Array, weight_R: Array) -> tuple[Array, Array]:
+    """α (M,) and A (M, V) of L_v = E + A_v·exp(−α·x) by weighted least squares.
 
-    n, mean, sd = moments(differences(rungs, pairs)[-1])
-    half = stats.t.isf((1 - level) / 2, n - 1) * sd * np.sqrt(1 / n + 1 / seeds)
-    return mean - half, mean + half
+    All but α is linear, so that α is searched on EXPONENTS, and refined by a parabola through the best three.
+    A is in nats at x = 0.
+    """
+    share_R = weight_R / weight_R.sum()
+
+    def parts(alpha_XR: Array) -> tuple[Array, Array, Array]:
+        """The form, scaled to length 1; what it leaves of a constant; the length of that."""
+        form_XR = np.exp(-alpha_XR * x_R)
+        form_XR /= np.sqrt((share_R * form_XR**2).sum(-1, keepdims=True))
+        rest_XR = 1 - form_XR * (share_R * form_XR).sum(-1, keepdims=True)
+        return form_XR, rest_XR, (share_R * rest_XR**2).sum(-1)
+
+    V = level_MVR.shape[1]
+    level_MVR = level_MVR - level_MVR.mean((1, 2), keepdims=True)
+    form_GR, rest_GR, length_G = parts(EXPONENTS[:, None])
+    explained_MG = ((level_MVR @ (share_R * form_GR).T) ** 2).sum(1)
+    explained_MG += (level_MVR.sum(1) @ (share_R * rest_GR).T) ** 2 / (V * length_G)
+    best = explained_MG.argmax(1)
+    inner = np.clip(best, 1, len(EXPONENTS) - 2)
+    left, middle, right = (explained_MG[np.arange(len(inner)), inner + step] for step in (-1, 0, 1))
+    bend = np.minimum(left - 2 * middle + right, -1e-300)
+    off = np.where(best == inner, (left - right) / 2 / bend, best - inner)
+    alpha_M = EXPONENTS[inner] * (EXPONENTS[1] / EXPONENTS[0]) ** np.clip(off, -1, 1)
+    form_MR, rest_MR, length_M = parts(alpha_M[:, None])
+    E_M = np.einsum("mvr,mr->m", level_MVR, share_R * rest_MR) / (V * length_M)
+    A_MV = np.einsum("mvr,mr->mv", level_MVR - E_M[:, None, None], share_R * form_MR)
+    return alpha_M, A_MV * form_MR[:, -1:]
 
 
-def interval_score(low, high, seen, level):
-    beyond = np.maximum(low - seen, 0) + np.maximum(seen - high, 0)
-    return high - low + 2 / (1 - level) * beyond
+def parameter_ratio(rungs: Rungs, pairs: Pairs, *, level: float = 0.95, draws: int = DRAWS) -> Ratio | None:
+    """(A_v/A_b)^(−1/α), the equivalent-parameters ratio of variant v and baseline b, in the form "power".
+
+    The baseline reaches at ratio·N parameters what the variant reaches at N. None with fewer than FEWEST
+    sizes, or with less than a DECADE between the smallest and the largest, which fix no exponent.
+    """
+    x_R = np.log(rungs.sizes / rungs.sizes[-1])
+    if len(x_R) < FEWEST or rungs.sizes[-1] < DECADE * rungs.sizes[0]:
+        return None
+    one, base = np.array(pairs, int).reshape(-1, 2).T
+    weight_R = _seeds(rungs) * np.exp(-noise_trend(seen(rungs, pairs), x_R) * x_R)
+
+    def ratios(level_MVR: Array) -> Array:
+        alpha_M, A_MV = fit_power(level_MVR, x_R, weight_R)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return (A_MV[:, one] / A_MV[:, base]) ** (-1 / alpha_M[:, None])
+
+    measured_VR = np.stack([stats.moments(loss_VS)[1] for loss_VS in rungs.losses], 1)
+    drawn_MVR = _Noise(np.random.default_rng(0), draws, rungs).means(rungs.losses)
+    tail = (1 - level) / 2
+    low, high = np.quantile(ratios(drawn_MVR), (tail, 1 - tail), axis=0)
+    return Ratio(ratios(measured_VR[None])[0], low, high)
+
+
+def interval_score(low: Array, high: Array, observed: Array, level: float) -> Array:
+    """Width, plus 2/(1 − level) times how far the observed value lies outside; lower is better. Elementwise.
+
+    See: Gneiting and Raftery (2007), Strictly proper scoring rules, section 6.2.
+    """
+    outside = np.maximum(low - observed, 0) + np.maximum(observed - high, 0)
+    return high - low + 2 / (1 - level) * outside
+
+
+# --- helpers ----------------------------------------------------------------------------------------
+
+
+class _Noise:
+    """Draws of the means over seeds. On each rung a draw gives each seed one random weight, for all variants,
+    so that paired variants stay paired: the draws of a mean, or of a mean difference, have its t distribution
+    with n − 1 degrees of freedom."""
+
+    def __init__(self, rng: np.random.Generator, draws: int, rungs: Rungs) -> None:
+        shape = len(rungs.losses), draws, int(_seeds(rungs).max())
+        self.weight_RMS = rng.standard_normal(shape)
+        self.squares_RMS = np.cumsum(rng.standard_normal(shape) ** 2, 2)  # χ² of 1, 2, … degrees of freedom
+
+    def means(self, values_RXS: Sequence[Array]) -> Array:
+        """(M, X, R) for X rows on each rung."""
+        of_rungs = []
+        for value_XS, weight_MS, squares_MS in zip(
+            values_RXS, self.weight_RMS, self.squares_RMS, strict=True
+        ):
+            n, mean, _ = stats.moments(value_XS)
+            deviation_XS = np.nan_to_num(value_XS - mean[:, None])
+            shift_MX = weight_MS[:, : value_XS.shape[1]] @ deviation_XS.T
+            of_rungs.append(mean + shift_MX / np.sqrt(n * squares_MS[:, n - 2]))
+        return np.stack(of_rungs, 2)
+
+
+def _seeds(rungs: Rungs) -> Array:
+    return np.array([loss_VS.shape[1] for loss_VS in rungs.losses])
+
+
+def _pooled(at: Seen, trend: float, x_R: Array) -> tuple[Array, Array]:
+    """(K,) the variance of a difference at x = 0, pooled over the rungs, and its degrees of freedom."""
+    df_KR = at.n - 1
+    return (df_KR * at.sd**2 * np.exp(-trend * x_R)).sum(1) / df_KR.sum(1), df_KR.sum(1)
+
+
+def _quantiles(value_FMK: Array, weights_KF: Array, at: tuple[float, ...]) -> Array:
+    """(quantiles, K) of the mixture of F samples."""
+    F, M, K = value_FMK.shape
+    value_NK = value_FMK.reshape(F * M, K)
+    mass_NK = np.repeat(weights_KF.T / M, M, axis=0)
+    order_NK = value_NK.argsort(0)
+    value_NK, mass_NK = (np.take_along_axis(v, order_NK, 0) for v in (value_NK, mass_NK))
+    below_NK = mass_NK.cumsum(0)
+    at_K = [np.searchsorted(below_NK[:, k], np.array(at) * below_NK[-1, k]) for k in range(K)]
+    return np.array([value_NK[n, k] for k, n in enumerate(at_K)]).reshape(K, len(at)).T

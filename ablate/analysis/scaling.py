@@ -34,8 +34,8 @@ MISSED = 2.5  # standard errors, beyond which a form has missed a rung
 
 @dataclass(frozen=True)
 class Forecast:
-    """centre: (K,) the median of a mean difference yet to be seen. low, high: its interval. weights: (K, F), of
-    the forms. exponent: α; NaN if none was fitted."""
+    """Of K mean differences yet to be observed. centre: (K,) the mean of what the forms predict, by their
+    weights. low, high: (K,) the interval. weights: (K, F). exponent: α; NaN if none was fitted."""
 
     centre: Array
     low: Array
@@ -77,21 +77,22 @@ def forecast(
         floor = 1e6 * rungs.rounding**2
         weights_KF, missed_KF = weigh(at, x_R, weight_R, exponent, variance_K, trend, floor)
     else:
-        exponent, alpha_M = np.nan, np.zeros(draws)
+        exponent, alpha_M = 0.0, np.zeros(draws)
         weights_KF, missed_KF = np.tile([0.0, 0.5, 0.5], (len(pairs), 1)), np.zeros((len(pairs), len(FORMS)))
     drawn_MKR = noise.means(rungs.differences(pairs))
     fitted_FMK = np.einsum("fmr,mkr->fmk", coefficients(x_R, weight_R, x, alpha_M), drawn_MKR)
     fitted_FMK += rng.standard_normal((draws, 1)) * missed_KF.T[:, None]
     chance_M = rng.permutation((np.arange(draws) + 0.5) / draws)
     of_seeds_MK = t.ppf(chance_M[:, None], df_K) * np.sqrt(variance_K * np.exp(trend * x) / seeds)
-    tail = (1 - level) / 2
-    low, centre, high = _quantiles(fitted_FMK + of_seeds_MK, weights_KF, (tail, 0.5, 1 - tail))
-    return Forecast(centre, low, high, weights_KF, exponent)
+    low, high = _limits(fitted_FMK + of_seeds_MK, weights_KF, level)
+    best_FR = coefficients(x_R, weight_R, x, np.array([exponent]))[:, 0]
+    centre = (weights_KF * (at.mean @ best_FR.T)).sum(1)
+    return Forecast(centre, low, high, weights_KF, exponent or np.nan)
 
 
 def coefficients(x_R: Array, weight_R: Array, x: float, alpha_M: Array) -> Array:
-    """(F, M, R): times the differences of the rungs, they give the value at x of each form, fitted by weighted
-    least squares with these exponents."""
+    """(F, M, R): times the differences of the rungs, they give the value at x of each form, fitted by
+    weighted least squares with these exponents."""
     near_MR = np.exp(-alpha_M[:, None] * x_R)
     power_MR = np.exp(-alpha_M * x)[:, None] * weight_R * near_MR
     power_MR /= (weight_R * near_MR**2).sum(1, keepdims=True)
@@ -229,13 +230,14 @@ def _pooled(at: Seen, trend: float, x_R: Array) -> tuple[Array, Array]:
     return (df_KR * at.sd**2 * np.exp(-trend * x_R)).sum(1) / df_KR.sum(1), df_KR.sum(1)
 
 
-def _quantiles(value_FMK: Array, weights_KF: Array, at: tuple[float, ...]) -> Array:
-    """(quantiles, K) of the mixture of F samples."""
+def _limits(value_FMK: Array, weights_KF: Array, level: float) -> tuple[Array, Array]:
+    """(K,) each: between them lies the mixture of F samples with probability `level`, and as much below as
+    above."""
     F, M, K = value_FMK.shape
-    value_NK = value_FMK.reshape(F * M, K)
-    mass_NK = np.repeat(weights_KF.T / M, M, axis=0)
-    order_NK = value_NK.argsort(0)
-    value_NK, mass_NK = (np.take_along_axis(v, order_NK, 0) for v in (value_NK, mass_NK))
-    below_NK = mass_NK.cumsum(0)
-    at_K = [np.searchsorted(below_NK[:, k], np.array(at) * below_NK[-1, k]) for k in range(K)]
-    return np.array([value_NK[n, k] for k, n in enumerate(at_K)]).reshape(K, len(at)).T
+    tail, limits = (1 - level) / 2, np.empty((2, K))
+    for k in range(K):
+        value_N = value_FMK[:, :, k].ravel()
+        order_N = value_N.argsort()
+        below_N = np.repeat(weights_KF[k], M)[order_N].cumsum()
+        limits[:, k] = value_N[order_N][np.searchsorted(below_N, np.array([tail, 1 - tail]) * below_N[-1])]
+    return limits[0], limits[1]

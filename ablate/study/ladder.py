@@ -17,6 +17,7 @@ import numpy as np
 from ablate.analysis.rungs import Rungs, as_below
 from ablate.analysis.scaling import FORMS, forecast
 from ablate.analysis.variants import USABLE
+from ablate.compose.composer import Composer
 from ablate.config.contrast import Contrast, Contrasts
 from ablate.config.identity import digest
 from ablate.config.overrides import flatten
@@ -26,7 +27,6 @@ from ablate.execution.run import Run
 from ablate.phrases import counted
 from ablate.store.record import Choice, Predicted, Prediction, Role, Rung, frozen
 from ablate.study.config import (
-    Compose,
     Design,
     Overrides,
     Phase,
@@ -107,7 +107,7 @@ class Ladder(Tuned):
     def seeds_at_most(self) -> int:
         return max(self.seeds_a_rung)
 
-    def design(self, levels: Mapping[str, Sequence[str]], compose: Compose) -> "Climb":
+    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> "Climb":
         if self.primary or self.looks:
             raise ConfigError(
                 f"study.{'primary' if self.primary else 'looks'}: a ladder compares each arm with"
@@ -129,9 +129,12 @@ class Ladder(Tuned):
                 f"seed={','.join(report)}: {counted(max(self.seeds_a_rung), 'seed')} report"
                 " (study.seeds_a_rung); list as many"
             )
+        presets = configs.options(f"{GROUP}/{FOLDER}")
+        if unknown := [name for name in self.rungs if name not in presets]:
+            raise ConfigError(f"study.rungs: {unknown[0]}: no such preset{did_you_mean(unknown[0], presets)}")
         fixed = [f"{key}={values[0]}" for key, values in given.items()]
         rungs = [
-            self._rung(name, compose((*fixed, f"{GROUP}={FOLDER}/{name}")), report[:count])
+            self._rung(name, configs((*fixed, f"{GROUP}={FOLDER}/{name}")), report[:count])
             for name, count in zip(self.rungs, self.seeds_a_rung, strict=True)
         ]
         sizes = [rung.size for rung in rungs]
@@ -145,7 +148,7 @@ class Ladder(Tuned):
                 f"study.rungs={typed(self.rungs)}: {sizes[-1] / sizes[0]:.2g} times as many parameters at the"
                 f" top as at the bottom ({shown}); a prediction takes a factor of {SPAN}"
             )
-        return Climb(tuning.levels, tuning.arms, config=self, rungs=rungs, compose=compose)
+        return Climb(tuning.levels, tuning.arms, config=self, rungs=rungs, configs=configs)
 
     def _rung(self, name: str, config: RunConfig, seeds: Sequence[str]) -> Rung:
         """The rung of this preset. config: of the preset."""
@@ -186,7 +189,7 @@ class Climb(Design):
     """The design of a ladder. arms: overrides without a rung, the key and the seed, a name's first."""
 
     config: Ladder
-    compose: Compose
+    configs: Composer
     needs_test_split: ClassVar[bool] = True
 
     @property
@@ -238,7 +241,7 @@ class Climb(Design):
         ]
 
     def _contrast(self, base: Overrides, arm: Overrides) -> Contrast:
-        one, other = (flatten(asdict(self.compose(overrides))) for overrides in (base, arm))
+        one, other = (flatten(asdict(self.configs(overrides))) for overrides in (base, arm))
         named = {override.partition("=")[0] for override in (*base, *arm)} - {GROUP}
         keys = [
             key
@@ -306,13 +309,12 @@ class Climb(Design):
         if at < self.config.tuned_rungs:
             yield from self._tuned(at, arms, self.levels[self.key], climbed, rows)
             return
-        is_checked = at < min(self.config.tuned_rungs + self.config.checked_rungs, len(self.rungs) - 1)
         for arm in arms:
             octave = self._line(at, self._place[arm][1], climbed)
             if octave is None:
                 yield arm, Choice(None, f"no value: none at {self.rungs[at - 1].name} either"), math.nan
                 continue
-            if not is_checked:
+            if not self._is_checked(at):
                 yield arm, Choice(self._text(octave), how="predicted"), octave
                 continue
             around = [self._text(octave + side) for side in (-HALF, 0.0, HALF)]
@@ -408,11 +410,7 @@ class Climb(Design):
         climbed = self.state(rows)
         new = [rung for run, rung in climbed.runs.items() if run not in rows]
         last = max(new or [*climbed.runs.values()])
-        reports = len(self.arms) * sum(self.config.seeds_a_rung)
-        tuned = self.config.tuned_rungs * len(self.arms) * len(self.levels[self.key])
-        above = len(self.rungs) - 1 - self.config.tuned_rungs
-        checks = 3 * len(self.arms) * min(self.config.checked_rungs, above)
-        runs = reports + (tuned + checks) * len(self.config.develop)
+        runs = sum(count for _, _, count in self.stages())
         where = "top rung" if last == len(self.rungs) - 1 else "rung"
         return Phase(f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}")
 
@@ -433,12 +431,25 @@ class Climb(Design):
             lines.append(f"{name}: {self.key} {', '.join(told)}")
         return lines
 
-    def forecast(self) -> list[str]:
+    def stages(self) -> list[tuple[str, Overrides, int]]:
+        base = self.names.index(self.config.baseline)
         return [
-            f"{rung.name}: {rung.size:,} parameters, {rung.tokens:,} tokens a run,"
-            f" {counted(len(self.arms) * len(rung.seeds), 'run')} to report"
-            for rung in self.rungs
+            (
+                f"{rung.name}: {rung.size:,} parameters, {rung.tokens:,} tokens a run",
+                self.first_run(self.at(rung)[base]),
+                len(self.arms) * (len(rung.seeds) + self._values(at) * len(self.config.develop)),
+            )
+            for at, rung in enumerate(self.rungs)
         ]
+
+    def _values(self, at: int) -> int:
+        """At how many values a rung trains each arm to choose one, if no grid grows."""
+        if at < self.config.tuned_rungs:
+            return len(self.levels[self.key])
+        return 3 if self._is_checked(at) else 0
+
+    def _is_checked(self, at: int) -> bool:
+        return at < min(self.config.tuned_rungs + self.config.checked_rungs, len(self.rungs) - 1)
 
 
 def predicted(below: Rungs, names: Sequence[str], baseline: str, top: Rung) -> dict[str, Predicted]:

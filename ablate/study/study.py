@@ -320,7 +320,8 @@ def _declared(sweep: Sweep) -> StudyConfig:
     if isinstance(block, Mapping) and isinstance(block.get("demo"), Mapping):
         own = {key: value for key, value in block["demo"].items() if str(key).startswith("study.")}
         rest = {key: value for key, value in block["demo"].items() if key not in own}
-        instead = {key.removeprefix("study."): value for key, value in own.items()}
+        typed = {word.lstrip("+").partition("=")[0] for word in sweep.typed}  # which has the last word
+        instead = {key.removeprefix("study."): own[key] for key in own.keys() - typed}
         block = {**block, "demo": rest, **(instead if sweep.is_demonstration else {})}
     return read_declared(block)
 

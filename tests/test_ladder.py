@@ -21,8 +21,8 @@ from ablate.store.columns import Row
 from ablate.store.record import frozen
 from ablate.store.store import Store
 from ablate.study import loop
+from ablate.study.climb import Climb
 from ablate.study.config import Overrides
-from ablate.study.ladder import Climb
 from ablate.study.loop import Loop
 from ablate.study.study import Study
 from benchmarks import kills
@@ -211,6 +211,7 @@ def test_a_constant_difference_is_predicted(conf, difference):
         ({"seeds_a_rung": [3, 3]}, "for each of the 3 rungs"),
         ({"seeds_a_rung": [4, 3, 2]}, "study.seeds lists only 3"),
         ({"arms": {"concat": {}, "seven": {"heads": 7}}}, "seven at a: .*7"),
+        ({"metric": "test_bleu"}, "study.metric=test_bleu: a ladder predicts losses in nats; use test_loss"),
         ({"baseline": "cat"}, "study.baseline=cat: no arm; did you mean concat"),
         ({"arms": {"concat": {}}}, "concat alone"),
         ({"epochs": 0.5}, "of its 3,072 parameters.*epochs, more than study.epochs=0.5; .*it carries none"),

@@ -233,7 +233,7 @@ def _pooled(at: Seen, trend: float, x_R: Array) -> tuple[Array, Array]:
 def _limits(value_FMK: Array, weights_KF: Array, level: float) -> tuple[Array, Array]:
     """(K,) each: between them lies the mixture of F samples with probability `level`, and as much below as
     above."""
-    F, M, K = value_FMK.shape
+    M, K = value_FMK.shape[1:]
     tail, limits = (1 - level) / 2, np.empty((2, K))
     for k in range(K):
         value_N = value_FMK[:, :, k].ravel()

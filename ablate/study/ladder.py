@@ -24,7 +24,7 @@ from ablate.config.rules import Above, AtLeast, ConfigError, ErrorText, did_you_
 from ablate.config.schema import RunConfig
 from ablate.execution.run import Run
 from ablate.phrases import counted
-from ablate.store.record import Choice, Predicted, Prediction, Role, Rung, frozen
+from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Role, Rung, frozen
 from ablate.study.config import (
     Compose,
     Design,
@@ -50,7 +50,6 @@ FOLDER = "rung"  # of the group
 FEWEST, SPAN = 3, 4  # rungs, and by what factor their sizes have to differ
 OFF = 0.25  # octaves by which a predicted value may miss the best one
 DIGITS = 4  # decimals of a prediction in nats, so that it is the same on every machine
-LEVEL = 0.9  # of a prediction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,315 @@
+"""The results of a ladder in sentences: at each size, as predicted, and how they came about. Prints nothing."""
+
+import itertools
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.compare import Comparison
+from ablate.analysis.ladder import BEYOND, Arm, Estimate, LadderResult, shapes
+from ablate.analysis.variants import USABLE
+from ablate.config.overrides import as_value
+from ablate.phrases import counted, lines_if
+from ablate.reporting.follow_ups import FollowUps
+from ablate.reporting.words import is_perhaps_within, number, signed, unit
+from ablate.store.columns import column_named
+from ablate.store.record import LEVEL, Predicted
+
+MOST = 3  # arms with a sentence each
+COSTS, SAVES, WITHIN, OPEN = "costs", "saves", "within", "open"
+KINDS = {
+    **{verdict: SAVES for verdict in (stats.BETTER, stats.BETTER_WITHIN)},
+    **{verdict: COSTS for verdict in (stats.WORSE, stats.WORSE_WITHIN)},
+    stats.EQUIVALENT: WITHIN,
+}
+DIRECTIONS = {COSTS: 1, SAVES: -1}
+IF_ONE_HOLDS = "if one of the three forms holds"
+
+
+def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
+    """At most a sentence an arm; of more than MOST arms their verdicts, what was predicted, and the largest.
+    While the ladder is under way, also how far it is."""
+    in_words = _Words(comparison, ladder)
+    arms = [arm for arm in ladder.arms if len(arm.steps)]
+    lines = [in_words.sentence(arm) for arm in arms] if len(arms) <= MOST else in_words.together(arms)
+    return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *in_words.under_way())]
+
+
+def more(comparison: Comparison, ladder: LadderResult) -> list[str]:
+    """What to do next: go on, or climb again with more seeds. A ladder itself takes no more of them."""
+    record, tops = ladder.record, [arm for arm in ladder.arms if ladder.at_top(arm)]
+    if not tops:
+        typed = shlex.join(["ablate", "run", *record.typed]) if record.typed else record.command
+        return [f"{f'`{typed}`' if typed else 'The command of the study'} goes on with it."]
+    steps = pd.concat([arm.steps for arm in ladder.arms], ignore_index=True)
+    undecided = steps[steps["verdict"] == stats.UNDECIDED]
+    needed = undecided.groupby("rung")["more_seeds"].max().dropna().astype(int)
+    if needed.empty:
+        return []
+    counts = [len(rung.seeds) + int(needed.get(at, 0)) for at, rung in enumerate(ladder.rungs)]
+    seeds = [*range(first := min(ladder.rungs[0].seeds), first + max(counts))]
+    given = [f"study.seeds_a_rung={as_value(counts)}", f"study.seeds={as_value(seeds)}"]
+    work = [rung.size * rung.tokens for rung in ladder.rungs]
+    now = sum(each * len(rung.seeds) for each, rung in zip(work, ladder.rungs, strict=True))
+    times = sum(each * count for each, count in zip(work, counts, strict=True)) / now
+    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
+    again = FollowUps(comparison, record, rows).changed("more", *given, times=times)
+    open_ = "all that is undecided" if undecided["more_seeds"].notna().all() else "some of what is undecided"
+    about = f"A ladder takes no more seeds; another with {_and([*map(str, counts)])} at its rungs would decide {open_}"
+    line = f"{about}: `{again.command}`" if again.command else about
+    return [f"{line}{f', {again.time}' if again.time else ''}."]
+
+
+def explained(comparison: Comparison, ladder: LadderResult) -> list[str]:
+    """How the rates came about, what was predicted and how well, what changes with size; a line each."""
+    in_words, record = _Words(comparison, ladder), ladder.record
+    lines = []
+    for name in record.arms:
+        chosen = [(rung.name, record.chosen.get(f"{rung.name} {name}")) for rung in ladder.rungs]
+        each = [
+            f"{choice.value} at {rung} ({choice.how})" for rung, choice in chosen if choice and choice.value
+        ]
+        lines += lines_if(each, f"{name}: {record.tuned_key} {', '.join(each)}.")
+    for arm in ladder.arms:
+        lines += in_words.of_arm(arm)
+    if ladder.record.prediction and not ladder.is_changed:
+        lines.append(
+            f"The prediction was frozen on {ladder.record.prediction.date}, before a run of {ladder.top.name}"
+            f" began; its intervals are of {LEVEL:.0%}".replace("%", " %")
+            + ", for the difference seen there."
+        )
+    return [*lines, *in_words.decisions(), *_growth(comparison, ladder)]
+
+
+def sizes(ladder: LadderResult) -> list[str]:
+    """The parameters of each rung in millions, with as few digits as tell them apart: 0.1, 0.2, 1.6."""
+    for digits in itertools.count(1):
+        texts = [f"{rung.size / 1e6:.{digits}f}" for rung in ladder.rungs]
+        if len({*texts}) == len(texts) and float(texts[0]) > 0:
+            return texts
+    raise AssertionError
+
+
+class _Words:
+    """Sentences on the arms of one ladder. Numbers are costs: above 0, an arm is worse than the baseline."""
+
+    def __init__(self, comparison: Comparison, ladder: LadderResult) -> None:
+        self.ladder, self.sizes = ladder, sizes(ladder)
+        self.sign = -1 if column_named(comparison.metric).higher_is_better else 1
+        self.unit = unit(comparison.metric) or f" of {comparison.metric}"
+        self.margin = f"{comparison.margin:g}"
+
+    def called(self, arm: str) -> str:
+        return self.ladder.record.answer.get(arm, arm)
+
+    def sentence(self, arm: Arm) -> str:
+        top, rows = self.ladder.at_top(arm), arm.steps.to_dict("records")
+        if arm.predicted and top:
+            rows = [row for row in rows if row["rung"] < len(self.sizes) - 1]
+        groups = [(kind, [*of]) for kind, of in itertools.groupby(rows, lambda row: _kind(row))]
+        clauses = [
+            f"at {_and([self.sizes[row['rung']] for row in of])} M{'' if at else ' parameters'}"
+            f" {self._clause(kind, of, '' if at else self.called(arm.name))}"
+            for at, (kind, of) in enumerate(groups)
+        ]
+        return f"{'; '.join([*clauses, *self._prediction(arm, top)])}."
+
+    def together(self, arms: Sequence[Arm]) -> list[str]:
+        """Three sentences: verdicts at the highest rung, predictions, and the largest difference."""
+        last = max(arm.steps["rung"].max() for arm in arms)
+        there = {arm.name: arm.steps[arm.steps["rung"] == last].to_dict("records") for arm in arms}
+        rows = [row for of in there.values() for row in of]
+        counts = Counter(row["verdict"] for row in rows).most_common()
+        base = self.called(self.ladder.baseline)
+        lines = [
+            f"of {counted(len(rows), 'arm')} against {base} at {self.sizes[last]} M parameters:"
+            f" {', '.join(f'{count} {verdict}' for verdict, count in counts)}."
+        ]
+        known = [(arm, arm.predicted, self.ladder.at_top(arm)) for arm in arms if arm.predicted]
+        tried = [(arm, predicted, top) for arm, predicted, top in known if top]
+        missed = [
+            f"{self.called(arm.name)}, {self._interval(top, 1)} where {self._interval(_row(predicted), 1)} was"
+            " predicted"
+            for arm, predicted, top in tried
+            if not _covers(predicted, top)
+        ]
+        if tried:
+            held = f"{len(tried) - len(missed)} of {len(tried)} lie in the intervals predicted for them"
+            lines += [f"{'; missed: '.join([held, *lines_if(missed, '; '.join(missed))])}."]
+        elif known:
+            lines += [
+                f"for {self.sizes[-1]} M {counted(len(known), 'difference')} are predicted, and not seen yet."
+            ]
+        decided = [arm for arm in arms if there[arm.name] and _kind(there[arm.name][0]) != OPEN]
+        largest = max(decided or arms, key=lambda arm: abs(arm.steps["diff"].iloc[-1]))
+        return [*lines, f"the largest: {self.sentence(largest)}"]
+
+    def of_arm(self, arm: Arm) -> list[str]:
+        """Its slope and its ratio of parameters, the prediction with its score, and the forecast beyond."""
+        parts, base = list[str](), self.ladder.baseline
+        if slope := arm.slope:
+            parts.append(f"twice the parameters change its difference by {self._estimate(slope)}{self.unit}")
+        if ratio := arm.ratio:
+            ends = f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+            parts.append(f"{base} reaches its loss with {ratio.value:.2f} {ends} times its parameters")
+        elif arm.beyond:
+            parts.append(
+                "no ratio of parameters, which takes four rungs and a factor of ten between their sizes"
+            )
+        if arm.predicted:
+            weights = ", ".join(f"{form} {weight:.2f}" for form, weight in arm.predicted.weights.items())
+            parts.append(f"predicted by the forms {weights}")
+        if not math.isnan(arm.score):
+            parts.append(
+                f"interval score {number(arm.score)}, of 'as at the rung below' {number(arm.naive)} (lower is"
+                " better)"
+            )
+        if beyond := arm.beyond:
+            size = f"{BEYOND * self.ladder.top.size / 1e6:.2g} M"
+            parts.append(f"at {size} {self._estimate(beyond)}{self.unit} {IF_ONE_HOLDS}")
+        return lines_if(parts, f"{arm.name}: {'; '.join(parts)}.")
+
+    def decisions(self) -> list[str]:
+        """How often the lower rungs, and the forecast, decide between two arms as the top does."""
+        ladder, found = self.ladder, self.ladder.decisions
+        if not any(ladder.at_top(arm) for arm in ladder.arms):
+            return []
+        if found is None:
+            return [
+                f"No two arms differ at {ladder.top.name} (p < 0.05), so no decision can be checked there."
+            ]
+        names = [*(rung.name for rung in ladder.rungs[:-1]), "the forecast"]
+        shares = zip(names, found.share, found.low, found.high, strict=True)
+        each = [f"{name} {share:.0%} [{low:.0%}, {high:.0%}]" for name, share, low, high in shares]
+        return [
+            f"Of {counted(found.resolved, 'pair')} of arms that differ at {ladder.top.name}, the same arm is ahead:"
+            f" {', '.join(each).replace('%', ' %')}; pairs share arms, so the intervals are too short."
+        ]
+
+    def _estimate(self, estimate: Estimate) -> str:
+        ends = sorted((self.sign * estimate.low, self.sign * estimate.high))
+        return f"{signed(self.sign * estimate.value)} [{', '.join(map(number, ends))}]"
+
+    def under_way(self) -> list[str]:
+        """Which rungs have results, as long as the top is not predicted."""
+        ladder = self.ladder
+        if ladder.record.prediction:
+            return []
+        reached = sorted({int(at) for arm in ladder.arms for at in arm.steps["rung"]})
+        return [
+            f"so far {_and([ladder.rungs[at].name for at in reached])} of {len(ladder.rungs)} rungs; {ladder.top.name}"
+            f" ({self.sizes[-1]} M) is predicted once every run below it has ended."
+        ]
+
+    def _clause(self, kind: str, rows: Sequence[Mapping[Any, Any]], subject: str) -> str:
+        """What these rungs show. subject: empty if it was named before."""
+        costs = [self.sign * row["diff"] for row in rows]
+        against = f" against {self.called(self.ladder.baseline)}" if subject else ""
+        if kind == OPEN:
+            which = f"whether {subject} costs or saves anything{against}" if subject else "that"
+            return f"{which} is undecided ({_between(costs, signed)}{self.unit})"
+        if kind == WITHIN:
+            other = against.removeprefix(" against ") or "it"
+            differ = f"{subject} and {other} differ" if subject else "they differ"
+            return f"{differ} by less than {self.margin} ({_between(costs, signed)}{self.unit})"
+        size = _between([abs(cost) for cost in costs], number)
+        weak = [row["verdict"] in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) for row in rows]
+        weight = f", less than the {self.margin} that would matter" if all(weak) else ""
+        if not weight and (any(weak) or any(map(is_perhaps_within, rows))):
+            weight = f", perhaps within the margin of {self.margin}"
+        return f"{subject or 'it'} {kind} {size}{self.unit}{against}{weight}"
+
+    def _prediction(self, arm: Arm, top: Mapping[Any, Any] | None) -> Iterator[str]:
+        if not (predicted := arm.predicted):
+            return
+        sign = self._direction(predicted)
+        verb = {1: "to cost", -1: "to save"}.get(sign, "to differ by")
+        interval = self._interval(_row(predicted), sign)
+        if not top:
+            yield f"for {self.sizes[-1]} M it is predicted {verb} {interval}, and not seen yet"
+            return
+        before, kind = f"for {self.sizes[-1]} M it was predicted {verb} {interval}", _kind(top)
+        if not _covers(predicted, top):
+            own = DIRECTIONS.get(kind, 0)
+            does = f"it {kind} " if own else ""
+            yield f"{before}, and missed: {does}{self._interval(top, own)}{_unless_decided(kind)}"
+        elif kind in (COSTS, SAVES) and sign:  # the same one, as the interval holds what was seen
+            yield f"{before}, and does: {self._interval(top, sign)}"
+        elif kind in (COSTS, SAVES):
+            yield f"{before}, and {kind} {self._interval(top, DIRECTIONS[kind])}, within that"
+        else:
+            yield f"{before}, and {self._interval(top, sign)} was seen{_unless_decided(kind)}"
+
+    def _direction(self, predicted: Predicted) -> int:
+        """1 if an arm is predicted to cost something, −1 to save, 0 if the interval holds 0."""
+        return self.sign * ((predicted.low > 0) - (predicted.high < 0))
+
+    def _interval(self, row: Mapping[Any, Any], direction: int) -> str:
+        """A difference with its interval: as a cost, as what is saved (−1), or with its sign (0)."""
+        turned = self.sign * (direction or 1)
+        value, *ends = (turned * row[name] for name in ("diff", "low", "high"))
+        write = number if direction else signed
+        if any(math.isnan(end) for end in ends):
+            return write(value)
+        return f"{write(value)} [{number(min(ends))}, {number(max(ends))}]"
+
+
+def _kind(row: Mapping[Any, Any]) -> str:
+    return KINDS.get(row["verdict"], OPEN)
+
+
+def _unless_decided(kind: str) -> str:
+    return {OPEN: ", which decides nothing by itself", WITHIN: ", no difference that matters"}.get(kind, "")
+
+
+def _covers(predicted: Predicted, top: Mapping[Any, Any]) -> bool:
+    return predicted.low <= top["diff"] <= predicted.high
+
+
+def _row(predicted: Predicted) -> dict[str, float]:
+    return {"diff": predicted.difference, "low": predicted.low, "high": predicted.high}
+
+
+def _between(values: Sequence[float], write: Any) -> str:
+    low, high = write(min(values)), write(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _growth(comparison: Comparison, ladder: LadderResult) -> list[str]:
+    """What changes from the lowest rung with results to the highest, beside the number of parameters."""
+    found = shapes(comparison.rows, ladder.record)
+    first, last = (ladder.rungs[int(at)].name for at in (found["rung"].min(), found["rung"].max()))
+    if first == last:
+        return []
+
+    def grown(rows: pd.DataFrame, column: str) -> str:
+        low, high = rows[column].iloc[0], rows[column].iloc[-1]
+        return f"{low} to {high}" if low != high else ""
+
+    by_rung = found.sort_values("rung", kind="stable")
+    model = [
+        f"{words} {grown(by_rung, column)}" for column, words in (("d_model", "width"), ("layers", "layers"))
+    ]
+    lines = [f"By construction, from {first} to {last}: {', '.join(model)}."]
+    for arm, rows in found.groupby("arm", sort=False):
+        columns = {"heads": "heads", "key_width": "queries and keys of", "value_width": "values of"}
+        parts = [f"{words} {of}" for column, words in columns.items() if (of := grown(rows, column))]
+        ranks, widths = rows["write_rank"], rows["d_model"]
+        if (ranks.gt(0) & (ranks < widths)).any():
+            stays = (
+                f"{ranks.iloc[0]} directions at every rung"
+                if ranks.nunique() == 1
+                else grown(rows, "write_rank")
+            )
+            parts.append(f"its heads together write into {stays}, of the model's {grown(rows, 'd_model')}")
+        lines += lines_if(parts, f"{arm}: {'; '.join(parts)}.")
+    return lines

@@ -33,8 +33,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Arm:
-    """An arm against the baseline. steps: its contrasts in the comparison, one row for each rung that has one,
-    the lowest first, with their columns and `rung`, an index. slope: what a doubling of the parameters adds
+    """An arm against the baseline. steps: its contrasts in the comparison, a row for each rung that has one,
+    the lowest first, with its columns and `rung`, an index. slope: what a doubling of the parameters adds
     to the difference. ratio: how many times its parameters the baseline takes for its loss. predicted: of
     the top. score, naive: the interval scores of the prediction and of "as at the rung below"; NaN without
     a result at the top. beyond: the difference at BEYOND times the top."""

@@ -128,7 +128,8 @@ def doubts(record: StudyRecord) -> list[str]:
     for arm, choice in record.chosen.items():
         if choice.doubt:
             value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
-            lines.append(Doubt(f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} of {arm}"))
+            which = f"at {arm.partition(' ')[0]}" if record.rungs else f"of {arm}"
+            lines.append(Doubt(f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} {which}"))
     if (prediction := record.prediction) and not prediction.is_intact:
         line = (
             f"the prediction of {prediction.rung} was changed after it was frozen on {prediction.date}, so it"

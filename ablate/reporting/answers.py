@@ -20,6 +20,7 @@ from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
 from ablate.phrases import counted, counted_between, duration, lines_if
 from ablate.reporting import ladder
+from ablate.reporting.ladder_details import details
 from ablate.reporting.subject import NO_STUDY, is_duel, whole_study, with_budget, with_seeds
 from ablate.reporting.words import (
     Voice,
@@ -131,7 +132,7 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
     first = never_reached(comparison.table, comparison.metric)
-    why = ladder.explained(comparison, comparison.ladder) if comparison.ladder else []
+    why = details(comparison, comparison.ladder) if comparison.ladder else []
     return [*first, *parts.findings, *parts.trust, *why, *parts.more]
 
 

@@ -1,4 +1,4 @@
-"""The results of a ladder in sentences: at each size, as predicted, and how they came about. Prints nothing."""
+"""The answer of a ladder: what each arm costs at each size, as predicted or not. Prints nothing."""
 
 import itertools
 import math
@@ -11,14 +11,14 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.ladder import BEYOND, Arm, Estimate, LadderResult, shapes
+from ablate.analysis.ladder import Arm, LadderResult
 from ablate.analysis.variants import USABLE
 from ablate.config.overrides import as_value
 from ablate.phrases import counted, lines_if
-from ablate.reporting.follow_ups import FollowUps
+from ablate.reporting.follow_ups import FollowUp, FollowUps
 from ablate.reporting.words import is_perhaps_within, number, signed, unit
 from ablate.store.columns import column_named
-from ablate.store.record import LEVEL, Predicted
+from ablate.store.record import Predicted
 
 MOST = 3  # arms with a sentence each
 COSTS, SAVES, WITHIN, OPEN = "costs", "saves", "within", "open"
@@ -28,7 +28,7 @@ KINDS = {
     stats.EQUIVALENT: WITHIN,
 }
 DIRECTIONS = {COSTS: 1, SAVES: -1}
-IF_ONE_HOLDS = "if one of the three forms holds"
+MANY_SEEDS = 64  # for more, no command lists them
 
 
 def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
@@ -52,38 +52,26 @@ def more(comparison: Comparison, ladder: LadderResult) -> list[str]:
     if needed.empty:
         return []
     counts = [len(rung.seeds) + int(needed.get(at, 0)) for at, rung in enumerate(ladder.rungs)]
-    seeds = [*range(first := min(ladder.rungs[0].seeds), first + max(counts))]
-    given = [f"study.seeds_a_rung={as_value(counts)}", f"study.seeds={as_value(seeds)}"]
+    which = "what is" if undecided["more_seeds"].notna().all() else "some of what is"
+    line = (
+        f"A ladder takes no more seeds; another with about {_and([*map(str, counts)])} of them at its rungs"
+        f" would decide {which} undecided"
+    )
+    again = _with_seeds(comparison, ladder, counts) if max(counts) <= MANY_SEEDS else FollowUp()
+    command = lines_if(again.command, f": `{again.command}`")
+    return ["".join([line, *command, *lines_if(again.time, f", {again.time}"), "."])]
+
+
+def _with_seeds(comparison: Comparison, ladder: LadderResult, counts: Sequence[int]) -> FollowUp:
+    """Another ladder with so many seeds at its rungs."""
+    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
+    first = min(min(rung.seeds) for rung in ladder.rungs)
+    seeds = [*range(first, first + max(counts))]
     work = [rung.size * rung.tokens for rung in ladder.rungs]
     now = sum(each * len(rung.seeds) for each, rung in zip(work, ladder.rungs, strict=True))
     times = sum(each * count for each, count in zip(work, counts, strict=True)) / now
-    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    again = FollowUps(comparison, record, rows).changed("more", *given, times=times)
-    open_ = "all that is undecided" if undecided["more_seeds"].notna().all() else "some of what is undecided"
-    about = f"A ladder takes no more seeds; another with {_and([*map(str, counts)])} at its rungs would decide {open_}"
-    line = f"{about}: `{again.command}`" if again.command else about
-    return [f"{line}{f', {again.time}' if again.time else ''}."]
-
-
-def explained(comparison: Comparison, ladder: LadderResult) -> list[str]:
-    """How the rates came about, what was predicted and how well, what changes with size; a line each."""
-    in_words, record = _Words(comparison, ladder), ladder.record
-    lines = []
-    for name in record.arms:
-        chosen = [(rung.name, record.chosen.get(f"{rung.name} {name}")) for rung in ladder.rungs]
-        each = [
-            f"{choice.value} at {rung} ({choice.how})" for rung, choice in chosen if choice and choice.value
-        ]
-        lines += lines_if(each, f"{name}: {record.tuned_key} {', '.join(each)}.")
-    for arm in ladder.arms:
-        lines += in_words.of_arm(arm)
-    if ladder.record.prediction and not ladder.is_changed:
-        lines.append(
-            f"The prediction was frozen on {ladder.record.prediction.date}, before a run of {ladder.top.name}"
-            f" began; its intervals are of {LEVEL:.0%}".replace("%", " %")
-            + ", for the difference seen there."
-        )
-    return [*lines, *in_words.decisions(), *_growth(comparison, ladder)]
+    given = (f"study.seeds_a_rung={as_value([*counts])}", f"study.seeds={as_value(seeds)}")
+    return FollowUps(comparison, ladder.record, rows).changed("more", *given, times=times)
 
 
 def sizes(ladder: LadderResult) -> list[str]:
@@ -133,8 +121,8 @@ class _Words:
         known = [(arm, arm.predicted, self.ladder.at_top(arm)) for arm in arms if arm.predicted]
         tried = [(arm, predicted, top) for arm, predicted, top in known if top]
         missed = [
-            f"{self.called(arm.name)}, {self._interval(top, 1)} where {self._interval(_row(predicted), 1)} was"
-            " predicted"
+            f"{self.called(arm.name)}, {self._interval(top, 0)} where {self._interval(_row(predicted), 0)}"
+            " was predicted"
             for arm, predicted, top in tried
             if not _covers(predicted, top)
         ]
@@ -149,52 +137,6 @@ class _Words:
         largest = max(decided or arms, key=lambda arm: abs(arm.steps["diff"].iloc[-1]))
         return [*lines, f"the largest: {self.sentence(largest)}"]
 
-    def of_arm(self, arm: Arm) -> list[str]:
-        """Its slope and its ratio of parameters, the prediction with its score, and the forecast beyond."""
-        parts, base = list[str](), self.ladder.baseline
-        if slope := arm.slope:
-            parts.append(f"twice the parameters change its difference by {self._estimate(slope)}{self.unit}")
-        if ratio := arm.ratio:
-            ends = f"[{ratio.low:.2f}, {ratio.high:.2f}]"
-            parts.append(f"{base} reaches its loss with {ratio.value:.2f} {ends} times its parameters")
-        elif arm.beyond:
-            parts.append(
-                "no ratio of parameters, which takes four rungs and a factor of ten between their sizes"
-            )
-        if arm.predicted:
-            weights = ", ".join(f"{form} {weight:.2f}" for form, weight in arm.predicted.weights.items())
-            parts.append(f"predicted by the forms {weights}")
-        if not math.isnan(arm.score):
-            parts.append(
-                f"interval score {number(arm.score)}, of 'as at the rung below' {number(arm.naive)} (lower is"
-                " better)"
-            )
-        if beyond := arm.beyond:
-            size = f"{BEYOND * self.ladder.top.size / 1e6:.2g} M"
-            parts.append(f"at {size} {self._estimate(beyond)}{self.unit} {IF_ONE_HOLDS}")
-        return lines_if(parts, f"{arm.name}: {'; '.join(parts)}.")
-
-    def decisions(self) -> list[str]:
-        """How often the lower rungs, and the forecast, decide between two arms as the top does."""
-        ladder, found = self.ladder, self.ladder.decisions
-        if not any(ladder.at_top(arm) for arm in ladder.arms):
-            return []
-        if found is None:
-            return [
-                f"No two arms differ at {ladder.top.name} (p < 0.05), so no decision can be checked there."
-            ]
-        names = [*(rung.name for rung in ladder.rungs[:-1]), "the forecast"]
-        shares = zip(names, found.share, found.low, found.high, strict=True)
-        each = [f"{name} {share:.0%} [{low:.0%}, {high:.0%}]" for name, share, low, high in shares]
-        return [
-            f"Of {counted(found.resolved, 'pair')} of arms that differ at {ladder.top.name}, the same arm is ahead:"
-            f" {', '.join(each).replace('%', ' %')}; pairs share arms, so the intervals are too short."
-        ]
-
-    def _estimate(self, estimate: Estimate) -> str:
-        ends = sorted((self.sign * estimate.low, self.sign * estimate.high))
-        return f"{signed(self.sign * estimate.value)} [{', '.join(map(number, ends))}]"
-
     def under_way(self) -> list[str]:
         """Which rungs have results, as long as the top is not predicted."""
         ladder = self.ladder
@@ -202,8 +144,8 @@ class _Words:
             return []
         reached = sorted({int(at) for arm in ladder.arms for at in arm.steps["rung"]})
         return [
-            f"so far {_and([ladder.rungs[at].name for at in reached])} of {len(ladder.rungs)} rungs; {ladder.top.name}"
-            f" ({self.sizes[-1]} M) is predicted once every run below it has ended."
+            f"so far {_and([ladder.rungs[at].name for at in reached])} of {len(ladder.rungs)} rungs;"
+            f" {ladder.top.name} ({self.sizes[-1]} M) is predicted once every run below it has ended."
         ]
 
     def _clause(self, kind: str, rows: Sequence[Mapping[Any, Any]], subject: str) -> str:
@@ -282,34 +224,3 @@ def _between(values: Sequence[float], write: Any) -> str:
 
 def _and(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _growth(comparison: Comparison, ladder: LadderResult) -> list[str]:
-    """What changes from the lowest rung with results to the highest, beside the number of parameters."""
-    found = shapes(comparison.rows, ladder.record)
-    first, last = (ladder.rungs[int(at)].name for at in (found["rung"].min(), found["rung"].max()))
-    if first == last:
-        return []
-
-    def grown(rows: pd.DataFrame, column: str) -> str:
-        low, high = rows[column].iloc[0], rows[column].iloc[-1]
-        return f"{low} to {high}" if low != high else ""
-
-    by_rung = found.sort_values("rung", kind="stable")
-    model = [
-        f"{words} {grown(by_rung, column)}" for column, words in (("d_model", "width"), ("layers", "layers"))
-    ]
-    lines = [f"By construction, from {first} to {last}: {', '.join(model)}."]
-    for arm, rows in found.groupby("arm", sort=False):
-        columns = {"heads": "heads", "key_width": "queries and keys of", "value_width": "values of"}
-        parts = [f"{words} {of}" for column, words in columns.items() if (of := grown(rows, column))]
-        ranks, widths = rows["write_rank"], rows["d_model"]
-        if (ranks.gt(0) & (ranks < widths)).any():
-            stays = (
-                f"{ranks.iloc[0]} directions at every rung"
-                if ranks.nunique() == 1
-                else grown(rows, "write_rank")
-            )
-            parts.append(f"its heads together write into {stays}, of the model's {grown(rows, 'd_model')}")
-        lines += lines_if(parts, f"{arm}: {'; '.join(parts)}.")
-    return lines

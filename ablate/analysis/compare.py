@@ -176,7 +176,7 @@ def compare(
     lines = [
         *why,
         *left_out,
-        *missing,
+        *([] if ladders else missing),  # what lies above is not there yet
         *([] if ladders else notes.budgets(variants)),
         *controls.unknown_forms(variants),
         *notes.foreign_columns(rows, metric, by),

@@ -185,7 +185,7 @@ class _Words:
         elif kind in (COSTS, SAVES):
             yield f"{before}, and {kind} {self._interval(top, DIRECTIONS[kind])}, within that"
         else:
-            yield f"{before}, and {self._interval(top, sign)} was seen{_unless_decided(kind)}"
+            yield f"{before}, and {self._interval(top, sign)} was seen, within that{_unless_decided(kind)}"
 
     def _direction(self, predicted: Predicted) -> int:
         """1 if an arm is predicted to cost something, −1 to save, 0 if the interval holds 0."""
@@ -206,7 +206,7 @@ def _kind(row: Mapping[Any, Any]) -> str:
 
 
 def _unless_decided(kind: str) -> str:
-    return {OPEN: ", which decides nothing by itself", WITHIN: ", no difference that matters"}.get(kind, "")
+    return {OPEN: ", undecided", WITHIN: ", less than would matter"}.get(kind, "")
 
 
 def _covers(predicted: Predicted, top: Mapping[Any, Any]) -> bool:

@@ -1,5 +1,6 @@
 """The charts of a ladder, each a function from the page to its figures."""
 
+import itertools
 from collections.abc import Iterator
 
 import altair as alt
@@ -38,13 +39,13 @@ def _differences(page: Page) -> Iterator[Figure]:
     ends = [*data["low"].dropna(), *data["high"].dropna(), *data["diff"], 0.0]
     y = alt.Scale(domain=[min(ends), max(ends)], nice=True)  # the same for all arms
     title = f"difference in {comparison.metric} to {ladder.baseline}"
+    levels = [float(rung.size) for rung in ladder.rungs]
     axes = {
-        "x": graded("parameters", [rung.size for rung in ladder.rungs], "parameters", log=True),
+        "x": graded("parameters", levels, "parameters", log=True, format=".2~s"),
         "y": alt.Y("diff:Q", title=title, scale=y, axis=SPARSE),
     }
-    axes["x"].axis.format = "~s"
     charts = {}
-    for color, arm in zip((*COLORS, *[GREY] * len(ladder.arms)), ladder.arms, strict=False):
+    for color, arm in zip(itertools.cycle([*COLORS[1:], COLORS[0]]), ladder.arms, strict=False):
         drawn = data[data["arm"] == arm.name]
         if drawn.empty:
             continue
@@ -68,8 +69,8 @@ def _differences(page: Page) -> Iterator[Figure]:
         "ladder-differences",
         "Differences against parameters",
         f"Points: differences to {ladder.baseline} at each rung, a diamond for the one that was held"
-        f" out; lines: simultaneous {confidence(comparison)} intervals; band: from the rung below the top to the"
-        f" {100 * LEVEL:g} % interval that was predicted there before a run of the top began.",
+        f" out; lines: simultaneous {confidence(comparison)} intervals; band: from the rung below the top to"
+        f" the {100 * LEVEL:g} % interval that was predicted there before a run of the top began.",
         charts,
         data,
         first=True,

@@ -120,8 +120,8 @@ def _on_a_ladder(metric: str, record: StudyRecord) -> str:
             how.setdefault(choice.how, []).append(f"{choice.value} for {name}")
     came = "; ".join(f"{kind}: {', '.join(values)}" for kind, values in how.items())
     return (
-        f"Each arm has its own {record.tuned_key} at each of the {len(record.rungs)} sizes: at the lowest ones"
-        f" chosen by the mean {metric} on the validation split and on development seeds"
+        f"Each arm has its own {record.tuned_key} at each of the {len(record.rungs)} sizes: at the lowest"
+        f" ones chosen by the mean {metric} on the validation split and on development seeds"
         f" ({', '.join(record.development_seeds)}), which report nothing; above, on a line through those"
         " below in log2 of the value and of the parameters without embeddings, which is checked half an"
         f" octave to either side where that is named ({came})."

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,10 +80,10 @@ class LadderResult:
     def is_predicted(self) -> bool:
         return self.record.prediction is not None and self.record.prediction.is_intact
 
-    def at_top(self, arm: Arm) -> Mapping[str, object] | None:
+    def at_top(self, arm: Arm) -> Mapping[Any, Any] | None:
         """The contrast of this arm at the top; None without a result."""
         rows = arm.steps[arm.steps["rung"] == len(self.rungs) - 1].to_dict("records")
-        return {str(name): value for name, value in rows[0].items()} if rows else None
+        return rows[0] if rows else None
 
 
 def climbed(

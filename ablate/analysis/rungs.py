@@ -42,6 +42,14 @@ class Rungs:
         one, base = np.array(pairs, int).reshape(-1, 2).T
         return [loss_VS[one] - loss_VS[base] for loss_VS in self.losses]
 
+    def levels(self) -> Array:
+        """(V, R) mean losses."""
+        return np.stack([stats.moments(loss_VS)[1] for loss_VS in self.losses], 1)
+
+    def seeds(self) -> Array:
+        """(R,) how many."""
+        return np.array([loss_VS.shape[1] for loss_VS in self.losses])
+
     @property
     def rounding(self) -> float:
         """Below this, a standard deviation is that of rounding."""
@@ -110,7 +118,7 @@ def slopes(rungs: Rungs, pairs: Pairs, *, level: float = 0.95) -> Slopes:
     from scipy.stats import t
 
     at = seen(rungs, pairs)
-    x_R, seeds_R = np.log(rungs.sizes), np.array([loss_VS.shape[1] for loss_VS in rungs.losses])
+    x_R, seeds_R = np.log(rungs.sizes), rungs.seeds()
     x_R = x_R - np.average(x_R, weights=seeds_R)
     coefficient_R = seeds_R * x_R / (seeds_R * x_R**2).sum()
     variance_KR = coefficient_R**2 * at.sd**2 / at.n

@@ -15,6 +15,7 @@ tables, no torch. SciPy is imported only where it is used.
 Shapes: those of rungs.py, F forms, M draws, G exponents tried. x is ln N − ln N of the highest rung.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ from ablate.analysis.stats import Array
 FORMS = ("power", "constant", "log")
 FEWEST = 4  # rungs for an exponent, and for weights
 DECADE = 10.0  # between the smallest and the largest size, for an exponent that is printed
-EXPONENTS = np.geomspace(0.02, 3.0, 150)
+EXPONENTS = np.geomspace(0.02, 3.0, 80)
 DRAWS = 4_000
 MISSED = 2.5  # standard errors, beyond which a form has missed a rung
 
@@ -62,29 +63,25 @@ def forecast(
     With fewer than FEWEST rungs there is no exponent: "constant" and "log" count half each. The draws are the
     same at every call, and for every contrast.
     """
-    from scipy.stats import t
-
-    at, rng = seen(rungs, pairs), np.random.default_rng(0)
+    at = seen(rungs, pairs)
     x_R, x = np.log(rungs.sizes / rungs.sizes[-1]), np.log(size / rungs.sizes[-1])
     trend = noise_trend(at, x_R)
-    weight_R = _seeds(rungs) * np.exp(-trend * x_R)
+    weight_R = rungs.seeds() * np.exp(-trend * x_R)
     variance_K, df_K = _pooled(at, trend, x_R)
-    noise = _Noise(rng, draws, rungs)
     if len(x_R) >= FEWEST:
-        measured_VR = np.stack([stats.moments(loss_VS)[1] for loss_VS in rungs.losses], 1)
-        exponent = float(fit_power(measured_VR[None], x_R, weight_R)[0][0])
-        alpha_M = fit_power(noise.means(rungs.losses), x_R, weight_R)[0]
-        floor = 1e6 * rungs.rounding**2
-        weights_KF, missed_KF = weigh(at, x_R, weight_R, exponent, variance_K, trend, floor)
+        exponent = float(fit_power(rungs.levels()[None], x_R, weight_R)[0][0])
+        alpha_M = fit_power(drawn(rungs.losses, draws), x_R, weight_R)[0]
+        noise_KR = np.maximum(variance_K[:, None] * np.exp(trend * x_R) / at.n, 1e6 * rungs.rounding**2)
+        weights_KF, missed_KF = weigh(at, noise_KR, x_R, weight_R, exponent)
     else:
         exponent, alpha_M = 0.0, np.zeros(draws)
         weights_KF, missed_KF = np.tile([0.0, 0.5, 0.5], (len(pairs), 1)), np.zeros((len(pairs), len(FORMS)))
-    drawn_MKR = noise.means(rungs.differences(pairs))
-    fitted_FMK = np.einsum("fmr,mkr->fmk", coefficients(x_R, weight_R, x, alpha_M), drawn_MKR)
-    fitted_FMK += rng.standard_normal((draws, 1)) * missed_KF.T[:, None]
-    chance_M = rng.permutation((np.arange(draws) + 0.5) / draws)
-    of_seeds_MK = t.ppf(chance_M[:, None], df_K) * np.sqrt(variance_K * np.exp(trend * x) / seeds)
-    low, high = _limits(fitted_FMK + of_seeds_MK, weights_KF, level)
+    c_FMR = coefficients(x_R, weight_R, x, alpha_M)
+    value_FMK = np.einsum("fmr,mkr->fmk", c_FMR, drawn(rungs.differences(pairs), draws))
+    value_FMK += missed_KF.T[:, None] * _student(draws, np.inf, 1)[:, None]
+    sd_K = np.sqrt(variance_K * np.exp(trend * x) / seeds)
+    value_FMK += sd_K * np.stack([_student(draws, float(df), 2) for df in df_K], 1)
+    low, high = _limits(value_FMK, weights_KF, level)
     best_FR = coefficients(x_R, weight_R, x, np.array([exponent]))[:, 0]
     centre = (weights_KF * (at.mean @ best_FR.T)).sum(1)
     return Forecast(centre, low, high, weights_KF, exponent or np.nan)
@@ -102,31 +99,43 @@ def coefficients(x_R: Array, weight_R: Array, x: float, alpha_M: Array) -> Array
     return np.stack([power_MR, *(np.broadcast_to(c, power_MR.shape) for c in (share_R, line_R))])
 
 
-def weigh(
-    at: Seen, x_R: Array, weight_R: Array, exponent: float, variance_K: Array, trend: float, floor: float
-) -> tuple[Array, Array]:
+def weigh(at: Seen, noise_KR: Array, x_R: Array, weight_R: Array, exponent: float) -> tuple[Array, Array]:
     """(K, F) the weight of each form; and what it missed, as a standard deviation that widens its forecast.
 
     Each rung from the third on is predicted from those below. A form's weight is the product of the densities
     of what was seen there. Where a form is off by more than MISSED standard errors, what noise leaves
     unexplained is what it missed. The exponent is that of all rungs: it comes from the levels of the losses.
-    variance_K: of a difference at x = 0. floor: of the variance of a prediction.
+    noise_KR: the variance of a mean difference, above 0.
     """
     from scipy.stats import t
 
-    variance_KR = variance_K[:, None] * np.exp(trend * x_R) / at.n
     df_K = (at.n - 1).sum(1)
     density_KF, missed_KF = np.zeros((2, len(at.n), len(FORMS)))
     held_out = range(2, len(x_R))
     for r in held_out:
         c_FR = coefficients(x_R[:r], weight_R[:r], x_R[r], np.array([exponent]))[:, 0]
         off_KF = at.mean[:, r, None] - at.mean[:, :r] @ c_FR.T
-        of_noise_KF = np.maximum(variance_KR[:, :r] @ (c_FR**2).T + variance_KR[:, r, None], floor)
+        of_noise_KF = noise_KR[:, :r] @ (c_FR**2).T + noise_KR[:, r, None]
         se_KF = np.sqrt(of_noise_KF)
         density_KF += t.logpdf(off_KF / se_KF, df_K[:, None]) - np.log(se_KF)
         missed_KF += np.where(np.abs(off_KF) > MISSED * se_KF, off_KF**2 - of_noise_KF, 0) / len(held_out)
     weights_KF = np.exp(density_KF - density_KF.max(1, keepdims=True))
     return weights_KF / weights_KF.sum(1, keepdims=True), np.sqrt(missed_KF)
+
+
+def drawn(values_RXS: Sequence[Array], draws: int) -> Array:
+    """(M, X, R): draws of the means over seeds of X rows on each rung.
+
+    A draw gives each seed of a rung one random weight, for all rows: paired variants stay paired, and a mean,
+    or a mean difference, has its t distribution with n − 1 degrees of freedom.
+    """
+    of_rungs = []
+    for rung, value_XS in enumerate(values_RXS):
+        n, mean, _ = stats.moments(value_XS)
+        weight_MS, squares_MS = _normal(draws, value_XS.shape[1], rung)
+        shift_MX = weight_MS @ np.nan_to_num(value_XS - mean[:, None]).T
+        of_rungs.append(mean + shift_MX / np.sqrt(n * squares_MS[:, n - 2]))
+    return np.stack(of_rungs, 2)
 
 
 def fit_power(level_MVR: Array, x_R: Array, weight_R: Array) -> tuple[Array, Array]:
@@ -171,18 +180,16 @@ def parameter_ratio(rungs: Rungs, pairs: Pairs, *, level: float = 0.95, draws: i
     if len(x_R) < FEWEST or rungs.sizes[-1] < DECADE * rungs.sizes[0]:
         return None
     one, base = np.array(pairs, int).reshape(-1, 2).T
-    weight_R = _seeds(rungs) * np.exp(-noise_trend(seen(rungs, pairs), x_R) * x_R)
+    weight_R = rungs.seeds() * np.exp(-noise_trend(seen(rungs, pairs), x_R) * x_R)
 
     def ratios(level_MVR: Array) -> Array:
         alpha_M, A_MV = fit_power(level_MVR, x_R, weight_R)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return (A_MV[:, one] / A_MV[:, base]) ** (-1 / alpha_M[:, None])
 
-    measured_VR = np.stack([stats.moments(loss_VS)[1] for loss_VS in rungs.losses], 1)
-    drawn_MVR = _Noise(np.random.default_rng(0), draws, rungs).means(rungs.losses)
     tail = (1 - level) / 2
-    low, high = np.quantile(ratios(drawn_MVR), (tail, 1 - tail), axis=0)
-    return Ratio(ratios(measured_VR[None])[0], low, high)
+    low, high = np.quantile(ratios(drawn(rungs.losses, draws)), (tail, 1 - tail), axis=0)
+    return Ratio(ratios(rungs.levels()[None])[0], low, high)
 
 
 def interval_score(low: Array, high: Array, observed: Array, level: float) -> Array:
@@ -197,31 +204,19 @@ def interval_score(low: Array, high: Array, observed: Array, level: float) -> Ar
 # --- helpers ----------------------------------------------------------------------------------------
 
 
-class _Noise:
-    """Draws of the means over seeds. On each rung a draw gives each seed one random weight, for all variants,
-    so that paired variants stay paired: the draws of a mean, or of a mean difference, have its t distribution
-    with n − 1 degrees of freedom."""
-
-    def __init__(self, rng: np.random.Generator, draws: int, rungs: Rungs) -> None:
-        shape = len(rungs.losses), draws, int(_seeds(rungs).max())
-        self.weight_RMS = rng.standard_normal(shape)
-        self.squares_RMS = np.cumsum(rng.standard_normal(shape) ** 2, 2)  # χ² of 1, 2, … degrees of freedom
-
-    def means(self, values_RXS: Sequence[Array]) -> Array:
-        """(M, X, R) for X rows on each rung."""
-        of_rungs = []
-        for value_XS, weight_MS, squares_MS in zip(
-            values_RXS, self.weight_RMS, self.squares_RMS, strict=True
-        ):
-            n, mean, _ = stats.moments(value_XS)
-            deviation_XS = np.nan_to_num(value_XS - mean[:, None])
-            shift_MX = weight_MS[:, : value_XS.shape[1]] @ deviation_XS.T
-            of_rungs.append(mean + shift_MX / np.sqrt(n * squares_MS[:, n - 2]))
-        return np.stack(of_rungs, 2)
+@functools.lru_cache(8)
+def _normal(draws: int, seeds: int, rung: int) -> tuple[Array, Array]:
+    """(M, S) a normal for each seed, and χ² of 1, 2, … S degrees of freedom."""
+    normal_2MS = np.random.default_rng((0, rung)).standard_normal((2, draws, seeds))
+    return normal_2MS[0], np.cumsum(normal_2MS[1] ** 2, 1)
 
 
-def _seeds(rungs: Rungs) -> Array:
-    return np.array([loss_VS.shape[1] for loss_VS in rungs.losses])
+@functools.lru_cache(8)
+def _student(draws: int, df: float, stream: int) -> Array:
+    """(M,) of Student's t with so many degrees of freedom: its M quantiles, in random order."""
+    from scipy.stats import t
+
+    return t.ppf(np.random.default_rng((1, stream)).permutation((np.arange(draws) + 0.5) / draws), df)
 
 
 def _pooled(at: Seen, trend: float, x_R: Array) -> tuple[Array, Array]:
@@ -233,7 +228,7 @@ def _pooled(at: Seen, trend: float, x_R: Array) -> tuple[Array, Array]:
 def _limits(value_FMK: Array, weights_KF: Array, level: float) -> tuple[Array, Array]:
     """(K,) each: between them lies the mixture of F samples with probability `level`, and as much below as
     above."""
-    F, M, K = value_FMK.shape
+    M, K = value_FMK.shape[1:]
     tail, limits = (1 - level) / 2, np.empty((2, K))
     for k in range(K):
         value_N = value_FMK[:, :, k].ravel()

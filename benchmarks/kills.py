@@ -63,6 +63,9 @@ def state(root: Path) -> tuple[Tables, dict[str, int]]:
         str(path.relative_to(runs)): unmeasured(path)
         for path in (*runs.glob("store/[!.]*/metrics.csv"), *runs.glob("**/results.csv"))
     }
+    for path in runs.glob("studies/*/study.json"):
+        if prediction := json.loads(path.read_text(encoding="utf-8")).get("prediction"):
+            tables[str(path.relative_to(runs))] = [[str(prediction["of"]), prediction["rows"]]]
     return tables, finished(root)
 
 

@@ -27,7 +27,7 @@ from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
 from ablate.study.looks import Looks
 from ablate.study.study import read_declared
-from ablate.study.tuned import Tuning
+from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
 from tests.helpers import QUICK, Command, call_cli, make_record, run_cli
 from tests.sites import Site
@@ -210,8 +210,8 @@ def test_an_arm_that_is_decided_gets_no_more_seeds_and_the_baseline_goes_on():
 
 def test_a_tuned_study_looks_at_each_arm_at_its_own_value():
     declared = read_declared({**DECLARED, "seeds": [*range(100, 112)], "report_at": ["tuned", "octaves"]})
-    study = declared.design(declared.levels)
-    assert isinstance(study, Tuning)
+    assert isinstance(declared, Tuned)
+    study = declared.tuning(declared.levels)
     arms = study.compared
     of_looks = design(at=AT).looks
     assert of_looks

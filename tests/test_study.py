@@ -44,6 +44,7 @@ from ablate.store.store import Store, StoreError
 from ablate.study import machine
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
+from ablate.study.ladder import Ladder
 from ablate.study.run import run
 from ablate.study.study import Study, one_of_each, read_declared, settings, values_of
 from tests.helpers import QUICK, ROOT, hydra_at, make_config, run_cli, write_study
@@ -301,11 +302,13 @@ def test_what_evaluation_takes_is_counted_by_its_tokens(monkeypatch):
 def test_every_study_declares_what_it_will_be_judged_by(name):
     study = declared(name)
     assert study.question.endswith("?") and study.margin > 0
-    assert study.primary or "seeds.data" in study.factors  # crossed seeds allow no test
+    follows = "seeds.data" in study.factors or isinstance(study, Ladder)  # crossed seeds allow no test
+    assert study.primary or follows
     sizes = {key: len(levels) for key, levels in study.levels.items()}
     replicates = math.prod(size for key, size in sizes.items() if key.startswith("seed"))
     assert replicates >= 8 and min(sizes.values()) >= 1
     may = {"corpus", "train.steps", "train.eval_every", "train.lr", "seed", *study.factors}
+    may |= {"corpus.splits", "train.precision"}
     assert set(study.demo) <= may
     for contrast in study.primary:
         for key, value in contrast.values:
@@ -342,7 +345,7 @@ NULL = object()  # a key that is there and empty; None: one that is not
         ({"factors": {"seed": [1]}}, "study.factors.seed: seeds are no factor"),
         ({"factors": {"name": ["a", "b"]}}, "study.factors.name: it makes no variants"),
         ({"factors": {"heads": [{"a": 1}]}}, "study.factors.heads: .*: a level is one value"),
-        ({"demo": {"study.margin": 1}}, "study.demo.study.margin: no key of a run"),
+        ({"demo": {"study.margn": 1}}, "study.demo.study.margn: no key of a study; did you mean margin"),
         ({"kind": []}, r"study.kind=\[\]: no such kind"),
         ({"where": NULL}, r"study.where=null: write a list, as \[heads <= 4\]"),
         ({"where": "heads <= 4"}, "study.where=heads <= 4: write a list"),
@@ -390,12 +393,10 @@ def test_levels_come_back_as_they_were_declared():
 @pytest.mark.slow
 @pytest.mark.parametrize("study", WITH_ARMS)
 def test_every_arm_is_in_a_contrast_or_is_the_yardstick(sweep, study):
-    of_study = declared(study)
-    design = of_study.design(of_study.levels)
     checks = Study(sweep(f"study={study}"), remote=True)
-    last = {overrides[:-2]: overrides for overrides in design.propose({})}  # one run of each arm
-    variants = settings([checks.run(overrides) for overrides in last.values()])
-    pairs, lines = primary_pairs(variants, of_study.primary)
+    assert checks.config
+    variants = settings([checks.run(checks.design.first_run(arm)) for arm in checks.design.compared])
+    pairs, lines = primary_pairs(variants, checks.config.primary)
     assert not lines
     compared = {at for pair in pairs for at in pair}
     yardsticks = {*variants.table.index[variants.table["scores"] == "uniform"]}

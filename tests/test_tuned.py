@@ -47,9 +47,8 @@ DECLARED = {
 
 def study(**changes) -> tuned.Tuning:
     declared = read_declared({**DECLARED, **changes})
-    design = declared.design(declared.levels)
-    assert isinstance(design, tuned.Tuning)
-    return design
+    assert isinstance(declared, tuned.Tuned)
+    return declared.tuning(declared.levels)
 
 
 ARMS = {

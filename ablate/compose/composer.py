@@ -195,6 +195,10 @@ class Composer:
             return plain(self._config)
         return plain(self._loader.load_sweep_config(self._config, list(overrides)))
 
+    def options(self, group: str) -> list[str]:
+        """The choices of a group of configs."""
+        return self._group_options(group)
+
     def _is_value(self, override: Override) -> bool:
         """Whether the override sets one key, rather than choosing from a group."""
         key = override.key_or_group

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import Annotated, Any, ClassVar, Literal
 
-from ablate.compose.composer import Overrides
+from ablate.compose.composer import Composer, Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import MARGIN, Contrasts
 from ablate.config.overrides import as_value
@@ -22,7 +22,6 @@ from ablate.store.record import Choice, Prediction, Role, Rung
 from ablate.study.looks import Looks
 
 Rows = Mapping[Overrides, Row]
-Compose = Callable[[Overrides], RunConfig]
 SEED = "seed="
 FEWEST = 2  # paired seeds that an interval takes
 
@@ -210,6 +209,10 @@ class Design:
         """Lines for a dry run about what will follow after the first runs."""
         return []
 
+    def stages(self) -> list[tuple[str, Overrides, int]]:
+        """The parts of a study whose runs differ in size: what each is, one of its runs, how many it has."""
+        return []
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
@@ -299,8 +302,8 @@ class StudyConfig:
         """How many seeds a study takes that lists none; None for as many as suit its contrasts."""
         return None
 
-    def design(self, levels: Mapping[str, Sequence[str]], compose: Compose) -> Design:
+    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
         """What says which runs come next. levels: by key, those of the study unless the command line gives
-        others, and those of all other keys given. compose: gives the config of overrides. Raises
+        others, and those of all other keys given. configs: gives the config of a run. Raises
         ConfigError."""
         return Design(levels, [*self.named_arms])

@@ -16,9 +16,10 @@ from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
 from ablate.execution.execute import settled
-from ablate.execution.place import attention_of, linear_of
+from ablate.execution.place import attention_of, linear_of, needed_for_a_step, needed_for_weights
 from ablate.execution.run import PlacedRun, Run, build, place
 from ablate.execution.timing import endless_steps, seconds_each
+from ablate.phrases import counted, duration
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.machine import gains_in_bfloat16, threads_of_helpers
@@ -82,6 +83,15 @@ class Estimate:
         return self.seconds / todo if todo and not self.untimed else math.nan
 
 
+@dataclass(frozen=True)
+class Stage:
+    """Runs of one size that a study will train: so many like this one. about: what they are."""
+
+    about: str
+    run: Run
+    count: int
+
+
 def estimate(
     record: StudyRecord,
     runs: Sequence[Run],
@@ -126,9 +136,34 @@ def unfinished(runs: Sequence[R]) -> list[R]:
     return [run for run in runs if run.name not in finished or settled(run) is None]
 
 
+def stage_lines(stages: Sequence[Stage], threads: int, at_once: int) -> list[str]:
+    """The time and the memory of each stage, and the time of all. Raises ConfigError if this machine can't
+    place a run."""
+    runs = [stage.run if isinstance(stage.run, PlacedRun) else place(stage.run) for stage in stages]
+    each_S = _seconds([(run, 1) for run in runs], threads).sum(1)
+    lines, together = [], 0.0
+    for stage, run, each in zip(stages, runs, each_S.tolist(), strict=True):
+        step = needed_for_a_step(run.spec, run.config.train, run.attention)
+        memory = max(step, needed_for_weights(run.spec))
+        seconds = each * max(stage.count / at_once, 1)
+        together += seconds
+        size = (
+            f"{counted(stage.count, 'run')}, each about {duration(each)} and at least {memory / 1e6:,.0f} MB"
+        )
+        lines.append(f"{stage.about}; {size}: {duration(seconds)}")
+    return [*lines, f"all of them: about {duration(together)}"]
+
+
 def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> Times:
-    """The times of all runs: the cheapest and the costliest are timed, the others interpolated by their
-    FLOPs. kinds: runs, with how many there are of each."""
+    """The times of all runs. kinds: runs, with how many there are of each."""
+    seconds_K3 = _seconds(kinds, threads)
+    of_all = [count for _, count in kinds] @ seconds_K3
+    return Times(*of_all.tolist(), longest=float(seconds_K3.sum(1).max()))
+
+
+def _seconds(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> np.ndarray:
+    """(K, 3) seconds of one run of each kind, as in Times: the cheapest and the costliest are timed, the
+    others interpolated by their FLOPs."""
     flops = [run.step_flops for run, _ in kinds]
     cheapest, dearest = min(flops), max(flops)
     with with_threads(threads):
@@ -139,8 +174,7 @@ def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> Times:
         step_s, token_s = (a + share * (b - a) for a, b in zip(timed[cheapest], timed[dearest], strict=True))
         meanwhile, at_end = _evaluated(run)
         row[:] = run.config.train.steps * step_s, meanwhile * token_s, at_end * token_s
-    of_all = [count for _, count in kinds] @ seconds_K3
-    return Times(*of_all.tolist(), longest=float(seconds_K3.sum(1).max()))
+    return seconds_K3
 
 
 def _evaluated(run: PlacedRun) -> tuple[int, int]:

@@ -88,7 +88,7 @@ class Loop:
 
     def dry_run(self) -> Outcome:
         """Estimate the runs that would be trained first, without training any."""
-        from ablate.study.estimate import estimate
+        from ablate.study.estimate import Stage, estimate, stage_lines
 
         runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
@@ -105,6 +105,10 @@ class Loop:
             runs_a_seed = {arm: self.study.design.runs_a_seed(arm) for arm in looks.arms}
             costs = looks.cost_lines(runs_a_seed, expected.seconds_a_run)
             expected = replace(expected, forecast=[*forecast, *costs])
+        stages = [Stage(about, self.study.run(run), n) for about, run, n in self.study.design.stages()]
+        if stages and not expected.untimed:
+            lines = stage_lines(stages, expected.threads, expected.at_once)
+            expected = replace(expected, forecast=[*forecast, *lines])
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def _next(self, ahead: int = 0) -> dict[Overrides, Run]:

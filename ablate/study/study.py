@@ -20,7 +20,7 @@ from ablate.config.conditions import check, holds, spelled
 from ablate.config.extras import require
 from ablate.config.identity import digest, identity_keys
 from ablate.config.overrides import as_value, flatten
-from ablate.config.read import read
+from ablate.config.read import hints, read
 from ablate.config.rules import ConfigError, did_you_mean, typed
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
@@ -314,27 +314,38 @@ def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
     return [(run, counts[spec]) for spec, run in variants.items()]
 
 
-def _declared(sweep: Sweep) -> StudyConfig:
-    """What the study declares; its demonstration may set keys of the study too. Raises ConfigError."""
-    block: Any = sweep.study
-    if isinstance(block, Mapping) and isinstance(block.get("demo"), Mapping):
-        own = {key: value for key, value in block["demo"].items() if str(key).startswith("study.")}
-        rest = {key: value for key, value in block["demo"].items() if key not in own}
-        instead = {key.removeprefix("study."): value for key, value in own.items()}
-        block = {**block, "demo": rest, **(instead if sweep.is_demonstration else {})}
-    return read_declared(block)
-
-
-def read_declared(study: Any) -> StudyConfig:
-    """Read the `study` block of a config. Raises ConfigError."""
+def read_declared(study: Any, *, instead: Mapping[str, Any] | None = None) -> StudyConfig:
+    """Read the `study` block of a config. instead: keys in place of its own. Raises ConfigError."""
     if not isinstance(study, Mapping):
         raise ConfigError(f"study={study}: name one of configs/study")
     kind = study.get("kind")
     if not (isinstance(kind, str) and kind in KINDS):
         raise ConfigError(f"study.kind={typed(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}")
     keys = {key: value for key, value in study.items() if key != "kind"}
+    if of_study := _of_demo(study):
+        for key in of_study:
+            if (own := key.removeprefix("study.")) not in (known := hints(KINDS[kind])):
+                raise ConfigError(f"study.demo.{key}: no key of a study{did_you_mean(own, known)}")
+        keys["demo"] = {key: value for key, value in study["demo"].items() if key not in of_study}
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
-    return read(KINDS[kind], keys, "study", missing=example)
+    return read(KINDS[kind], keys | (instead or {}), "study", missing=example)
+
+
+def _of_demo(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the study itself that its demonstration sets, as study.rungs."""
+    demo = study.get("demo")
+    own = demo.items() if isinstance(demo, Mapping) else ()
+    return {str(key): value for key, value in own if str(key).startswith("study.")}
+
+
+def _declared(sweep: Sweep) -> StudyConfig:
+    """What the study declares or, as a demonstration, what this sets in its place, unless the command line
+    does. Raises ConfigError."""
+    assert sweep.study is not None
+    given = {word.lstrip("+").partition("=")[0] for word in sweep.typed}
+    of_demo = _of_demo(sweep.study) if sweep.is_demonstration else {}
+    instead = {key.removeprefix("study."): of_demo[key] for key in of_demo.keys() - given}
+    return read_declared(sweep.study, instead=instead)
 
 
 def _prepare(config: RunConfig) -> PlacedRun:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import yaml
 
+from ablate.compose.composer import Composer
 from ablate.config.conditions import contradicts, key_in
 from ablate.config.contrast import Contrast
 from ablate.config.overrides import as_value
@@ -27,7 +28,6 @@ from ablate.store.columns import RESULTS, Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_arms
 from ablate.study.config import (
     Absent,
-    Compose,
     Design,
     Overrides,
     Phase,
@@ -65,7 +65,7 @@ class Tuned(StudyConfig):
     def first_seed(self) -> int:
         return 1 + max(map(int, self.develop))
 
-    def design(self, levels: Mapping[str, Sequence[str]], compose: Compose) -> Design:
+    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
         return self.tuning(levels)
 
     def tuning(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":

@@ -101,19 +101,18 @@ def climbed(
     losses = _losses(rows, metric, record, places, names)
     whole, kept = _whole(record, losses)
     seeds = len(record.rungs[-1].seeds)
-    pairs = [(at, 0) for at in range(1, len(kept))]
+    pairs, prediction = [(at, 0) for at in range(1, len(kept))], record.prediction
     beyond = ratio = None
     if whole:
-        of = forecast(whole, pairs, BEYOND * record.rungs[-1].size, seeds, level=LEVEL)
-        beyond = (of.centre, of.low, of.high)
-        of = parameter_ratio(whole, pairs) if column_named(metric).unit else None
-        ratio = (of.ratio, of.low, of.high) if of else None
+        later = forecast(whole, pairs, BEYOND * record.rungs[-1].size, seeds, level=LEVEL)
+        beyond = (later.centre, later.low, later.high)
+        times = parameter_ratio(whole, pairs) if column_named(metric).unit else None
+        ratio = (times.ratio, times.low, times.high) if times else None
     arms = []
     for at, name in enumerate(names[1:], 1):
         steps = _steps(table, variants, record, name)
         fitted = kept.index(at) - 1 if at in kept else None
-        predicted = record.prediction.of.get(name) if record.prediction else None
-        predicted = predicted if record.prediction and record.prediction.is_intact else None
+        predicted = prediction.of.get(name) if prediction and prediction.is_intact else None
         arms.append(
             Arm(
                 name=name,

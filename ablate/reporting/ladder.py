@@ -11,7 +11,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.ladder import Arm, LadderResult
+from ablate.analysis.ladder import Arm, LadderResult, places_of
 from ablate.analysis.variants import USABLE
 from ablate.config.overrides import as_value
 from ablate.phrases import counted, lines_if
@@ -42,8 +42,8 @@ def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
 
 def more(comparison: Comparison, ladder: LadderResult) -> list[str]:
     """What to do next: go on, or climb again with more seeds. A ladder itself takes no more of them."""
-    record, tops = ladder.record, [arm for arm in ladder.arms if ladder.at_top(arm)]
-    if not tops:
+    record, is_at_top = ladder.record, any(ladder.at_top(arm) for arm in ladder.arms)
+    if not is_at_top or {*places_of(record)} - {*comparison.rows["run_id"]}:
         typed = shlex.join(["ablate", "run", *record.typed]) if record.typed else record.command
         return [f"{f'`{typed}`' if typed else 'The command of the study'} goes on with it."]
     steps = pd.concat([arm.steps for arm in ladder.arms], ignore_index=True)

@@ -22,6 +22,7 @@ def details(comparison: Comparison, ladder: LadderResult) -> list[str]:
         *(line for arm in ladder.arms for line in _of_arm(arm, ladder, unit(comparison.metric))),
         *_frozen(ladder),
         *_decisions(ladder),
+        "Intervals of slopes, ratios and shares are of 95 %, each by itself.",
         *_growth(comparison, ladder),
     ]
 

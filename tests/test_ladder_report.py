@@ -254,7 +254,7 @@ def test_limits_say_one_size_unless_it_is_a_ladder(page: Page):
     assert limit.next.command == "ablate run study=ladder"
     heads = _of_one_size("sum", heads=1)
     assert [limit.next.command for limit in heads] == [
-        "ablate run model.layers=4 model.d_model=128 name=s-larger"
+        "ablate run -m model.layers=4 model.d_model=128 name=s-larger"
     ]
     assert "kind: ladder with these arms asks at several (docs/scale.md)" in heads[0].words
 

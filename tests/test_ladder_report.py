@@ -24,7 +24,6 @@ from ablate.reporting.subject import Subject
 from ablate.store.record import LEVEL, Predicted, StudyRecord
 from tests.helpers import ROOT, make_record
 from tests.synthetic import synthetic_ladder
-from tests.test_answers import PRIMARY, rows
 
 CONSTANT = {"sum": lambda size: 0.07}
 
@@ -196,10 +195,9 @@ def test_a_slope_is_by_doublings():
     assert arm.slope.low < 0.01 < arm.slope.high
 
 
-def test_another_metric_and_other_studies_are_no_ladder():
+def test_of_another_metric_nothing_was_predicted():
     table, record = synthetic_ladder(CONSTANT, rungs=3)
     assert compare(table, records=[record], metric="val_loss").ladder is None
-    assert compare(rows(), records=[make_record(primary=PRIMARY)]).ladder is None
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +267,9 @@ def _of_one_size(fusion: str, **columns) -> list[Limit]:
     variants = [{"fusion": fusion, **columns}]
     primary = [{"baseline": {"fusion": "concat", "heads": 4}, "variants": variants}]
     record = make_record(primary=primary, metric="test_loss", typed=["-m"])
-    found = limits(compare(table, records=[record]), record)
+    comparison = compare(table, records=[record])
+    assert comparison.ladder is None
+    found = limits(comparison, record)
     return [limit for limit in found if limit.ask == "Does it hold at a larger size?"]
 
 

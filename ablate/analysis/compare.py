@@ -16,6 +16,7 @@ from ablate.analysis.at_looks import notes as looks_notes
 from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts, parse_baseline
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import LARGEST
+from ablate.analysis.ladder import LadderResult, climbed
 from ablate.analysis.looks import SURE, Standing
 from ablate.analysis.loose import require_equal_settings
 from ablate.analysis.select import as_texts, select, with_options, without_values
@@ -78,7 +79,7 @@ class Comparison:
     placebo: its overrides. runs: for each variant the run_id of one of its runs. notes: remarks about the
     rows, one line each. interaction: effects.projection_and_heads, if a study asks about the output
     projection; else empty. rows: those that were compared. facts: whether their text and their budget can
-    carry a verdict.
+    carry a verdict. ladder: the results of a ladder, if they are of one.
     """
 
     rows: pd.DataFrame
@@ -92,6 +93,7 @@ class Comparison:
     interaction: pd.DataFrame
     placebo: Mapping[str, str]
     facts: list[standing.Fact]
+    ladder: LadderResult | None
 
     def family(self, name: str) -> pd.DataFrame:
         return self.table[self.table["family"] == name]
@@ -170,11 +172,12 @@ def compare(
     asks = any("out_proj" in contrast.baseline for contrast in contrasts)
     interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()
     measured = column_named(metric).role == "measured"
+    ladders = [record for record in records if record.rungs]
     lines = [
         *why,
         *left_out,
-        *missing,
-        *notes.budgets(variants),
+        *([] if ladders else missing),  # what lies above is not there yet
+        *([] if ladders else notes.budgets(variants)),
         *controls.unknown_forms(variants),
         *notes.foreign_columns(rows, metric, by),
         *lines_if(
@@ -190,15 +193,16 @@ def compare(
         *notes.weaknesses(table),
         *notes.unusable(rows, metric),
         *notes.worse_than_guessing(rows),
-        *([] if at else notes.missing_seeds(rows)),
+        *([] if at or ladders else notes.missing_seeds(rows)),
         *looks_notes(every, variants, at, records),
         *controls.parametrization(table, placebo),
         *controls.on_share_references(variants, references),
         *(Doubt(fact.words, fact.brief) for fact in known if fact.is_doubt),
     ]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
+    ladder = climbed(rows, table, runs, metric, records[0]) if len(records) == 1 else None
     return Comparison(
-        rows, table, variants.shown, metric, margin, alpha, runs, lines, interaction, placebo, known
+        rows, table, variants.shown, metric, margin, alpha, runs, lines, interaction, placebo, known, ladder
     )
 
 

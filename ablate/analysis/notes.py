@@ -115,7 +115,8 @@ def missing_seeds(rows: pd.DataFrame) -> list[str]:
 
 
 def doubts(record: StudyRecord) -> list[str]:
-    """Lines on variants that a study could not build, and on chosen values that are doubtful."""
+    """Lines on variants that a study could not build, on chosen values that are doubtful, and on a prediction
+    that is not the frozen one."""
     reasons: dict[str, list[str]] = {}
     for variant, reason in record.left_out.items():
         reasons.setdefault(reason, []).append(variant)
@@ -127,7 +128,14 @@ def doubts(record: StudyRecord) -> list[str]:
     for arm, choice in record.chosen.items():
         if choice.doubt:
             value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
-            lines.append(Doubt(f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} of {arm}"))
+            which = f"at {arm.partition(' ')[0]}" if record.rungs else f"of {arm}"
+            lines.append(Doubt(f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} {which}"))
+    if (prediction := record.prediction) and not prediction.is_intact:
+        line = (
+            f"the prediction of {prediction.rung} was changed after it was frozen on {prediction.date}, so it"
+            " counts for nothing"
+        )
+        lines.insert(0, Doubt(line, "a prediction that was changed"))
     return [*lines]
 
 

@@ -176,12 +176,15 @@ def _in_full(
     wide: bool,
 ) -> list[str]:
     """Print the answer and each family; returns the lines of the answer."""
-    from ablate.reporting import answers, words
+    from ablate.reporting import answers, short, words
 
     lines = answers.lines(result, records)
     for line in lines:
         remark(line, format)
     typer.echo()
+    if result.ladder:
+        print_table(short.table(result, marginal=marginal), format, wide=wide)
+        typer.echo()
     for family in result.families:
         remark(words.caption(result, family), format)
         print_table(words.for_reading(result, family, marginal=marginal), format, wide=wide)

@@ -13,11 +13,14 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.contrasts import NO_VERDICTS, names
+from ablate.analysis.ladder import LadderResult
 from ablate.analysis.notes import never_reached
 from ablate.analysis.power import seconds_a_run
 from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
 from ablate.phrases import counted, counted_between, duration, lines_if
+from ablate.reporting import ladder
+from ablate.reporting.ladder_details import details
 from ablate.reporting.subject import NO_STUDY, is_duel, whole_study, with_budget, with_seeds
 from ablate.reporting.words import (
     Voice,
@@ -31,11 +34,12 @@ from ablate.reporting.words import (
     verdict,
 )
 from ablate.store.columns import column_named
-from ablate.store.record import StudyRecord
+from ablate.store.record import LEVEL, StudyRecord
 
 MOST = 3  # the most sentences
 FIRST_SEEDS = 8  # how many seeds to advise for a grid of one seed
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
+A_DEMONSTRATION = "A demonstration: `{}` asks it properly, and --dry-run says how long that takes."
 PLAIN = Voice(
     untested="",  # no answer is about what was not tested
     undecided="whether {one} costs or saves anything against {other}{at} is undecided:"
@@ -80,6 +84,8 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
     """The answer of a comparison. record: of its study. brief: for beside a table that has the numbers."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
     variants = comparison.table["variant"].nunique()
+    if comparison.ladder:
+        return _of_ladder(comparison, comparison.ladder, brief=brief)
     if int(comparison.table["n"].max()) < 2:
         return Answer([ONE_SEED], [], of_one_seed(rows, record, variants))
     tested = comparison.tested
@@ -90,11 +96,30 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
         if record.looks and comparison.table["look"].eq(0).any():
             nothing = f"Nothing is judged before the first look, at {record.looks.at[0]} seeds."
         return Answer(sentences or [nothing], [], [])
-    where = place(rows)
-    if where := where.partition(" (")[0] if brief else where:
-        sentences[0] = f"{where}: {sentences[0][:1].lower()}{sentences[0][1:]}"
     trust = (_trust_in_brief if brief else _trust)(comparison, record)
-    return Answer(sentences, trust, _to_decide(tested, rows, record, variants))
+    return Answer(_placed(sentences, rows, brief=brief), trust, _to_decide(tested, rows, record, variants))
+
+
+def _of_ladder(comparison: Comparison, result: LadderResult, *, brief: bool) -> Answer:
+    """The answer of a ladder, which may be under way."""
+    sentences = _placed(ladder.findings(comparison, result), comparison.rows, brief=brief)
+    if comparison.tested.empty:
+        trust = ["Nothing is tested before there are two paired seeds."]
+    else:
+        trust = (_trust_in_brief if brief else _trust)(comparison, result.record)
+        trust += lines_if(result.is_predicted, f"Predictions are intervals of {100 * LEVEL:g} %.")
+    if result.record.demonstration:
+        more = [A_DEMONSTRATION.format(whole_study(result.record))]
+    else:
+        more = ladder.more(comparison, result)
+    return Answer(sentences, trust, more)
+
+
+def _placed(sentences: Sequence[str], rows: pd.DataFrame, *, brief: bool) -> list[str]:
+    """The sentences, the first one with the conditions that all rows share."""
+    where = place(rows).partition(" (")[0] if brief else place(rows)
+    first, *rest = sentences
+    return [f"{where}: {first[:1].lower()}{first[1:]}" if where else first, *rest]
 
 
 def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
@@ -107,7 +132,8 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
     first = never_reached(comparison.table, comparison.metric)
-    return [*first, *parts.findings, *parts.trust, *parts.more]
+    why = details(comparison, comparison.ladder) if comparison.ladder else []
+    return [*first, *parts.findings, *parts.trust, *why, *parts.more]
 
 
 def findings(
@@ -220,7 +246,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     seeds = counted_between(low, high, "paired seed")
     looks = ", at whichever look each was decided" if tested["look"].notna().any() else ""
     lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence{looks}."]
-    if tuned := record.tuned_key:
+    if (tuned := record.tuned_key) and not record.rungs:  # reporting/ladder.py says it of each rung
         lines.append(f"Each variant is at its own {tuned}, chosen on development seeds.")
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
@@ -258,8 +284,7 @@ def _at_looks(tested: pd.DataFrame) -> str:
 def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
     """What would decide these contrasts, or narrow their intervals."""
     if record.demonstration:
-        command = whole_study(record)
-        return [f"A demonstration: `{command}` asks it properly, and --dry-run says how long that takes."]
+        return [A_DEMONSTRATION.format(whole_study(record))]
     if record.looks:
         return _until_last_look(tested, rows, record)
     seeds = int(tested["pairs"].max())

@@ -15,7 +15,7 @@ from ablate.analysis.load import metrics
 from ablate.analysis.select import as_texts, with_options
 from ablate.analysis.variants import USABLE, diverged, names
 from ablate.phrases import lines_if
-from ablate.reporting import factor_charts, head_charts
+from ablate.reporting import factor_charts, head_charts, ladder_charts
 from ablate.reporting.figures import (
     COLORS,
     GREY,
@@ -232,4 +232,4 @@ def _seeds(page: Page) -> Iterator[Figure]:
     yield Figure("seeds", "Seed by seed", about, {"seeds": spec(chart, 280)}, data)
 
 
-CHARTS = (_intervals, _curves, _rates, _seeds, *factor_charts.CHARTS)
+CHARTS = (*ladder_charts.CHARTS, _intervals, _curves, _rates, _seeds, *factor_charts.CHARTS)

@@ -108,9 +108,9 @@ def measured(channel: Any, column: str, title: str, **more: Any) -> Any:
     return channel(f"{column}:Q", title=title, scale=alt.Scale(zero=False), **more)
 
 
-def graded(column: str, levels: Iterable[float], title: str, *, log: bool) -> alt.X:
+def graded(column: str, levels: Iterable[float], title: str, *, log: bool, format: str = "~g") -> alt.X:
     """The axis of a numeric factor, with a tick at each level for which there is room."""
-    axis = alt.Axis(format="~g", values=_apart(sorted({*levels}), log=log), labelOverlap=False)
+    axis = alt.Axis(format=format, values=_apart(sorted({*levels}), log=log), labelOverlap=False)
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
     return alt.X(f"{column}:Q", title=title, scale=scale, axis=axis)
 

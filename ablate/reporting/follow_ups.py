@@ -17,10 +17,13 @@ from ablate.phrases import duration
 from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
 from ablate.reporting.subject import is_duel
+from ablate.store.columns import WIDTHS
 from ablate.store.record import StudyRecord
 
+BY_FUSION = ("fusion", "normalize", *WIDTHS)  # what changes with a fusion
 OF_A_STUDY = ("name", "seed", "study", "size", "force", "train.lr", "match", "corpus.long")  # not of a duel
 DEVELOPMENT = 20  # runs of each method of study=tuned before its reporting ones
+ON_LADDER = ("concat", "sum", "mean", "gated")  # fusions that are arms of configs/study/ladder.yaml
 DUEL_TAKES = "90 min, or what --budget says"
 
 
@@ -71,6 +74,18 @@ class FollowUps:
         named = f"name={as_value(f'{self.record.name}-tuned')}"
         seeds = max(1, self.rows["seed"].nunique())
         return self.taking(shlex.join(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
+
+    def on_a_ladder(self) -> FollowUp:
+        """The same fusions at several sizes; without a command if more than the fusion differs."""
+        differing = {column for text in self.comparison.tested["differs"] for column in text.split()}
+        typed = [word for word in self.record.typed if word != "-m"]
+        if not {"fusion"} <= differing <= {*BY_FUSION} or any("=" not in word for word in typed):
+            return FollowUp()
+        fusions = dict.fromkeys(name for _, name in self._methods)
+        arms = [f"study.arms.{name}={{fusion: {name}}}" for name in fusions if name not in ON_LADDER]
+        return FollowUp(
+            shlex.join(["ablate", "run", "study=ladder", *arms]), "--dry-run says how long it takes"
+        )
 
     @cached_property
     def _methods(self) -> list[tuple[str, str]]:

@@ -18,8 +18,9 @@ from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison, Question
 from ablate.config.extras import require
-from ablate.reporting import own_files, words
+from ablate.reporting import own_files, short, words
 from ablate.reporting.compared import Method, drawings, method_of
+from ablate.reporting.ladder_details import details
 from ablate.reporting.page import gather
 from ablate.reporting.relations import STANDARD
 from ablate.reporting.subject import find
@@ -81,6 +82,7 @@ def write_report(
         figures=drawn,
         drawings={method: Markup(drawing) for method, drawing in by_method.items()},
         short=[short_table(comparison, family, by_method) for family in comparison.families[:1]],
+        ladder=_ladder(comparison),
         comparison=[comparison_table(comparison, family) for family in comparison.families],
         data={figure.key: table(figure.data, f"{figure.title}: the numbers") for figure in drawn},
         specs=specs,
@@ -99,6 +101,15 @@ def write_report(
         own_files.write_charts(specs, Path(charts))
     own_files.write(path, content.encode(), "html")
     return path
+
+
+def _ladder(comparison: Comparison) -> tuple[list[str], Table] | None:
+    """How a ladder came about, and each arm at each rung; None for any other study."""
+    if not (ladder := comparison.ladder):
+        return None
+    level = words.confidence(comparison)
+    caption = f"Differences in {comparison.metric} to {ladder.baseline}, with simultaneous {level} intervals"
+    return details(comparison, ladder), table(short.table(comparison), caption)
 
 
 def require_charts() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.ladder import places_of
 from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import USABLE, names
 from ablate.phrases import counted_between
@@ -22,6 +23,7 @@ FEW_SEEDS = 5
 FEW_DIMENSIONS = 16  # key width of a head below which there is a warning
 WELL_BEFORE = 0.9  # share of the steps before which a best step counts as early
 LARGER = 2  # times the layers and the width of a larger model
+LARGER_SIZE = "Does it hold at a larger size?"
 TEXT, OTHER_TEXT = "stdlib", "docs"  # both come with Python
 COUNTING = " than counting: "  # in a fact of analysis/standing.py
 NO_FOLLOW_UP = FollowUp()
@@ -73,6 +75,7 @@ def _seeds(further: FollowUps) -> Limit:
     each = f"{counted_between(low, high, 'seed')} a variant"
     few = ": few, so intervals are wide and only large differences show" if low < FEW_SEEDS else ""
     count = len(record.looks.seeds) if record.looks else max(2, high)
+    count = max([count, *(len(rung.seeds) for rung in record.rungs)])
     first = max(record.seeds, default=0) + 1
     return Limit(
         each,
@@ -99,20 +102,43 @@ def _text(further: FollowUps) -> Limit:
         f"one text: {named}",
         f"Conditional on this text ({named}): another one may answer otherwise.",
         "Does it hold on another text?",
-        further.changed(other, f"corpus={other}"),
+        NO_FOLLOW_UP
+        if further.record.rungs and other == OTHER_TEXT
+        else further.changed(other, f"corpus={other}"),
     )
 
 
 def _size(further: FollowUps) -> Limit:
+    if further.record.rungs:
+        return _sizes_of_rungs(further)
     sizes = {"layers": "layers", "d_model": "wide", "steps": "steps"}
     levels = {words: levels_in_words(further.rows[column]) for column, words in sizes.items()}
     known = ", ".join(f"{level} {words}" for words, level in levels.items() if level)
-    words, ask = "Conditional on this size and length of training", "Does it hold at a larger size?"
-    if not (levels["layers"].isdecimal() and levels["wide"].isdecimal()):
-        return Limit(f"this size: {known}" if known else "this size", f"{words}.", ask)
+    is_one = levels["layers"].isdecimal() and levels["wide"].isdecimal()
+    brief = f"one size: {known}" if is_one else f"this size: {known}" if known else "this size"
+    words = f"Conditional on {'one' if is_one else 'this'} size and length of training"
+    words += f": {known}" if is_one else ""
+    if (climb := further.on_a_ladder()).command:
+        return Limit(brief, f"{words}. A ladder asks at several.", LARGER_SIZE, climb)
+    words += ". A study of kind: ladder with these arms asks at several (docs/scale.md)."
+    if not is_one:
+        return Limit(brief, words, LARGER_SIZE)
     layers, width = (LARGER * int(levels[name]) for name in ("layers", "wide"))
     larger = further.changed("larger", f"model.layers={layers}", f"model.d_model={width}", times=LARGER**3)
-    return Limit(f"this size: {known}", f"{words}: {known}.", ask, larger)
+    return Limit(brief, words, LARGER_SIZE, larger)
+
+
+def _sizes_of_rungs(further: FollowUps) -> Limit:
+    places = places_of(further.record)
+    reached = {at for run in further.rows["run_id"] for at, _ in places.get(run, ())}
+    first, last = (further.record.rungs[at] for at in (min(reached), max(reached)))
+    sizes = f"{first.size:,} to {last.size:,} parameters"
+    return Limit(
+        sizes,
+        f"Conditional on models of {sizes} without embeddings, trained on {first.tokens:,} to {last.tokens:,}"
+        " tokens: beyond them a forecast holds only if one of its three forms does.",
+        "Does it hold beyond the largest of these sizes?",
+    )
 
 
 def _narrow_heads(further: FollowUps) -> Iterator[Limit]:
@@ -136,7 +162,9 @@ def _parameters(further: FollowUps) -> Iterator[Limit]:
     own = {*compared(further.comparison)}
     named = names(further.rows, further.comparison.shown)
     rows = further.rows[[name in own for name in named]]
-    small, large = rows["params"].astype(float).min(), rows["params"].astype(float).max()
+    compared_rows = [of for _, of in rows.groupby(["d_model", "layers"])] if further.record.rungs else [rows]
+    spans = [(of["params"].astype(float).min(), of["params"].astype(float).max()) for of in compared_rows]
+    small, large = max(spans, key=lambda span: span[1] / span[0])
     if large > 1.01 * small and not (rows["match"] != "none").all():
         yield Limit(
             f"unequal size: {small:,.0f} to {large:,.0f} parameters",
@@ -173,7 +201,7 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
             words = f"{fact.words[:1].upper()}{fact.words[1:]}."
             yield Limit(fact.brief, words, "Do text and budget carry a verdict?")
     if not any(f"scores={FIXED_PLACES}" in fact.words for fact in facts):
-        command = with_fixed_places(record)
+        command = "" if record.rungs else with_fixed_places(record)
         yield Limit(
             "not known whether attention has learned to look",
             "Whether attention has learned to look is not known, without heads that read fixed places.",

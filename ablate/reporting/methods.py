@@ -7,7 +7,7 @@ from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
 from ablate.reporting.words import confidence
 from ablate.store.columns import TABLE, column_named, on_validation
-from ablate.store.record import StudyRecord
+from ablate.store.record import LEVEL, StudyRecord
 
 TRAINING = ("layers", "d_model", "context", "steps", "batch", "corpus", "tokenizer", "beta1", "lr")
 MODELS = {
@@ -100,6 +100,8 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
     came = (
         f" (it came to {', '.join(f'{value} for {arm}' for arm, value in values.items())})" if values else ""
     )
+    if record.rungs:
+        return [_on_a_ladder(metric, record), *_prediction(record)]
     return [
         f"Each variant has its own {record.tuned_key}, chosen on the validation split and on development"
         f" seeds ({', '.join(record.development_seeds)}), which report nothing: of the mean {metric} at each"
@@ -107,6 +109,33 @@ def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list
         f" log2 {column} through the best point and its neighbours; a point at which a seed diverged counts"
         f" as infinite{came}.",
         "Variants are compared at the baseline's value too, and each with itself at half and twice its own.",
+    ]
+
+
+def _on_a_ladder(metric: str, record: StudyRecord) -> str:
+    """How each arm's value was chosen at each rung."""
+    how: dict[str, list[str]] = {}
+    for name, choice in record.chosen.items():
+        if choice.value:
+            how.setdefault(choice.how, []).append(f"{choice.value} for {name}")
+    came = "; ".join(f"{kind}: {', '.join(values)}" for kind, values in how.items())
+    return (
+        f"Each arm has its own {record.tuned_key} at each of the {len(record.rungs)} sizes: at the lowest"
+        f" ones chosen by the mean {metric} on the validation split and on development seeds"
+        f" ({', '.join(record.development_seeds)}), which report nothing; above, on a line through those"
+        " below in log2 of the value and of the parameters without embeddings, which is checked half an"
+        f" octave to either side where that is named ({came})."
+    )
+
+
+def _prediction(record: StudyRecord) -> list[str]:
+    if not (prediction := record.prediction) or not prediction.is_intact:
+        return []
+    return [
+        "The differences at the largest size were predicted from those at the others on"
+        f" {prediction.date}, before a run of that size began: {100 * LEVEL:g} % intervals of a mixture of"
+        " three forms, a power law with a shared exponent, a constant, and a line in the logarithm of the"
+        " parameters, weighed by how well each predicted the other sizes."
     ]
 
 

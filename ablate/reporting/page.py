@@ -61,7 +61,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
     failures = [
         *unusable(rows, comparison.metric),
         *_undeveloped(development, on_validation(comparison.metric), record.tuned_column),
-        *([] if record.looks else missing_seeds(rows)),
+        *([] if record.looks or record.rungs else missing_seeds(rows)),
         *(not_begun(subject.rows, record) if subject.is_whole else []),
     ]
     environment, related = _environment(subject), equations(comparison)

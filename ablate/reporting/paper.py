@@ -13,15 +13,18 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
+from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import levels_of, mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted_between
+from ablate.phrases import counted_between, lines_if
 from ablate.reporting import tables
 from ablate.reporting.answers import place
+from ablate.reporting.ladder import sizes
 from ablate.reporting.tables import escaped
 from ablate.reporting.words import confidence
 from ablate.store.columns import column_named
+from ablate.store.record import LEVEL
 
 DIFFERS = (stats.BETTER, stats.BETTER_WITHIN, stats.WORSE, stats.WORSE_WITHIN)
 MARK = "†"
@@ -65,10 +68,37 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
 
 
 def by_variant(comparison: Comparison) -> PaperTable:
-    """One row per variant, best first: its mean, and its difference to the baseline."""
+    """One row per variant, best first: its mean, and its difference to the baseline. Of a ladder, one row per
+    arm: its difference at each rung, and what was predicted of the top."""
+    if comparison.ladder:
+        return _by_rung(comparison, comparison.ladder)
     table = _variants(comparison)
     shown = [c for c in comparison.shown if table[c].nunique() > 1] or comparison.shown[:1]
     return _as_rows(comparison, table, shown)
+
+
+def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
+    names = [f"{size} M" for size in sizes(ladder)]
+    predicted, frame = f"{names[-1]} predicted", []
+    for arm in ladder.arms:
+        frame.append({"arm": arm.name, **dict.fromkeys([*names[:-1], predicted, names[-1]], "")})
+        for row in arm.steps.to_dict("records"):
+            mark = MARK if row["verdict"] in DIFFERS else ""
+            frame[-1][names[row["rung"]]] = f"{_difference(row)}{mark}"
+        if arm.predicted:
+            frame[-1][predicted] = f"[{arm.predicted.low:.3f}, {arm.predicted.high:.3f}]"
+    table = pd.concat([arm.steps for arm in ladder.arms])
+    low, high = int(table["pairs"].min()), int(table["pairs"].max())
+    parts = [
+        f"{column_named(comparison.metric).words}, difference to {ladder.baseline} by the number of"
+        f" parameters without embeddings, over {counted_between(low, high, 'paired seed')}, with simultaneous"
+        f" {confidence(comparison)} intervals."
+    ]
+    parts += lines_if(where := place(comparison.rows), f"{where}.")
+    if ladder.is_predicted:
+        parts.append(f"Predicted: {100 * LEVEL:g} % intervals, made before a run of that size began.")
+    parts += lines_if(table["verdict"].isin(DIFFERS).any(), f"{MARK}: differs from {ladder.baseline}.")
+    return PaperTable(" ".join(parts), pd.DataFrame(frame), 1)
 
 
 def _as_rows(comparison: Comparison, table: pd.DataFrame, stub: Sequence[str]) -> PaperTable:

@@ -6,7 +6,7 @@ Everything else stands under --why: families, corrections, shares, columns that 
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -14,11 +14,13 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.contrasts import names
+from ablate.analysis.ladder import LadderResult
 from ablate.analysis.notes import never_reached
 from ablate.analysis.variants import levels_of
 from ablate.phrases import Doubt, counted, lines_if
 from ablate.reporting import words
 from ablate.reporting.answers import answer, without
+from ablate.reporting.ladder import sizes
 from ablate.reporting.subject import NO_STUDY
 from ablate.reporting.tables import lines_of, render
 from ablate.store.columns import column_named
@@ -36,7 +38,7 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
     parts = answer(comparison, record, brief=True)
     first = [f"{line.partition(';')[0]}." for line in never_reached(comparison.table, comparison.metric)]
     why = _why(comparison, notes, is_claim=bool(record.claim))
-    other = _without_baselines(_contrasts(comparison))
+    other = "" if comparison.ladder else _without_baselines(_contrasts(comparison))
     against = lines_if(other, f"Each is against {other}, otherwise equal.")
     paragraph = " ".join([*first, *parts.findings, *against, *parts.trust, *why])
     room = max(2, HEIGHT - _height(paragraph))
@@ -67,11 +69,15 @@ LEAD = Doubt("not named beforehand")
 
 def _next(line: str, record: StudyRecord, room: int) -> str:
     """The line with the next command, or that command alone if the line takes more than `room` lines; if
-    even that does, the command goes by its study and its seeds."""
+    even that does, the command goes by its study and its seeds; of a ladder, it is left out."""
     before, _, rest = line.partition("`")
     command, _, after = rest.partition("`")
     alone = f"Next: `{command}`{after}"
-    if _height(line) <= room or "'seed=" not in command:
+    if _height(line) <= room:
+        return line
+    if record.rungs:
+        return f"{before.rstrip(': ')}{after} --why has the command."
+    if "'seed=" not in command:
         return line
     if _height(alone) <= room:
         return alone
@@ -90,8 +96,10 @@ def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) ->
     nothing is compared: variant, n, mean.
 
     tuned: the column of which each variant has its own value; it is in no name. marginal: with
-    marginal intervals, too.
+    marginal intervals, too. Of a ladder, each arm has a row for each rung.
     """
+    if comparison.ladder:
+        return _of_ladder(comparison, comparison.ladder, marginal=marginal)
     family, rows = comparison.family(_family(comparison)), _contrasts(comparison)
     rows = family if rows.empty else rows if _without_baselines(rows) else _with_baselines(family, rows)
     read = pd.DataFrame({"variant": _names(rows["variant"], tuned)})
@@ -109,6 +117,28 @@ def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) ->
         read["step_ms"] = rows["step_ms"].tolist()
         read["step_ratio"] = [words.step_ratio(row) for row in each]
     return read
+
+
+def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) -> pd.DataFrame:
+    """Each arm at each rung in a row, with the predicted interval at the top."""
+    metric, top, read = comparison.metric, len(ladder.rungs) - 1, []
+    names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
+    for arm in ladder.arms:
+        seeds = words.numbers_of_seeds(arm.steps, metric)
+        for row, n in zip(arm.steps.to_dict("records"), seeds, strict=True):
+            read.append({"arm": arm.name, "rung": names[row["rung"]], "n": n})
+            read[-1]["difference [low, high]"] = _difference(row, metric)
+            if marginal:
+                level = words.confidence(comparison)
+                read[-1][f"marginal {level}"] = _interval(row, "low_marginal", "high_marginal", metric)
+            read[-1]["verdict"] = words.verdict(row)
+        if arm.predicted:
+            if not ladder.at_top(arm):
+                read.append({"arm": arm.name, "rung": names[top]})
+            read[-1]["predicted"] = _interval(asdict(arm.predicted), "low", "high", metric)
+    columns = ["arm", "rung", "n", "difference [low, high]", "predicted", "verdict"]
+    columns[4:4] = lines_if(marginal, f"marginal {words.confidence(comparison)}")
+    return pd.DataFrame(read).reindex(columns=columns).fillna("")
 
 
 def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:

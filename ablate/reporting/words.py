@@ -23,6 +23,8 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     """One family for readers: the columns that distinguish the variants, and the numbers behind the
     verdict."""
     table = comparison.family(family)
+    if comparison.ladder:  # which takes no more seeds
+        table = table.assign(more_seeds=pd.NA)
     shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
     read = table[shown or comparison.shown[:1]].copy()
     read["n"] = numbers_of_seeds(table, comparison.metric)
@@ -251,7 +253,7 @@ def fields(
         **{"of": unit(comparison.metric), "margin": f"{comparison.margin:g}", "pairs": str(row["pairs"])},
         **{"p": _is(row["p_holm"]), "p_tost": _is(row["p_tost_holm"])},
         **{"why": why, "reason": f"; {why}" if why else ""},
-        "more": more_seeds(row["more_seeds"]),
+        "more": "" if comparison.ladder else more_seeds(row["more_seeds"]),
         "look": at_look(row),
         "family": "" if row["family"] == "primary" else " (exploratory)",
         "share": share_of_attention(row["share"]),

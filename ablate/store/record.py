@@ -14,6 +14,7 @@ from ablate.files.atomic import StoreError
 from ablate.phrases import some
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
+LEVEL = 0.9  # of the interval of a prediction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from ablate.config.overrides import flatten
 from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
-from ablate.store.record import Choice, Predicted, Prediction, Role, Rung, frozen
+from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Role, Rung, frozen
 from ablate.study.config import Design, Overrides, Phase, Rows, seed_of
 from ablate.study.curve import HALF, minimum
 from ablate.study.tuned import SETTLED, Tuning, at_value, development, mean_loss, progress, value_text
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 OFF = 0.25  # octaves by which a predicted value may miss the best one
 DIGITS = 4  # decimals of a prediction in nats, so that it is the same on every machine
-LEVEL = 0.9  # of a prediction
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,241 @@
+"""A ladder as its results stand: differences at each rung, how they change with size, and what was predicted.
+
+It reads no files, prints nothing, and loads no torch.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis.rungs import Decisions, Rungs, all_pairs, decision_accuracy, slopes
+from ablate.analysis.scaling import forecast, interval_score, parameter_ratio
+from ablate.analysis.stats import Array
+from ablate.analysis.variants import USABLE
+from ablate.store.columns import column_named
+from ablate.store.record import LEVEL, Predicted, Rung, StudyRecord
+
+SHAPE = ("layers", "d_model", "heads", "key_width", "value_width")
+BEYOND = 10  # times the top's parameters, for a forecast that nothing tests
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and the limits of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm against the baseline. steps: its contrasts in the comparison, a row for each rung that has one,
+    the lowest first, with its columns and `rung`, an index. slope: what a doubling of the parameters adds
+    to the difference. ratio: how many times its parameters the baseline takes for its loss. predicted: of
+    the top. score, naive: the interval scores of the prediction and of "as at the rung below"; NaN without
+    a result at the top. beyond: the difference at BEYOND times the top."""
+
+    name: str
+    steps: pd.DataFrame
+    slope: Estimate | None
+    ratio: Estimate | None
+    predicted: Predicted | None
+    score: float
+    naive: float
+    beyond: Estimate | None
+
+
+@dataclass(frozen=True)
+class LadderResult:
+    """The results of a ladder, which may be under way. record: of its study. decisions: how often each rung,
+    and the forecast, decided between two arms as the top does; None as long as the top decides nothing."""
+
+    record: StudyRecord
+    arms: list[Arm]
+    decisions: Decisions | None
+
+    @property
+    def rungs(self) -> list[Rung]:
+        return self.record.rungs
+
+    @property
+    def top(self) -> Rung:
+        return self.rungs[-1]
+
+    @property
+    def baseline(self) -> str:
+        return self.record.declared["baseline"]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the prediction is not the one that was frozen, so that it counts for nothing."""
+        return self.record.prediction is not None and not self.record.prediction.is_intact
+
+    @property
+    def is_predicted(self) -> bool:
+        return self.record.prediction is not None and self.record.prediction.is_intact
+
+    def at_top(self, arm: Arm) -> Mapping[Any, Any] | None:
+        """The contrast of this arm at the top; None without a result."""
+        rows = arm.steps[arm.steps["rung"] == len(self.rungs) - 1].to_dict("records")
+        return rows[0] if rows else None
+
+
+def climbed(
+    rows: pd.DataFrame, table: pd.DataFrame, runs: Mapping[str, str], metric: str, record: StudyRecord
+) -> LadderResult | None:
+    """The ladder of this study in the rows and the table of a comparison; None if the study is none, if
+    another metric is compared than it predicts, and if no arm is compared with its baseline. runs: a run of
+    each variant."""
+    if not record.rungs or metric != record.metric:
+        return None
+    places = places_of(record)
+    variants = {place: variant for variant, run in runs.items() for place in places.get(run, ())}
+    baseline = str(record.declared["baseline"])
+    names = [baseline, *(name for name in record.arms if name != baseline)]
+    losses = _losses(rows, metric, record, places, names)
+    whole, kept = _whole(record, losses)
+    seeds = len(record.rungs[-1].seeds)
+    pairs, prediction = [(at, 0) for at in range(1, len(kept))], record.prediction
+    beyond = ratio = None
+    if whole:
+        later = forecast(whole, pairs, BEYOND * record.rungs[-1].size, seeds, level=LEVEL)
+        beyond = (later.centre, later.low, later.high)
+        times = parameter_ratio(whole, pairs) if column_named(metric).unit else None
+        ratio = (times.ratio, times.low, times.high) if times else None
+    arms = []
+    for at, name in enumerate(names[1:], 1):
+        steps = _steps(table, variants, record, name)
+        fitted = kept.index(at) - 1 if at in kept else None
+        predicted = prediction.of.get(name) if prediction and prediction.is_intact else None
+        arms.append(
+            Arm(
+                name=name,
+                steps=steps,
+                slope=_slope(record, losses, at),
+                ratio=_one(ratio, fitted),
+                predicted=predicted,
+                beyond=_one(beyond, fitted),
+                **_scores(steps, predicted, len(record.rungs) - 1),
+            )
+        )
+    is_compared = any(len(arm.steps) for arm in arms)
+    return LadderResult(record, arms, _decisions(whole, seeds)) if is_compared else None
+
+
+def places_of(record: StudyRecord) -> dict[str, list[tuple[int, str]]]:
+    """The rung, as an index, and the arm of each run that reports, by run_id."""
+    rungs = {rung.name: at for at, rung in enumerate(record.rungs)}
+    split = {
+        run: [name.split(" ", 1) for name in role.values.get("tuned", [])]
+        for run, role in record.roles.items()
+    }
+    return {run: [(rungs[rung], arm) for rung, arm in names] for run, names in split.items() if names}
+
+
+def shapes(rows: pd.DataFrame, record: StudyRecord) -> pd.DataFrame:
+    """The shape of each arm at each rung with results: arm, rung, SHAPE, and write_rank, the most directions
+    into which its heads write together; 0 if its class does not say."""
+    places = places_of(record)
+    found = [
+        {"arm": arm, "rung": rung, **{column: int(row[column]) for column in SHAPE}}
+        | {"write_rank": _write_rank(str(row["function_class"]))}
+        for row in rows.dropna(subset=[*SHAPE]).to_dict("records")
+        for rung, arm in places.get(row["run_id"], ())
+    ]
+    return pd.DataFrame(found).drop_duplicates().sort_values(["arm", "rung"], ignore_index=True)
+
+
+def _write_rank(function_class: str) -> int:
+    found = re.search(r"\b(?:shared|slots=(\d+)) rank=(\d+)$", function_class)
+    return int(found[1] or 1) * int(found[2]) if found else 0
+
+
+# --- from the rows ----------------------------------------------------------------------------------
+
+
+def _losses(
+    rows: pd.DataFrame,
+    metric: str,
+    record: StudyRecord,
+    places: Mapping[str, Sequence[tuple[int, str]]],
+    names: Sequence[str],
+) -> list[Array]:
+    """(V, S) for each rung: the results of the arms at its seeds."""
+    losses = [np.full((len(names), len(rung.seeds)), np.nan) for rung in record.rungs]
+    for row in rows[rows["status"].isin(USABLE) & rows[metric].notna()].to_dict("records"):
+        for rung, arm in places.get(row["run_id"], ()):
+            if math.isfinite(row[metric]) and row["seed"] in record.rungs[rung].seeds:
+                losses[rung][names.index(arm), record.rungs[rung].seeds.index(row["seed"])] = row[metric]
+    return losses
+
+
+def _steps(
+    table: pd.DataFrame, variants: Mapping[tuple[int, str], str], record: StudyRecord, arm: str
+) -> pd.DataFrame:
+    baseline = str(record.declared["baseline"])
+    primary = table[(table["family"] == "primary") & table["pairs"].gt(0)]
+    found = [
+        primary[
+            (primary["variant"] == variants.get((at, arm)))
+            & (primary["baseline"] == variants.get((at, baseline)))
+        ].assign(rung=at)
+        for at in range(len(record.rungs))
+    ]
+    return pd.concat(found, ignore_index=True)
+
+
+def _whole(record: StudyRecord, losses: Sequence[Array]) -> tuple[Rungs | None, list[int]]:
+    """All rungs with the arms of which any two have two paired seeds at each rung, the baseline first; None
+    if there is no such arm beside it."""
+
+    def pair_up(one: int, other: int) -> bool:
+        return all(np.isfinite(loss[one] - loss[other]).sum() >= 2 for loss in losses)
+
+    kept = [0]
+    for arm in range(1, len(losses[0])):
+        kept += [arm] if all(pair_up(arm, other) for other in kept) else []
+    whole = Rungs(_sizes(record), [loss[kept] for loss in losses])
+    return (whole if len(kept) > 1 else None), kept
+
+
+def _slope(record: StudyRecord, losses: Sequence[Array], arm: int) -> Estimate | None:
+    at = [r for r, loss in enumerate(losses) if np.isfinite(loss[arm] - loss[0]).sum() >= 2]
+    if len(at) < 2:
+        return None
+    of = slopes(Rungs(_sizes(record)[at], [losses[r][[0, arm]] for r in at]), [(1, 0)])
+    return Estimate(*(float(value[0]) * math.log(2) for value in (of.slope, of.low, of.high)))
+
+
+def _scores(steps: pd.DataFrame, predicted: Predicted | None, top: int) -> dict[str, float]:
+    seen = steps.loc[steps["rung"] == top, "diff"].to_numpy(float)
+    if predicted is None or not len(seen):
+        return {"score": math.nan, "naive": math.nan}
+    intervals = {"score": (predicted.low, predicted.high), "naive": tuple(predicted.as_below)}
+    return {
+        name: float(interval_score(np.array(low), np.array(high), seen[0], LEVEL))
+        for name, (low, high) in intervals.items()
+    }
+
+
+def _decisions(whole: Rungs | None, seeds: int) -> Decisions | None:
+    if whole is None:
+        return None
+    below, every = whole.up_to(len(whole.sizes) - 1), all_pairs(len(whole.losses[0]))
+    return decision_accuracy(whole, forecast(below, every, whole.sizes[-1], seeds, level=LEVEL).centre)
+
+
+def _one(values: tuple[Array, Array, Array] | None, at: int | None) -> Estimate | None:
+    """The estimate in this place; None if there is none, or if it is not a number."""
+    if values is None or at is None or not all(math.isfinite(value[at]) for value in values):
+        return None
+    return Estimate(*(float(value[at]) for value in values))
+
+
+def _sizes(record: StudyRecord) -> Array:
+    return np.array([float(rung.size) for rung in record.rungs])

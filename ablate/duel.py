@@ -149,11 +149,7 @@ class Duel:
                 return Plan(**json.loads(kept.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
                 raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
-        if len({*equal_forms(settings(self._sides))}) == 1:
-            raise ConfigError(
-                f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
-                " compare; name another method, or change a setting such as heads"
-            )
+        self.require_different()
         first = self._estimate(DEVELOP)
         # Another duel may have trained them all: then the same runs with a seed that no run has.
         timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
@@ -166,14 +162,22 @@ class Duel:
         seeds = int(min((budget_s - develop * each_s) / a_seed_s, MOST))
         if seeds < FEWEST:
             takes = "; ".join(
-                f"--budget {_budget((1 + SCATTER) * (develop * each_s + n * a_seed_s))} detects"
+                f"--budget {budget_text((1 + SCATTER) * (develop * each_s + n * a_seed_s))} detects"
                 f" {_nats(_detectable(n))}"
                 for n in (FEWEST, 12, 24)
             )
-            raise ConfigError(f"--budget {_budget(budget_s)}: too short to detect anything; {takes}")
+            raise ConfigError(f"--budget {budget_text(budget_s)}: too short to detect anything; {takes}")
         plan = Plan(seeds, develop * each_s + seeds * a_seed_s, _detectable(seeds))
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
+
+    def require_different(self) -> None:
+        """Raises ConfigError if the two are one function."""
+        if len({*equal_forms(settings(self._sides))}) == 1:
+            raise ConfigError(
+                f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
+                " compare; name another method, or change a setting such as heads"
+            )
 
     def train(self, plan: Plan) -> Outcome:
         """Train what is missing. Raises ConfigError."""
@@ -214,6 +218,12 @@ class Duel:
             reasons.append(f"differences scatter by {sd:.3f}, {how} than the {usual:.3f} of docs/noise.csv")
         return f"It announced {announced} and detects {_nats(detects)} here: {', and '.join(reasons)}.{end}"
 
+    def answer(self, plan: Plan) -> tuple[Comparison, list[str]]:
+        """The comparison, and in lines what it says and what became of the plan. Raises ConfigError."""
+        comparison, sentence = self.result()
+        step = f"A training step takes {self.step_ratio(comparison)} times as long."
+        return comparison, [f"{sentence} {step}", self.kept_promise(plan, comparison)]
+
     def step_ratio(self, comparison: Comparison) -> str:
         """How long a training step of `one` takes relative to `other`, taking turns here, with its range."""
         from ablate.execution.timing import StepTimer  # loads torch
@@ -246,15 +256,17 @@ class Duel:
             self.one.name: one,
             UNIFORM: {**self.other.arm_at(NO_ATTENTION), "model.mlp_hidden": width},
         }
-        block: dict[str, Any] = {
-            **{"kind": "tuned", "question": f"Is {self.one.name} better than {self.other.name}?"},
-            **{"tune": "train.lr", "factors": {"train.lr": RATES}, "arms": arms},
-            **{"develop": [*develop], "extend": 3, "report_at": ["tuned"]},
+        block = {"arms": arms, "primary": [{"baseline": other, "variants": [one]}]}
+        return replace(self._sweep, study={"kind": "tuned", **self._block(seeds, develop), **block})
+
+    def _block(self, seeds: int, develop: Sequence[int]) -> dict[str, Any]:
+        """The keys of its study but for kind, arms and contrasts."""
+        return {
+            "question": f"Is {self.one.name} better than {self.other.name}?",
+            **{"tune": "train.lr", "factors": {"train.lr": RATES}, "report_at": ["tuned"]},
+            **{"develop": [*develop], "extend": 3, "metric": METRIC, "margin": MARGIN},
             "seeds": [*range(self.first_seed, self.first_seed + seeds)],
-            "primary": [{"baseline": other, "variants": [one]}],
-            **{"metric": METRIC, "margin": MARGIN},
         }
-        return replace(self._sweep, study=block)
 
     def _estimate(self, develop: Sequence[int]) -> "Estimate":
         estimate = run(self._sweep_with(FEWEST, develop), dry_run=True).estimate
@@ -315,7 +327,7 @@ def _nats(difference: float) -> str:
     return f"{math.ceil(1000 * difference - 1e-6) / 1000:.3f} nats"
 
 
-def _budget(seconds: float) -> str:
+def budget_text(seconds: float) -> str:
     """As `--budget` takes it, rounded up, so that it pays for what it promises."""
     if seconds < 90:
         return f"{math.ceil(seconds)}s"

@@ -30,6 +30,15 @@ def duel(
             metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
         ),
     ] = "90m",
+    rungs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Compare them at the N smallest sizes of configs/model/rung, at least 3, and predict the"
+            " last one first (docs/scale.md).",
+            show_default=False,
+        ),
+    ] = None,
     a: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,7 +79,14 @@ def duel(
         settings += ["corpus=file", f"corpus.path={as_value(text)}"]
     words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
     words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
-    between = Duel(*sides, settings, shlex.join([*words, "--budget", budget]))
+    words += ["--rungs", str(rungs)] if rungs is not None else []
+    command = shlex.join([*words, "--budget", budget])
+    if rungs is None:
+        between = Duel(*sides, settings, command)
+    else:
+        from ablate.duel_ladder import LadderDuel
+
+        between = LadderDuel(*sides, settings, command, rungs)
     require_sound([between.one.method, between.other.method])
     plan = between.plan(budget_s)
     say(str(plan))
@@ -84,11 +100,11 @@ def duel(
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
-    comparison, sentence = between.result()
+    comparison, lines = between.answer(plan)
     if doubts := short.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
         say(f"{doubts}.")
-    typer.echo(f"{sentence} A training step takes {between.step_ratio(comparison)} times as long.")
-    typer.echo(between.kept_promise(plan, comparison))
+    for line in lines:
+        typer.echo(line)
     typer.echo(write_report(between.study))
 
 

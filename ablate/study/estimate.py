@@ -53,12 +53,31 @@ class Times:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Runs of one size that a study will train: so many like this one. about: what they are."""
+
+    about: str
+    run: Run
+    count: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a stage: seconds of one run, and the bytes that it takes at least."""
+
+    stage: Stage
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a command would do. seconds: for all runs that are left, `workers` at a time; at_once: of as many
     runs as one likes. in_bfloat16: the
     same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
     spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
-    machine; empty if it could. forecast: lines about what will follow after these runs."""
+    machine; empty if it could. forecast: lines about what will follow after these runs. costs: of
+    the stages of a study whose runs differ in size."""
 
     record: StudyRecord
     runs: int
@@ -71,6 +90,7 @@ class Estimate:
     cluster: Cluster | None = None
     untimed: str = ""
     forecast: Sequence[str] = ()
+    costs: Sequence[Cost] = ()
 
     @property
     def seconds(self) -> float:
@@ -81,15 +101,6 @@ class Estimate:
         """With as many at a time; NaN if none is left to time."""
         todo = self.runs - self.finished
         return self.seconds / todo if todo and not self.untimed else math.nan
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Runs of one size that a study will train: so many like this one. about: what they are."""
-
-    about: str
-    run: Run
-    count: int
 
 
 def estimate(
@@ -136,22 +147,28 @@ def unfinished(runs: Sequence[R]) -> list[R]:
     return [run for run in runs if run.name not in finished or settled(run) is None]
 
 
-def stage_lines(stages: Sequence[Stage], threads: int, at_once: int) -> list[str]:
-    """The time and the memory of each stage, and the time of all. Raises ConfigError if this machine can't
-    place a run."""
+def stage_costs(stages: Sequence[Stage], threads: int) -> list[Cost]:
+    """The cost of a run of each stage. Raises ConfigError if this machine can't place one."""
     runs = [stage.run if isinstance(stage.run, PlacedRun) else place(stage.run) for stage in stages]
-    each_S = _seconds([(run, 1) for run in runs], threads).sum(1)
+    each_S = _seconds([(run, 1) for run in runs], threads).sum(1).tolist()
+    return [Cost(stage, each, _memory(run)) for stage, run, each in zip(stages, runs, each_S, strict=True)]
+
+
+def stage_lines(costs: Sequence[Cost], at_once: int) -> list[str]:
+    """The time and the memory of each stage, with so many runs at once, and the time of all."""
     lines, together = [], 0.0
-    for stage, run, each in zip(stages, runs, each_S.tolist(), strict=True):
-        step = needed_for_a_step(run.spec, run.config.train, run.attention)
-        memory = max(step, needed_for_weights(run.spec))
-        seconds = each * max(stage.count / at_once, 1)
+    for cost in costs:
+        seconds = cost.seconds * max(cost.stage.count / at_once, 1)
         together += seconds
-        size = (
-            f"{counted(stage.count, 'run')}, each about {duration(each)} and at least {memory / 1e6:,.0f} MB"
-        )
-        lines.append(f"{stage.about}; {size}: {duration(seconds)}")
+        each = f"about {duration(cost.seconds)} and at least {cost.memory / 1e6:,.0f} MB"
+        runs = counted(cost.stage.count, "run")
+        lines.append(f"{cost.stage.about}; {runs}, each {each}: {duration(seconds)}")
     return [*lines, f"all of them: about {duration(together)}"]
+
+
+def _memory(run: PlacedRun) -> int:
+    step = needed_for_a_step(run.spec, run.config.train, run.attention)
+    return max(step, needed_for_weights(run.spec))
 
 
 def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> Times:

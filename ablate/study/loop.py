@@ -88,7 +88,7 @@ class Loop:
 
     def dry_run(self) -> Outcome:
         """Estimate the runs that would be trained first, without training any."""
-        from ablate.study.estimate import Stage, estimate, stage_lines
+        from ablate.study.estimate import Stage, estimate, stage_costs, stage_lines
 
         runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
@@ -107,8 +107,9 @@ class Loop:
             expected = replace(expected, forecast=[*forecast, *costs])
         stages = [Stage(about, self.study.run(run), n) for about, run, n in self.study.design.stages()]
         if stages and not expected.untimed:
-            lines = stage_lines(stages, expected.threads, expected.at_once)
-            expected = replace(expected, forecast=[*forecast, *lines])
+            costs = stage_costs(stages, expected.threads)
+            lines = [*forecast, *stage_lines(costs, expected.at_once)]
+            expected = replace(expected, forecast=lines, costs=costs)
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def _next(self, ahead: int = 0) -> dict[Overrides, Run]:

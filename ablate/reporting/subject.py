@@ -107,7 +107,10 @@ def commands(subject: Subject) -> list[str]:
     if record.study:  # a study leaves out runs for which -m would refuse the whole sweep
         start = [f"study={record.study}", *lines_if(record.demonstration, "size=demo"), *start]
         # Give what the study declared, since keys of its YAML may have been overridden.
-        held = {key: as_value(value) for key, value in record.declaration.items() if value != {}}
+        declared = {key: value for key, value in record.declaration.items() if value != {}}
+        if record.rungs:  # its contrasts follow from its arms
+            del declared["primary"]
+        held = {key: as_value(value) for key, value in declared.items()}
         levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
         held |= {key: typed(values) for key, values in levels.items()}  # in override syntax
         if record.arms:

@@ -265,7 +265,8 @@ def test_a_duel_on_rungs_needs_three_of_them_and_the_time_for_two_seeds(command,
 @pytest.mark.slow
 def test_a_duel_on_rungs_predicts_the_last_one(monkeypatch):
     monkeypatch.setattr(duel_ladder, "TOKENS", 0.02)
-    monkeypatch.setattr(duel_ladder, "DEVELOP", [0])
+    for module in ("ablate.duel", "ablate.duel_ladder"):
+        monkeypatch.setattr(f"{module}.DEVELOP", [0])
     between = LadderDuel(side("sum"), side("concat"), ON_RUNGS, "ablate duel sum concat --rungs 3", 3)
     plan = between.plan(3600)
     assert plan.rungs == 3 and plan.seeds > 2 and between.plan(1) == plan

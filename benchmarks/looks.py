@@ -2,7 +2,7 @@
 
     python benchmarks/looks.py [--studies 5000]
     python benchmarks/looks.py --cost
-    python benchmarks/looks.py --cost --csv docs/noise.csv
+    python benchmarks/looks.py --cost --csv docs/fresh.csv
 
 Simulated studies have a baseline and 1, 3 or 8 variants, each with an independent noise of sd 1/√2, so that a
 paired difference has an sd of 1, and a margin of 0.8. skewed: differences are exponential. late: one seed in

@@ -163,11 +163,11 @@ class Duel:
         if seeds < FEWEST:
             takes = "; ".join(
                 f"--budget {budget_text((1 + SCATTER) * (develop * each_s + n * a_seed_s))} detects"
-                f" {_nats(_detectable(n))}"
+                f" {_nats(detectable(n))}"
                 for n in (FEWEST, 12, 24)
             )
             raise ConfigError(f"--budget {budget_text(budget_s)}: too short to detect anything; {takes}")
-        plan = Plan(seeds, develop * each_s + seeds * a_seed_s, _detectable(seeds))
+        plan = Plan(seeds, develop * each_s + seeds * a_seed_s, detectable(seeds))
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
 
@@ -336,5 +336,5 @@ def budget_text(seconds: float) -> str:
     return f"{math.ceil(seconds / 360) / 10:g}h"
 
 
-def _detectable(seeds: int) -> float:
+def detectable(seeds: int) -> float:
     return least_difference(seeds, USUAL_SD[METRIC])

@@ -8,7 +8,7 @@ from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.load import load
 from ablate.compose.sweep import Sweep
 from ablate.config.rules import ConfigError
-from ablate.duel import DEVELOP, MOST, PLAN, Duel, Side, budget_text
+from ablate.duel import DEVELOP, MOST, PLAN, Duel, Plan, Side, budget_text, detectable
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
 from ablate.reporting.ladder import findings
@@ -21,11 +21,10 @@ FEWEST_SEEDS, ENOUGH = 2, (2, 4, 8)  # at each rung; and for which a budget is n
 
 
 @dataclass(frozen=True)
-class LadderPlan:
-    """seeds: that report at each rung. seconds: of all runs, if no grid grows. rungs: how many there are."""
+class LadderPlan(Plan):
+    """seeds: that report at each rung. seconds: of all runs, if no grid grows. detectable: at one rung. rungs:
+    how many there are."""
 
-    seeds: int
-    seconds: float
     rungs: int
 
     def __str__(self) -> str:
@@ -46,7 +45,7 @@ class LadderDuel(Duel):
         super().__init__(one, other, settings, command)
         self.rungs = rungs
 
-    def plan(self, budget_s: float) -> LadderPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def plan(self, budget_s: float) -> LadderPlan:
         """As of a duel. Raises ConfigError."""
         kept = Store().study_directory(self.study) / PLAN
         if kept.is_file():
@@ -68,11 +67,12 @@ class LadderDuel(Duel):
                 for n in ENOUGH
             )
             raise ConfigError(f"--budget {budget_text(budget_s)}: too short for {self.rungs} rungs; {takes}")
-        plan = LadderPlan(seeds, least_s + (seeds - FEWEST_SEEDS) * a_seed_s, self.rungs)
+        seconds = least_s + (seeds - FEWEST_SEEDS) * a_seed_s
+        plan = LadderPlan(seeds, seconds, detectable(seeds), self.rungs)
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
 
-    def answer(self, plan: object) -> tuple[Comparison, list[str]]:
+    def answer(self, plan: Plan) -> tuple[Comparison, list[str]]:
         results = load([self.study])
         comparison = compare(results.rows, records=results.records)
         if comparison.ladder is None:

@@ -270,7 +270,7 @@ def test_a_duel_on_rungs_predicts_the_last_one(monkeypatch):
     between = LadderDuel(side("sum"), side("concat"), ON_RUNGS, "ablate duel sum concat --rungs 3", 3)
     plan = between.plan(3600)
     assert plan.rungs == 3 and plan.seeds > 2 and between.plan(1) == plan
-    between.train(replace(plan, seeds=2))  # pyright: ignore[reportArgumentType]
+    between.train(replace(plan, seeds=2))
     comparison, lines = between.answer(plan)
     assert comparison.ladder and comparison.ladder.is_predicted
     assert re.search(r"for 0\.4 M it was predicted to (cost|save|differ by)", " ".join(lines))

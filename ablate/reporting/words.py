@@ -24,7 +24,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     verdict."""
     table = comparison.family(family)
     if comparison.ladder:  # which takes no more seeds
-        table = table.assign(more_seeds=pd.NA)
+        table = table.assign(more_seeds=pd.array([pd.NA] * len(table), "Int64"))
     shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
     read = table[shown or comparison.shown[:1]].copy()
     read["n"] = numbers_of_seeds(table, comparison.metric)

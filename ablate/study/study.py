@@ -328,7 +328,7 @@ def read_declared(study: Any, *, instead: Mapping[str, Any] | None = None) -> St
                 raise ConfigError(f"study.demo.{key}: no key of a study{did_you_mean(own, known)}")
         keys["demo"] = {key: value for key, value in study["demo"].items() if key not in of_study}
     example = f"study={KINDS[kind].example} --cfg job shows a whole one"
-    return read(KINDS[kind], keys | (instead or {}), "study", missing=example)
+    return read(KINDS[kind], {**keys, **(instead or {})}, "study", missing=example)
 
 
 def _of_demo(study: Mapping[str, Any]) -> dict[str, Any]:

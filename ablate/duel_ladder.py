@@ -22,8 +22,8 @@ FEWEST_SEEDS, ENOUGH = 2, (2, 4, 8)  # at each rung; and for which a budget is n
 
 @dataclass(frozen=True)
 class LadderPlan(Plan):
-    """seeds: that report at each rung. seconds: of all runs, if no grid grows. detectable: at one rung. rungs:
-    how many there are."""
+    """seeds: that report at each rung. seconds: of all runs, if no grid grows. detectable: at one rung.
+    rungs: how many there are."""
 
     rungs: int
 

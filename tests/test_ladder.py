@@ -359,10 +359,10 @@ def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
 def test_a_ladder_that_is_killed_again_and_again_comes_to_the_same_prediction(
     conf, start, monkeypatch, capsys
 ):
-    ladder(conf, **SHORT | {"tokens": 3.0})
+    ladder(conf, **SHORT | {"tokens": 1.0})
     words = ("run", "-cd", str(conf))
     monkeypatch.setattr(kills, "start", lambda root, sweep: start(*words, *sweep, cwd=root))
-    script = ("kills.py", "--kills=3", "--longest", "1", "--commands", "2")
+    script = ("kills.py", "--kills=1", "--longest", "1", "--commands", "2")
     monkeypatch.setattr(sys, "argv", [*script, "study=small", *SETTINGS, "train.checkpoint_every=5"])
     with pytest.raises(SystemExit) as end:
         kills.main()

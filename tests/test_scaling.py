@@ -44,11 +44,11 @@ def test_each_form_is_recovered_without_noise(form):
     made = forecast(of_law(form).up_to(4), PAIRS, SIZES[4], 4)
     true = np.array([0.03, -0.1]) * LAWS[form](RELATIVE)[4]
     for value in (made.centre, made.low, made.high):
-        assert value == pytest.approx(true, rel=2e-3)
+        assert value == pytest.approx(true, rel=5e-3)
     others = {"power": [], "constant": ["log"], "log": []}[form]  # a line without slope is constant
     assert made.weights[:, [FORMS.index(name) for name in (form, *others)]].sum(1) == pytest.approx(1)
     if form == "power":
-        assert made.exponent == pytest.approx(ALPHA, abs=1e-4)
+        assert made.exponent == pytest.approx(ALPHA, abs=1e-3)
 
 
 def test_below_four_rungs_there_is_no_exponent_and_both_other_forms_count_alike():

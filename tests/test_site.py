@@ -78,7 +78,10 @@ def test_pages_open_from_a_directory_and_search_answers_on_a_server(site, browse
     page.get_by_role("link", name="gated").click()
     assert page.locator("h1").inner_text().startswith("gated")
     assert all(url.startswith("file:") for url in requests)
+    page.close()  # it may still ask for a file
     requests.clear()
+    page = browser.new_page()
+    page.on("request", lambda request: requests.append(request.url))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"

@@ -138,7 +138,7 @@ def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) 
             read[-1]["predicted"] = _interval(asdict(arm.predicted), "low", "high", metric)
     columns = ["arm", "rung", "n", "difference [low, high]", "predicted", "verdict"]
     columns[4:4] = lines_if(marginal, f"marginal {words.confidence(comparison)}")
-    return pd.DataFrame(read).reindex(columns=columns).fillna("")
+    return pd.DataFrame(read).reindex(columns=columns).astype(object).fillna("")
 
 
 def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:

@@ -225,6 +225,9 @@ def read_record(plain: Mapping[str, Any]) -> StudyRecord:
 def as_plain(record: StudyRecord) -> dict[str, Any]:
     """The record as the content of study.json, without values that equal their defaults."""
     plain = {**dataclasses.asdict(record), "primary": [unlike_defaults(one) for one in record.primary]}
+    for choice in plain["chosen"].values():
+        if choice["how"] == Choice.how:
+            del choice["how"]
     return {key: plain[key] for key in unlike_defaults(record)}
 
 

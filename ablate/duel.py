@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
@@ -108,6 +108,8 @@ class Duel:
     typed; another command, as with another budget, is another duel with fresh seeds. study: its name in the
     store. Raises ConfigError."""
 
+    kind_of_plan: ClassVar[type[Plan]] = Plan
+
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
         of_both = [setting for setting in settings if setting.partition(".")[0] in KINDS]
         settings = [setting for setting in settings if setting not in of_both]
@@ -146,10 +148,20 @@ class Duel:
         kept = Store().study_directory(self.study) / PLAN
         if kept.is_file():
             try:
-                return Plan(**json.loads(kept.read_text(encoding="utf-8")))
+                return self.kind_of_plan(**json.loads(kept.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
                 raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
-        self.require_different()
+        if len({*equal_forms(settings(self._sides))}) == 1:
+            raise ConfigError(
+                f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
+                " compare; name another method, or change a setting such as heads"
+            )
+        plan = self._settled(budget_s)
+        write_atomically(kept, json.dumps(asdict(plan)) + "\n")
+        return plan
+
+    def _settled(self, budget_s: float) -> Plan:
+        """What a budget buys now. Raises ConfigError if that is nothing."""
         first = self._estimate(DEVELOP)
         # Another duel may have trained them all: then the same runs with a seed that no run has.
         timed = first if first.finished < first.runs else self._estimate([self.first_seed - 1])
@@ -167,17 +179,7 @@ class Duel:
                 for n in (FEWEST, 12, 24)
             )
             raise ConfigError(f"--budget {budget_text(budget_s)}: too short to detect anything; {takes}")
-        plan = Plan(seeds, develop * each_s + seeds * a_seed_s, detectable(seeds))
-        write_atomically(kept, json.dumps(asdict(plan)) + "\n")
-        return plan
-
-    def require_different(self) -> None:
-        """Raises ConfigError if the two are one function."""
-        if len({*equal_forms(settings(self._sides))}) == 1:
-            raise ConfigError(
-                f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
-                " compare; name another method, or change a setting such as heads"
-            )
+        return Plan(seeds, develop * each_s + seeds * a_seed_s, detectable(seeds))
 
     def train(self, plan: Plan) -> Outcome:
         """Train what is missing. Raises ConfigError."""

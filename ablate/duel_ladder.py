@@ -1,18 +1,15 @@
 """A duel on a ladder: two methods at several sizes, with a prediction for the largest (docs/scale.md)."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.load import load
 from ablate.compose.sweep import Sweep
 from ablate.config.rules import ConfigError
-from ablate.duel import DEVELOP, MOST, PLAN, Duel, Plan, Side, budget_text, detectable
-from ablate.files.atomic import write_atomically
+from ablate.duel import DEVELOP, MOST, Duel, Plan, Side, budget_text, detectable
 from ablate.phrases import counted, duration
 from ablate.reporting.ladder import findings
-from ablate.store.store import Store
 from ablate.study.ladder import FEWEST
 from ablate.study.run import run
 
@@ -37,6 +34,8 @@ class LadderPlan(Plan):
 class LadderDuel(Duel):
     """The duel of `one` against `other` at the `rungs` smallest presets of configs/model/rung."""
 
+    kind_of_plan = LadderPlan
+
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str, rungs: int) -> None:
         if rungs < FEWEST:
             raise ConfigError(
@@ -45,15 +44,7 @@ class LadderDuel(Duel):
         super().__init__(one, other, settings, command)
         self.rungs = rungs
 
-    def plan(self, budget_s: float) -> LadderPlan:
-        """As of a duel. Raises ConfigError."""
-        kept = Store().study_directory(self.study) / PLAN
-        if kept.is_file():
-            try:
-                return LadderPlan(**json.loads(kept.read_text(encoding="utf-8")))
-            except (OSError, ValueError, TypeError) as error:
-                raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
-        self.require_different()
+    def _settled(self, budget_s: float) -> LadderPlan:
         first = run(self._sweep_with(FEWEST_SEEDS, DEVELOP), dry_run=True).estimate
         assert first is not None
         if not first.costs:
@@ -68,9 +59,7 @@ class LadderDuel(Duel):
             )
             raise ConfigError(f"--budget {budget_text(budget_s)}: too short for {self.rungs} rungs; {takes}")
         seconds = least_s + (seeds - FEWEST_SEEDS) * a_seed_s
-        plan = LadderPlan(seeds, seconds, detectable(seeds), self.rungs)
-        write_atomically(kept, json.dumps(asdict(plan)) + "\n")
-        return plan
+        return LadderPlan(seeds, seconds, detectable(seeds), self.rungs)
 
     def answer(self, plan: Plan) -> tuple[Comparison, list[str]]:
         results = load([self.study])

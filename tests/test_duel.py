@@ -15,7 +15,7 @@ from ablate.analysis.contrasts import primary_pairs
 from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.config.rules import ConfigError
 from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
-from ablate.duel_ladder import LadderDuel
+from ablate.duel_ladder import LadderDuel, LadderPlan
 from ablate.execution.plugins import Method
 from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
@@ -269,7 +269,7 @@ def test_a_duel_on_rungs_predicts_the_last_one(monkeypatch):
         monkeypatch.setattr(f"{module}.DEVELOP", [0])
     between = LadderDuel(side("sum"), side("concat"), ON_RUNGS, "ablate duel sum concat --rungs 3", 3)
     plan = between.plan(3600)
-    assert plan.rungs == 3 and plan.seeds > 2 and between.plan(1) == plan
+    assert isinstance(plan, LadderPlan) and plan.rungs == 3 and plan.seeds > 2 and between.plan(1) == plan
     between.train(replace(plan, seeds=2))
     comparison, lines = between.answer(plan)
     assert comparison.ladder and comparison.ladder.is_predicted

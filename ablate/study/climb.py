@@ -7,7 +7,7 @@ the prediction that these rows give (analysis/scaling.py).
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -152,11 +152,9 @@ class Climb(Design):
         """Rung by rung, as far as the rows go."""
         climbed = State()
         for at, rung in enumerate(self.rungs):
-            is_top = at == len(self.rungs) - 1
-            open_ = [run for run in climbed.runs if rows.get(run, {}).get("status") not in SETTLED]
             if len(climbed.choices) < at * len(self.arms) and at >= self.config.tuned_rungs:
                 break
-            if is_top and open_:
+            if at == len(self.rungs) - 1 and _without_result(climbed.runs, rows):
                 break
             for arm, choice, best in self._choices(at, climbed, rows):
                 climbed.choices[arm] = choice
@@ -210,7 +208,7 @@ class Climb(Design):
         tuning = self._tuning([arm], values)
         runs = development(tuning, arm, values)
         climbed.runs.update(dict.fromkeys(runs, at))
-        if any(rows.get(run, {}).get("status") not in SETTLED for run in runs):
+        if _without_result(runs, rows):
             return None
         return [mean_loss(tuning, rows, arm, value) for value in values]
 
@@ -281,7 +279,7 @@ class Climb(Design):
     def closing(self, rows: Rows) -> list[str]:
         """The value of each arm at each rung and how it was chosen; or why the top waits."""
         climbed = self.state(rows)
-        missing = [run for run in climbed.runs if rows.get(run, {}).get("status") not in SETTLED]
+        missing = _without_result(climbed.runs, rows)
         top = len(self.rungs) - 1
         if missing and top not in climbed.runs.values():
             return [
@@ -314,6 +312,10 @@ class Climb(Design):
 
     def _is_checked(self, at: int) -> bool:
         return at < min(self.config.tuned_rungs + self.config.checked_rungs, len(self.rungs) - 1)
+
+
+def _without_result(runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:
+    return [run for run in runs if rows.get(run, {}).get("status") not in SETTLED]
 
 
 def predicted(below: Rungs, names: Sequence[str], baseline: str, top: Rung) -> dict[str, Predicted]:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from ablate.compose.composer import Composer, Overrides
 from ablate.config.conditions import Where
@@ -16,10 +16,12 @@ from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
-from ablate.execution.run import Run
 from ablate.store.columns import METRICS, Row
 from ablate.store.record import Choice, Prediction, Role, Rung
 from ablate.study.looks import Looks
+
+if TYPE_CHECKING:
+    from ablate.execution.run import Run  # loads torch
 
 Rows = Mapping[Overrides, Row]
 SEED = "seed="
@@ -186,7 +188,7 @@ class Design:
         """The contrasts that follow from the design; None for those that the study declares."""
         return None
 
-    def check(self, run: Callable[[Overrides], Run]) -> None:
+    def check(self, run: "Callable[[Overrides], Run]") -> None:
         """Raises ConfigError if the design as a whole can't be trained. run: gives the run of overrides."""
 
     def prediction(self, rows: Rows, ids: Mapping[Overrides, str]) -> Prediction | None:

@@ -215,9 +215,10 @@ class Study:
         for part in (self.design.levels, before.factors if before else {}, self.config.factors):
             every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
         shown, all_built = [run for run, _ in one_of_each(runs.values())], True
-        variants = combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms)
         if self.design.rungs:
             variants = [*map(self.design.first_run, self.design.compared)]
+        else:
+            variants = combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms)
         for overrides in variants:
             try:
                 shown.append(self.run(overrides))

@@ -81,6 +81,7 @@ def test_defaults_are_the_documented_ones():
         ("value_width=widest", ("value_width=widest", "auto", "narrow", "wide")),
         ("match=parms", ("match=parms", "did you mean params?")),
         ("device=gpu", ("device=gpu", "cuda")),
+        ("device=mps", ("device=mps: use auto, cpu, cuda",)),
         ("name=../up", ("name=../up", "A-Z")),
         ("force=yes", ("force=yes", "stale")),
         ("corpus.splits=[0.8,0.2]", ("corpus.splits=[0.8,0.2]", "3 numbers")),

@@ -247,7 +247,7 @@ def test_a_line_says_why_nothing_is_decided():
     )
 
 
-ON_RUNGS = ("corpus=grammar", "corpus.characters=20000", "train.batch=2", "train.save=none")
+ON_RUNGS = ("corpus=grammar", "corpus.characters=8000", "train.batch=2", "train.save=none")
 
 
 def test_a_duel_on_rungs_needs_three_of_them_and_the_time_for_two_seeds(command, monkeypatch):

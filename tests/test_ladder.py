@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -256,8 +255,12 @@ def test_what_the_command_line_may_not_change(conf, override, line):
 
 # --- through the command --------------------------------------------------------------------------
 
-COMMAND = ("run", "-cd", "conf", "study=small", *SETTINGS)
-SHORT: dict[str, Any] = {"tokens": 0.5, "arms": {"concat": {}, "sum": {"fusion": "sum"}}, "extend": 0}
+SWEEP = ["study=small", *SETTINGS, "train.checkpoint_every=5"]
+COMMAND = ("run", "-cd", "conf", *SWEEP)
+SHORT: dict[str, Any] = {
+    **{"arms": {"concat": {}, "sum": {"fusion": "sum"}}, "extend": 0},
+    **{"tokens": 0.2, "seeds_a_rung": [2, 2, 2], "seeds": [10, 11]},
+}
 
 
 @pytest.fixture(scope="module")
@@ -317,9 +320,13 @@ def test_a_top_that_began_before_its_prediction_is_refused(trained):
     assert "c: 4 runs of it began before it was predicted, as " in done.stderr
 
 
-def test_the_prediction_is_stored_before_a_run_of_the_top_begins(conf, monkeypatch):
-    study, seen = ladder(conf, **SHORT), list[bool]()
-    placed = Loop._placed_here
+def test_the_prediction_is_stored_before_a_run_of_the_top_begins(trained, monkeypatch):
+    record = json.loads(trained.read_text(encoding="utf-8"))
+    trained.write_text(json.dumps(record | {"prediction": None}), encoding="utf-8")
+    below, *_ = Path("runs/store").glob("*-d32x1-*")
+    for directory in (below, *Path("runs/store").glob("*-d48x1-*")):
+        shutil.rmtree(directory)
+    seen, placed = list[bool](), Loop._placed_here
 
     def looking(self: Loop, runs: Any) -> Any:
         if runs:
@@ -330,8 +337,10 @@ def test_the_prediction_is_stored_before_a_run_of_the_top_begins(conf, monkeypat
 
     monkeypatch.setattr(Loop, "_placed_here", looking)
     monkeypatch.setattr(loop, "train_all", _train_in_turn)
-    Loop(study.sweep).run(lambda: None)
-    assert seen[0] is False and seen[-1] is True
+    sweep = compose(["-cd", "conf", *SWEEP])
+    assert sweep is not None
+    Loop(sweep).run(lambda: None)
+    assert seen == [False, True]
 
 
 def _train_in_turn(runs: Any, known: Any, *, listen: Any, more: Any, **_: Any) -> dict[str, str]:
@@ -348,7 +357,7 @@ def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
     ladder(conf, **SHORT)
     code, out, err = command(*COMMAND, "--dry-run")
     assert code == 0, err
-    for rung, runs in (("a", 12), ("b", 12), ("c", 4)):
+    for rung, runs in (("a", 10), ("b", 10), ("c", 4)):
         assert re.search(
             rf"^{rung}: [\d,]+ parameters, [\d,]+ tokens a run; {runs} runs, each about .* MB", out, re.M
         )
@@ -356,15 +365,11 @@ def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
 
 
 @pytest.mark.slow
-def test_a_ladder_that_is_killed_again_and_again_comes_to_the_same_prediction(
-    conf, start, monkeypatch, capsys
-):
-    ladder(conf, **SHORT | {"tokens": 1.0})
-    words = ("run", "-cd", str(conf))
-    monkeypatch.setattr(kills, "start", lambda root, sweep: start(*words, *sweep, cwd=root))
-    script = ("kills.py", "--kills=1", "--longest", "1", "--commands", "2")
-    monkeypatch.setattr(sys, "argv", [*script, "study=small", *SETTINGS, "train.checkpoint_every=5"])
-    with pytest.raises(SystemExit) as end:
-        kills.main()
-    out, _ = capsys.readouterr()
-    assert end.value.code == 0 and "tables equal: True" in out, out
+def test_a_ladder_that_is_killed_comes_to_the_same_prediction(climbed_once, tmp_path, start, monkeypatch):
+    shutil.copytree(climbed_once / "conf", tmp_path / "conf")
+    monkeypatch.setattr(kills, "start", lambda root, sweep: start("run", "-cd", "conf", *sweep, cwd=root))
+    number, _ = kills.kill_again_and_again(tmp_path, SWEEP, kills=1, longest_s=1, seed=0, commands=2)
+    assert number == 1
+    calm, _ = kills.state(climbed_once)
+    assert "studies/small/study.json" in calm
+    assert kills.differing(calm, kills.state(tmp_path)[0]) == []

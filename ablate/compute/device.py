@@ -4,6 +4,7 @@ import contextlib
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from ablate.compute.limits import available_memory, side_by_side
 from ablate.config.rules import ConfigError
 
-COMPILERS = ("g++", "clang++", "cl")
+COMPILERS = ("cl",) if sys.platform == "win32" else ("g++", "clang++")
 # At most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory.
 SHARE_A_GPU = 4
 
@@ -21,13 +22,11 @@ def pick(name: str) -> torch.device:
     """The torch device for a value of `device`. Raises ConfigError for one that this machine lacks."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        return torch.device("cuda" if count else "mps" if torch.backends.mps.is_available() else "cpu")
+        return torch.device("cuda" if count else "cpu")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= count:
         has = "no CUDA device" if count == 0 else f"CUDA devices 0 to {count - 1}"
         raise ConfigError(f"device={name}: this machine has {has}; use device=auto or device=cpu")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(f"device={name}: not available on this machine; use device=auto or device=cpu")
     return device
 
 
@@ -127,12 +126,10 @@ def why_not_compiled(device: torch.device) -> str | None:
     if device.type == "cpu":
         cxx = os.environ.get("CXX")
         if not any(map(shutil.which, [cxx] if cxx else COMPILERS)):
-            return f"{f'CXX={cxx} does not exist' if cxx else 'no C++ compiler here'}; install g++"
-    elif device.type == "cuda":
+            return f"{f'CXX={cxx} does not exist' if cxx else 'no C++ compiler here'}; install {COMPILERS[0]}"
+    else:
         from torch.utils._triton import has_triton
 
         if not has_triton():
             return "PyTorch has no Triton here; install triton"
-    else:
-        return f"not on {device.type}; use device=cpu"
     return None

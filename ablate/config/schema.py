@@ -157,7 +157,12 @@ class RunConfig:
     ]
     device: Annotated[
         str,
-        Spelled(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", "use auto, cpu, cuda, cuda:N or mps"),
+        Spelled(
+            # Not mps: up to PyTorch 2.12 it ignores clipping there (pytorch#186360), and may mix up batches
+            # (pytorch#139550).
+            r"auto|cpu|cuda(:[0-9]{1,3})?",
+            "use auto, cpu, cuda or cuda:N",
+        ),
         OutsideIdentity(),
     ]
     force: Annotated[bool | Literal["stale"], OutsideIdentity()]

@@ -87,7 +87,7 @@ class TrainedModel(nn.Module):
         device = next(self.parameters()).device
         for position in range(tokens):
             window_T = torch.tensor(ids[-self.config.model.context :], device=device)
-            logits = self(window_T[None])[0, -1].double().cpu().numpy()
+            logits = self(window_T[None])[0, -1].cpu().double().numpy()
             ids.append(_draw(logits, temperature, top_k, rng.generator(seed, "sample", position)))
         return self.decode(ids)
 

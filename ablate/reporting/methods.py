@@ -94,14 +94,12 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
 
 def _tuning(metric: str, record: StudyRecord, development: pd.DataFrame) -> list[str]:
     """Sentences on how each arm's value was chosen, and at which other values it is reported."""
-    column = record.tuned_column
-    grid = f" ({levels_in_words(development[column])})" if column in development else ""
-    values = {arm: choice.value for arm, choice in record.chosen.items() if choice.value}
-    came = (
-        f" (it came to {', '.join(f'{value} for {arm}' for arm, value in values.items())})" if values else ""
-    )
     if record.rungs:
         return [_on_a_ladder(metric, record), *_prediction(record)]
+    column = record.tuned_column
+    grid = f" ({levels_in_words(development[column])})" if column in development else ""
+    values = [f"{choice.value} for {arm}" for arm, choice in record.chosen.items() if choice.value]
+    came = f" (it came to {', '.join(values)})" if values else ""
     return [
         f"Each variant has its own {record.tuned_key}, chosen on the validation split and on development"
         f" seeds ({', '.join(record.development_seeds)}), which report nothing: of the mean {metric} at each"

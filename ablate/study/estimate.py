@@ -31,7 +31,7 @@ STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
 LONG_S = 5.0  # stop after this long, even with fewer steps
 WINDOWS = 64  # the most windows to evaluate
 # The most work to time at once: about a second of a core, or less of a GPU.
-MOST_WORK = {"cpu": 1e10, "cuda": 1e13, "mps": 1e12}
+MOST_WORK = {"cpu": 1e10, "cuda": 1e13}
 # Work besides matrix products, as FLOPs that take as long: per layer and step, and per layer and token.
 WORK_A_LAYER, WORK_A_TOKEN = 2e7, 2e4
 WORTH_SAYING = 0.9  # mention bfloat16 if it takes less than this share of the time in float32

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 # Where catalogues lie, as LANGUAGE/LC_MESSAGES/PROGRAM.mo: beside this Python, as conda's do, where its own
 # gettext looks; those installed by hand; the system's; those of Ubuntu's packages of languages.
-PREFIXES = dict.fromkeys((sys.base_prefix, "/usr/local", "/usr"))
+PREFIXES = dict.fromkeys((sys.base_prefix, "/opt/homebrew", "/usr/local", "/usr"))
 DIRECTORIES = [*(f"{prefix}/share/locale" for prefix in PREFIXES), "/usr/share/locale-langpack"]
 
 BYTE_ORDERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}  # by the first bytes of a catalogue

@@ -161,6 +161,14 @@ def test_larger_models_come_first_and_the_top_waits_for_every_result(conf):
     assert "1 run below c without a result" in design.closing(below | {lost: {"status": "failed"}})[0]
 
 
+def test_a_grid_that_grows_is_among_the_runs_to_come(conf):
+    study = ladder(conf, extend=2)
+    rows, _ = climbed(study, rows_of(lambda arm, size: 0.05))
+    assert len(rows) > sum(count for _, _, count in study.design.stages())
+    phase = study.design.phase(rows)
+    assert phase and phase.of == f"about {len(rows)} runs"
+
+
 def test_an_arm_that_diverges_at_a_rung_has_no_value_above(conf):
     study = ladder(conf)
     usual = rows_of(lambda arm, size: 0.01)

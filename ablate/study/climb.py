@@ -7,6 +7,7 @@ the prediction that these rows give (analysis/scaling.py).
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -272,7 +273,8 @@ class Climb(Design):
         climbed = self.state(rows)
         new = [rung for run, rung in climbed.runs.items() if run not in rows]
         last = max(new or [*climbed.runs.values()])
-        runs = sum(count for _, _, count in self.stages())
+        begun = Counter(climbed.runs.values())
+        runs = sum(max(count, begun[at]) for at, (_, _, count) in enumerate(self.stages()))
         where = "top rung" if last == len(self.rungs) - 1 else "rung"
         return Phase(f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}")
 

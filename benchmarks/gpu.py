@@ -94,19 +94,20 @@ def sharing(workers: int, smoke: bool) -> Result:
 
 def tests(smoke: bool) -> Result:
     chosen = "gpu and not slow" if smoke else "gpu"
-    done = call("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, "tests/test_gpu.py")
+    pytest = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, "tests/test_gpu.py")
+    done = call(*pytest, limit_s=COMMAND_S)
     return {"said": done.strip().splitlines()[-1].strip("= ")}
 
 
-def call(*words: str, cwd: Path = ROOT) -> str:
-    """What a Python prints. Exits with its last words if it fails or takes longer than ONE_S."""
+def call(*words: str, cwd: Path = ROOT, limit_s: float = ONE_S) -> str:
+    """What a Python prints. Exits with its last words if it fails or takes longer than `limit_s`."""
     command = [sys.executable, *words]
     try:
         done = subprocess.run(
-            command, cwd=cwd, capture_output=True, encoding="utf-8", timeout=ONE_S, check=False
+            command, cwd=cwd, capture_output=True, encoding="utf-8", timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
-        sys.exit(f"{' '.join(words)}: took longer than {ONE_S} s")
+        sys.exit(f"{' '.join(words)}: took longer than {limit_s} s")
     if done.returncode:
         sys.exit(f"{' '.join(words)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout

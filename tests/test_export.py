@@ -483,9 +483,43 @@ def test_a_place_or_target_that_is_wrong_is_one_line(store, command, notes, argu
     assert files(Path()).keys() - before.keys() <= {Path("runs/store/.rows.json")}
 
 
-def test_a_server_that_does_not_answer_is_one_line(store, command):
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "127.0.0.1:50o0"])
+def test_a_server_that_does_not_answer_is_one_line(store, command, address):
     pytest.importorskip("mlflow", reason="needs mlflow-skinny")
-    code, out, err = command("export", STUDY, "--to", "mlflow", "--out", "http://me:secret@127.0.0.1:9")
+    code, out, err = command("export", STUDY, "--to", "mlflow", "--out", f"http://me:secret@{address}")
     assert (code, out) == (2, "") and len(err.splitlines()) == 1
-    assert "http://127.0.0.1:9 does not answer" in err and "secret" not in err
+    assert f"http://{address} does not answer" in err and "secret" not in err and "leave out --out" in err
     assert not Path("runs/exports").exists()
+
+
+def test_a_wandb_server_that_does_not_answer_is_one_line_and_a_directory_serves_instead(
+    store, command, monkeypatch, quick_report
+):
+    wandb = pytest.importorskip("wandb", reason="needs wandb")
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+
+    def silent(**about: Any) -> None:
+        (Path(about["dir"]) / "wandb" / "run-20260101_000000-x").mkdir(parents=True)
+        raise wandb.errors.CommError("Run initialization has timed out after 30.0 sec.\nMore.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wandb, "init", silent)
+        code, out, err = command("export", STUDY, "--to", "wandb")
+    assert (code, out) == (2, "") and len(err.splitlines()) == 1, err
+    assert "127.0.0.1:9/ablate: Run initialization has timed out after 30.0 sec; with WANDB_MODE=off" in err
+    assert not Path("runs/exports").exists()
+    code, out, err = command("export", STUDY, "--to", "wandb", "--out", "logs")
+    assert (code, out) == (2, "") and "--out logs: a server is written to; with WANDB_MODE=offline a" in err
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    code, out, err = command("export", STUDY, "--to", "wandb")
+    assert code == 0 and out.endswith("runs/exports/wandb: 5 new\n"), err
+
+
+def test_an_exporter_that_can_not_be_opened_is_one_line(store, command, notes, monkeypatch):
+    def broken(self: Exporter, out: str | None, default: Path) -> None:
+        raise RuntimeError("no such\nproject")
+
+    monkeypatch.setattr(importlib.import_module("my_notes").Notes, "__init__", broken)
+    code, out, err = command("export", STUDY, "--to", "notes")
+    assert (code, out) == (2, "") and err == "ablate: --to notes: can't be used (no such project)\n"

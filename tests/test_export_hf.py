@@ -13,7 +13,9 @@ import yaml
 
 import ablate
 from ablate.config.identity import digest
+from ablate.export import hf
 from ablate.export.hf import lacks
+from ablate.files.atomic import replace_file
 from tests.helpers import call_cli, make_spec
 
 TEXT = "Ärger, naïve café 日本, it's\tthe cat's  hat.\r\n\nTwo  spaces! 😀 "
@@ -101,6 +103,10 @@ LACKING = {
     "key_width=8": "no key_width=8, but d_model/heads",
     "model.mlp_hidden=0": "no model.mlp_hidden=0",
     "value_proj=false": "no value_proj=false",
+    "out_rank=3": "no out_rank=3",
+    "query_heads=2": "no query_heads=2, as each head has its own",
+    "value_heads=1": "no value_heads=1, as each head has its own",
+    "scale=none": "no scale=none, but inside",
 }
 
 
@@ -119,6 +125,20 @@ def test_a_model_of_pairs_is_no_gpt2():
 @pytest.mark.parametrize("overrides", [("heads=4",), ("heads=1",), ("heads=4", "model.bias=true")])
 def test_what_gpt2_has_is_not_named(overrides):
     assert lacks(make_spec("fusion=concat", *overrides)) == []
+
+
+def test_a_directory_that_was_being_written_holds_nothing(place, monkeypatch):
+    one, other = (trained(place, "corpus.tokenizer=char", f"seed={seed}") for seed in (0, 4))
+    monkeypatch.chdir(place)
+    assert hf.export(one, "both").endswith("written")
+
+    def killed(path: Path, content: bytes) -> None:
+        raise KeyboardInterrupt if path.name == "model.safetensors" else replace_file(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(hf, "replace_file", killed)
+        hf.export(other, "both")
+    assert hf.export(one, "both").endswith("written") and hf.export(one, "both").endswith("equal")
 
 
 def test_a_run_that_is_no_gpt2_is_refused_with_the_way_to_its_model(place):

@@ -9,6 +9,7 @@ import torch
 from ablate.compute import device as devices
 from ablate.execution.run import build, prepare, to_checkpoint, to_state, training
 from ablate.training.train import Evaluation, State
+from benchmarks import gpu
 from tests.helpers import CONCAT, QUICK, call_cli, make_config
 
 pytestmark = pytest.mark.gpu
@@ -121,3 +122,22 @@ def test_only_cuda_is_told_to_be_deterministic_and_only_meanwhile():
             with devices.deterministic(torch.device(kind)):
                 assert torch.are_deterministic_algorithms_enabled() is (kind == "cuda")
         assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_the_benchmark_goes_on_where_it_was_cut_off(tmp_path):
+    path, page = tmp_path / "gpu.json", f"# A GPU\n{gpu.BEGIN}not measured\n{gpu.END}The end.\n"
+
+    def cut_off() -> gpu.Result:
+        raise KeyboardInterrupt
+
+    work = {"tests": lambda: {"said": "9 passed"}, "2 workers": cut_off, "4 workers": cut_off}
+    with pytest.raises(KeyboardInterrupt):
+        gpu.measure(work, gpu.opened(path), path, limit_s=gpu.COMMAND_S)
+    work |= {"tests": cut_off, "2 workers": lambda: {"runs": 8, "seconds": 3.0}}
+    with pytest.raises(KeyboardInterrupt):
+        gpu.measure(work, gpu.opened(path), path, limit_s=gpu.COMMAND_S)
+    kept = gpu.opened(path)
+    assert gpu.measure(work, kept, path, limit_s=0) == 1  # no time for the last
+    shown = gpu.with_tables(page, gpu.tables(kept))
+    assert "9 passed" in shown and "| 8, 2 workers | 3.0 |" in shown and "not measured" not in shown
+    assert gpu.with_tables(shown, gpu.tables(kept)) == shown and shown.endswith("The end.\n")

@@ -71,7 +71,7 @@ def export(target: str, out: str | None) -> str:
     done = manifest.of_directory(place, HF)
     if done.digest_of(run) == run.digest and all((place / name).is_file() for name in files):
         return f"hf: {directory.name} in {place}: equal"
-    done.written.clear()  # a directory holds one model
+    done.clear()  # a directory holds one model, and none while it is written
     with explained(place):
         for name, data in files.items():
             replace_file(place / name, data)

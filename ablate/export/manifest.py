@@ -33,6 +33,11 @@ class Manifest:
         self.written[_key(run)] = run.digest
         self._write()
 
+    def clear(self) -> None:
+        """Raises StoreError."""
+        self.written.clear()
+        self._write()
+
     def _write(self) -> None:
         content = {"target": self.target, "place": self.place, "runs": self.written}
         write_atomically(self.path, as_json(content))

@@ -3,6 +3,7 @@
 A run is logged anew and the earlier one deleted, as MLflow refuses to change a parameter.
 """
 
+import http.client
 import logging
 import os
 import re
@@ -37,7 +38,8 @@ class Mlflow(Exporter):
         logging.getLogger("alembic").setLevel(logging.ERROR)
         uri = out if out and "://" in out else None if out else os.environ.get(URI)
         if not uri:
-            require("--to mlflow", "sqlalchemy", extra="mlflow")
+            for needed in ("sqlalchemy", "alembic"):
+                require("--to mlflow", needed, extra="mlflow")
             self.directory = Path(out) if out else default
             uri = f"sqlite:///{self.directory.absolute().as_posix()}/mlflow.db"
         self.place = str(self.directory or without_passwords(uri))
@@ -129,6 +131,9 @@ def _require_answer(uri: str, place: str) -> None:
         urllib.request.urlopen(bare, timeout=PATIENCE_S).close()
     except urllib.error.HTTPError:
         return  # an answer
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise ConfigError(f"--to mlflow: {place} does not answer ({reason}); nothing was written") from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = str(getattr(error, "reason", error)).strip() or type(error).__name__
+        raise ConfigError(
+            f"--to mlflow: {place} does not answer ({reason}); start it, or leave out --out and {URI} to"
+            " write to a directory"
+        ) from error

@@ -16,7 +16,7 @@ from typing import Any
 
 from ablate.config.extras import require
 from ablate.export.exporter import ExportedRun, Exporter, Plain, safe
-from ablate.files.atomic import GONE, NEW, rename_onto_free, take_away
+from ablate.files.atomic import GONE, NEW, delete, patiently, rename_onto_free, take_away
 
 MOST_VALUES = 50  # of a setting whose values the HParams tab lists to choose from
 
@@ -74,11 +74,11 @@ class TensorBoard(Exporter):
         new.mkdir()
         file = self._write_events(new, began, [(0, began, summary)])
         study = self._study(runs[0])
-        file.replace(study / file.name)
+        patiently(file.replace, study / file.name)
         new.rmdir()
         for earlier in study.glob("events.*"):
             if earlier.name != file.name:
-                earlier.unlink()
+                delete(earlier)
 
     def _study(self, run: ExportedRun) -> Path:
         return self.root / safe(run.study)

@@ -16,6 +16,7 @@ from ablate.reporting.html import write_report
 
 DEFAULT = "exports"  # the directory below that of the results
 LONGEST = 300  # characters of the message of a tracker
+GOES_ON = "; the same command goes on from there"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def export(selection: Selection, target: str, out: str | None) -> Exported:
     then counts, and the same command goes on from there.
     """
     default = selection.store.root / DEFAULT
-    opened = exporter(target)(out, default / target)
+    with _as_one_line(f"--to {target}: can't be used"):
+        opened = exporter(target)(out, default / target)
     if opened.directory is not None:
         done = manifest.of_directory(opened.directory, target)
     else:
@@ -44,14 +46,14 @@ def export(selection: Selection, target: str, out: str | None) -> Exported:
     became = Counter(_write(opened, done, run, target) for run in selection.chosen)
     counts = {kind: became[kind] for kind in ("new", "changed", "equal") if became[kind]}
     no_report = _write_report(opened, done, selection, target) if selection.only is None else "one run"
-    with _as_one_line(target, opened):
+    with _as_one_line(f"--to {target}: not finished in {opened.place}", GOES_ON):
         opened.finish([run for run in selection.runs if done.digest_of(run)])
     return Exported(opened.place, counts, no_report, opened.view(selection.study))
 
 
 def _write(opened: Exporter, done: Manifest, run: ExportedRun, target: str) -> str:
     """Write the run unless the place has it; returns `new`, `changed` or `equal`."""
-    with _as_one_line(target, opened, run):
+    with _as_one_line(f"--to {target}: {run.name}: not written to {opened.place}", GOES_ON):
         before = done.digest_of(run)
         if before == run.digest and opened.holds(run):
             return "equal"
@@ -77,16 +79,12 @@ def _write_report(opened: Exporter, done: Manifest, selection: Selection, target
 
 
 @contextlib.contextmanager
-def _as_one_line(target: str, opened: Exporter, run: ExportedRun | None = None) -> Iterator[None]:
-    """Turn any error of a tracker into a ConfigError."""
+def _as_one_line(what: str, way_out: str = "") -> Iterator[None]:
+    """Turn any error of an exporter into a ConfigError."""
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:
-        what = f"{run.name}: " if run else ""
         line = without_passwords(" ".join(str(error).split())) or type(error).__name__
-        raise ConfigError(
-            f"--to {target}: {what}not written to {opened.place} ({line[:LONGEST]}); the same command goes on"
-            " from there"
-        ) from error
+        raise ConfigError(f"{what} ({line[:LONGEST]}){way_out}") from error

@@ -7,7 +7,7 @@ OUT/wandb. W&B never gives the id of a deleted run again, so an id ends in the d
 import glob
 import os
 import re
-import shutil
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from ablate.config.extras import require
 from ablate.config.rules import ConfigError
 from ablate.export.exporter import ExportedRun, Exporter, safe
+from ablate.files.atomic import remove_tree
 
 PROJECT = "ablate"
 PATIENCE_S = 30  # for a server that does not answer
@@ -28,8 +29,13 @@ class Wandb(Exporter):
         self.mode = os.environ.get("WANDB_MODE", "online")
         if self.mode not in ("online", "offline"):
             raise ConfigError(f"WANDB_MODE={self.mode}: nothing would be written; set online or offline")
-        self.logs = Path(out) if out else default
-        self.directory = self.logs if self.is_offline else None
+        if out and not self.is_offline:
+            raise ConfigError(f"--out {out}: a server is written to; with WANDB_MODE=offline a directory is")
+        if self.is_offline:
+            self.logs = self.directory = Path(out) if out else default
+        else:
+            self._sent = tempfile.TemporaryDirectory(prefix="ablate-wandb-", ignore_cleanup_errors=True)
+            self.logs = Path(self._sent.name)
         self.project = os.environ.get("WANDB_PROJECT", PROJECT)
         server = [os.environ.get("WANDB_BASE_URL", "wandb.ai"), os.environ.get("WANDB_ENTITY", "")]
         self.place = str(self.logs) if self.is_offline else "/".join([*filter(None, server), self.project])
@@ -42,7 +48,7 @@ class Wandb(Exporter):
         id = f"{_id(run)}-{run.digest[:8]}"
         for interrupted in self._directories(run):
             if interrupted.name.endswith(id):  # in the same second the new one has the same name
-                shutil.rmtree(interrupted)
+                remove_tree(interrupted)
         made = self._begin(
             project=self.project,
             group=run.study,
@@ -61,7 +67,7 @@ class Wandb(Exporter):
             self._confirm(run, made.path)
         for earlier in self._directories(run):
             if not earlier.name.endswith(id):
-                shutil.rmtree(earlier)
+                remove_tree(earlier)
 
     def _log(self, made: Any, run: ExportedRun) -> None:
         for point in run.curves:
@@ -94,7 +100,6 @@ class Wandb(Exporter):
             x_disable_meta=True,
             x_save_requirements=False,  # which takes longer than all the rest
         )
-        self.logs.mkdir(parents=True, exist_ok=True)
         mode: Any = {"dir": self.logs, "mode": self.mode, "reinit": "create_new"}
         try:
             return self.wandb.init(**about, **mode, settings=settings)

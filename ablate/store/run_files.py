@@ -187,7 +187,9 @@ class Damaged(StoreError):
     """A run's files are not as the run left them. path: the file; row: what can still be read of the row."""
 
     def __init__(self, path: Path, reason: str, row: Row) -> None:
-        super().__init__(f"{path}: {reason}; the same command runs it again, and keeps this in damaged/")
+        super().__init__(
+            f"{path}: {reason}; the command that made it runs it again, and keeps this in damaged/"
+        )
         self.path = path
         self.row = row
 

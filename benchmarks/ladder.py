@@ -24,7 +24,11 @@ from ablate.analysis.scaling import forecast, interval_score
 
 SHAPES = (64, 2), (80, 3), (96, 4), (128, 4), (160, 5)  # d_model, layers
 SIZES = np.array([12 * layers * d_model**2 for d_model, layers in SHAPES], float)
-SEEDS = {5: (12, 12, 8, 6, 4), 3: (6, 6, 4)}  # of a ladder with so many rungs, the lowest ones
+SEEDS = {
+    5: (12, 12, 8, 6, 4),
+    4: (12, 12, 8, 6),
+    3: (6, 6, 4),
+}  # of a ladder with so many rungs, the lowest ones
 E, A, ALPHA = 1.8, 1.7, 0.3  # nats, nats at the lowest rung
 ARMS = np.array([0.01, 0.03, 0.1])  # nats
 PAIRS = [(1, 0), (2, 0), (3, 0)]

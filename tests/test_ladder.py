@@ -25,7 +25,7 @@ from ablate.study.config import Overrides
 from ablate.study.loop import Loop
 from ablate.study.study import Study
 from benchmarks import kills
-from tests.helpers import run_cli
+from tests.helpers import CONCAT, run_cli
 
 SIZES = {"a": (16, 1), "b": (32, 1), "c": (48, 1), "d": (64, 1), "e": (80, 1)}  # width, layers
 DECLARED: dict[str, Any] = {
@@ -60,11 +60,16 @@ def conf(tmp_path, monkeypatch) -> Path:
     return with_rungs(tmp_path)
 
 
-def ladder(conf: Path, *overrides: str, **changes: Any) -> Study:
-    """The study that `ablate run study=small` asks for. changes: of DECLARED; None leaves a key out."""
+def declare(conf: Path, **changes: Any) -> None:
+    """Write study/small.yaml. changes: of DECLARED; None leaves a key out."""
     study = {key: value for key, value in (DECLARED | changes).items() if value is not None}
     text = yaml.safe_dump({"name": "small", "study": study, "hydra": {"mode": "MULTIRUN"}}, sort_keys=False)
     (conf / "study" / "small.yaml").write_text(f"# @package _global_\n{text}")
+
+
+def ladder(conf: Path, *overrides: str, **changes: Any) -> Study:
+    """The study that `ablate run study=small` asks for. changes: as `declare`."""
+    declare(conf, **changes)
     sweep = compose(["-cd", str(conf), "study=small", *SETTINGS, *overrides])
     assert sweep is not None
     return Study(sweep)
@@ -214,14 +219,22 @@ def test_a_constant_difference_is_predicted(conf, difference):
         ({"rungs": ["c", "d", "e"]}, "2.8 times as many parameters at the top"),
         ({"rungs": ["b", "a", "c"]}, "not in growing order .b has 12,288 parameters, a has 3,072"),
         ({"rungs": ["a", "b", "r9"]}, "study.rungs: r9.*choices: .*a.*b"),
+        ({"rungs": ["a", "e", "r9"]}, "study.rungs: r9: no such preset"),
         ({"seeds_a_rung": [3, 0, 2]}, r"study.seeds_a_rung=\[3,0,2\]: name at least 2 seeds"),
-        ({"seeds_a_rung": [3, 3]}, "for each of the 3 rungs"),
+        ({"seeds_a_rung": [3, 3]}, r"seeds_a_rung=\[3,3\]: 2 numbers for 3 rungs, study.rungs=\[a,b,c\]"),
+        (
+            {"arms": {"concat": {}, "long": {"train.steps": 9}}},
+            "study.arms: long sets train.steps, which its",
+        ),
         ({"seeds_a_rung": [4, 3, 2]}, "study.seeds lists only 3"),
         ({"arms": {"concat": {}, "seven": {"heads": 7}}}, "seven at a: .*7"),
         ({"metric": "test_bleu"}, "study.metric=test_bleu: a ladder predicts losses in nats; use test_loss"),
         ({"baseline": "cat"}, "study.baseline=cat: no arm; did you mean concat"),
         ({"arms": {"concat": {}}}, "concat alone"),
-        ({"epochs": 0.5}, "of its 3,072 parameters.*epochs, more than study.epochs=0.5; .*it carries none"),
+        (
+            {"epochs": 0.5},
+            "of its 3,072 parameters.*epochs, more than study.epochs=0.5; it carries no rung; lower",
+        ),
         (
             {"epochs": 6},
             "c reads .* tokens, 2 for each of its 27,648 .*the largest rung that it carries is b",
@@ -277,7 +290,7 @@ def climbed_once(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("ladder")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ABLATE_RUNS", raising=False)
-        ladder(with_rungs(place), **SHORT)
+        declare(with_rungs(place), **SHORT)
         done = run_cli(*COMMAND, cwd=place)
     assert done.returncode == 0, done.stderr
     assert "(predicted) at c" in done.stderr
@@ -321,11 +334,26 @@ def test_a_prediction_that_was_changed_is_noticed(trained, is_digested):
     assert "does not follow from the rows below it" in done.stderr
 
 
-def test_a_top_that_began_before_its_prediction_is_refused(trained):
+@pytest.mark.parametrize("finished", [4, 0])
+def test_a_top_that_began_before_its_prediction_is_refused(trained, finished):
     shutil.rmtree(trained.parent)
+    if not finished:
+        one, *others = Path("runs/store").glob("*-d48x1-*")
+        one.rename(one.with_name(f".{one.name}.part"))
+        for other in others:
+            shutil.rmtree(other)
     done = run_cli(*COMMAND, cwd=Path())
     assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1, done.stderr
-    assert "c: 4 runs of it began before it was predicted, as " in done.stderr
+    began = "4 runs" if finished else "1 run"
+    assert f"c: {began} of it began before it was predicted, as " in done.stderr
+
+
+def test_a_ladder_takes_no_other_seeds(trained):
+    before = trained.read_bytes()
+    done = run_cli(*COMMAND, "study.seeds=[20,21]", cwd=Path())
+    assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "name=small: its rungs, their seeds or their steps were others" in done.stderr
+    assert trained.read_bytes() == before
 
 
 def test_the_prediction_is_stored_before_a_run_of_the_top_begins(trained, monkeypatch):
@@ -362,8 +390,9 @@ def _train_in_turn(runs: Any, known: Any, *, listen: Any, more: Any, **_: Any) -
 
 
 def test_a_dry_run_tells_time_and_memory_of_each_rung(conf, command):
-    ladder(conf, **SHORT)
-    code, out, err = command(*COMMAND, "--dry-run")
+    Path("mine.py").write_text(CONCAT.format(name="mine", line="pass"))
+    declare(conf, **SHORT | {"arms": {"concat": {}, "of my own": {"fusion": "mine"}}})
+    code, out, err = command("run", "--plugin", "mine.py", *COMMAND[1:], "--dry-run")
     assert code == 0, err
     for rung, runs in (("a", 10), ("b", 10), ("c", 4)):
         assert re.search(

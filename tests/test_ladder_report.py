@@ -102,7 +102,7 @@ def test_another_ladder_with_more_seeds_is_a_command():
     counts = [4] * 3
     for at, need in zip(undecided["rung"], undecided["more_seeds"], strict=True):
         counts[at] += int(need)
-    seeds = ",".join(map(str, range(100, 100 + max(counts))))
+    seeds = ",".join(map(str, range(104, 104 + max(counts))))  # fresh: 100 to 103 have runs at the top
     assert f"'study.seeds_a_rung=[{','.join(map(str, counts))}]' 'study.seeds=[{seeds}]'" in line
 
 
@@ -249,10 +249,10 @@ def test_limits_say_one_size_unless_it_is_a_ladder(page: Page):
     assert not [brief for brief in of_ladder if "size" in brief]  # the params of a rung are equal, too
     (limit,) = _of_one_size("sum")
     assert limit.brief == "one size: 2 layers, 64 wide, 500 steps"
-    assert limit.next.command == "ablate run study=ladder"
+    assert limit.next.command == "ablate run study=ladder corpus=stdlib name=s-ladder"
     heads = _of_one_size("sum", heads=1)
     assert [limit.next.command for limit in heads] == [
-        "ablate run -m model.layers=4 model.d_model=128 name=s-larger"
+        "ablate run -m corpus=stdlib model.layers=4 model.d_model=128 name=s-larger"
     ]
     assert "kind: ladder with these arms asks at several (docs/scale.md)" in heads[0].words
 
@@ -261,12 +261,13 @@ def _of_one_size(fusion: str, **columns) -> list[Limit]:
     """What a study of concat and of another fusion says of its size. columns: of the other one."""
     table, _ = synthetic_ladder({fusion: lambda size: 0.07}, rungs=3)
     table = table[table["d_model"] == 64]
+    table.loc[table["fusion"] == fusion, "fusion_options"] = '{"order": "none"}'  # a default of its own
     table = pd.concat(
         [table.query("fusion == 'concat'"), table.query("fusion != 'concat'").assign(**columns)]
     )
     variants = [{"fusion": fusion, **columns}]
     primary = [{"baseline": {"fusion": "concat", "heads": 4}, "variants": variants}]
-    record = make_record(primary=primary, metric="test_loss", typed=["-m"])
+    record = make_record(primary=primary, metric="test_loss", typed=["-m", "corpus=stdlib"])
     comparison = compare(table, records=[record])
     assert comparison.ladder is None
     found = limits(comparison, record)
@@ -275,7 +276,7 @@ def _of_one_size(fusion: str, **columns) -> list[Limit]:
 
 def test_fusions_that_the_ladder_lacks_are_given_to_it():
     (limit,) = _of_one_size("lowest")
-    assert limit.next.command == "ablate run study=ladder 'study.arms.lowest={fusion: lowest}'"
+    assert "ablate run study=ladder 'study.arms.lowest={fusion: lowest}' corpus=stdlib" in limit.next.command
     text = (ROOT / "configs" / "study" / "ladder.yaml").read_text(encoding="utf-8")
     assert {*ON_LADDER} == {arm["fusion"] for arm in yaml.safe_load(text)["study"]["arms"].values()}
 

@@ -592,7 +592,7 @@ ON_TEXT = f"{AGAIN} {' '.join(TEXT)}"
 FOLLOW_UPS = {
     "Do other seeds say the same?": f"{ON_TEXT} 'seed=range(2,4)' name=synthetic-again",
     "Does it hold on another text?": f"{AGAIN} seed=0,1 corpus=stdlib name=synthetic-stdlib",
-    "Does it hold at a larger size?": "ablate run study=ladder",
+    "Does it hold at a larger size?": f"ablate run study=ladder {' '.join(TEXT)} name=synthetic-ladder",
     "Did each method have the learning rate that suits it?": "ablate duel sum concat heads=4 out_proj=true"
     f" {' '.join(TEXT)}",
     "Is it only a matter of parameters?": f"{ON_TEXT} seed=0,1 match=params name=synthetic-matched",
@@ -616,7 +616,7 @@ def test_a_reviewer_is_answered_by_commands_that_are_accepted(tmp_path, command)
     for ask, typed in FOLLOW_UPS.items():
         if not typed.startswith("ablate duel"):  # which has no dry run
             quick = typed.replace("corpus=stdlib", "corpus=grammar corpus.characters=5000")  # soon read
-            quick = quick.replace("=ladder", f"=ladder size=demo study.epochs=1e4 {' '.join(TEXT)}")
+            quick = quick.replace("study=ladder", "study=ladder size=demo study.epochs=1e4")
             code, _, said = command(*shlex.split(quick)[1:], "--dry-run")
             assert code == 0, (ask, said)
 

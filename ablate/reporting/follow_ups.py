@@ -1,5 +1,6 @@
 """The commands of studies that would go on from one, with how long they take here. Loads no torch."""
 
+import json
 import math
 import shlex
 from collections.abc import Collection, Sequence
@@ -18,10 +19,11 @@ from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
 from ablate.reporting.subject import is_duel
 from ablate.store.columns import WIDTHS
-from ablate.store.record import StudyRecord
+from ablate.store.record import StudyRecord, keys_of_arms
 
 BY_FUSION = ("fusion", "normalize", *WIDTHS)  # what changes with a fusion
 OF_A_STUDY = ("name", "seed", "study", "size", "force", "train.lr", "match", "corpus.long")  # not of a duel
+OF_A_RUNG = ("model", "heads", "train.steps")
 DEVELOPMENT = 20  # runs of each method of study=tuned before its reporting ones
 ON_LADDER = ("concat", "sum", "mean", "gated")  # fusions that are arms of configs/study/ladder.yaml
 DUEL_TAKES = "90 min, or what --budget says"
@@ -76,15 +78,29 @@ class FollowUps:
         return self.taking(shlex.join(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
 
     def on_a_ladder(self) -> FollowUp:
-        """The same fusions at several sizes; without a command if more than the fusion differs."""
+        """The same methods at several sizes: a duel with --rungs, or fusions without options on the shipped
+        ladder; without a command if more differs."""
+        if is_duel(self.record):
+            words = shlex.split(self.record.command)
+            is_free = _without(words, OF_A_RUNG) == words
+            return FollowUp(shlex.join([*words, "--rungs", "3"]), DUEL_TAKES) if is_free else FollowUp()
         differing = {column for text in self.comparison.tested["differs"] for column in text.split()}
+        options = {key for text in self.rows["fusion_options"] for key in json.loads(text)}
         typed = [word for word in self.record.typed if word != "-m"]
-        if not {"fusion"} <= differing <= {*BY_FUSION} or any("=" not in word for word in typed):
+        keys = {word.partition("=")[0] for word in typed if "=" in word} | keys_of_arms(self.record.arms)
+        if (
+            not {"fusion"} <= differing <= {*BY_FUSION, *options}
+            or any(key.startswith("fusion.") for key in keys)
+            or any("=" not in word for word in typed)
+        ):
             return FollowUp()
         fusions = dict.fromkeys(name for _, name in self._methods)
         arms = [f"study.arms.{name}={{fusion: {name}}}" for name in fusions if name not in ON_LADDER]
+        settings = _without(typed, [*OF_A_STUDY, *OF_A_RUNG, "fusion", *self.record.factors])
+        named = f"name={as_value(f'{self.record.name}-ladder')}"
         return FollowUp(
-            shlex.join(["ablate", "run", "study=ladder", *arms]), "--dry-run says how long it takes"
+            shlex.join(["ablate", "run", "study=ladder", *arms, *settings, named]),
+            "--dry-run says how long it takes",
         )
 
     @cached_property

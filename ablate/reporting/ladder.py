@@ -20,7 +20,7 @@ from ablate.reporting.words import is_perhaps_within, number, signed, unit
 from ablate.store.columns import column_named
 from ablate.store.record import Predicted
 
-MOST = 3  # arms with a sentence each
+MOST = 3  # sentences, if each arm has one
 COSTS, SAVES, WITHIN, OPEN = "costs", "saves", "within", "open"
 KINDS = {
     **{verdict: SAVES for verdict in (stats.BETTER, stats.BETTER_WITHIN)},
@@ -32,12 +32,13 @@ MANY_SEEDS = 64  # for more, no command lists them
 
 
 def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
-    """At most a sentence an arm; of more than MOST arms their verdicts, what was predicted, and the largest.
-    While the ladder is under way, also how far it is."""
+    """A sentence for each arm, or of many arms their verdicts, what was predicted, and the largest. While the
+    ladder is under way, also how far it is."""
     in_words = _Words(comparison, ladder)
-    arms = [arm for arm in ladder.arms if len(arm.steps)]
-    lines = [in_words.sentence(arm) for arm in arms] if len(arms) <= MOST else in_words.together(arms)
-    return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *in_words.under_way())]
+    arms, under_way = [arm for arm in ladder.arms if len(arm.steps)], in_words.under_way()
+    each = len(arms) + len(under_way) <= MOST
+    lines = [in_words.sentence(arm) for arm in arms] if each else in_words.together(arms)
+    return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *under_way)]
 
 
 def more(comparison: Comparison, ladder: LadderResult) -> list[str]:
@@ -63,9 +64,10 @@ def more(comparison: Comparison, ladder: LadderResult) -> list[str]:
 
 
 def _with_seeds(comparison: Comparison, ladder: LadderResult, counts: Sequence[int]) -> FollowUp:
-    """Another ladder with so many seeds at its rungs."""
+    """Another ladder with so many fresh seeds at its rungs: runs of the old ones' tops are there already, and
+    nothing predicts them."""
     rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    first = min(min(rung.seeds) for rung in ladder.rungs)
+    first = max(ladder.record.seeds) + 1
     seeds = [*range(first, first + max(counts))]
     work = [rung.size * rung.tokens for rung in ladder.rungs]
     now = sum(each * len(rung.seeds) for each, rung in zip(work, ladder.rungs, strict=True))

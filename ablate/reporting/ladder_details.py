@@ -57,7 +57,8 @@ def _of_arm(arm: Arm, ladder: LadderResult, nats: str) -> list[str]:
         parts.append(f"{scores} (lower is better)")
     if arm.beyond:
         size = f"{BEYOND * ladder.top.size / 1e6:.2g} M"
-        parts.append(f"at {size} {_estimate(arm.beyond)}{nats} if one of the three forms holds")
+        far = f"at {size} {_estimate(arm.beyond)}{nats} ({100 * LEVEL:g} %)"
+        parts.append(f"{far} if one of the three forms holds, which nothing tests")
     return lines_if(parts, f"{arm.name}: {'; '.join(parts)}.")
 
 

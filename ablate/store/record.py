@@ -256,6 +256,11 @@ def grown(
             raise StoreError(
                 f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
             )
+    if old.rungs != new.rungs and has_results(name):
+        raise StoreError(
+            f"name={name}: its rungs, their seeds or their steps were others when the study began, and there"
+            " are results since; a ladder does not grow: give another name, as name=NAME"
+        )
     seeds = new.looks.seeds if new.looks else new.reporting_seeds
     if old.looks and seeds != old.looks.seeds and has_results(name):
         raise StoreError(

@@ -121,8 +121,8 @@ class Climb(Design):
 
     def check(self, run: Callable[[Overrides], Run]) -> None:
         """Raises ConfigError if an arm does not exist at a rung, or the text is too small for one."""
-        carried, size = "", None
-        for rung in self.rungs:
+        for at, rung in enumerate(self.rungs):
+            size = None
             for name, arm in zip(self.names, self.at(rung), strict=True):
                 try:
                     size = run(self.first_run(arm)).corpus.splits["train"].size
@@ -130,14 +130,14 @@ class Climb(Design):
                     raise ConfigError(f"{name} at {rung.name}: {error}") from error
             epochs = rung.tokens / size if size else 0.0  # a task has no end
             if epochs > self.config.epochs:
-                largest = f"the largest rung that it carries is {carried}" if carried else "it carries none"
+                largest = f"the largest rung that it carries is {self.rungs[at - 1].name}"
                 raise ConfigError(
                     f"study.rungs: {rung.name} reads {rung.tokens:,} tokens, {self.config.tokens:g} for each"
                     f" of its {rung.size:,} parameters, and this text has {size:,} to train on: that is"
-                    f" {epochs:.1f} epochs, more than study.epochs={self.config.epochs:g}; {largest}, so end"
-                    " there, or take a larger text, as corpus=stdlib corpus.tests=true"
+                    f" {epochs:.2f} epochs, more than study.epochs={self.config.epochs:g};"
+                    f" {largest if at else 'it carries no rung'}; lower study.tokens, or take a larger text,"
+                    " as corpus=stdlib corpus.tests=true"
                 )
-            carried = rung.name
 
     # --- what follows from the rows -------------------------------------------------------------------
 
@@ -295,12 +295,11 @@ class Climb(Design):
             lines.append(f"{name}: {self.key} {', '.join(told)}")
         return lines
 
-    def stages(self) -> list[tuple[str, Overrides, int]]:
-        base = self.names.index(self.config.baseline)
+    def stages(self) -> list[tuple[str, list[Overrides], int]]:
         return [
             (
                 f"{rung.name}: {rung.size:,} parameters, {rung.tokens:,} tokens a run",
-                self.first_run(self.at(rung)[base]),
+                [self.first_run(arm) for arm in self.at(rung)],
                 len(self.arms) * (len(rung.seeds) + self._values(at) * len(self.config.develop)),
             )
             for at, rung in enumerate(self.rungs)

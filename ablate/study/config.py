@@ -211,8 +211,9 @@ class Design:
         """Lines for a dry run about what will follow after the first runs."""
         return []
 
-    def stages(self) -> list[tuple[str, Overrides, int]]:
-        """The parts of a study whose runs differ in size: what each is, one of its runs, how many it has."""
+    def stages(self) -> list[tuple[str, list[Overrides], int]]:
+        """The parts of a study whose runs differ in size: what each is, a run of each of its arms, and how
+        many runs it has."""
         return []
 
 

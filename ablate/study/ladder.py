@@ -16,6 +16,8 @@ from ablate.study.climb import Climb
 from ablate.study.tuned import Tuned
 
 PRESETS = "rung"  # the folder of the group `model`
+# What an arm can't have of its own.
+OF_A_RUNG = {"model", "model.d_model", "model.layers", "model.context", "train.steps", "train.batch"}
 FEWEST, SPAN = 3, 4  # rungs, and by what factor their sizes have to differ
 
 
@@ -49,10 +51,15 @@ class Ladder(Tuned):
                 f"{shown}: {counted(len(self.rungs), 'rung')}; a prediction takes {FEWEST}, of which the last"
                 " one is predicted"
             )
-        if len(self.seeds_a_rung) != len(self.rungs) or min(self.seeds_a_rung) < 2:
+        if len(self.seeds_a_rung) != len(self.rungs):
             raise ConfigError(
-                f"study.seeds_a_rung={typed(self.seeds_a_rung)}: name at least 2 seeds, which an interval"
-                f" takes, for each of the {len(self.rungs)} rungs"
+                f"study.seeds_a_rung={typed(self.seeds_a_rung)}: {counted(len(self.seeds_a_rung), 'number')}"
+                f" for {len(self.rungs)} rungs, {shown}; give one for each"
+            )
+        if min(self.seeds_a_rung) < 2:
+            raise ConfigError(
+                f"study.seeds_a_rung={typed(self.seeds_a_rung)}: name at least 2 seeds for each rung, which"
+                " an interval takes"
             )
         if self.seeds and max(self.seeds_a_rung) > len(self.seeds):
             raise ConfigError(
@@ -68,6 +75,9 @@ class Ladder(Tuned):
         if self.baseline not in self.arms:
             near = did_you_mean(self.baseline, self.arms)
             raise ConfigError(f"study.baseline={self.baseline}: no arm{near}")
+        for name, arm in self.arms.items():
+            if taken := sorted(OF_A_RUNG & arm.keys()):
+                raise ConfigError(f"study.arms: {name} sets {taken[0]}, which its rungs set; leave it out")
         if len(self.arms) < 2:
             raise ConfigError(f"study.arms: {self.baseline} alone; a ladder compares other arms with it")
 

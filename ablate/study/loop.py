@@ -105,7 +105,10 @@ class Loop:
             runs_a_seed = {arm: self.study.design.runs_a_seed(arm) for arm in looks.arms}
             costs = looks.cost_lines(runs_a_seed, expected.seconds_a_run)
             expected = replace(expected, forecast=[*forecast, *costs])
-        stages = [Stage(about, self.study.run(run), n) for about, run, n in self.study.design.stages()]
+        stages = [
+            Stage(about, max(map(self.study.run, runs), key=lambda run: run.cost), n)
+            for about, runs, n in self.study.design.stages()
+        ]
         if stages and not expected.untimed:
             costs = stage_costs(stages, expected.threads)
             lines = [*forecast, *stage_lines(costs, expected.at_once)]
@@ -197,16 +200,19 @@ class Loop:
         if not self.is_single:  # loose runs have each their own settings
             record = replace(record, machine=self.settings)
         if record.prediction and not (before and before.prediction):
-            self._require_unseen(record.prediction, runs)
+            self._require_unseen(record.name, record.prediction, runs)
         return grown(
             before,
             record,
             has_results=lambda study: any(row["status"] in RESULTS for row in self.store.study_rows(study)),
         )
 
-    def _require_unseen(self, prediction: Prediction, runs: Mapping[Overrides, Run]) -> None:
+    def _require_unseen(self, name: str, prediction: Prediction, runs: Mapping[Overrides, Run]) -> None:
         """Raises ConfigError if a run that is predicted has begun already."""
-        if begun := [run.name for run in runs.values() if self.store.run(run.name).directory.exists()]:
+        there = self.store.begun() | self.store.finished()
+        begun = [run.name for run in runs.values() if run.name in there]
+        now = self.store.read_study(name) if begun else None
+        if begun and not (now and now.prediction):  # by another command, a moment ago
             raise ConfigError(
                 f"{prediction.rung}: {counted(len(begun), 'run')} of it began before it was predicted, as"
                 f" {begun[0]}; take seeds that no run has, as 'seed=range(1000,1012)', and another name=NAME"

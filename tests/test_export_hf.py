@@ -133,7 +133,9 @@ def test_a_directory_that_was_being_written_holds_nothing(place, monkeypatch):
     assert hf.export(one, "both").endswith("written")
 
     def killed(path: Path, content: bytes) -> None:
-        raise KeyboardInterrupt if path.name == "model.safetensors" else replace_file(path, content)
+        if path.name == "model.safetensors":
+            raise KeyboardInterrupt
+        replace_file(path, content)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(hf, "replace_file", killed)

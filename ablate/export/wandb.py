@@ -7,7 +7,9 @@ OUT/wandb. W&B never gives the id of a deleted run again, so an id ends in the d
 import glob
 import os
 import re
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -34,8 +36,8 @@ class Wandb(Exporter):
         if self.is_offline:
             self.logs = self.directory = Path(out) if out else default
         else:
-            self._sent = tempfile.TemporaryDirectory(prefix="ablate-wandb-", ignore_cleanup_errors=True)
-            self.logs = Path(self._sent.name)
+            self.logs = Path(tempfile.mkdtemp(prefix="ablate-wandb-"))  # what is sent needs no copy here
+            weakref.finalize(self, shutil.rmtree, self.logs, ignore_errors=True)
         self.project = os.environ.get("WANDB_PROJECT", PROJECT)
         server = [os.environ.get("WANDB_BASE_URL", "wandb.ai"), os.environ.get("WANDB_ENTITY", "")]
         self.place = str(self.logs) if self.is_offline else "/".join([*filter(None, server), self.project])

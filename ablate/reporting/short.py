@@ -69,14 +69,14 @@ LEAD = Doubt("not named beforehand")
 
 def _next(line: str, record: StudyRecord, room: int) -> str:
     """The line with the next command, or that command alone if the line takes more than `room` lines; if
-    even that does, the command goes by its study and its seeds; of a ladder, it is left out."""
+    even that does, the command goes by its study and its seeds; of a ladder, --why shows it."""
     before, _, rest = line.partition("`")
     command, _, after = rest.partition("`")
     alone = f"Next: `{command}`{after}"
     if _height(line) <= room:
         return line
     if record.rungs:
-        return f"{before.rstrip(': ')}{after} --why has the command."
+        return f"{before}the command that --why shows{after}"
     if "'seed=" not in command:
         return line
     if _height(alone) <= room:

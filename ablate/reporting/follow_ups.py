@@ -1,6 +1,5 @@
 """The commands of studies that would go on from one, with how long they take here. Loads no torch."""
 
-import json
 import math
 import shlex
 from collections.abc import Collection, Sequence
@@ -11,7 +10,7 @@ import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.power import seconds_a_run
-from ablate.analysis.select import as_texts
+from ablate.analysis.select import as_texts, option_names
 from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
 from ablate.phrases import duration
@@ -85,7 +84,7 @@ class FollowUps:
             is_free = _without(words, OF_A_RUNG) == words
             return FollowUp(shlex.join([*words, "--rungs", "3"]), DUEL_TAKES) if is_free else FollowUp()
         differing = {column for text in self.comparison.tested["differs"] for column in text.split()}
-        options = {key for text in self.rows["fusion_options"] for key in json.loads(text)}
+        options = option_names(self.rows, "fusion")
         typed = [word for word in self.record.typed if word != "-m"]
         keys = {word.partition("=")[0] for word in typed if "=" in word} | keys_of_arms(self.record.arms)
         if (

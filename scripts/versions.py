@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 MATRIX = (
     # A newer transformers refuses to load beside the lowest tokenizers.
-    *("python3.11 lowest transformers<5", "python3.12 torch==2.13.0"),
+    *("python3.11 lowest transformers==5.5.4", "python3.12 torch==2.13.0"),
     *("python3.13 torch==2.14.1", "python3.14 torch==2.15.0"),
     "python3.11 torch==2.13.0 hydra-core==1.4.0rc3",
 )

@@ -388,7 +388,7 @@ def enter(*namespaces: str) -> None:
 
 
 def _forkv_passfds(path: bytes, arguments: Sequence[str], kept: Sequence[int]) -> int:
-    """How the server of a pool begins here: `python -c CODE`, but forked, with PyTorch loaded."""
+    """How the server of a pool begins here: `python -c CODE ARGUMENTS…`, but forked, with PyTorch loaded."""
     if process := os.fork():
         return process
     try:
@@ -396,6 +396,8 @@ def _forkv_passfds(path: bytes, arguments: Sequence[str], kept: Sequence[int]) -
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for low, high in itertools.pairwise([2, *sorted(kept), os.sysconf("SC_OPEN_MAX")]):
             os.closerange(low + 1, high)
-        exec(arguments[-1], {})
+        code = arguments.index("-c") + 1
+        sys.argv = ["-c", *arguments[code + 1 :]]  # where Python 3.14 hands on those of the program
+        exec(arguments[code], {})
     finally:
         os._exit(0)

@@ -67,6 +67,7 @@ def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
     from hydra.core.config_store import ConfigStore
 
     offered.add((kind, name))
+    ConfigStore.instance().repo.get(kind, {}).pop(f"{name}.yaml", None)  # Hydra 1.4 warns of a second one
     ConfigStore.instance().store(group=kind, name=name, node={"name": name, **defaults})
 
 

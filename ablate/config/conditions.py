@@ -46,6 +46,7 @@ ORDER: dict[type, Callable[[Any, Any], bool]] = {
 CONSTANTS = {"true": True, "false": False, "null": None}
 # Widths that configs give by a word, and rows by a number: d_model / heads, or d_model.
 WIDTHS = {"value_width": {"narrow", "wide"}, "key_width": {"auto"}}
+TOO_DEEP = "nested too deeply"
 NO_CONDITION = "not a condition; write K=V, K!=V, K<V, or an expression, as heads <= d_model // 16"
 
 _NAME = r"(?<![\w.])[A-Za-z_][\w.]*"
@@ -152,7 +153,7 @@ class Condition:
             except (SyntaxError, ValueError) as error:  # ValueError: a ConfigError, or for a NUL character
                 raise error if isinstance(error, ConfigError) else self.refusal(NO_CONDITION) from error
             except (RecursionError, MemoryError) as error:
-                raise self.refusal("nested too deeply") from error
+                raise self.refusal(TOO_DEEP) from error
         else:
             self.value = _each([self._is_one_of(str(k), values) for k, values in _lists(where)], all)
 
@@ -162,6 +163,8 @@ class Condition:
             result = self.value(values)
         except (TypeError, ArithmeticError) as error:
             raise self.refusal(f"can't be computed ({error})") from error
+        except RecursionError as error:  # Python 3.13 parses deeper than it calls
+            raise self.refusal(TOO_DEEP) from error
         result = CONSTANTS.get(result) if isinstance(result, str) else result  # the cell of a table
         if not isinstance(result, bool):
             raise self.refusal(NO_CONDITION)

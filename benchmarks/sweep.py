@@ -35,7 +35,7 @@ import torch
 
 from ablate.compose.composer import to_run_config
 from ablate.compose.configs import configs_dir
-from ablate.compute.fastest import processor
+from ablate.compute.device import processor
 from ablate.compute.limits import available_cores
 from ablate.data.corpus import open_corpus
 from ablate.model.costs import flops_per_token

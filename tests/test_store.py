@@ -226,7 +226,7 @@ def test_an_interrupted_run_goes_on_from_its_last_checkpoint(store):
     assert not list(store.run("run").directory.glob("checkpoint-*"))
 
 
-@pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "device"])
+@pytest.mark.parametrize("column", ["code", "parts", "torch", "threads", "linear", "device", "processor"])
 def test_a_run_of_other_bytes_begins_anew(store, column):
     interrupted(store, 3)
     with writing(store, row={**ROW, column: "other"}) as writer:

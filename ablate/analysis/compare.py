@@ -19,6 +19,7 @@ from ablate.analysis.frames import LARGEST
 from ablate.analysis.ladder import LadderResult, climbed
 from ablate.analysis.looks import SURE, Standing
 from ablate.analysis.loose import require_equal_settings
+from ablate.analysis.processors import kinds_of_pairs
 from ablate.analysis.select import as_texts, select, with_options, without_values
 from ablate.analysis.variants import Variants, collect
 from ablate.config.conditions import Where, spelled
@@ -179,6 +180,7 @@ def compare(
         *([] if ladders else missing),  # what lies above is not there yet
         *([] if ladders else notes.budgets(variants)),
         *controls.unknown_forms(variants),
+        *kinds_of_pairs(every, sorted({pair for those in pairs.values() for pair in those}), mixed=mixed),
         *notes.foreign_columns(rows, metric, by),
         *lines_if(
             measured, f"{metric} was measured with whatever else ran then; --cost times variants side by side"

@@ -65,8 +65,8 @@ class Variants(Settings):
 
     table: also with the CARRIED columns, each from the first run that has a value, finished runs first.
     shown: the columns that suffice to tell the variants apart. values: (C, S), the metric; NaN without a
-    finished run. diverged: (C, S), also true for infinite results. run_ids: (C, S), text. seeds: S rows, the
-    seed of each stream as text.
+    finished run. diverged: (C, S), also true for infinite results. run_ids, processors: (C, S), text. seeds:
+    S rows, the seed of each stream as text.
     """
 
     metric: str
@@ -74,6 +74,7 @@ class Variants(Settings):
     values: Array
     diverged: Array
     run_ids: Array
+    processors: Array
     seeds: pd.DataFrame
 
     @property
@@ -190,10 +191,13 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     if not usable.any():
         raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
     shape = (variant.max() + 1, seed.max() + 1)
-    values, lost, run_ids = np.full(shape, np.nan), np.zeros(shape, bool), np.full(shape, "", object)
+    values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
+    run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]
     lost[variant, seed] = gone = diverged(keyed, value)
     run_ids[variant, seed] = keyed["run_id"].astype(str) if "run_id" in keyed else ""
+    kinds = keyed["processor"].astype(object) if "processor" in keyed else pd.Series(None, keyed.index)
+    processors[variant, seed] = kinds.where(kinds.notna(), "unknown")
     if not mixed:
         _refuse_mixed_parts(keyed[usable | gone], columns, differing)
     finished_first = np.argsort(~usable, kind="stable")
@@ -215,6 +219,7 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
         values=values[kept],
         diverged=lost[kept],
         run_ids=run_ids[kept],
+        processors=processors[kept],
         seeds=keyed[seeds].groupby([seed]).first(),
     )
 

@@ -6,6 +6,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from ablate.config.rules import ConfigError
 COMPILERS = ("cl",) if sys.platform == "win32" else ("g++", "clang++")
 # At most so many workers on one GPU, if nobody says how many: each loads CUDA into its memory.
 SHARE_A_GPU = 4
+CPU = torch.device("cpu")
 
 
 def pick(name: str) -> torch.device:
@@ -97,6 +99,22 @@ def describe(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{device}: {torch.cuda.get_device_name(device)}"
     return device.type
+
+
+def processor(device: torch.device = CPU) -> str:
+    """The kind of processor that computes: its name and the instruction set that PyTorch uses; of a GPU, the
+    card's name. Two kinds round differently, so one run has other losses on each."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_cpu_name()} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def memory_of(device: torch.device) -> float:

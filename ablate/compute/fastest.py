@@ -6,19 +6,17 @@ operator is private to PyTorch, so ablate looks for it, checks it and times it b
 
 import contextlib
 import functools
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.compute.device import with_threads
+from ablate.compute.device import processor, with_threads
 from ablate.config.identity import digest
 from ablate.files import cache
 
@@ -165,11 +163,3 @@ def _race(contestants: Mapping[str, Callable[[], float]]) -> str:
 def _seconds(product: Product, dtype: torch.dtype) -> float:
     each = [((rows, inputs), (outputs, inputs), (rows, outputs)) for rows, inputs, outputs in SIZES]
     return seconds(lambda x, weight: product(x, weight, None), 4 * each, dtype)
-
-
-def processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -217,6 +217,7 @@ def describe(run: PlacedRun) -> Row:
         **formulas.before_training(run),
         "status": Status.RUNNING,
         "device": device.describe(run.device),
+        "processor": device.processor(run.device),
         "linear": run.linear,
         "attention": run.attention,
         "compile": run.config.train.compile,

@@ -27,7 +27,19 @@ from ablate.store.run_files import Damaged, read_finished
 from ablate.store.store import Store
 
 EXPORTED = (Status.DONE, Status.DIVERGED)
-FACTS = ("run_id", "status", "error", "corpus", "torch", "ablate", "code", "parts", "git", "device")
+FACTS = (
+    "run_id",
+    "status",
+    "error",
+    "corpus",
+    "torch",
+    "ablate",
+    "code",
+    "parts",
+    "git",
+    "device",
+    "processor",
+)
 NUMBERS = (*METRICS, *WIDTHS)  # the widths are numbers here, where the config may say `auto`
 
 

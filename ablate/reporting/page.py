@@ -117,12 +117,12 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[st
 
 
 def _environment(subject: Subject) -> dict[str, Any]:
-    """python, platform and processor of the runs, if known."""
+    """python and platform of the runs, if known."""
     known: dict[str, list[str]] = {}
     for directory in subject.directories.values():
         with contextlib.suppress(OSError, ValueError):
             about = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
-            for key in ("python", "platform", "processor"):
+            for key in ("python", "platform"):
                 known.setdefault(key, []).append(str(about.get(key, "")))
     return known
 

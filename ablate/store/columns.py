@@ -173,6 +173,7 @@ TABLE = (
     Column("wall_s", "measured", "number", by_evaluation=True),
     Column("peak_memory_mb", "measured", "number"),
     Column("device", "provenance", "word"),
+    Column("processor", "provenance", "text"),
     Column("linear", "provenance", "word"),
     Column("attention", "provenance", "word"),
     Column("compile", "provenance", "boolean"),

@@ -114,7 +114,6 @@ def machine() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
         "cpu_count": os.cpu_count(),
         "packages": {name: importlib.metadata.version(name) for name in packages},
         **provenance(),

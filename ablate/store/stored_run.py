@@ -58,7 +58,7 @@ from ablate.store.run_files import (
 
 # Only attempts that agree in these columns have the same bytes, so only then does one resume another.
 RESUMABLE = (
-    *("run_id", "device", "linear", "attention", "compile", "threads"),
+    *("run_id", "device", "processor", "linear", "attention", "compile", "threads"),
     *("torch", "code", "parts"),
 )
 PART = ".part"

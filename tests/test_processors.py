@@ -1,0 +1,75 @@
+"""On which kinds of processors rows were made, and what a comparison says of it."""
+
+import platform
+
+import pytest
+import torch
+
+from ablate.analysis.compare import compare
+from ablate.analysis.variants import Incomparable
+from ablate.compute.device import processor
+from ablate.execution.execute import describe
+from ablate.execution.run import prepare
+from tests.helpers import make_config
+from tests.test_compare import table, variant
+
+LOSSES = [3.1, 3.3, 3.2, 3.5]
+INTEL, AMD = "Intel Xeon (AVX512)", "AMD EPYC (AVX2)"
+
+
+def rows(of_concat: list[str | None], of_sum: list[str | None]):
+    return table(
+        *(row | {"processor": kind} for row, kind in zip(variant(LOSSES), of_concat, strict=True)),
+        *(
+            row | {"processor": kind}
+            for row, kind in zip(
+                variant([x + 0.1 + x / 50 for x in LOSSES], fusion="sum"), of_sum, strict=True
+            )
+        ),
+    )
+
+
+def lines(of_concat: list[str | None], of_sum: list[str | None], **options) -> list[str]:
+    return [line for line in compare(rows(of_concat, of_sum), **options).notes if "processor" in line]
+
+
+def test_a_run_records_the_processor_and_its_instruction_set():
+    row = describe(prepare(make_config("corpus=grammar", "corpus.characters=5000")))
+    assert row["processor"] == processor() == processor(torch.device("cpu"))
+    assert row["processor"].endswith(f" ({torch.backends.cpu.get_cpu_capability()})")
+    if platform.machine() == "x86_64" and platform.system() == "Linux":
+        assert not row["processor"].startswith("x86_64")
+
+
+def test_of_a_graphics_card_the_name_is_recorded(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card {device.index}")
+    assert processor(torch.device("cuda:1")) == "card 1"
+
+
+def test_one_kind_needs_no_word_and_rows_without_the_column_are_one():
+    assert lines([AMD] * 4, [AMD] * 4) == lines([None] * 4, [None] * 4) == []
+    without = compare(rows([None] * 4, [None] * 4).drop(columns="processor"))
+    assert without.notes == compare(rows([None] * 4, [None] * 4)).notes
+
+
+def test_pairs_over_two_kinds_are_counted():
+    (line,) = lines([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])
+    assert f"{AMD}: 4 runs; {INTEL}: 4 runs" in line and "2 of 4 pairs are over two kinds" in line
+    assert line.brief == "2 of 4 pairs over two kinds of processors"  # type: ignore[attr-defined]
+    (line,) = lines([AMD, AMD, None, None], [AMD, AMD, None, AMD])
+    assert "unknown: 3 runs" in line and "1 of 4 pairs" in line
+    assert compare(rows([AMD, AMD, INTEL, AMD], [AMD, INTEL, INTEL, INTEL])).table["pairs"].max() == 4
+
+
+def test_kinds_that_meet_in_no_pair_are_told_without_a_doubt():
+    (line,) = lines([AMD, INTEL] * 2, [AMD, INTEL] * 2)
+    assert "each pair is of one kind" in line and type(line) is str
+
+
+@pytest.mark.parametrize("other", [INTEL, None])
+def test_a_variant_and_its_baseline_on_different_kinds_are_refused(other):
+    with pytest.raises(Incomparable) as refusal:
+        compare(rows([AMD] * 4, [other] * 4))
+    assert AMD in str(refusal.value) and (other or "unknown") in str(refusal.value)
+    assert "--mixed" in str(refusal.value) and len(str(refusal.value).splitlines()) == 1
+    assert "4 of 4 pairs" in lines([AMD] * 4, [other] * 4, mixed=True)[0]

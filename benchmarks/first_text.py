@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ablate.ledger.judge import FIRST_TEXT
+from ablate.analysis.notes import FIRST_TEXT
 
 WIDTH = 100  # of the shortest stretch that counts, in characters
 

@@ -1,4 +1,4 @@
-"""Draw the pictures of README and findings, from docs/noise.csv and the verdicts in docs/results.
+"""Draw the pictures of README and findings, from docs/noise.csv, docs/fresh.csv and docs/results.
 
     python benchmarks/picture.py
 
@@ -32,7 +32,8 @@ QUESTIONS = {
 
 
 def main() -> None:
-    table = ablate.compare(pd.read_csv(DOCS / "noise.csv", dtype={"run_id": str})).table
+    rows = [pd.read_csv(DOCS / name, dtype={"run_id": str}) for name in ("noise.csv", "fresh.csv")]
+    table = ablate.compare(pd.concat(rows, ignore_index=True)).table
     data = table[table["low"].notna()][["fusion", "diff", "low", "high", "pairs"]]
     data = data.assign(name=data["fusion"].map(TERMS), color=BLUE).sort_values("diff")
     seeds = int(data["pairs"].max())

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from scipy.stats import t as student
 
+from ablate.analysis.notes import FIRST_TEXT
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.ledger import testing
@@ -28,7 +29,7 @@ from ablate.ledger.entry import (
     require_frozen,
     weights_of,
 )
-from ablate.ledger.judge import FIRST_TEXT, Verdict, judge, judged_again, keep
+from ablate.ledger.judge import Verdict, judge, judged_again, keep
 from ablate.ledger.page import FIRST_EDITION, faults, page, state
 from ablate.store.columns import csv_text
 from ablate.store.record import Choice, Role, StudyRecord, as_plain

@@ -25,6 +25,8 @@ from ablate.phrases import Doubt, counted, lines_if, some
 from ablate.store.columns import COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
+# The corpus_sha256 of the help topics of Python 3.11.7, once the default text (benchmarks/first_text.py).
+FIRST_TEXT = "e9b4820f109b5e4b2637f950d840f59359e7095046a7c19c0cb3a604378e2546"
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 
 
@@ -41,6 +43,16 @@ def stale(rows: pd.DataFrame) -> list[str]:
     count = int((rows["status"] == Status.STALE).sum())
     line = f"{counted(count, 'stale row')}: by other code or another torch; force=stale makes new attempts"
     return lines_if(count, Doubt(line, counted(count, "stale row")))
+
+
+def withdrawn(rows: pd.DataFrame) -> list[str]:
+    """A line if rows are on the text that was withdrawn."""
+    line = (
+        "withdrawn text: 60 % of its test characters lie verbatim in training or validation, so what"
+        " remembers best wins there; a verdict on it says nothing of other texts"
+    )
+    is_withdrawn = "corpus_sha256" in rows and rows["corpus_sha256"].eq(FIRST_TEXT).any()
+    return lines_if(is_withdrawn, Doubt(line, "a withdrawn text"))
 
 
 def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:

@@ -55,9 +55,12 @@ def show(number: NumberArgument) -> None:
     """Show an entry: its test, its digest, and the seeds that follow from it."""
     from ablate.config.overrides import spelled
     from ablate.ledger.entry import find_entry, read_frozen
-    from ablate.ledger.page import expectation
+    from ablate.ledger.judge import is_of_first_edition
+    from ablate.ledger.page import FIRST_EDITION, expectation
 
     entry = find_entry(number)
+    if is_of_first_edition(entry):
+        say(FIRST_EDITION)
     typer.echo(f"{entry.name}: {entry.sentence}")
     typer.echo(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
     typer.echo(f"published: {entry.published}")

@@ -17,6 +17,7 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.load import load
+from ablate.analysis.notes import FIRST_TEXT
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import write_atomically
 from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of
@@ -27,8 +28,6 @@ from ablate.store.record import StudyRecord
 
 RESULTS = Path("docs/results")
 VERDICT = "verdict.json"
-# The corpus_sha256 of the first edition's rows: the help topics of Python 3.11.7, once the default text.
-FIRST_TEXT = "e9b4820f109b5e4b2637f950d840f59359e7095046a7c19c0cb3a604378e2546"
 
 
 class Verdict(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -108,8 +108,6 @@ class Duel:
     typed; another command, as with another budget, is another duel with fresh seeds. study: its name in the
     store. Raises ConfigError."""
 
-    kind_of_plan: ClassVar[type[Plan]] = Plan
-
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
         of_both = [setting for setting in settings if setting.partition(".")[0] in KINDS]
         settings = [setting for setting in settings if setting not in of_both]
@@ -148,7 +146,7 @@ class Duel:
         kept = Store().study_directory(self.study) / PLAN
         if kept.is_file():
             try:
-                return self.kind_of_plan(**json.loads(kept.read_text(encoding="utf-8")))
+                return Plan(**json.loads(kept.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
                 raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
         if len({*equal_forms(settings(self._sides))}) == 1:
@@ -258,17 +256,14 @@ class Duel:
             self.one.name: one,
             UNIFORM: {**self.other.arm_at(NO_ATTENTION), "model.mlp_hidden": width},
         }
-        block = {"arms": arms, "primary": [{"baseline": other, "variants": [one]}]}
-        return replace(self._sweep, study={"kind": "tuned", **self._block(seeds, develop), **block})
-
-    def _block(self, seeds: int, develop: Sequence[int]) -> dict[str, Any]:
-        """The keys of its study but for kind, arms and contrasts."""
-        return {
+        study = {
             "question": f"Is {self.one.name} better than {self.other.name}?",
+            **{"kind": "tuned", "arms": arms, "primary": [{"baseline": other, "variants": [one]}]},
             **{"tune": "train.lr", "factors": {"train.lr": RATES}, "report_at": ["tuned"]},
             **{"develop": [*develop], "extend": 3, "metric": METRIC, "margin": MARGIN},
             "seeds": [*range(self.first_seed, self.first_seed + seeds)],
         }
+        return replace(self._sweep, study=study)
 
     def _estimate(self, develop: Sequence[int]) -> "Estimate":
         estimate = run(self._sweep_with(FEWEST, develop), dry_run=True).estimate

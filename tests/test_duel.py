@@ -8,14 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ablate import duel_ladder
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
 from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.config.rules import ConfigError
 from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
-from ablate.duel_ladder import LadderDuel, LadderPlan
 from ablate.execution.plugins import Method
 from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
@@ -245,32 +243,3 @@ def test_a_line_says_why_nothing_is_decided():
         "mean against sum is undecided: difference 0.500 nats [0.400, 0.600], n = 7 paired seeds, Holm p"
         f" = {row['p_holm']:.2g}; it diverged on 1 more seed than its baseline"
     )
-
-
-ON_RUNGS = ("corpus=grammar", "corpus.characters=8000", "train.batch=2", "train.save=none")
-
-
-def test_a_duel_on_rungs_needs_three_of_them_and_the_time_for_two_seeds(command, monkeypatch):
-    with pytest.raises(ConfigError, match="--rungs 2: a ladder takes at least 3, of which the last is pred"):
-        LadderDuel(side("sum"), side("concat"), ON_RUNGS, "", 2)
-    monkeypatch.setattr(duel_ladder, "TOKENS", 0.02)
-    code, _, said = command("duel", "sum", "concat", *ON_RUNGS, "--rungs", "3", "--budget", "1s")
-    assert code == 2, said
-    assert "--budget 1s: too short for 3 rungs; --budget " in said
-    assert re.search(r"; --budget \d+[sm] pays for 4 seeds at each; ", said) and not Store().study_names()
-    code, _, said = command("duel", "sum", "concat", *ON_RUNGS, "heads=8", "--rungs", "3")
-    assert code == 2 and "heads=8: the rungs set it; leave it out" in said
-
-
-@pytest.mark.slow
-def test_a_duel_on_rungs_predicts_the_last_one(monkeypatch):
-    monkeypatch.setattr(duel_ladder, "TOKENS", 0.02)
-    for module in ("ablate.duel", "ablate.duel_ladder"):
-        monkeypatch.setattr(f"{module}.DEVELOP", [0])
-    between = LadderDuel(side("sum"), side("concat"), ON_RUNGS, "ablate duel sum concat --rungs 3", 3)
-    plan = between.plan(3600)
-    assert isinstance(plan, LadderPlan) and plan.rungs == 3 and plan.seeds > 2 and between.plan(1) == plan
-    between.train(replace(plan, seeds=2))
-    comparison, lines = between.answer(plan)
-    assert comparison.ladder and comparison.ladder.is_predicted
-    assert re.search(r"for 0\.4 M it was predicted to (cost|save|differ by)", " ".join(lines))

@@ -191,7 +191,6 @@ def compare(
         *(line for record in records for line in notes.doubts(record)),
         *notes.never_reached(table, metric),
         *([] if measured else notes.bimodal_seeds(variants)),
-        *notes.moved_by_seeds(variants),
         *notes.stale(rows),
         *notes.weaknesses(table),
         *notes.unusable(rows, metric),

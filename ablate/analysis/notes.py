@@ -202,32 +202,6 @@ def bimodal_seeds(variants: Variants) -> list[str]:
     return [*lines]
 
 
-def moved_by_seeds(variants: Variants) -> list[str]:
-    """A line for each variant with crossed seeds: how much of their scatter the first weights, the batches,
-    and both together make (a two-way analysis of variance, by mean squares)."""
-    if not variants.crossed:
-        return []
-    lines = []
-    for name, values in zip(variants.names, variants.values, strict=True):
-        grid = variants.seeds.assign(value=values)
-        grid = grid.pivot_table(index="seed_backbone", columns="seed_data", values="value").to_numpy()
-        if min(grid.shape) < 2 or np.isnan(grid).any():
-            continue
-        weights, batches = grid.mean(1), grid.mean(0)
-        rest = grid - weights[:, None] - batches[None] + grid.mean()
-        both = (rest**2).sum() / (len(weights) - 1) / (len(batches) - 1)
-        alone = [
-            max(0.0, means.var(ddof=1) - both / other) ** 0.5
-            for means, other in ((weights, len(batches)), (batches, len(weights)))
-        ]
-        lines.append(
-            f"{name}: the first weights (seeds.backbone) scatter its {variants.metric} by {alone[0]:.2g}, the"
-            f" batches (seeds.data) by {alone[1]:.2g}, both together by another {both**0.5:.2g} (standard"
-            f" deviations, from {len(weights)} × {len(batches)} runs)"
-        )
-    return lines
-
-
 def _range(values: stats.Array) -> str:
     """The number of values and their range, in words."""
     low, high = (f"{value:.4g}" for value in (values.min(), values.max()))

@@ -45,7 +45,7 @@ COMMANDS = {
     "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs --delete-study fusion"),
     "verify": (
         "methods",
-        *("verify", "verify --sizes T=10,heads=8,key_width=8,d_model=8", "verify --only 7"),
+        *("verify", "verify --only 7"),
     ),
     "new": ("methods", "new fusion mine"),
     "check": ("methods", "check mine.py"),

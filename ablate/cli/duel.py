@@ -30,15 +30,6 @@ def duel(
             metavar="TIME", help="How long it should take, as 45m or 2h: it decides the number of seeds."
         ),
     ] = "90m",
-    rungs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Compare them at the N smallest sizes of configs/model/rung, at least 3, and predict the"
-            " last one first (docs/scale.md).",
-            show_default=False,
-        ),
-    ] = None,
     a: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,14 +70,8 @@ def duel(
         settings += ["corpus=file", f"corpus.path={as_value(text)}"]
     words = ["ablate", "duel", one, other, *(overrides or ()), *(["--text", text] if text else [])]
     words += [word for flag, given in (("--a", a), ("--b", b)) for one in given or () for word in (flag, one)]
-    words += ["--rungs", str(rungs)] if rungs is not None else []
     command = shlex.join([*words, "--budget", budget])
-    if rungs is None:
-        between = Duel(*sides, settings, command)
-    else:
-        from ablate.duel_ladder import LadderDuel
-
-        between = LadderDuel(*sides, settings, command, rungs)
+    between = Duel(*sides, settings, command)
     require_sound([between.one.method, between.other.method])
     plan = between.plan(budget_s)
     say(str(plan))

@@ -83,13 +83,6 @@ def check(
 
 
 def verify(
-    sizes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K=N[,K=N]",
-            help="Use these sizes (T, heads, key_width, value_width, d_model, batch) and print every shape.",
-        ),
-    ] = None,
     run: Annotated[
         str | None,
         typer.Option(
@@ -114,18 +107,15 @@ def verify(
     say_loading()
     import pandas as pd
 
-    from ablate.verify.attentions import Sizes, read_sizes
+    from ablate.verify.attentions import Sizes
     from ablate.verify.identities import QUESTIONS
-    from ablate.verify.results import FAIL, first_steps, of_run, shapes
+    from ablate.verify.results import FAIL, first_steps, of_run
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
-    given = Sizes() if sizes is None else read_sizes(sizes)
-    verdicts = verified(given, [name.strip() for name in (only or "").split(",") if name.strip()])
+    verdicts = verified(Sizes(), [name.strip() for name in (only or "").split(",") if name.strip()])
     tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
-    if sizes is not None:
-        tables["shapes"] = [{"tensor": name, "shape": shape} for name, shape in shapes(given)]
-    if sizes is None and only is None:
+    if only is None:
         tables["first_steps"] = first_steps()
     if run is not None:
         tables["run"] = of_run(run)
@@ -154,7 +144,6 @@ def verify(
 
 CAPTIONS = {
     "identities": "equations, in float64: the error relative to the largest entry",
-    "shapes": "shapes at these sizes",
     "first_steps": "the size of the branch without out_proj relative to that with it, at the start and of the"
     " first step",
     "run": "the relative change if the same weights make one head, and the share of outputs outside the range"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ablate.compose.configs import defaults_of
 from ablate.config.read import bare, hints
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS
 from ablate.model import fusion, scores
@@ -120,8 +120,6 @@ def relative_error(result: Tensor, expected: Tensor) -> float:
 
 # --- of given sizes ---------------------------------------------------------------------------------------
 
-LARGEST = 2**24  # the most numbers in a tensor
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
@@ -133,25 +131,6 @@ class Sizes:
     key_width: int = 8
     value_width: int = 0
     d_model: int = 64
-
-
-def read_sizes(text: str) -> Sizes:
-    """The sizes given as KEY=NUMBER[,KEY=NUMBER]. Raises ConfigError."""
-    keys, chosen = [*Sizes.__dataclass_fields__], {}
-    for part in filter(None, text.split(",")):
-        key, equals, number = (word.strip() for word in part.partition("="))
-        if key not in keys:
-            raise ConfigError(f"--sizes {part}: no such size{did_you_mean(key, keys)}")
-        if not (equals and number.isdecimal() and 1 <= int(number) <= 4096):
-            raise ConfigError(f"--sizes {part}: write {key}=NUMBER, from 1 to 4096")
-        chosen[key] = int(number)
-    sizes = Sizes(**chosen)
-    largest = sizes.heads * max(sizes.batch * sizes.T**2, sizes.d_model**2, sizes.T * 8 * 32)
-    if largest > LARGEST:
-        raise ConfigError(
-            f"--sizes {text}: {largest:,} numbers in one tensor, more than {LARGEST:,}; take smaller ones"
-        )
-    return sizes
 
 
 class ScoresAlone(Scores):

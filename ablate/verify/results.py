@@ -16,7 +16,7 @@ from torch import Tensor
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.trained import in_float64, prepared, weights_of
-from ablate.model.attend import CAUSAL, EVERYTHING
+from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Linear
 from ablate.model.models import Model, build_model, inputs_of_attention
@@ -72,30 +72,6 @@ def _judged(identity: Identity, bench: Bench) -> Verdict:
         return Verdict(*described, None, FAIL, "the result has numbers that are not finite")
     holds = error >= DIFFERENT if identity.differs else error <= EQUAL
     return Verdict(*described, error, PASS if holds else FAIL)
-
-
-def shapes(sizes: Sizes) -> list[tuple[str, str]]:
-    """Every tensor of the standard attention at these sizes, with its shape."""
-    b, T = Bench(sizes), sizes.T
-    query, out = (b.concat.get_parameter(f"{name}.weight").mT for name in ("query", "out_proj"))
-    cross = b.attention(EVERYTHING)
-    listed: list[tuple[str, Sequence[int]]] = [
-        ("x", b.x.shape),
-        ("W_Q, W_K of all heads", query.shape),
-        ("W_V of all heads", b.concat.get_parameter("value.weight").mT.shape),
-        ("Q_i, K_i of each head", (sizes.batch, b.H, T, b.K)),
-        ("A_i of each head", b.concat.probabilities(b.x, b.x).shape),
-        ("z_i of each head", b.z.shape),
-        ("cat(Z)", (sizes.batch, T, b.H * b.V)),
-        ("Σ z_i", (sizes.batch, T, b.V)),
-        ("W_O of concat", out.shape),
-        ("W_O of a sum", b.attention(fusion="sum").get_parameter("out_proj.weight").mT.shape),
-        ("output", b.out(b.concat).shape),
-        ("A_i across texts", cross.probabilities(b.x, b.source).shape),
-        ("A_i, Q and K from the source", cross.probabilities(b.source, b.source).shape),
-        ("V_i, V from the target", (sizes.batch, b.H, T, b.V)),
-    ]
-    return [(name, " × ".join(map(str, shape))) for name, shape in listed]
 
 
 # --- the first step without out_proj ------------------------------------------------------------------

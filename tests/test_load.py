@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
-from ablate.analysis.frames import frame, read_table
+from ablate.analysis.foreign import read_table
+from ablate.analysis.frames import frame
 from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe

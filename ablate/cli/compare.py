@@ -10,12 +10,14 @@ from ablate.cli import completion
 from ablate.cli.shared import (
     READ,
     BaselineOption,
+    BetterOption,
     ByOption,
     Format,
     FormatOption,
     MarginOption,
     MetricOption,
     MixedOption,
+    PairByOption,
     PluginOption,
     RunsOption,
     WhereOption,
@@ -50,6 +52,7 @@ def compare(
         ),
     ] = None,
     by: ByOption = None,
+    pair_by: PairByOption = None,
     baseline: BaselineOption = None,
     where: WhereOption = None,
     margin: MarginOption = None,
@@ -65,6 +68,7 @@ def compare(
     effects: Annotated[
         bool, typer.Option("--effects", help="Show main effects and interactions of the factors instead.")
     ] = False,
+    higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
     pivot: Annotated[
         str | None,
@@ -91,9 +95,10 @@ def compare(
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of, question
+    from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.load import load, metrics
     from ablate.analysis.notes import not_begun
+    from ablate.analysis.question import question
     from ablate.analysis.speed import with_step_times, with_steps_to
     from ablate.reporting import short, words
 
@@ -106,7 +111,7 @@ def compare(
     if steps_to is not None and metric is not None:
         raise typer.BadParameter("is a metric itself; leave --metric out", param_hint="--steps-to")
     results = load(targets or [])
-    chosen = question(metric, by, baseline or None, where, mixed)
+    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
     asked = list[str]()  # lines on what an option adds
     if steps_to is not None:
         curves = metrics(results.directories)
@@ -222,15 +227,17 @@ def report(
     ] = None,
     metric: MetricOption = None,
     by: ByOption = None,
+    pair_by: PairByOption = None,
     baseline: BaselineOption = None,
     where: WhereOption = None,
     margin: MarginOption = None,
+    higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
-    from ablate.analysis.compare import question
+    from ablate.analysis.question import question
     from ablate.reporting.html import write_report
 
-    chosen = question(metric, by, baseline or None, where, mixed)
+    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
     typer.echo(write_report(target, out=out, charts=charts, margin=margin, **chosen))

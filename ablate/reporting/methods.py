@@ -71,10 +71,15 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     )
     if table["p"].notna().any():
         level = confidence(comparison)
+        two = "better, worse" if comparison.higher_is_better is not None else "higher, lower"
+        within = f", equivalent within {comparison.margin:g}," if comparison.margin > 0 else ""
+        apart = table[table["p"].notna()]["n_baseline"].notna()
+        kinds = {"paired t-tests": not apart.all(), "Welch's t-tests of two groups": apart.any()}
+        tests = _and([kind for kind, is_used in kinds.items() if is_used])
         sentences.append(
-            f"Differences are tested by paired t-tests, corrected by Holm within each family; intervals are"
-            f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between better,"
-            f" worse, equivalent within {comparison.margin:g}, and undecided."
+            f"Differences are tested by {tests}, corrected by Holm within each family; intervals are"
+            f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between {two}"
+            f"{within} and undecided."
         )
         if record.looks and table["look"].notna().any():
             sentences.append(

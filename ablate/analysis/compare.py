@@ -29,6 +29,7 @@ from ablate.store.record import StudyRecord
 
 ALPHA, POWER = 0.05, 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
+NEVER = "no number of seeds would decide it"
 NUMBERS = (
     *(
         "pairs",
@@ -371,7 +372,7 @@ def _paired(
             table.to_dict("records"), lost, same, more, waits, strict=True
         )
     ]
-    table["why"] = table["why"].mask(never, "no number of seeds would decide it")
+    table["why"] = table["why"].mask(never, NEVER)
     return table
 
 

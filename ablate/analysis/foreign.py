@@ -10,7 +10,7 @@ import io
 import re
 import reprlib
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from ablate.analysis.select import as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.files import marked_encoding
-from ablate.phrases import Doubt, counted, lines_if, some
+from ablate.phrases import Doubt, Taken, counted, lines_if, some
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status
 
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
@@ -62,7 +62,7 @@ def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
     table.index = pd.Index([*rows], name="line")
     results, lines = as_results(table, str(path), commas=separator == ";")
     cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
-    return results, [*lines, *lines_if(text[-1] not in "\r\n", cut)]
+    return results, [*lines, *lines_if(text[-1] not in "\r\n", Taken(cut))]
 
 
 def read_cells(path: Path) -> dict[int, dict[str, str]]:
@@ -100,7 +100,11 @@ def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple
         column, cells = known.get(key), table.get(key, pd.Series(None, index=table.index, dtype=object))
         is_number = column is not None and column.kind in ("whole", "number")
         if cells.dtype == object or str(cells.dtype) == "str":
-            if column is None or column.role != "config" or column.kind != "word":  # None is a word there
+            try:
+                hash(tuple(cells))
+            except TypeError:  # lists, arrays
+                cells = cells.map(as_text)
+            if column and (column.role != "config" or column.kind != "word"):  # None is a word there
                 cells = cells.mask(cells.isin(MISSING), None)
             if commas or is_number:
                 cells, commas_in[key], points_in[key] = _with_points(cells, commas)
@@ -137,7 +141,7 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
         f"{(words == word).sum()} {word or 'without a word'}" for word in known if known[word] not in RESULTS
     ]
     taken = counted(int(ours.isin(RESULTS).sum()), "row")
-    lines = [f"{name}: {column}: {taken} taken" + (f"; left out: {', '.join(out)}" if out else "")]
+    lines = [Taken(f"{name}: {column}: {taken} taken" + (f"; left out: {', '.join(out)}" if out else ""))]
     if strange := [word for word in known if not known[word]]:
         at = [*table.index[words.isin(strange)]]
         line = (
@@ -151,7 +155,7 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
 def _with_points(cells: pd.Series, commas: bool) -> tuple[pd.Series, str, str]:
     """The cells of a column with a point for each decimal comma; a cell that had one, and one in which a
     point may mean thousands, both empty if there is none. commas: whether 1,234 has a decimal comma, too."""
-    texts = [text.strip() for text in cells.dropna().unique() if isinstance(text, str)]
+    texts = [str(cell).strip() for cell in cells[~cells.isin(MISSING)].dropna().unique()]
     pointed, with_comma = ([text for text in texts if sign in text] for sign in ".,")
     doubtful = pointed[0] if pointed and all(map(_THOUSANDS.fullmatch, pointed)) else ""
     is_number = with_comma and all(map(_WITH_COMMA.fullmatch, texts))
@@ -171,15 +175,15 @@ def _on_commas(commas: Mapping[str, str], points: Mapping[str, str], name: str) 
             f" {points[doubtful[0]]} a point that may mean thousands; write decimal points alone"
         )
     line = f"{name}: decimal commas in {some(found)}"
-    return [f"{line}: {commas[key]} is read as {commas[key].replace(',', '.')}" for key in found[:1]]
+    return [Taken(f"{line}: {commas[key]} is read as {commas[key].replace(',', '.')}") for key in found[:1]]
 
 
 def _of_own_type(cells: pd.Series) -> pd.Series:
     """A column that ablate does not know: as truth values or numbers if all of it is that, else as text."""
     if not (cells.dtype == object or str(cells.dtype) in ("str", "category")):
         return cells
-    texts = as_texts(cells.map(lambda cell: cell if isinstance(cell, Hashable) else as_text(cell)))
-    given = texts[texts != ""]
+    texts = as_texts(cells)
+    given = texts[~texts.isin(MISSING)]
     if given.isin(("true", "false")).all() and len(given):
         return texts.map({"true": True, "false": False}).astype("boolean")
     numbers = pd.to_numeric(texts, errors="coerce")

@@ -23,7 +23,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import Doubt, counted, lines_if, some
+from ablate.phrases import Doubt, Taken, counted, lines_if, some
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
@@ -152,14 +152,14 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[str]:
     its empty cells."""
     metric, lines = variants.metric, list[str]()
     if variants.higher_is_better is None:
-        lines.append(
-            f"{metric} is no metric of ablate's, so nothing is called better: --higher-is-better or"
-            " --lower-is-better says what is"
+        line = (
+            f"{metric} is no metric of ablate's: --higher-is-better or --lower-is-better says what is better"
         )
+        lines.append(Taken(line))
     others = of_others(rows)
     for column in variants.shown if others else []:
         if empty := int(rows[column].isna().sum()):
-            lines.append(f"{counted(empty, 'row')} without {column} count as {column}=None")
+            lines.append(Taken(f"{counted(empty, 'row')} without {column} count as {column}=None"))
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
     by = ",".join(variants.shown if others else ["fusion"])
     for column in rows.columns.difference([*ours], sort=False):
@@ -174,12 +174,12 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[str]:
 def unpaired(table: pd.DataFrame, variants: Variants) -> list[str]:
     """A line if there are contrasts of two groups, in which nothing pairs."""
     apart = table[table["n_baseline"].notna()]
-    why = "no seed and no --pair-by" if not variants.paired else "no two seeds in common"
+    why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
     line = (
-        f"not paired, as there are {why}: {some([*apart['variant'].unique()])}; the test and the interval are"
-        " Welch's, of two groups, and --pair-by COL pairs by what runs have in common"
+        f"not paired, as {why} ({some([*apart['variant'].unique()])}): test and interval are Welch's, of two"
+        " groups; --pair-by COL pairs runs by a column"
     )
-    return lines_if(len(apart), line)
+    return lines_if(len(apart), Taken(line))
 
 
 def doubtful_values(variants: Variants) -> list[str]:

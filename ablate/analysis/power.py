@@ -15,7 +15,7 @@ from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted
+from ablate.phrases import Taken, counted
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -70,6 +70,7 @@ def seeds_needed(
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     lines = [
+        *(line for line in result.notes if isinstance(line, Taken)),
         source,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"

@@ -8,11 +8,12 @@ import pandas as pd
 
 from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.frames import LARGEST, is_numeric, of_others
+from ablate.analysis.select import as_texts
 from ablate.analysis.variants import metrics_of, variant_columns
 from ablate.config.conditions import Where, column_of, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import some
+from ablate.phrases import Taken, some
 from ablate.store.columns import COLUMNS, column_named, of_role
 from ablate.store.record import StudyRecord
 
@@ -80,7 +81,7 @@ def metric_of(
     if "val_loss" in ours:
         return "val_loss", []
     if len(only := ours or choices) == 1:
-        return only[0], [f"metric: {only[0]}; --metric takes another"]
+        return only[0], [Taken(f"metric: {only[0]}; --metric takes another")]
     raise ConfigError(f"--metric: name the column to compare; choices: {', '.join(choices) or 'none'}")
 
 
@@ -116,11 +117,13 @@ def varied(
     ]
     words = [name for name in several if not is_numeric(rows[name])]
     if len(words) == 1:
-        levels = some(rows[words[0]].drop_duplicates().tolist())
-        return words, [f"variants: by {words[0]} ({levels}), the only column of words; --by takes others"]
+        levels = some([level or "None" for level in as_texts(rows[words[0]]).unique()])
+        return words, [
+            Taken(f"variants: by {words[0]} ({levels}), the only column of words; --by takes others")
+        ]
     if not words and {*several} & {*variant_columns(rows)}:
         return by, []
-    choices = ", ".join(words or several) or "none varies"
+    choices = ", ".join(words or several) or "none has a value twice"
     raise ConfigError(
         f"which column was varied? name it, as --by {(words or several or ['COL'])[0]}; columns: {choices}"
     )

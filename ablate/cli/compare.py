@@ -27,7 +27,7 @@ from ablate.cli.shared import (
     say,
     use_plugins,
 )
-from ablate.phrases import lines_if
+from ablate.phrases import Taken, lines_if
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
@@ -139,6 +139,7 @@ def compare(
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
         shown = lines_if(is_short and short.doubts(notes), f"{short.doubts(notes)}.")
+        shown += [line for line in notes if is_short and isinstance(line, Taken)]
     elif format not in READ:
         print_table(result.table, format, wide=wide)
         shown = []

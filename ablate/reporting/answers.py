@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison
+from ablate.analysis.compare import NEVER, Comparison
 from ablate.analysis.contrasts import NO_VERDICTS, names
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.notes import never_reached
 from ablate.analysis.power import seconds_a_run, seeds_of
 from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
-from ablate.phrases import counted, duration, lines_if
+from ablate.phrases import capital, counted, duration, lines_if
 from ablate.reporting import ladder
 from ablate.reporting.ladder_details import details
 from ablate.reporting.subject import NO_STUDY, is_duel, whole_study, with_budget, with_seeds
@@ -206,7 +206,7 @@ def findings(
     sentences += [f"{finding(row, comparison, voice, terms)}." for row in same.to_dict("records")[:MOST]]
     sentences += lines_if(len(same) > MOST, f"{len(same) - MOST} more are identical to their baselines.")
     sentences += [] if brief else interactions(comparison)
-    return [line[:1].upper() + line[1:] for line in sentences]
+    return [*map(capital, sentences)]
 
 
 def _setting(row: Mapping[Any, Any]) -> list[str]:
@@ -315,6 +315,8 @@ def _to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, 
     if undecided.empty:
         line = "{} would narrow the intervals by a third"
         return _with_seeds(2 * seeds, line, rows, record, variants)
+    if needed.empty and (whys := {*undecided["why"].dropna()} - {NEVER}):
+        return [f"No verdict: {'; '.join(sorted(whys))}."]
     if needed.empty:
         why = "about as large as the margin" if comparison.margin > 0 else "too small"
         return [f"No number of seeds would decide this: the difference is {why}."]

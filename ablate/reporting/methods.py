@@ -3,6 +3,7 @@
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.frames import of_others
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
 from ablate.reporting.words import confidence
@@ -65,10 +66,8 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         ]
     if tuned:
         sentences += _tuning(on_validation(comparison.metric), record, development)
-    sentences.append(
-        f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
-        " seeds."
-    )
+    where = "" if of_others(rows) else f" at the last step, over the whole {split} split,"
+    sentences.append(f"We report {comparison.metric}{where} as the mean over seeds.")
     if table["p"].notna().any():
         level = confidence(comparison)
         two = "better, worse" if comparison.higher_is_better is not None else "higher, lower"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -108,12 +108,14 @@ def caption(comparison: Comparison, family: str) -> str:
 def sentences(comparison: Comparison) -> list[str]:
     """The findings: one sentence per primary contrast or, without any, per contrast that was tested."""
     primary = comparison.family("primary")
-    compared = comparison.table[comparison.table["p"].notna()]
+    table = comparison.table
+    compared = table[table["p"].notna() | (table["verdict"] == stats.IDENTICAL)]
     if len(primary):
         compared = primary[primary["baseline"].notna()]
+    voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
     return [
         *(
-            f"{finding(row, comparison, PAPER)}{parametrization(row, comparison)}."
+            f"{finding(row, comparison, voice)}{parametrization(row, comparison)}."
             for row in compared.to_dict("records")
         ),
         *interactions(comparison),

@@ -63,7 +63,6 @@ DAMAGED = {
     "infinity": (TABLE.replace("concat,4", "concat,inf"), "line 2: heads .inf. is no usable number"),
     "no seed": (TABLE.replace("true,1,2.31", "true,,2.31"), "line 5 has no seed; complete it"),
     "no fusion": (TABLE.replace("sum,4,true,1", ",4,true,1"), "line 5 has no fusion"),
-    "another table": ("a,b\n1,2\n", "it lacks fusion, heads, out_proj, seed"),
     "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "line 1 is not UTF-8 text"),
 }
 

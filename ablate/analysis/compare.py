@@ -4,7 +4,7 @@ It reads no files, prints nothing, and loads no torch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,10 +15,11 @@ from ablate.analysis.at_looks import AtLooks, at_looks
 from ablate.analysis.at_looks import notes as looks_notes
 from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts
 from ablate.analysis.effects import effects, projection_and_heads
+from ablate.analysis.frames import of_others
 from ablate.analysis.ladder import LadderResult, climbed
 from ablate.analysis.looks import SURE, Standing
 from ablate.analysis.loose import require_equal_settings
-from ablate.analysis.question import Question, margin_of, metric_of, varied
+from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.select import as_texts, select, with_options, without_values
 from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
@@ -42,9 +43,19 @@ NUMBERS = (
         "low_marginal",
         "high_marginal",
         "sd_diff",
-        "p_tost",
     ),
-    *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
+    *(
+        "p_tost",
+        "p_tost_holm",
+        "p_sign",
+        "p_sign_floor",
+        "d_z",
+        "ratio",
+        "below",
+        "skew",
+        "correlation",
+        "p_welch",
+    ),
     *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
 )
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
@@ -189,11 +200,8 @@ def compare(
     ]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     ladder = climbed(rows, table, runs, metric, records[0]) if len(records) == 1 else None
-    better = variants.higher_is_better
-    return Comparison(
-        *(rows, table, variants.shown, metric, better, margin, alpha),
-        *(runs, lines, interaction, placebo, known, ladder),
-    )
+    what = rows, table, variants.shown, metric, variants.higher_is_better, margin, alpha
+    return Comparison(*what, runs, lines, interaction, placebo, known, ladder)
 
 
 def effects_of(
@@ -204,40 +212,34 @@ def effects_of(
     rows = without_values(rows)
     variants, why = _variants(rows, records, asked)
     if not variants.paired:
-        raise ConfigError(
-            "--effects: these rows have no seed to take differences at; --pair-by names a column"
-        )
-    metric = variants.metric
+        raise ConfigError("--effects: these rows have no seed, so no differences; --pair-by names a column")
+    metric, shown = variants.metric, variants.shown
     table, lines = effects(variants, asked.get("baseline"))
     lines = [*why, *left_out, *lines, *notes.never_reached(variants.summary(), metric)]
-    lines += [
-        *notes.stale(rows),
-        *notes.unusable(rows, metric, variants.shown),
-        *notes.missing_seeds(rows, variants.shown),
-    ]
+    lines += [*notes.stale(rows), *notes.unusable(rows, metric, shown), *notes.missing_seeds(rows, shown)]
     return table.assign(metric=metric), lines
 
 
 def _variants(
     rows: pd.DataFrame, records: Sequence[StudyRecord], asked: Question, compared: Sequence[str] = ()
 ) -> tuple[Variants, list[str]]:
-    """The variants that the question is about, and lines on what it left open. compared: as for
-    `require_equal_settings`, beside --by."""
-    metric, pair_by, mixed = asked.get("metric"), asked.get("pair_by", ()), asked.get("mixed", False)
+    """The variants that are asked about, and lines on what was left open. compared: keys beside --by in which
+    loose runs may differ."""
+    by, pair_by, mixed = asked.get("by", ()), asked.get("pair_by", ()), asked.get("mixed", False)
     if not mixed:
-        require_equal_settings(rows, records, [*asked.get("by", ()), *compared])
-    by, lines = varied(rows, asked.get("by", ()), pair_by, metric)
-    metric, why = metric_of(rows, records, metric, [*by, *pair_by])
-    better = asked.get("higher_is_better")
-    variants = collect(rows, metric, by=by, pair_by=pair_by, higher_is_better=better, mixed=mixed)
-    return variants, [*why, *lines]
+        require_equal_settings(rows, records, [*by, *compared])
+    by, lines = varied(rows, by, [*pair_by, asked.get("metric")])
+    metric, why = metric_of(rows, records, asked.get("metric"), [*by, *pair_by])
+    better = direction(metric, asked.get("higher_is_better"))
+    variants = collect(rows, metric, by=by, pair_by=pair_by, mixed=mixed)
+    return replace(variants, higher_is_better=better), [*why, *lines]
 
 
 def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:
     """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
     seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
     ConfigError."""
-    if "phase" not in rows or rows.empty:
+    if "phase" not in rows or rows.empty or of_others(rows):
         return select(with_options(rows), where), []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
     if not kept.any():
@@ -310,10 +312,9 @@ def _paired(
     # Two groups, where there are values but no two pairs.
     n, n_base, pairs_K = (np.isfinite(x).sum(1) for x in (*values, np.subtract(*values)))
     apart = (n >= 2) & (n_base >= 2) & ((pairs_K < 2) | (not variants.paired)) & (at is None)
-    same_KS = [np.where(apart[:, None], np.sort(x), x) for x in values]  # in any order
-    learned = variants.learned[ones] == variants.learned[bases]
-    is_identical = stats.identical(*same_KS) & ~is_equal & (more == 0)
-    is_identical &= apart | np.all(learned | np.isnan(np.subtract(*values)), 1)
+    is_identical = stats.identical(*(np.where(apart[:, None], np.sort(x), x) for x in values))  # in any order
+    unlike_KS = (variants.learned[ones] != variants.learned[bases]) & np.isfinite(np.subtract(*values))
+    is_identical &= ~is_equal & (more == 0) & (apart | ~unlike_KS.any(1))
     in_family &= ~is_identical
     result = stats.paired(
         *values,
@@ -326,7 +327,6 @@ def _paired(
         contrasts=contrasts,
     )
     in_family = result.pop("family")
-    dof = result.pop("dof")
     table = pd.DataFrame(result).rename(columns={"n": "pairs", "sd": "sd_diff"})
     table["n_baseline"] = np.where(apart, n_base, np.nan)
     difference_KS = np.where(apart[:, None], np.nan, np.subtract(*values))
@@ -360,7 +360,6 @@ def _paired(
             1 - table["level"][open_],
             power=POWER,
             margin=margin,
-            dof=dof[open_],
         )
         has = np.where(apart, np.minimum(n, n_base), table["pairs"])[open_]
         table.loc[open_, "more_seeds"] = np.maximum(needed - has, 1)
@@ -408,8 +407,7 @@ def _why(
 
 def _identical(variants: Variants, row: Mapping[Any, Any]) -> str:
     """The words for two variants that agree to the last digit."""
-    what, are_pairs = row["differs"].split(), row["n_baseline"] != row["n_baseline"]
-    runs = f"at all {row['pairs']} seeds" if are_pairs else f"in all {row['n_baseline']:.0f} runs"
-    line = f"identical {runs}: {' and '.join(what)} {'changes' if len(what) == 1 else 'change'} nothing here"
-    is_ours = variants.table["fusion"].ne("").any()
-    return line if is_ours else f"{line}; perhaps the option never reached the program"
+    runs = f"at all {row['pairs']} seeds" if row["pairs"] else "in every run"
+    what = " ".join(row["differs"].split())
+    perhaps = "" if variants.table["fusion"].any() else "; perhaps the option never reached the program"
+    return f"identical {runs}: {what} {'change' if ' ' in what else 'changes'} nothing here{perhaps}"

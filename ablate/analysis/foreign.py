@@ -10,13 +10,13 @@ import io
 import re
 import reprlib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, is_numeric, typed
+from ablate.analysis.frames import LARGEST, typed
 from ablate.analysis.select import as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
@@ -39,12 +39,6 @@ WORDS = {
 }
 STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
 MISSING = ("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "none", "<NA>", "#N/A", "-")
-OTHER_FILES = {
-    b"PK\3\4": "a spreadsheet or an archive",
-    b"PAR1": "a Parquet file",
-    b"{": "JSON",
-    b"[": "JSON",
-}
 _WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
 
@@ -86,35 +80,29 @@ def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple
     table, lines = _with_status(table, name)
     results = table[table["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
     for column in REQUIRED:
-        is_given = column in table and (column == "fusion" or table[column].notna().any())
+        is_given = column in table and table[column].notna().any()
         if is_given and len(empty := results[results[column].isna()]):
             raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
     # Others mean something else by the words for what only our studies have, such as phase or error.
-    known = {
-        one.name: one
-        for one in TABLE
-        if "fusion" in table or one.role != "identity" or one.name == "status" or one.name not in table
-    }
-    results, commas_in, points_in = dict[str, pd.Series](), dict[str, str](), dict[str, str]()
-    for key in (*COLUMNS, *table.columns.difference([*COLUMNS])):
-        column, cells = known.get(key), table.get(key, pd.Series(None, index=table.index, dtype=object))
-        is_number = column is not None and column.kind in ("whole", "number")
-        if cells.dtype == object or str(cells.dtype) == "str":
-            try:
-                hash(tuple(cells))
-            except TypeError:  # lists, arrays
-                cells = cells.map(as_text)
-            if column and (column.role != "config" or column.kind != "word"):  # None is a word there
-                cells = cells.mask(cells.isin(MISSING), None)
-            if commas or is_number:
-                cells, commas_in[key], points_in[key] = _with_points(cells, commas)
-        results[key] = typed(cells, column) if column else _of_own_type(cells)
-        if column and is_number and key not in SEED_COLUMNS:
-            _refuse_words(results[key], column, name)
-    lines += _on_commas(
-        commas_in, {key: one for key, one in points_in.items() if is_numeric(results[key])}, name
-    )
-    return pd.DataFrame(results).reset_index(drop=True), lines
+    has_fusion = "fusion" in table and table["fusion"].notna().any()
+    is_ours = {one.name: has_fusion or one.role != "identity" or one.name == "status" for one in TABLE}
+    known = {one.name: one for one in TABLE if is_ours[one.name] or one.name not in table}
+    table = table.reindex(columns=[*COLUMNS, *table.columns.difference([*COLUMNS])])
+    texts = [key for key in table if table[key].dtype == object or str(table[key].dtype) == "str"]
+    numbers = [
+        key for key in texts if (commas if key not in known else known[key].kind in ("whole", "number"))
+    ]
+    for key in texts:
+        if key in known and (
+            known[key].role != "config" or known[key].kind != "word"
+        ):  # None is a word there
+            table[key] = _hashable(table[key]).replace(dict.fromkeys(MISSING))
+    lines += _with_points(table, numbers, name, commas=commas)
+    rows = {key: typed(table[key], known[key]) if key in known else _of_own_type(table[key]) for key in table}
+    for key, column in known.items():
+        if column.kind in ("whole", "number") and key not in SEED_COLUMNS:
+            _refuse_words(rows[key], column, name)
+    return pd.DataFrame(rows).reset_index(drop=True), lines
 
 
 def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str]]:
@@ -137,54 +125,54 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
             f"{name}: {column}: none of its words is known ({some([*known])}); write finished, running or"
             " failed, or give the column another name if it is no status"
         )
-    out = [
-        f"{(words == word).sum()} {word or 'without a word'}" for word in known if known[word] not in RESULTS
-    ]
-    taken = counted(int(ours.isin(RESULTS).sum()), "row")
-    lines = [Taken(f"{name}: {column}: {taken} taken" + (f"; left out: {', '.join(out)}" if out else ""))]
-    if strange := [word for word in known if not known[word]]:
-        at = [*table.index[words.isin(strange)]]
-        line = (
-            f"{name}: it is not known what the {column} {some(strange)} means, so {counted(len(at), 'row')}"
-        )
-        kind = table.index.name or "row"
-        lines.append(Doubt(f"{line} left out: {kind} {some(at, 5)}", "rows of an unknown status"))
-    return table, lines
+    taken, out = counted(int(ours.isin(RESULTS).sum()), "row"), list[str]()
+    for word, count in words.value_counts(sort=False).items():
+        if known[word] not in RESULTS:
+            out.append(f"{count} {word or 'empty'}{'' if known[word] else ' (a word not known)'}")
+    line = "; left out: ".join([f"{name}: {column}: {taken} taken", *lines_if(out, ", ".join(out))])
+    strange = lines_if(None in known.values(), Doubt("rows of an unknown status"))
+    return table, [Taken(line), *strange]
 
 
-def _with_points(cells: pd.Series, commas: bool) -> tuple[pd.Series, str, str]:
-    """The cells of a column with a point for each decimal comma; a cell that had one, and one in which a
-    point may mean thousands, both empty if there is none. commas: whether 1,234 has a decimal comma, too."""
-    texts = [str(cell).strip() for cell in cells[~cells.isin(MISSING)].dropna().unique()]
-    pointed, with_comma = ([text for text in texts if sign in text] for sign in ".,")
-    doubtful = pointed[0] if pointed and all(map(_THOUSANDS.fullmatch, pointed)) else ""
-    is_number = with_comma and all(map(_WITH_COMMA.fullmatch, texts))
-    if not is_number or not (commas or any(not _THOUSANDS.fullmatch(text) for text in with_comma)):
-        return cells, "", doubtful
-    points = cells.map(lambda cell: cell.replace(",", ".") if isinstance(cell, str) else cell)
-    return points, with_comma[0], ""
-
-
-def _on_commas(commas: Mapping[str, str], points: Mapping[str, str], name: str) -> list[str]:
-    """A line on decimal commas that were read. Raises ConfigError if points beside them may mean thousands.
-    commas, points: by column, a cell with one, or an empty text."""
-    found = [key for key, cell in commas.items() if cell]
-    if found and (doubtful := [key for key, cell in points.items() if cell]):
+def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas: bool) -> list[str]:
+    """Put a point for each decimal comma in these columns of the table; returns a line, if there are any.
+    commas: whether 1,234 has one, too. Raises ConfigError if points beside them may mean thousands."""
+    found, doubtful = dict[str, str](), dict[str, str]()
+    for key in keys:
+        texts = [str(cell).strip() for cell in table[key].dropna().unique() if cell not in MISSING]
+        with_comma = [text for text in texts if "," in text]
+        if with_comma and all(map(_WITH_COMMA.fullmatch, texts)):
+            if commas or not all(map(_THOUSANDS.fullmatch, with_comma)):
+                found[key] = with_comma[0]
+                table[key] = table[key].str.replace(",", ".")
+        elif texts and all(map(_THOUSANDS.fullmatch, texts)):
+            doubtful[key] = texts[0]
+    first = next(iter(found.items()), ("", ""))
+    for key, cell in doubtful.items() if found else ():
         raise ConfigError(
-            f"{name}: {found[0]} {commas[found[0]]} has a decimal comma, and {doubtful[0]}"
-            f" {points[doubtful[0]]} a point that may mean thousands; write decimal points alone"
+            f"{name}: {first[0]} {first[1]} has a decimal comma, and {key} {cell} a point that may mean"
+            " thousands; write decimal points alone"
         )
-    line = f"{name}: decimal commas in {some(found)}"
-    return [Taken(f"{line}: {commas[key]} is read as {commas[key].replace(',', '.')}") for key in found[:1]]
+    read = f"{first[1]} is read as {first[1].replace(',', '.')}"
+    return lines_if(found, Taken(f"{name}: decimal commas in {some([*found])}: {read}"))
+
+
+def _hashable(cells: pd.Series) -> pd.Series:
+    """The cells, those of a column with lists or arrays as text."""
+    try:
+        hash(tuple(cells))
+    except TypeError:
+        return cells.map(as_text)
+    return cells
 
 
 def _of_own_type(cells: pd.Series) -> pd.Series:
     """A column that ablate does not know: as truth values or numbers if all of it is that, else as text."""
-    if not (cells.dtype == object or str(cells.dtype) in ("str", "category")):
+    if cells.dtype != object and str(cells.dtype) not in ("str", "category"):
         return cells
-    texts = as_texts(cells)
+    texts = as_texts(_hashable(cells))
     given = texts[~texts.isin(MISSING)]
-    if given.isin(("true", "false")).all() and len(given):
+    if len(given) and given.isin(("true", "false")).all():
         return texts.map({"true": True, "false": False}).astype("boolean")
     numbers = pd.to_numeric(texts, errors="coerce")
     return numbers if len(given) and numbers[given.index].notna().all() else texts.where(texts != "", None)
@@ -197,10 +185,6 @@ def _decoded(path: Path) -> str:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise ConfigError(f"{path}: its gzip can't be read ({error}); pack it again") from error
-    if what := next((what for start, what in OTHER_FILES.items() if data.lstrip().startswith(start)), ""):
-        raise ConfigError(
-            f"{path}: {what}, and this reads CSV; save it as that, or ablate.compare(pandas.read_…(…))"
-        )
     encoding = marked_encoding(data) or "utf-8"
     try:
         text = data.decode(encoding)

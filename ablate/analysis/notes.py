@@ -18,6 +18,7 @@ from ablate.analysis.variants import (
     distinguishing,
     known,
     names,
+    row_in_words,
     settings_of,
     variant_columns,
 )
@@ -56,10 +57,9 @@ def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] 
     for row in lost.to_dict("records"):
         why = unfinished.get(row["status"], f"no {metric}")
         reason = row["error"] if isinstance(row["error"], str) else why
-        named = dict.fromkeys([*FACTORS, *shown, "seed"])
-        what = " ".join(f"{key}={as_text(row[key])}" for key in named if not is_empty(row.get(key)))
-        run = "" if is_empty(row["run_id"]) else f" ({row['run_id']})"
-        which = row["run_id"] if run and is_empty(row["seed"]) else f"{what}{run}"
+        what = row_in_words(row, dict.fromkeys([*FACTORS, *shown, "seed"]))
+        run = as_text(row["run_id"])
+        which = run if is_empty(row["seed"]) and run else f"{what} ({run})" if run else what
         runs = counted(int(of_status[row["status"]]), "run")
         brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
         lines.append(Doubt(f"{row['status']}: {which}: {reason}", brief))
@@ -185,22 +185,19 @@ def unpaired(table: pd.DataFrame, variants: Variants) -> list[str]:
 def doubtful_values(variants: Variants) -> list[str]:
     """Lines on losses that are exactly 0, as where a crash was logged, and on values of a coarse grid, which
     hides differences. Not of a metric of which more is better, such as an accuracy."""
-    values, lines = variants.values[np.isfinite(variants.values)], list[str]()
+    values, metric = variants.values[np.isfinite(variants.values)], variants.metric
     if variants.higher_is_better or not (values % 1).any():  # or one that counts
-        return lines
-    metric = variants.metric
-    if zeros := int((values == 0).sum()):
-        line = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
-        lines.append(Doubt(f"{line}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0"))
-    distinct = [np.unique(row[np.isfinite(row)]) for row in variants.values]
-    if len(values) >= 6 and len(values) >= 2 * sum(map(len, distinct)) > 2 * len(distinct):
-        step = min(np.diff(each).min() for each in distinct if len(each) > 1)
-        line = (
-            f"{metric} has {len(np.unique(values))} different values in {len(values)} runs, {step:.2g} apart,"
-            " as bfloat16 prints them: smaller differences are lost"
-        )
-        lines.append(Doubt(line, f"{metric} on a coarse grid"))
-    return lines
+        return []
+    zeros, distinct = int((values == 0).sum()), [len({*row[np.isfinite(row)]}) for row in variants.values]
+    crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
+    coarse = (
+        f"{metric} has {len({*values})} different values in {len(values)} runs, as where bfloat16 is printed"
+    )
+    is_coarse = len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct)
+    return [
+        *lines_if(zeros, Doubt(f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")),
+        *lines_if(is_coarse, Doubt(f"{coarse}: smaller differences are lost", f"{metric} on a coarse grid")),
+    ]
 
 
 def budgets(variants: Variants) -> list[str]:

@@ -8,13 +8,12 @@ import pandas as pd
 
 from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.frames import LARGEST, is_numeric, of_others
-from ablate.analysis.select import as_texts
 from ablate.analysis.variants import metrics_of, variant_columns
-from ablate.config.conditions import Where, column_of, spelled
+from ablate.config.conditions import Where, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import Taken, some
-from ablate.store.columns import COLUMNS, column_named, of_role
+from ablate.phrases import Taken
+from ablate.store.columns import METRICS, STEPS_TO, column_named, of_role
 from ablate.store.record import StudyRecord
 
 NOT_VARIED = (*of_role("identity", "seed", "metric", "measured"), "git", "code", "parts")
@@ -61,69 +60,62 @@ def question(
 
 
 def metric_of(
-    rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None, keys: Sequence[str] = ()
+    rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None, keys: Sequence[str]
 ) -> tuple[str, list[str]]:
-    """The metric, and a line if it was chosen here: the study's; test_loss, where all rows report on it;
-    val_loss; of a table of others without it, the only column that can be one. keys: columns that are none,
-    as they were varied or pair. Raises ConfigError."""
+    """The metric, and a line if it was chosen here; of a table of others without val_loss, the only column
+    that can be one. keys: columns that were varied or pair."""
     if metric is not None:
         return metric, []
     planned = {record.metric for record in records}
     if len(planned) == 1 and (chosen := planned.pop()):
         return chosen, [f"metric: {chosen}, on which this study reports; --metric takes another"]
-    if not of_others(rows):
-        if "phase" not in rows or (rows["phase"] != "report").any() or rows["test_loss"].isna().all():
-            return "val_loss", []
+    if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
         return "test_loss", ["metric: test_loss, on which every row reports (phase); --metric takes another"]
-    taken = {column_of(key, rows.columns, "--by") for key in keys}
-    choices = [name for name in metrics_of(rows) if name not in taken and column_named(name).role == "metric"]
-    ours = [name for name in choices if name in COLUMNS]
-    if "val_loss" in ours:
-        return "val_loss", []
-    if len(only := ours or choices) == 1:
-        return only[0], [Taken(f"metric: {only[0]}; --metric takes another")]
-    raise ConfigError(f"--metric: name the column to compare; choices: {', '.join(choices) or 'none'}")
+    choices = [name for name in metrics_of(rows) if name not in keys and column_named(name).role == "metric"]
+    if of_others(rows) and len(choices) == 1 and choices != ["val_loss"]:
+        return choices[0], [Taken(f"metric: {choices[0]}; --metric takes another")]
+    return "val_loss", []
+
+
+def direction(metric: str, higher_is_better: bool | None) -> bool | None:
+    """Whether more of a metric is better, as ablate or the caller knows; None if neither does. Raises
+    ConfigError where they disagree."""
+    known = (
+        column_named(metric).higher_is_better if metric in METRICS or metric.startswith(STEPS_TO) else None
+    )
+    if None not in (known, higher_is_better) and known != higher_is_better:
+        asked, better = ("higher", "lower") if higher_is_better else ("lower", "higher")
+        raise ConfigError(f"--{asked}-is-better: {metric} is better when {better}; leave it out")
+    return higher_is_better if known is None else known
 
 
 def margin_of(records: Sequence[StudyRecord], margin: float | None, metric: str) -> float:
-    """The margin: as given, else the study's if that is in the same unit, else MARGIN of what is in nats.
-    NaN for any other metric, of which then nothing is equivalent. Raises ConfigError."""
-    unit = column_named(metric).unit
-    if margin is None:
-        planned = {
-            record.margin
-            for record in records
-            if record.margin
-            and (record.metric == metric or unit == column_named(record.metric or "val_loss").unit != "")
-        }
-        return planned.pop() if len(planned) == 1 else MARGIN if unit == "nats" else np.nan
-    if not 0 < margin < LARGEST:
+    """The margin: as given, else the study's if that is in the same unit, else MARGIN of what is in nats; NaN
+    for any other metric, of which then nothing is equivalent. Raises ConfigError."""
+    if margin is not None and not 0 < margin < LARGEST:
         raise ConfigError(f"--margin {margin}: give one above 0, in the metric's unit, such as 0.01")
-    return margin
+    unit = column_named(metric).unit
+    of_unit = [
+        one for one in records if metric == one.metric or unit == column_named(one.metric or "val_loss").unit
+    ]
+    planned = {record.margin for record in of_unit if unit or record.metric == metric} - {None}
+    usual = MARGIN if unit == "nats" else np.nan
+    return margin or (planned.pop() if len(planned) == 1 else None) or usual
 
 
 def varied(
-    rows: pd.DataFrame, by: Sequence[str], pair_by: Sequence[str], metric: str | None
+    rows: pd.DataFrame, by: Sequence[str], used: Sequence[str | None]
 ) -> tuple[Sequence[str], list[str]]:
     """The columns that define variants: those of --by; of a table of others without it, the only column of
-    words that varies, with a line. Raises ConfigError."""
+    words that varies, with a line. used: columns of another use. Raises ConfigError."""
     if by or not of_others(rows):
         return by, []
-    used = {*NOT_VARIED, metric, *pair_by}
-    several = [
-        name
-        for name in map(str, rows.columns)
-        if name not in used and 1 < rows[name].nunique(dropna=False) < len(rows)
-    ]
+    free = rows[rows.columns.difference([*NOT_VARIED, *used], sort=False)]
+    several = [str(name) for name in free if 1 < free[name].nunique(dropna=False) < len(free)]
     words = [name for name in several if not is_numeric(rows[name])]
     if len(words) == 1:
-        levels = some([level or "None" for level in as_texts(rows[words[0]]).unique()])
-        return words, [
-            Taken(f"variants: by {words[0]} ({levels}), the only column of words; --by takes others")
-        ]
-    if not words and {*several} & {*variant_columns(rows)}:
-        return by, []
-    choices = ", ".join(words or several) or "none has a value twice"
-    raise ConfigError(
-        f"which column was varied? name it, as --by {(words or several or ['COL'])[0]}; columns: {choices}"
-    )
+        return words, [Taken(f"variants: by {words[0]}, the only column of words; --by takes others")]
+    if words or not {*several} & {*variant_columns(rows)}:
+        names = ", ".join(words or several) or "none has a value twice"
+        raise ConfigError(f"name the column that was varied, as --by {[*words, *several, 'COL'][0]}: {names}")
+    return by, []

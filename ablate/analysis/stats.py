@@ -59,10 +59,10 @@ def paired(
     differences, is never tested: it has no p and does not count in corrections. contrasts: how many the
     family has, if not as many as are tested. share: (K,) of α, what the look of each comparison spends
     (looks.py): its intervals are at that level, and its p's are divided by it. apart: (K,) which ones are of
-    two groups without pairs: Welch's test and interval over all values, and nothing that is of pairs. Returns
-    arrays of K: n, diff, sd (of a difference), dof (degrees of freedom per seed beyond the first), `family`
-    (bool: tested), level, low and high (simultaneous, 1 − α/k), low_marginal and high_marginal (1 − α), p,
-    p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation, p_welch, verdict.
+    two groups without pairs: Welch's test and interval over all values. Returns arrays of K: n, diff, sd (of
+    a difference), `family` (bool: tested), level, low and high (simultaneous, 1 − α/k), low_marginal and
+    high_marginal (1 − α), p, p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew,
+    correlation, p_welch, verdict.
     """
     from scipy import stats
 
@@ -70,11 +70,10 @@ def paired(
     difference_KS = np.where(apart[:, None], np.nan, variant_KS - baseline_KS)
     n, diff, sd = moments(difference_KS)
     tested = scatters(variant_KS, baseline_KS)
-    se, df, dof = sd / np.sqrt(np.maximum(n, 1)), n - 1, np.ones(len(n))
+    se, df = sd / np.sqrt(np.maximum(n, 1)), n - 1
     if apart.any():
-        groups = two_groups(variant_KS, baseline_KS)
-        of_pairs = diff, sd, se, df, dof
-        diff, sd, se, df, dof = (np.where(apart, *both) for both in zip(groups, of_pairs, strict=True))
+        pairs = zip(two_groups(variant_KS, baseline_KS), (diff, sd, se, df), strict=True)
+        diff, sd, se, df = (np.where(apart, of_groups, of_pairs) for of_groups, of_pairs in pairs)
         tested = np.where(apart, se > ROUNDING * scale(variant_KS, baseline_KS), tested)
     if in_family is not None:
         tested &= in_family
@@ -91,7 +90,6 @@ def paired(
         "n": n,
         "diff": diff,
         "sd": sd,
-        "dof": dof,
         "family": tested,
         "level": np.where(tested, 1 - alpha * share / k, np.nan),
         "low": diff - half,
@@ -140,16 +138,14 @@ def identical(variant_KS: Array, baseline_KS: Array) -> Array:
     return at_all & (sd > 0)
 
 
-def two_groups(variant_KS: Array, baseline_KS: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Of two groups without pairs: the difference of their means, the standard deviation of a difference
-    between two of their values, its standard error, the degrees of freedom (Welch, 1947), and how many of
-    these one more value in each adds. NaN if a group has fewer than two values, or none scatters."""
+def two_groups(variant_KS: Array, baseline_KS: Array) -> tuple[Array, Array, Array, Array]:
+    """Of two groups without pairs: the difference of the means, the standard deviation of a difference of two
+    values, its standard error, and the degrees of freedom (Welch, 1947); NaN for a group of one."""
     (n, mean, sd), (m, base, sd_base) = moments(variant_KS), moments(baseline_KS)
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = sd**2 / n, sd_base**2 / m
         df = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1))
-        dof = (sd**2 + sd_base**2) ** 2 / (sd**4 + sd_base**4)
-    return mean - base, np.sqrt(sd**2 + sd_base**2), np.sqrt(a + b), df, dof
+    return mean - base, np.hypot(sd, sd_base), np.sqrt(a + b), df
 
 
 def withheld(verdict: Array, more: Array) -> Array:
@@ -249,24 +245,19 @@ def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:
 # --- power ------------------------------------------------------------------------------------------
 
 
-def power_difference(
-    n: Array, difference: Array, sd: Array, alpha: float | Array, dof: float | Array = 1.0
-) -> Array:
-    """The probability that the two-sided t-test at α detects a true difference with n seeds.
+def power_difference(n: Array, difference: Array, sd: Array, alpha: float | Array) -> Array:
+    """The probability that the two-sided paired t-test at α detects a true difference with n seeds.
 
-    From the noncentral t distribution with dof·(n − 1) degrees of freedom, as statsmodels' TTestPower: dof is
-    1 for pairs, up to 2 for two groups of n seeds each. Elementwise.
+    From the noncentral t distribution with n − 1 degrees of freedom, as statsmodels' TTestPower. Elementwise.
     """
     from scipy import stats
 
-    df, shift = np.maximum(dof * (n - 1), 1), np.abs(difference) / sd * np.sqrt(n)
+    df, shift = np.maximum(n - 1, 1), np.abs(difference) / sd * np.sqrt(n)
     critical = stats.t.isf(alpha / 2, df)
     return np.where(n >= 2, _nct_cdf(-critical, df, -shift) + _nct_cdf(-critical, df, shift), 0.0)
 
 
-def power_equivalence(
-    n: Array, difference: Array, sd: Array, alpha: float | Array, margin: float, dof: float | Array = 1.0
-) -> Array:
+def power_equivalence(n: Array, difference: Array, sd: Array, alpha: float | Array, margin: float) -> Array:
     """The probability that the 1 − α interval lies within ±margin, given the true difference.
 
     P(high < margin) + P(low > −margin) − 1, which ignores intervals that reach beyond both ends: it is never
@@ -274,7 +265,7 @@ def power_equivalence(
     """
     from scipy import stats
 
-    df, root = np.maximum(dof * (n - 1), 1), np.sqrt(n) / sd
+    df, root = np.maximum(n - 1, 1), np.sqrt(n) / sd
     critical = stats.t.isf(alpha / 2, df)
     below = _nct_cdf(-critical, df, (difference - margin) * root)
     above = _nct_cdf(-critical, df, -(difference + margin) * root)
@@ -282,25 +273,19 @@ def power_equivalence(
 
 
 def seeds_to_claim(
-    difference: ArrayLike,
-    sd: ArrayLike,
-    alpha: float | Array,
-    *,
-    power: float = 0.8,
-    margin: float = 0.0,
-    dof: float | Array = 1.0,
+    difference: ArrayLike, sd: ArrayLike, alpha: float | Array, *, power: float = 0.8, margin: float = 0.0
 ) -> Array:
     """The smallest n that gives a claim with this power: of a difference or, with a margin, of equivalence.
 
     The one that needs fewer seeds counts; inf beyond MOST_SEEDS. alpha: of one comparison (α/k in a family).
-    dof: as for `power_difference`. Elementwise.
+    Elementwise.
     """
     difference, sd = np.broadcast_arrays(np.asarray(difference, float), np.asarray(sd, float))
 
     def enough(n: Array) -> Array:
-        reached = power_difference(n, difference, sd, alpha, dof)
+        reached = power_difference(n, difference, sd, alpha)
         if margin > 0:
-            reached = np.maximum(reached, power_equivalence(n, difference, sd, alpha, margin, dof))
+            reached = np.maximum(reached, power_equivalence(n, difference, sd, alpha, margin))
         return reached >= power
 
     low, high = np.ones(difference.shape), np.full(difference.shape, float(MOST_SEEDS))
@@ -419,5 +404,5 @@ def _unpaired(variant_KS: Array, baseline_KS: Array, tested: Array) -> tuple[Arr
     (n, mean_a, sd_a), (_, mean_b, sd_b) = moments(a), moments(b)
     spread = np.where((n >= 3) & (sd_a > 0) & (sd_b > 0), sd_a * sd_b, np.nan)
     products = np.nansum((a - mean_a[:, None]) * (b - mean_b[:, None]), 1)
-    diff, _, se, df, _ = two_groups(a, b)
+    diff, _, se, df = two_groups(a, b)
     return products / np.maximum(n - 1, 1) / spread, 2 * stats.t.sf(np.abs(diff / se), df)

@@ -4,7 +4,7 @@ It reads no files, prints nothing, and loads no torch.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, is_empty, of_others
+from ablate.analysis.frames import LARGEST, of_others
 from ablate.analysis.select import as_texts, is_own_value, option_names, with_options
 from ablate.analysis.stats import Array, moments
-from ablate.config.conditions import column_for, column_of
+from ablate.config.conditions import as_text, column_for, column_of
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
 from ablate.phrases import counted
@@ -162,20 +162,13 @@ def levels_of(name: str) -> dict[str, str]:
 
 
 def collect(
-    rows: pd.DataFrame,
-    metric: str,
-    *,
-    by: Sequence[str] = (),
-    pair_by: Sequence[str] = (),
-    higher_is_better: bool | None = None,
-    mixed: bool = False,
+    rows: pd.DataFrame, metric: str, by: Sequence[str] = (), pair_by: Sequence[str] = (), mixed: bool = False
 ) -> Variants:
     """The variants of these rows, except those of which no run finished or diverged.
 
     by: further columns that define variants, shown instead of those that differ. pair_by: the columns by
-    which runs pair, in place of their seeds. higher_is_better: of a metric that ablate does not know. mixed:
-    allow rows of several corpora, versions of the code or of torch. Raises Incomparable, and ConfigError for
-    a missing column.
+    which runs pair, in place of their seeds. mixed: allow rows of several corpora, versions of the code or of
+    torch. Raises Incomparable, and ConfigError for a missing column.
     """
     others = of_others(rows)
     rows = with_options(known(rows))
@@ -184,7 +177,6 @@ def collect(
     _check_metric(rows, metric)
     if not mixed:
         _refuse_mixed(rows)
-    better = _direction(metric, higher_is_better)
     by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
     pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
     looks = [column for column in LOOKS if column in rows]
@@ -204,16 +196,16 @@ def collect(
     if looks:
         once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
-    _refuse_duplicates(keyed, variant, seed, metric, [*by, *pair_by])
+    named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
+    _refuse_duplicates(keyed, variant, seed, metric, named)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
     if len(wrong := keyed[huge | (np.isnan(value) & keyed[metric].notna().to_numpy())]):
         row = wrong.iloc[0]
-        raise Incomparable(
-            f"{metric}: {str(row[metric])!r} is no usable number ({_which(row, [*by, *pair_by])}); correct"
-            " the row or leave it out"
-        )
+        which = row_in_words(row.to_dict(), named)
+        why = f"{str(row[metric])!r} is no usable number ({which})"
+        raise Incomparable(f"{metric}: {why}; correct the row or leave it out")
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
         raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
@@ -221,7 +213,7 @@ def collect(
     values, lost, run_ids = np.full(shape, np.nan), np.zeros(shape, bool), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]
     learned = np.zeros(shape, np.uint64)
-    numbers = keyed[keyed.columns.intersection(of_role("metric"))].select_dtypes("number")
+    numbers = keyed.filter([*of_role("metric")]).select_dtypes("number")
     learned[variant, seed] = pd.util.hash_pandas_object(numbers, index=False)
     lost[variant, seed] = gone = diverged(keyed, value)
     run_ids[variant, seed] = keyed["run_id"].astype(str) if "run_id" in keyed else ""
@@ -240,7 +232,7 @@ def collect(
     shown = by or distinguishing(table, columns) or columns[:1]
     return Variants(
         metric=metric,
-        higher_is_better=better,
+        higher_is_better=column_named(metric).higher_is_better,
         paired=bool(seeds),
         columns=columns,
         shown=shown,
@@ -332,17 +324,6 @@ def metrics_of(rows: pd.DataFrame) -> list[str]:
     return [*map(str, numeric.columns)]
 
 
-def _direction(metric: str, higher_is_better: bool | None) -> bool | None:
-    """Whether more of a metric is better, as ablate or the caller knows; None if neither does. Raises
-    ConfigError where they disagree."""
-    column = column_named(metric)
-    known = column.higher_is_better if column.role in ("metric", "derived", "measured") else None
-    if None not in (known, higher_is_better) and known != higher_is_better:
-        asked = "--higher-is-better" if higher_is_better else "--lower-is-better"
-        raise ConfigError(f"{asked}: {metric} is better when {'higher' if known else 'lower'}; leave it out")
-    return higher_is_better if known is None else known
-
-
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:
     numeric = metrics_of(rows)
     choices = f"choices: {', '.join(sorted(numeric))}"
@@ -402,14 +383,14 @@ def _evaluated_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str]
     return agree & again.sort_index().to_numpy()
 
 
-def _which(row: "pd.Series[Any]", columns: Iterable[str]) -> str:
-    """The words for a row: its factors and these columns, as far as they are known."""
-    named = dict.fromkeys(["fusion", "heads", *columns, "seed"])
-    return " ".join(f"{key}={row[key]}" for key in named if not is_empty(row[key]) and row[key] != "")
+def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
+    """The values of a row in these columns, as far as there are any: fusion=sum heads=4."""
+    texts = {column: as_text(row.get(column)) for column in columns}
+    return " ".join(f"{column}={text}" for column, text in texts.items() if text)
 
 
 def _refuse_duplicates(
-    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, named: Sequence[str]
+    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, shown: Sequence[str]
 ) -> None:
     key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
@@ -424,7 +405,8 @@ def _refuse_duplicates(
         ids = " and ".join(map(str, same["run_id"].dropna()))
         raise Incomparable(
             f"two rows of one variant and seed{f': runs {ids}' if ids else ''}"
-            f" ({_which(row, named)}, {metric} {' and '.join(map(str, same[metric]))}); {way_out}"
+            f" ({row_in_words(row.to_dict(), shown)}, {metric}"
+            f" {' and '.join(map(str, same[metric]))}); {way_out}"
         )
 
 

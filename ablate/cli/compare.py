@@ -38,7 +38,7 @@ def compare(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Studies by name or directory, or CSV files; by default every run there is.",
+            help="Studies by name or directory, or CSV files of any program; by default every run there is.",
             autocompletion=completion.studies,
         ),
     ] = None,
@@ -90,8 +90,18 @@ def compare(
     """Compare variants with their baselines over paired seeds.
 
     Prints the answer, how sure it is, the next command, and a row per variant: n, mean, difference with its
-    interval, and a verdict: better, worse (either of them perhaps within the margin), equivalent or
-    undecided. --why adds how they were reached, which docs/statistics.md explains.
+    interval, and a verdict: better, worse (either of them perhaps within the margin), equivalent, identical
+    or undecided. --why adds how they were reached, which docs/statistics.md explains.
+
+    A table of another program needs a column that was varied, a metric, and a seed or another column by which
+    runs pair (docs/elsewhere.md):
+
+    \b
+      method,seed,loss   ablate compare table.csv --by method --metric loss
+      base,0,3.214           --baseline method=base --lower-is-better
+      ours,0,3.170
+      base,1,3.209
+      ours,1,3.168
     """
     from dataclasses import replace
 

@@ -22,7 +22,7 @@ from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.files import marked_encoding
 from ablate.phrases import Doubt, Taken, counted, lines_if, some
-from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status
+from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
 
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
@@ -84,24 +84,25 @@ def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple
         if is_given and len(empty := results[results[column].isna()]):
             raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
     # Others mean something else by the words for what only our studies have, such as phase or error.
-    has_fusion = "fusion" in table and table["fusion"].notna().any()
-    is_ours = {one.name: has_fusion or one.role != "identity" or one.name == "status" for one in TABLE}
-    known = {one.name: one for one in TABLE if is_ours[one.name] or one.name not in table}
+    is_ours = "fusion" in table and table["fusion"].notna().any()
+    theirs = set[str]() if is_ours else {*of_role("identity")} & {*table.columns} - {"status"}
+    known = {one.name: one for one in TABLE if one.name not in theirs}
+    numeric = [key for key, one in known.items() if one.kind in ("whole", "number")]
     table = table.reindex(columns=[*COLUMNS, *table.columns.difference([*COLUMNS])])
-    texts = [key for key in table if table[key].dtype == object or str(table[key].dtype) == "str"]
-    numbers = [
-        key for key in texts if (commas if key not in known else known[key].kind in ("whole", "number"))
-    ]
-    for key in texts:
-        if key in known and (
-            known[key].role != "config" or known[key].kind != "word"
-        ):  # None is a word there
-            table[key] = _hashable(table[key]).replace(dict.fromkeys(MISSING))
-    lines += _with_points(table, numbers, name, commas=commas)
-    rows = {key: typed(table[key], known[key]) if key in known else _of_own_type(table[key]) for key in table}
-    for key, column in known.items():
-        if column.kind in ("whole", "number") and key not in SEED_COLUMNS:
-            _refuse_words(rows[key], column, name)
+    texts = [str(key) for key in table if str(table[key].dtype) in ("object", "str")]
+    for key in (texts := [key for key in texts if table[key].notna().any()]):
+        if {list, dict, np.ndarray} & {*map(type, table[key])}:
+            table[key] = table[key].map(as_text)
+        if key in known and (known[key].role, known[key].kind) != ("config", "word"):  # None is a word there
+            table[key] = table[key].mask(table[key].isin(MISSING), None)
+    points = [key for key in texts if (commas if key not in known else key in numeric)]
+    lines += _with_points(table, points, name, commas=commas)
+    rows = {key: typed(table[key], known[key]) for key in known} | {
+        str(key): _of_own_type(table[key]) for key in table if key not in known
+    }
+    for key in numeric:
+        if key not in SEED_COLUMNS:
+            _refuse_words(rows[key], known[key], name)
     return pd.DataFrame(rows).reset_index(drop=True), lines
 
 
@@ -116,7 +117,7 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
     known = {
         word: STATUS.get(re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0])) for word in words.unique()
     }
-    ours = words.map(lambda word: str(known[word] or word or "no status"))
+    ours = words.map({word: str(status or word or "no status") for word, status in known.items()})
     table = table.drop(columns=column).assign(status=ours)
     if {*known} <= {*Status}:
         return table, []
@@ -157,20 +158,11 @@ def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas:
     return lines_if(found, Taken(f"{name}: decimal commas in {some([*found])}: {read}"))
 
 
-def _hashable(cells: pd.Series) -> pd.Series:
-    """The cells, those of a column with lists or arrays as text."""
-    try:
-        hash(tuple(cells))
-    except TypeError:
-        return cells.map(as_text)
-    return cells
-
-
 def _of_own_type(cells: pd.Series) -> pd.Series:
     """A column that ablate does not know: as truth values or numbers if all of it is that, else as text."""
     if cells.dtype != object and str(cells.dtype) not in ("str", "category"):
         return cells
-    texts = as_texts(_hashable(cells))
+    texts = as_texts(cells)
     given = texts[~texts.isin(MISSING)]
     if len(given) and given.isin(("true", "false")).all():
         return texts.map({"true": True, "false": False}).astype("boolean")

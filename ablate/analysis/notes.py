@@ -114,7 +114,8 @@ def missing_seeds(rows: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
         return []
     settings = settings_of(rows)
     names_N = names(rows, shown if others else distinguishing(settings.table, settings.columns))
-    lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted({*rows["seed"]} - {*seeds}))
+    every = {*rows["seed"]}
+    lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted(every - {*seeds}))
     return [
         Doubt(f"missing: {name}: no run of seed {', '.join(map(str, seeds))}", "missing seeds")
         for name, seeds in lacking.items()

@@ -86,23 +86,27 @@ def compare(
     where: Sequence[Where] | Where = (),
     margin: float | None = None,
     mixed: bool = False,
+    pair_by: Sequence[str] | str = (),
+    higher_is_better: bool | None = None,
 ) -> ShownComparison:
     """Compare variants with their baselines over paired seeds, as `ablate compare` does. A notebook shows the
     result as tables; `.table` has every number.
 
     rows: what load or run returned, or a path that load accepts; all keep the comparisons that their study
-    declared in advance. baseline: {"heads": 1} or "heads=1"; by default fusion=concat. where: a condition on
-    the rows, as "heads=4", "heads <= d_model // 16" or {"heads": [1, 4]}, or several. margin: the largest
-    difference that does not matter, in the metric's unit. Raises ConfigError.
+    declared in advance. Or a frame of any origin, with a column that was varied (by), a metric, and a seed or
+    other columns by which runs pair (pair_by). baseline: {"heads": 1} or "heads=1"; by default fusion=concat.
+    where: a condition on the rows, as "heads=4", "heads <= d_model // 16" or {"heads": [1, 4]}, or several.
+    margin: the largest difference that does not matter, in the metric's unit. higher_is_better: of a metric
+    that ablate does not know. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
-    from ablate.analysis.compare import question
     from ablate.analysis.load import load as load_results
     from ablate.analysis.load import recall
+    from ablate.analysis.question import question
     from ablate.reporting.answers import lines
 
     results = recall(rows) if isinstance(rows, pd.DataFrame) else load_results([str(rows)])
-    options = question(metric, by, baseline, where, mixed)
+    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
     result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)
     given = {**vars(result), "notes": [*results.notes, *result.notes]}
@@ -120,6 +124,8 @@ def report(
     where: Sequence[Where] | Where = (),
     margin: float | None = None,
     mixed: bool = False,
+    pair_by: Sequence[str] | str = (),
+    higher_is_better: bool | None = None,
 ) -> Path:
     """Write one HTML page about a study, a CSV file of results, or rows, as `ablate report` does; returns its
     path.
@@ -127,10 +133,10 @@ def report(
     out: by default beside the results; only an earlier report is ever overwritten. charts: a directory for
     the charts as PNG, SVG and PDF. The other arguments are those of compare. Raises ConfigError.
     """
-    from ablate.analysis.compare import question
+    from ablate.analysis.question import question
     from ablate.reporting.html import write_report
 
-    options = question(metric, by, baseline, where, mixed)
+    options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
     return write_report(target, out=out, charts=charts, margin=margin, **options)
 
 

@@ -16,6 +16,10 @@ class Doubt(str):
         return doubt
 
 
+class Taken(str):
+    """A line on what something was taken for, which an answer never leaves out."""
+
+
 def counted(count: int, noun: str) -> str:
     """1 seed, 3 seeds, 1,200 seeds."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -43,6 +47,11 @@ def some(items: Sequence[object], most: int = 3) -> str:
 def lines_if(condition: object, line: str) -> list[str]:
     """A list with the line if the condition holds, else an empty list."""
     return [line] if condition else []
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter, unless it begins with a name as in heads=4."""
+    return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
 
 
 # How PyTorch says that there was no memory left, on a GPU, on a Mac or on a CPU.

@@ -53,9 +53,9 @@ def test_a_finding_by_hand():
     assert findings(equal) == ["Mean and concat differ by less than 0.05 nats: 0.000 (−0.029 to 0.029)."]
 
 
-def test_of_accuracy_more_is_saved():
+def test_of_accuracy_more_is_gained():
     result = compare(rows().assign(val_acc=lambda r: r["val_loss"]), metric="val_acc", where=["fusion!=mean"])
-    assert findings(result) == ["Sum saves 0.250 of val_acc (0.158 to 0.342) against concat."]
+    assert findings(result) == ["Sum gains 0.250 of val_acc (0.158 to 0.342) against concat."]
 
 
 def test_a_value_with_spaces_is_named_whole():

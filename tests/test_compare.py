@@ -369,7 +369,10 @@ def test_what_is_equal_by_construction_is_labelled_and_leaves_the_family():
     (twin,) = [row for name, row in equal.items() if "mean" in name and "variance" in name]
     assert twin["why"].startswith("the same function as fusion=sum")
     (product,) = [row for name, row in variants.items() if "product" in name]
-    assert (product["verdict"], product["why"]) == ("undecided", "no difference at any seed: no test")
+    assert (product["verdict"], product["why"]) == (
+        "identical",
+        "identical at all 3 seeds: fusion changes nothing here",
+    )
     tested = [row["level"] for row in variants.values() if not np.isnan(row["p"])]
     assert tested == [0.975] * 2  # the normalized sum, and the mean
     assert any("5 variants are equal by construction" in note for note in result.notes)
@@ -787,7 +790,8 @@ def test_what_a_table_of_somebody_elses_brings_is_said():
     pairs = itertools.product(("concat", "sum"), enumerate("aabb"))
     rows = table(*({"fusion": f, "seed": s, "score": 1 + s / 9, "optimizer": o} for f, (s, o) in pairs))
     notes = compare(rows, metric="score").notes
-    assert "score is no column of ablate's: lower is taken to be better" in notes
+    known = "--higher-is-better or --lower-is-better says what is better"
+    assert f"score is no metric of ablate's: {known}" in notes
     assert "optimizer (a, b) defines no variants here; --by fusion,optimizer makes it do so" in notes
     assert not any("ablate's" in note or "optimizer" in note for note in compare(grid()).notes)
     texts = [f"text {i % 2}" for i in range(len(grid()))]

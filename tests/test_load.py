@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
-from ablate.analysis.frames import frame, read_table
+from ablate.analysis.foreign import read_table
+from ablate.analysis.frames import frame
 from ablate.analysis.load import load
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe
@@ -62,7 +63,6 @@ DAMAGED = {
     "infinity": (TABLE.replace("concat,4", "concat,inf"), "line 2: heads .inf. is no usable number"),
     "no seed": (TABLE.replace("true,1,2.31", "true,,2.31"), "line 5 has no seed; complete it"),
     "no fusion": (TABLE.replace("sum,4,true,1", ",4,true,1"), "line 5 has no fusion"),
-    "another table": ("a,b\n1,2\n", "it lacks fusion, heads, out_proj, seed"),
     "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "line 1 is not UTF-8 text"),
 }
 

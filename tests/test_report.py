@@ -696,7 +696,9 @@ def test_matched_variants_show_what_the_match_left(tmp_path):
 
 def test_every_verdict_has_a_colour_and_a_shape(tmp_path):
     low, high = np.array([[-3, -1], [-0.3, -0.1], [-0.1, 0.1], [-1, 1], [0.1, 0.3], [1, 3]]).T
-    assert {*stats.verdicts(low, high, margin=0.5)} == {*VERDICTS}
+    directions = (True, False, None)
+    found = [stats.verdicts(low, high, margin=0.5, higher_is_better=better) for better in directions]
+    assert {*np.concatenate(found)} == {*VERDICTS}
     assert len({*VERDICTS.values()}) == len(VERDICTS)
 
     page = gather(small(tmp_path, seeds=8), margin=5)

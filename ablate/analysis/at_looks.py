@@ -91,7 +91,7 @@ class AtLooks:
 
 def at_looks(variants: Variants, records: Sequence[StudyRecord]) -> AtLooks | None:
     """The looks of the one study that these variants are of, if it has any."""
-    if len(records) != 1 or records[0].looks is None or variants.crossed:
+    if len(records) != 1 or records[0].looks is None or variants.crossed or "seed" not in variants.seeds:
         return None
     planned = records[0].looks
     places = {str(seed): place for place, seed in enumerate(planned.seeds)}

@@ -4,8 +4,8 @@ It reads no files, prints nothing, and loads no torch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -13,17 +13,16 @@ import pandas as pd
 from ablate.analysis import controls, notes, standing, stats
 from ablate.analysis.at_looks import AtLooks, at_looks
 from ablate.analysis.at_looks import notes as looks_notes
-from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts, parse_baseline
+from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts
 from ablate.analysis.effects import effects, projection_and_heads
-from ablate.analysis.frames import LARGEST
+from ablate.analysis.frames import of_others
 from ablate.analysis.ladder import LadderResult, climbed
 from ablate.analysis.looks import SURE, Standing
 from ablate.analysis.loose import require_equal_settings
 from ablate.analysis.processors import kinds_of_pairs
+from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.select import as_texts, select, with_options, without_values
 from ablate.analysis.variants import Variants, collect
-from ablate.config.conditions import Where, spelled
-from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Doubt, counted, lines_if
@@ -32,61 +31,58 @@ from ablate.store.record import StudyRecord
 
 ALPHA, POWER = 0.05, 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
+NEVER = "no number of seeds would decide it"
 NUMBERS = (
-    *("pairs", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal", "sd_diff", "p_tost"),
-    *("p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew", "correlation", "p_welch"),
+    *(
+        "pairs",
+        "n_baseline",
+        "diff",
+        "low",
+        "high",
+        "p",
+        "p_holm",
+        "low_marginal",
+        "high_marginal",
+        "sd_diff",
+    ),
+    *(
+        "p_tost",
+        "p_tost_holm",
+        "p_sign",
+        "p_sign_floor",
+        "d_z",
+        "ratio",
+        "below",
+        "skew",
+        "correlation",
+        "p_welch",
+    ),
     *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
 )
-WHOLE = ("pairs", "more_seeds", "look", "last_look")
-
-
-class Question(TypedDict, total=False):
-    """Arguments of `compare`: which rows are compared, by which metric, grouped into which variants."""
-
-    metric: str | None
-    by: Sequence[str]
-    baseline: Mapping[str, Any] | None
-    where: Sequence[str]
-    mixed: bool
-
-
-def question(
-    metric: str | None,
-    by: Sequence[str] | str | None,
-    baseline: Mapping[str, Any] | str | None,
-    where: Sequence[Where] | Where | None,
-    mixed: bool,
-) -> Question:
-    """The question as people ask it: the columns as a list or as COL,COL, the baseline as a mapping or as
-    K=V,K=V, and one condition or several. Raises ConfigError."""
-    several = [where] if isinstance(where, str | Mapping) else where or ()
-    return {
-        "metric": metric,
-        "by": [column for column in by.split(",") if column] if isinstance(by, str) else by or (),
-        "baseline": parse_baseline(baseline) if isinstance(baseline, str) else baseline,
-        "where": [*map(spelled, several)],
-        "mixed": mixed,
-    }
+WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. table: one row per variant and family: variant, the `shown` columns, params,
-    n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline (NUMBERS),
-    verdict, why, differs, same_class (whether both can represent the same functions), metric, margin. share
-    is the difference as a share of what attention is worth to the baseline, CONTROLLED what remains of it
-    under the study's placebo (controls.py). look, last_look: of a study with looks, the numbers of seeds at
-    which the contrast stands, and at most; overstated: by what share such a difference comes out too large.
+    """The result of `compare`. table: one row per variant and family: variant, the `shown` columns,
+    params, n, diverged, mean, sd, best, family, baseline, then the statistics of variant − baseline
+    (NUMBERS; without pairs n_baseline is how many values the baseline has), verdict, why, differs,
+    same_class (whether both can represent the same functions), metric, margin. share is the difference as
+    a share of what attention is worth to the baseline, CONTROLLED what remains of it under the study's
+    placebo (controls.py). look, last_look: of a study with looks, the numbers of seeds at which the
+    contrast stands, and at most; overstated: by what share such a difference comes out too large.
     placebo: its overrides. runs: for each variant the run_id of one of its runs. notes: remarks about the
     rows, one line each. interaction: effects.projection_and_heads, if a study asks about the output
     projection; else empty. rows: those that were compared. facts: whether their text and their budget can
-    carry a verdict. ladder: the results of a ladder, if they are of one.
+    carry a verdict. ladder: the results of a ladder, if they are of one. higher_is_better: None if that
+    is not known of the metric; margin: NaN if it has none.
     """
 
     rows: pd.DataFrame
     table: pd.DataFrame
     shown: list[str]
     metric: str
+    higher_is_better: bool | None
     margin: float
     alpha: float
     runs: Mapping[str, str]
@@ -104,6 +100,11 @@ class Comparison:
         return list(dict.fromkeys(self.table["family"]))
 
     @property
+    def identical(self) -> pd.DataFrame:
+        """The contrasts of two variants that agree to the last digit, each once."""
+        return self.table[self.table["verdict"] == stats.IDENTICAL].drop_duplicates(["variant", "baseline"])
+
+    @property
     def tested(self) -> pd.DataFrame:
         """The contrasts that an answer is about: the primary ones that were tested or, without any, all."""
         tested = self.table[self.table["p"].notna()]
@@ -114,14 +115,10 @@ class Comparison:
 def compare(
     rows: pd.DataFrame,
     *,
-    metric: str | None = None,
-    by: Sequence[str] = (),
-    baseline: Mapping[str, Any] | None = None,
-    where: Sequence[str] = (),
     margin: float | None = None,
     alpha: float = ALPHA,
     records: Sequence[StudyRecord] = (),
-    mixed: bool = False,
+    **asked: Unpack[Question],
 ) -> Comparison:
     """Compare each variant with the one that has the values of `baseline` and is otherwise equal.
 
@@ -129,12 +126,11 @@ def compare(
     used unless the arguments give others. margin: in the metric's unit. The primary contrasts and all others
     are two families, each corrected separately. Raises ConfigError, Incomparable.
     """
-    rows, left_out = reported(rows, where)
-    if not mixed:
-        require_equal_settings(rows, records, [*by, *(baseline or ())])
-    metric, why = _metric(rows, records, metric)
-    margin = _margin(records, margin, metric)
-    variants = collect(rows, metric, by=by, mixed=mixed)
+    baseline = asked.get("baseline")
+    rows, left_out = reported(rows, asked.get("where", ()))
+    variants, why = _variants(rows, records, asked, [*(baseline or ())])
+    metric = variants.metric
+    margin = margin_of(records, margin, metric)
     contrasts = [contrast for record in records for contrast in record.primary]
     if baseline is not None:  # an argument takes precedence over the study
         contrasts = [contrast for contrast in contrasts if contrast.has_baseline(baseline)]
@@ -173,6 +169,7 @@ def compare(
     asks = any("out_proj" in contrast.baseline for contrast in contrasts)
     interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()
     measured = column_named(metric).role == "measured"
+    others = not variants.table["fusion"].any()
     ladders = [record for record in records if record.rungs]
     lines = [
         *why,
@@ -182,7 +179,7 @@ def compare(
         *([] if ladders else notes.budgets(variants)),
         *controls.unknown_forms(variants),
         *kinds_of_pairs(every, sorted({pair for those in pairs.values() for pair in those}), mixed=mixed),
-        *notes.foreign_columns(rows, metric, by),
+        *notes.foreign_columns(rows, variants),
         *lines_if(
             measured, f"{metric} was measured with whatever else ran then; --cost times variants side by side"
         ),
@@ -190,52 +187,61 @@ def compare(
         *([] if is_paired else [no_verdicts(variants, baseline)]),
         *(line for record in records for line in notes.doubts(record)),
         *notes.never_reached(table, metric),
+        *notes.unpaired(table, variants),
+        *notes.doubtful_values(variants),
         *([] if measured else notes.bimodal_seeds(variants)),
         *notes.stale(rows),
         *notes.weaknesses(table),
-        *notes.unusable(rows, metric),
+        *notes.unusable(rows, metric, variants.shown),
         *notes.worse_than_guessing(rows),
-        *([] if at or ladders else notes.missing_seeds(rows)),
+        *([] if at or ladders else notes.missing_seeds(rows, variants.shown)),
         *looks_notes(every, variants, at, records),
-        *controls.parametrization(table, placebo),
+        *([] if others else controls.parametrization(table, placebo)),
         *controls.on_share_references(variants, references),
         *(Doubt(fact.words, fact.brief) for fact in known if fact.is_doubt),
     ]
     runs = dict(zip(variants.names, variants.table["run_id"], strict=True))
     ladder = climbed(rows, table, runs, metric, records[0]) if len(records) == 1 else None
-    return Comparison(
-        rows, table, variants.shown, metric, margin, alpha, runs, lines, interaction, placebo, known, ladder
-    )
+    what = rows, table, variants.shown, metric, variants.higher_is_better, margin, alpha
+    return Comparison(*what, runs, lines, interaction, placebo, known, ladder)
 
 
 def effects_of(
-    rows: pd.DataFrame,
-    *,
-    metric: str | None = None,
-    by: Sequence[str] = (),
-    baseline: Mapping[str, Any] | None = None,
-    where: Sequence[str] = (),
-    records: Sequence[StudyRecord] = (),
-    mixed: bool = False,
+    rows: pd.DataFrame, *, records: Sequence[StudyRecord] = (), **asked: Unpack[Question]
 ) -> tuple[pd.DataFrame, list[str]]:
     """Main effects and two-way interactions of the factors in these rows (effects.py), and notes."""
-    rows, left_out = reported(rows, where)
-    if not mixed:
-        require_equal_settings(rows, records, by)
+    rows, left_out = reported(rows, asked.get("where", ()))
     rows = without_values(rows)
-    metric, why = _metric(rows, records, metric)
-    variants = collect(rows, metric, by=by, mixed=mixed)
-    table, lines = effects(variants, baseline)
+    variants, why = _variants(rows, records, asked)
+    if not variants.paired:
+        raise ConfigError("--effects: these rows have no seed, so no differences; --pair-by names a column")
+    metric, shown = variants.metric, variants.shown
+    table, lines = effects(variants, asked.get("baseline"))
     lines = [*why, *left_out, *lines, *notes.never_reached(variants.summary(), metric)]
-    lines += [*notes.stale(rows), *notes.unusable(rows, metric), *notes.missing_seeds(rows)]
+    lines += [*notes.stale(rows), *notes.unusable(rows, metric, shown), *notes.missing_seeds(rows, shown)]
     return table.assign(metric=metric), lines
+
+
+def _variants(
+    rows: pd.DataFrame, records: Sequence[StudyRecord], asked: Question, compared: Sequence[str] = ()
+) -> tuple[Variants, list[str]]:
+    """The variants that are asked about, and lines on what was left open. compared: keys beside --by in which
+    loose runs may differ."""
+    by, pair_by, mixed = asked.get("by", ()), asked.get("pair_by", ()), asked.get("mixed", False)
+    if not mixed:
+        require_equal_settings(rows, records, [*by, *compared])
+    by, lines = varied(rows, by, [*pair_by, asked.get("metric")])
+    metric, why = metric_of(rows, records, asked.get("metric"), [*by, *pair_by])
+    better = direction(metric, asked.get("higher_is_better"))
+    variants = collect(rows, metric, by=by, pair_by=pair_by, mixed=mixed)
+    return replace(variants, higher_is_better=better), [*why, *lines]
 
 
 def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:
     """The rows to report on that meet `where`, with_options, and lines on those left out: rows of development
     seeds, which were used to choose values, and rows at values that the study has since replaced. Raises
     ConfigError."""
-    if "phase" not in rows or rows.empty:
+    if "phase" not in rows or rows.empty or of_others(rows):
         return select(with_options(rows), where), []
     kept = rows["phase"].isna() | rows["phase"].isin(["", "report"])
     if not kept.any():
@@ -249,30 +255,6 @@ def reported(rows: pd.DataFrame, where: Sequence[str] = ()) -> tuple[pd.DataFram
             lines.append(f"left out: {counted(old, 'row')} at values that are no longer an arm's own (role)")
         rows = rows[~replaced]
     return select(with_options(rows), where), lines
-
-
-def _metric(rows: pd.DataFrame, records: Sequence[StudyRecord], metric: str | None) -> tuple[str, list[str]]:
-    """The metric, and a line if the study chose it."""
-    if metric is not None:
-        return metric, []
-    planned = {record.metric for record in records}
-    if len(planned) == 1 and (chosen := planned.pop()):
-        return chosen, [f"metric: {chosen}, on which this study reports; --metric takes another"]
-    if "phase" in rows and (rows["phase"] == "report").all() and rows["test_loss"].notna().any():
-        return "test_loss", ["metric: test_loss, on which every row reports (phase); --metric takes another"]
-    return "val_loss", []
-
-
-def _margin(records: Sequence[StudyRecord], margin: float | None, metric: str) -> float:
-    """The margin: as given, else the study's, else MARGIN. For steps, NaN unless given, since the other two
-    are in nats; with NaN nothing is equivalent."""
-    if margin is None and metric.startswith(STEPS_TO):
-        return np.nan
-    planned = {record.margin for record in records if record.margin is not None}
-    margin = margin if margin is not None else planned.pop() if len(planned) == 1 else MARGIN
-    if not 0 < margin < LARGEST:
-        raise ConfigError(f"--margin {margin}: give one above 0, in the metric's unit, such as 0.01")
-    return margin
 
 
 def _family(
@@ -290,7 +272,7 @@ def _family(
         table[column] = table[column].astype(object).where(table[column].notna(), None)
     table = table.astype(dict.fromkeys(WHOLE, "Int64"))
     table["verdict"] = [*[BASELINE] * len(bases), *[NO_BASELINE] * len(alone), *compared["verdict"]]
-    ascending = not column_named(variants.metric).higher_is_better
+    ascending = not variants.higher_is_better
     table = table.sort_values(["mean", "variant"], ascending=[ascending, True], kind="stable")
     front = [*summary.columns, "family", "baseline", *NUMBERS, "verdict", "why", "differs", "same_class"]
     return table[front]
@@ -301,7 +283,7 @@ def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
     if (at := at_looks(variants, [record])) is None:
         return variants
     pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)
-    margin = _margin([record], None, variants.metric)
+    margin = margin_of([record], None, variants.metric)
     now = {name: at.standing(variants, name, those, margin, ALPHA) for name, those in pairs.items()}
     return at.that_count(variants, pairs, now)
 
@@ -328,18 +310,28 @@ def _paired(
         contrasts = at.contrasts(family, in_family)
         counts_KS, share = at.counted(now.seeds), np.where(now.seeds, now.share, 1.0)
     values = [np.where(counts_KS, variants.values[side], np.nan) for side in (ones, bases)]
+    more = np.subtract(*((variants.diverged[side] & counts_KS).sum(1) for side in (ones, bases)))
+    # Two groups, where there are values but no two pairs.
+    n, n_base, pairs_K = (np.isfinite(x).sum(1) for x in (*values, np.subtract(*values)))
+    apart = (n >= 2) & (n_base >= 2) & ((pairs_K < 2) | (not variants.paired)) & (at is None)
+    is_identical = stats.identical(*(np.where(apart[:, None], np.sort(x), x) for x in values))  # in any order
+    unlike_KS = (variants.learned[ones] != variants.learned[bases]) & np.isfinite(np.subtract(*values))
+    is_identical &= ~is_equal & (more == 0) & (apart | ~unlike_KS.any(1))
+    in_family &= ~is_identical
     result = stats.paired(
         *values,
         margin=margin,
         alpha=alpha,
-        higher_is_better=column_named(variants.metric).higher_is_better,
+        higher_is_better=variants.higher_is_better,
+        apart=apart,
         in_family=in_family,
         share=share,
         contrasts=contrasts,
     )
     in_family = result.pop("family")
     table = pd.DataFrame(result).rename(columns={"n": "pairs", "sd": "sd_diff"})
-    difference_KS = np.subtract(*values)
+    table["n_baseline"] = np.where(apart, n_base, np.nan)
+    difference_KS = np.where(apart[:, None], np.nan, np.subtract(*values))
     table["p_sign"], table["p_sign_floor"] = stats.sign_flip(
         np.where(in_family[:, None], difference_KS, np.nan)
     )
@@ -348,10 +340,10 @@ def _paired(
     table["baseline"] = [variants.names[base] for base in bases]
     table["differs"] = differing(variants, pairs)
     table["same_class"] = controls.same_classes(variants, pairs)
-    more = np.subtract(*((variants.diverged[side] & counts_KS).sum(1) for side in (ones, bases)))
     by_interval = table["verdict"].to_numpy()
     table["verdict"] = np.where(is_equal, EQUAL, stats.withheld(by_interval, more))
     lost = (table["verdict"] != by_interval) & ~is_equal
+    table["verdict"] = table["verdict"].mask(is_identical, stats.IDENTICAL)
     waits = now.waits if now else np.full(len(pairs), "")
     table["verdict"] = table["verdict"].mask(waits != "", stats.UNDECIDED)
     open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~lost & (at is None)
@@ -371,7 +363,8 @@ def _paired(
             power=POWER,
             margin=margin,
         )
-        table.loc[open_, "more_seeds"] = np.maximum(needed - table["pairs"][open_], 1)
+        has = np.where(apart, np.minimum(n, n_base), table["pairs"])[open_]
+        table.loc[open_, "more_seeds"] = np.maximum(needed - has, 1)
     never = np.isinf(table["more_seeds"])
     table["more_seeds"] = table["more_seeds"].mask(never)
     table["why"] = [
@@ -380,7 +373,7 @@ def _paired(
             table.to_dict("records"), lost, same, more, waits, strict=True
         )
     ]
-    table["why"] = table["why"].mask(never, "no number of seeds would decide it")
+    table["why"] = table["why"].mask(never, NEVER)
     return table
 
 
@@ -389,6 +382,8 @@ def _why(
 ) -> str | None:
     """Why there is no verdict, in a few words; None if there is one or nothing to add. more: on how many more
     seeds than its baseline the variant diverged; negative the other way round, 0 if that played no part."""
+    if row["verdict"] == stats.IDENTICAL:
+        return _identical(variants, row)
     if equal is not None:  # at one head a learned weight changes the training, but not the function
         return f"the same function as {equal}"
     if more:
@@ -401,7 +396,7 @@ def _why(
         return f"{waits}: no verdict before {SURE} seeds"
     if row["look"] == 0:
         return "its first look is not complete"
-    if row["pairs"] < 2:
+    if row["n_baseline"] != row["n_baseline"] and row["pairs"] < 2:
         return "one paired seed" if row["pairs"] else "no paired seed"
     if variants.crossed:
         return "its seeds are crossed, so they are not independent: no test"
@@ -410,3 +405,11 @@ def _why(
     if row["p_holm"] < alpha:
         return "Holm's p alone would decide; the simultaneous interval holds 0"
     return None
+
+
+def _identical(variants: Variants, row: Mapping[Any, Any]) -> str:
+    """The words for two variants that agree to the last digit."""
+    runs = f"at all {row['pairs']} seeds" if row["pairs"] else "in every run"
+    what = " ".join(row["differs"].split())
+    perhaps = "" if variants.table["fusion"].any() else "; perhaps the option never reached the program"
+    return f"identical {runs}: {what} {'change' if ' ' in what else 'changes'} nothing here{perhaps}"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ablate.analysis.select import meeting
 from ablate.analysis.variants import Settings, Variants, levels_of
-from ablate.config.conditions import as_text, column_of, key_in, spelled
+from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
@@ -53,7 +53,7 @@ def pair_up(
     """
     table = variants.table if among is None else variants.table.iloc[list(among)]
     option = f"--baseline {spelled(baseline)}"
-    wanted = {column_of(key, variants.columns, option): as_text(value) for key, value in baseline.items()}
+    wanted = {column_of(key, variants.columns, option): as_level(value) for key, value in baseline.items()}
     is_baseline = _meeting(variants, table, {column: [value] for column, value in wanted.items()})
     if not is_baseline.any():
         levels = "; ".join(f"{key}={', '.join(sorted(table[key].unique()))}" for key in wanted)
@@ -137,8 +137,8 @@ def not_shown(
         shown = "; ".join(f"{columns[key]}={','.join(values)}" for key, values in present.items())
         lines.append(f"study.primary: {contrast}: no two runs of this study differ so; choices: {shown}")
         for key, values in levels.items():
-            present |= {k: [*present[k], *map(as_text, values)] for k in present if key_in(k, [key])}
-        if all_built or not all(as_text(value) in present[key] for key, value in contrast.values):
+            present |= {k: [*present[k], *map(as_level, values)] for k in present if key_in(k, [key])}
+        if all_built or not all(as_level(value) in present[key] for key, value in contrast.values):
             raise ConfigError(lines[-1])
     return lines
 
@@ -194,8 +194,10 @@ def family_pairs(
 def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
     """One line: why nothing is compared with this baseline, and one with which something would be."""
     given, why = {}, f"there is no fusion to compare with {STANDARD_FUSION}"
+    if not variants.table["fusion"].any():
+        why = "no baseline is named"
     if baseline:
-        given = {column_of(key, variants.columns, "--baseline"): as_text(v) for key, v in baseline.items()}
+        given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}
         why = f"no two variants differ only in {', '.join(given)}"
     another = _another(variants, given) or _another(variants, {})
     return f"{NO_VERDICTS}{why}" + (f"; try --baseline {another}" if another else "")

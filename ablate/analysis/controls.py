@@ -49,7 +49,7 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
 def unknown_forms(variants: Variants) -> list[str]:
     """A line if there are variants whose rows have no form."""
     unknown = variants.table.loc[variants.table["form"].eq(""), "fusion"].unique()
-    names = ", ".join(f"fusion={name}" for name in unknown)
+    names = ", ".join(f"fusion={name}" for name in unknown if name)
     return lines_if(names, f"equal forms are not known for {names} (rows without the column form)")
 
 
@@ -60,7 +60,7 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
     equal: list[int | None] = [None] * len(pairs)
     seen: dict[tuple[Any, int], int] = {}
     # Of two equal variants, keep the one named after the form: sum, not the normalized mean.
-    named = [variants.table.at[one, "fusion"] == forms[one][0].split()[0] for one, _ in pairs]
+    named = [variants.table.at[one, "fusion"] == forms[one][0].partition(" ")[0] for one, _ in pairs]
     for i in sorted(range(len(pairs)), key=lambda i: not named[i]):
         variant, base = pairs[i]
         first = seen.setdefault((forms[variant], base), variant)

@@ -16,6 +16,7 @@ from ablate.analysis import stats
 from ablate.analysis.contrasts import own_values, pair_up
 from ablate.analysis.controls import counterparts, equal_forms, more_diverged, unknown_forms
 from ablate.analysis.variants import Variants
+from ablate.config.conditions import as_level
 from ablate.config.schema import STANDARD_FUSION
 from ablate.store.columns import WIDTHS, column_named
 
@@ -137,8 +138,8 @@ def _factors(variants: Variants) -> list[str]:
 
 def _reference(variants: Variants, factor: str, references: Mapping[str, Any]) -> Any:
     levels = list(variants.table[factor].unique())
-    usual = references.get(factor, {"fusion": STANDARD_FUSION, "out_proj": "true"}.get(factor))
-    if usual in levels:
+    usual = as_level(references.get(factor, {"fusion": STANDARD_FUSION, "out_proj": "true"}.get(factor)))
+    if usual and usual in levels:
         return usual
     numbers = pd.to_numeric(pd.Series(levels), errors="coerce")
     return levels[int(numbers.argmin())] if numbers.notna().all() else min(levels)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ablate.analysis.frames import as_results, frame, read_cells, read_table
+from ablate.analysis.foreign import as_results, read_cells, read_table
+from ablate.analysis.frames import frame, of_others
 from ablate.analysis.select import as_texts
 from ablate.config.identity import has_these_ids, id_of_row
 from ablate.config.rules import ConfigError
@@ -73,8 +74,8 @@ class Results:
 def load(targets: Sequence[str]) -> Results:
     """The rows of all targets; a run that is in several of them appears once.
 
-    targets: studies by name or directory, stores, or CSV files with the columns of results.csv; by default
-    the store in the current directory. Raises ConfigError.
+    targets: studies by name or directory, stores, or CSV files; by default the store in the current
+    directory. Raises ConfigError.
     """
     sources = [find_source(target) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
@@ -82,10 +83,11 @@ def load(targets: Sequence[str]) -> Results:
         rows, lines = _rows(source)
         parts.append(rows)
         notes += [*lines, *_without_plan(rows, source, str(source.table))]
-    rows = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+    kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
+    rows = pd.concat(kept, names=["source"]).reset_index("source").reset_index(drop=True)
     if rows.empty:
         raise ConfigError("no runs yet; ablate run makes one")
-    return Results(_once(rows), sources, notes)
+    return Results(_once(rows.drop(columns="source"), rows["source"]), sources, notes)
 
 
 def recall(rows: pd.DataFrame) -> Results:
@@ -93,15 +95,17 @@ def recall(rows: pd.DataFrame) -> Results:
 
     The source is known from DataFrame.attrs or, as a merge drops them, from the columns study and run_id.
     """
-    rows = as_results(rows, "rows")
-    source = find_source(rows.attrs["target"]) if "target" in rows.attrs else _remembered(rows)
-    return Results(rows, [source] if source else [], _without_plan(rows, source, "rows"))
+    target = rows.attrs.get("target")
+    rows, lines = as_results(rows, "rows")
+    source = find_source(target) if target else _remembered(rows)
+    return Results(rows, [source] if source else [], [*lines, *_without_plan(rows, source, "rows")])
 
 
 def find_source(target: str) -> Source:
     """The source that a target names. A CSV file belongs to a study if it is the results.csv beside a
     study.json."""
     path = Path(target)
+    path = path.parent if path.name == "study.json" and path.is_file() else path
     real = Path(os.path.realpath(path))
     if path.is_file():
         store = next((Store(above) for above in real.parents[:3] if (above / "store").is_dir()), None)
@@ -121,7 +125,7 @@ def find_source(target: str) -> Source:
             f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
             f" {table}"
         )
-    if len(path.parts) > 1 or path.suffix == ".csv":  # no name of a study
+    if len(path.parts) > 1 or path.suffix in (".csv", ".gz", ".json"):  # no name of a study
         which = "no study in this directory" if path.is_dir() else "no such file or directory here"
         raise ConfigError(f"{path}: {which}; name a study in {Store().root}, or give the path of one")
     return _study(target)
@@ -170,7 +174,7 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[str]:
     """A line if rows are of studies whose declarations are not known."""
-    if source and (source.record or not (source.study or source.table)):
+    if of_others(rows) or (source and (source.record or not (source.study or source.table))):
         return []
     studies = rows["study"].dropna().unique()
     line = (
@@ -181,12 +185,15 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
     )
 
 
-def _once(rows: pd.DataFrame) -> pd.DataFrame:
-    """Each run once. If two results of a run differ, both stay, for the comparison to report. A run that has
+def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
+    """Each run once. If two results of a run differ, both stay, for the comparison to report; so do equal
+    rows of one source (source: of each row) without a seed, which may be of several runs. A run that has
     different roles in several studies loses them."""
     of_study = ["study", *ROLE_COLUMNS]
     run = _texts(rows, rows.columns.difference([*of_study, *MEASURED_COLUMNS]))
     run = run.groupby([*run.columns], sort=False).ngroup()
+    again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)
+    run = run.astype(str) + "-" + again.astype(str) if again.any() else run
     if not run.is_unique:
         roles = _texts(rows, ROLE_COLUMNS).groupby(run).transform("nunique")
         rows.loc[(roles > 1).any(axis=1), [*ROLE_COLUMNS]] = None

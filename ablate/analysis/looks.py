@@ -71,7 +71,7 @@ def stand(
     *,
     margin: float,
     alpha: float = 0.05,
-    higher_is_better: bool = False,
+    higher_is_better: bool | None = False,
     in_family: Array | None = None,
     contrasts: int = 0,
 ) -> Standing:
@@ -104,8 +104,10 @@ def stand(
         one, base = variant_KS[at, :n], baseline_KS[at, :n]
         middle, half, constant = _interval(one, base, alpha * spent / k)
         verdict = stats.verdicts(middle - half, middle + half, margin, higher_is_better)
-        verdict = stats.withheld(verdict, np.subtract(*(lost[at, :n].sum(1) for lost in lost_KS)))
-        waits = np.where(verdict == stats.UNDECIDED, "", oddities(one, base)) if n < SURE else ""
+        more = np.subtract(*(lost[at, :n].sum(1) for lost in lost_KS))
+        same = stats.identical(one, base) & (more == 0)
+        verdict = np.where(same, stats.IDENTICAL, stats.withheld(verdict, more))
+        waits = np.where(same | (verdict == stats.UNDECIDED), "", oddities(one, base)) if n < SURE else ""
         now.seeds[at], now.share[at] = n, spent
         now.diff[at], now.low[at], now.high[at] = middle, middle - half, middle + half
         now.waits[at] = waits

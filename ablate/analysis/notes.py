@@ -8,21 +8,24 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.contrasts import EQUAL, pair_up
+from ablate.analysis.frames import is_empty, of_others
 from ablate.analysis.select import as_texts
 from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import (
+    FACTORS,
     USABLE,
     Variants,
     distinguishing,
     known,
     names,
+    row_in_words,
     settings_of,
     variant_columns,
 )
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import Doubt, counted, lines_if, some
-from ablate.store.columns import COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
+from ablate.phrases import Doubt, Taken, counted, lines_if, some
+from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
 # The corpus_sha256 of the help topics of Python 3.11.7, once the default text (benchmarks/first_text.py).
@@ -55,18 +58,20 @@ def withdrawn(rows: pd.DataFrame) -> list[str]:
     return lines_if(is_withdrawn, Doubt(line, "a withdrawn text"))
 
 
-def unusable(rows: pd.DataFrame, metric: str = "val_loss") -> list[str]:
-    """A line for each run that is in no mean, with the reason."""
+def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> list[str]:
+    """A line for each run that is in no mean, with the reason. Of a table of others, only for those with a
+    result: how many have none is said where it is read. shown: further columns that name a run."""
     lines = []
     unfinished = {Status.INTERRUPTED: "it was cut off", Status.RUNNING: "it is still going on"}
     lost = rows[~(rows["status"].isin(USABLE) & rows[metric].notna())]
+    lost = lost[lost["status"].isin(RESULTS)] if of_others(rows) else lost
     of_status = lost["status"].value_counts()
     for row in lost.to_dict("records"):
         why = unfinished.get(row["status"], f"no {metric}")
         reason = row["error"] if isinstance(row["error"], str) else why
-        what = f"fusion={row['fusion']} heads={row['heads']} out_proj={as_text(row['out_proj'])}"
-        is_known = not (pd.isna(row["fusion"]) or pd.isna(row["seed"]))
-        which = f"{what} seed={row['seed']} ({row['run_id']})" if is_known else row["run_id"]
+        what = row_in_words(row, dict.fromkeys([*FACTORS, *shown, "seed"]))
+        run = as_text(row["run_id"])
+        which = run if is_empty(row["seed"]) and run else f"{what} ({run})" if run else what
         runs = counted(int(of_status[row["status"]]), "run")
         brief = f"{runs} {row['status']}" if row["status"] not in USABLE else f"{runs} without {metric}"
         lines.append(Doubt(f"{row['status']}: {which}: {reason}", brief))
@@ -113,12 +118,16 @@ def on_scale(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
     ]
 
 
-def missing_seeds(rows: pd.DataFrame) -> list[str]:
-    """A line for each variant without a seed that another variant has."""
-    rows = known(rows)
+def missing_seeds(rows: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
+    """A line for each variant without a seed that another variant has. shown: the columns that define
+    variants of others."""
+    rows, others = known(rows), of_others(rows)
+    if rows["seed"].isna().all():
+        return []
     settings = settings_of(rows)
-    names_N = names(rows, distinguishing(settings.table, settings.columns))
-    lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted({*rows["seed"]} - {*seeds}))
+    names_N = names(rows, shown if others else distinguishing(settings.table, settings.columns))
+    every = {*rows["seed"]}
+    lacking = rows.groupby(names_N, sort=False)["seed"].agg(lambda seeds: sorted(every - {*seeds}))
     return [
         Doubt(f"missing: {name}: no run of seed {', '.join(map(str, seeds))}", "missing seeds")
         for name, seeds in lacking.items()
@@ -151,20 +160,57 @@ def doubts(record: StudyRecord) -> list[str]:
     return [*lines]
 
 
-def foreign_columns(rows: pd.DataFrame, metric: str, by: Sequence[str]) -> list[str]:
-    """Lines on columns of a foreign table that ablate does not know."""
-    lines = []
-    if metric not in COLUMNS and not metric.startswith(STEPS_TO):
-        line = f"{metric} is no column of ablate's: lower is taken to be better"
-        lines.append(Doubt(line, f"lower {metric} is taken to be better"))
-    ours = {*COLUMNS, *variant_columns(rows), *by, metric}
+def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[str]:
+    """Lines on what ablate does not know of a foreign table: which way its metric is better, its columns, and
+    its empty cells."""
+    metric, lines = variants.metric, list[str]()
+    if variants.higher_is_better is None:
+        line = (
+            f"{metric} is no metric of ablate's: --higher-is-better or --lower-is-better says what is better"
+        )
+        lines.append(Taken(line))
+    others = of_others(rows)
+    for column in variants.shown if others else []:
+        if empty := int(rows[column].isna().sum()):
+            lines.append(Taken(f"{counted(empty, 'row')} without {column} count as {column}=None"))
+    ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
+    by = ",".join(variants.shown if others else ["fusion"])
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
             lines.append(
-                f"{column} ({some(kinds)}) defines no variants here; --by fusion,{column} makes it do so"
+                f"{column} ({some(kinds)}) defines no variants here; --by {by},{column} makes it do so"
             )
     return lines
+
+
+def unpaired(table: pd.DataFrame, variants: Variants) -> list[str]:
+    """A line if there are contrasts of two groups, in which nothing pairs."""
+    apart = table[table["n_baseline"].notna()]
+    why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
+    line = (
+        f"not paired, as {why} ({some([*apart['variant'].unique()])}): test and interval are Welch's, of two"
+        " groups; --pair-by COL pairs runs by a column"
+    )
+    return lines_if(len(apart), Taken(line))
+
+
+def doubtful_values(variants: Variants) -> list[str]:
+    """Lines on losses that are exactly 0, as where a crash was logged, and on values of a coarse grid, which
+    hides differences. Not of a metric of which more is better, such as an accuracy."""
+    values, metric = variants.values[np.isfinite(variants.values)], variants.metric
+    if variants.higher_is_better or not (values % 1).any():  # or one that counts
+        return []
+    zeros, distinct = int((values == 0).sum()), [len({*row[np.isfinite(row)]}) for row in variants.values]
+    crash = f"{metric} is exactly 0 in {counted(zeros, 'run')}, as where a crash is logged so"
+    coarse = (
+        f"{metric} has {len({*values})} different values in {len(values)} runs, as where bfloat16 is printed"
+    )
+    is_coarse = len(values) >= 6 and len(values) >= 2 * sum(distinct) > 2 * len(distinct)
+    return [
+        *lines_if(zeros, Doubt(f"{crash}; --where '{metric} != 0' leaves it out", f"{metric} of exactly 0")),
+        *lines_if(is_coarse, Doubt(f"{coarse}: smaller differences are lost", f"{metric} on a coarse grid")),
+    ]
 
 
 def budgets(variants: Variants) -> list[str]:

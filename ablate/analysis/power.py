@@ -9,11 +9,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison, Question, compare
+from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.looks import cost_lines, usual, usual_seeds
+from ablate.analysis.question import Question
+from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted
+from ablate.phrases import Taken, counted
+from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
 SURE = 0.9  # the level of the interval of the noise itself
@@ -23,7 +26,7 @@ SHORTEST_S = 1e-6  # a run that took less than this was not timed
 def seeds_needed(
     rows: pd.DataFrame,
     *,
-    difference: float,
+    difference: float | None = None,
     power: float = 0.8,
     alpha: float = 0.05,
     contrasts: int | None = None,
@@ -39,9 +42,13 @@ def seeds_needed(
     and projection, if the study asks about it: noise, sd, difference, seeds, runs, minutes (from the pilot's
     wall_s, on `cores` cores) and, with a budget, budget_seeds and detects, the smallest difference that these
     detect. contrasts: the size of the family, by default that of the primary contrasts in records, else of
-    all; each is tested at α/contrasts. question: as for `compare`. Raises ConfigError.
+    all; each is tested at α/contrasts. difference: by default MARGIN, of what
+    is in nats. question: as for `compare`. Raises ConfigError.
     """
     result = compare(rows, alpha=alpha, records=records, **question)
+    if difference is None and column_named(result.metric).unit != "nats":
+        raise ConfigError(f"{result.metric} is not in nats, so give the --difference to detect, in its unit")
+    difference = MARGIN if difference is None else difference
     family = _family(result)
     sd, df, source = _noise(result, family)
     k = contrasts or max(len(family), 1)
@@ -63,6 +70,7 @@ def seeds_needed(
     table["runs"] = table["seeds"] * arms
     table["minutes"] = table["runs"] * run_s / 60 / at_once
     lines = [
+        *(line for line in result.notes if isinstance(line, Taken)),
         source,
         f"its {SURE:.0%} interval is {low:.2g} to {high:.2g}: a pilot of few seeds knows its noise badly",
         f"power {power:g} of each of {counted(k, 'comparison')} at {alpha:g}/{k} (Bonferroni, the first"
@@ -106,11 +114,12 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
     pairing gained nothing.
     """
     if len(family):
-        n = family["pairs"].to_numpy(int)
+        n = seeds_of(family).to_numpy(int)
         pooled = _pooled(family["sd_diff"], n)
         which = "primary comparison" if family["family"].iloc[0] == "primary" else "comparison"
         compared = f"{counted(len(n), which)}, up to {n.max()} seeds"
-        return pooled, int(n.max() - 1), f"noise: sd {pooled:.2g} of paired differences, {compared}"
+        what = "paired differences" if family["n_baseline"].isna().all() else "differences, not all of pairs"
+        return pooled, int(n.max() - 1), f"noise: sd {pooled:.2g} of {what}, {compared}"
     table = result.table
     if ((table["pairs"] >= 2) & (table["sd_diff"] == 0) & (table["verdict"] != EQUAL)).any():
         raise ConfigError(
@@ -128,6 +137,11 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
     single = math.sqrt(2) * _pooled(sd[known], n[known])
     source = f"√2 times that of single variants, {n.max()} seeds: no two variants to pair"
     return single, int(n.max() - 1), f"noise: sd {single:.2g} = {source}"
+
+
+def seeds_of(table: pd.DataFrame) -> pd.Series:
+    """The number of pairs of each contrast or, without pairs, that of the smaller of its two groups."""
+    return table["pairs"].where(table["n_baseline"].isna(), table[["n", "n_baseline"]].min(axis=1))
 
 
 def _pooled(sd: ArrayLike, n: stats.Array) -> float:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.compare import Question, compare, reported
+from ablate.analysis.compare import compare, reported
 from ablate.analysis.frames import LARGEST
+from ablate.analysis.question import Question
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import USABLE, names
 from ablate.config.rules import ConfigError

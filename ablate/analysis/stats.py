@@ -1,4 +1,4 @@
-"""Statistics of paired seeds: arrays in, arrays out. No files, no tables, no torch.
+"""Statistics of paired seeds, and of two groups: arrays in, arrays out. No files, no tables, no torch.
 
 Shapes: K comparisons, S seeds; NaN for a missing seed. Differences are variant − baseline, in the metric's
 unit (nats). SciPy is imported only where it is used, to keep `--help` fast.
@@ -24,15 +24,20 @@ Array = NDArray[Any]
 
 BETTER, BETTER_WITHIN = "better", "better but within the margin"
 WORSE, WORSE_WITHIN = "worse", "worse but within the margin"
+HIGHER, HIGHER_WITHIN = "higher", "higher but within the margin"  # of a metric without a known direction
+LOWER, LOWER_WITHIN = "lower", "lower but within the margin"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
-CLAIMS = (BETTER, BETTER_WITHIN, WORSE, WORSE_WITHIN)  # of a difference
+IDENTICAL = "identical"  # to the last digit, at every seed
+WITHIN = (BETTER_WITHIN, WORSE_WITHIN, HIGHER_WITHIN, LOWER_WITHIN)
+CLAIMS = (BETTER, WORSE, HIGHER, LOWER, *WITHIN)  # of a difference
 # Verdicts withheld if the variant diverged on more seeds than its baseline; and if the baseline did on more.
-CLAIMS_FOR = (BETTER, BETTER_WITHIN, EQUIVALENT, WORSE_WITHIN)
-CLAIMS_AGAINST = (WORSE, WORSE_WITHIN, EQUIVALENT, BETTER_WITHIN)
+CLAIMS_FOR = (BETTER, HIGHER, LOWER, *WITHIN, EQUIVALENT)
+CLAIMS_AGAINST = (WORSE, HIGHER, LOWER, *WITHIN, EQUIVALENT)
 
 EXACT_FLIPS = 16  # up to this many seeds, all 2ⁿ sign flips are enumerated
 RANDOM_FLIPS = 9_999
 MOST_SEEDS = 100_000
+ROUNDING = 1e-12  # relative
 UNCORRELATED = 0.2  # below it, pairing seeds gains nothing
 
 
@@ -42,37 +47,45 @@ def paired(
     *,
     margin: float,
     alpha: float = 0.05,
-    higher_is_better: bool = False,
+    higher_is_better: bool | None = False,
     in_family: Array | None = None,
     share: float | Array = 1.0,
     contrasts: int = 0,
+    apart: Array | None = None,
 ) -> dict[str, Array]:
-    """All statistics of K paired comparisons, with the tested ones corrected as one family.
+    """All statistics of K comparisons, with the tested ones corrected as one family.
 
     in_family: (K,) which comparisons may be tested. One with fewer than two pairs, or with constant
     differences, is never tested: it has no p and does not count in corrections. contrasts: how many the
     family has, if not as many as are tested. share: (K,) of α, what the look of each comparison spends
-    (looks.py): its intervals are at that level, and its p's are divided by it. Returns arrays of K: n, diff,
-    sd, `family` (bool: tested), level, low and high (simultaneous, 1 − α/k), low_marginal and high_marginal
-    (1 − α), p (paired t), p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation,
-    p_welch, verdict.
+    (looks.py): its intervals are at that level, and its p's are divided by it. apart: (K,) which ones are of
+    two groups without pairs: Welch's test and interval over all values. Returns arrays of K: n, diff, sd (of
+    a difference), `family` (bool: tested), level, low and high (simultaneous, 1 − α/k), low_marginal and
+    high_marginal (1 − α), p, p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew,
+    correlation, p_welch, verdict.
     """
     from scipy import stats
 
-    difference_KS = variant_KS - baseline_KS
+    apart = np.zeros(len(variant_KS), bool) if apart is None else apart
+    difference_KS = np.where(apart[:, None], np.nan, variant_KS - baseline_KS)
     n, diff, sd = moments(difference_KS)
     tested = scatters(variant_KS, baseline_KS)
+    se, df = sd / np.sqrt(np.maximum(n, 1)), n - 1
+    if apart.any():
+        pairs = zip(two_groups(variant_KS, baseline_KS), (diff, sd, se, df), strict=True)
+        diff, sd, se, df = (np.where(apart, of_groups, of_pairs) for of_groups, of_pairs in pairs)
+        tested = np.where(apart, se > ROUNDING * scale(variant_KS, baseline_KS), tested)
     if in_family is not None:
         tested &= in_family
     k = contrasts or max(int(tested.sum()), 1)
     n_t, sd_t = np.where(tested, n, 2), np.where(tested, sd, np.nan)
-    se = sd_t / np.sqrt(n_t)
-    half, half_marginal = (stats.t.isf(a / 2, n_t - 1) * se for a in (alpha * share / k, alpha * share))
-    p = np.minimum(2 * stats.t.sf(np.abs(diff / se), n_t - 1) / share, 1.0)
+    se, df = np.where(tested, se, np.nan), np.where(tested, df, 1)
+    half, half_marginal = (stats.t.isf(a / 2, df) * se for a in (alpha * share / k, alpha * share))
+    p = np.minimum(2 * stats.t.sf(np.abs(diff / se), df) / share, 1.0)
     # TOST (Schuirmann, 1987): the larger of the p's against diff ≤ −margin and diff ≥ margin.
-    p_tost = np.maximum(stats.t.sf((diff + margin) / se, n_t - 1), stats.t.cdf((diff - margin) / se, n_t - 1))
+    p_tost = np.maximum(stats.t.sf((diff + margin) / se, df), stats.t.cdf((diff - margin) / se, df))
     p_tost = np.minimum(p_tost / share, 1.0)
-    correlation, p_welch = _unpaired(variant_KS, baseline_KS, tested)
+    correlation, p_welch = _unpaired(variant_KS, baseline_KS, tested & ~apart)
     return {
         "n": n,
         "diff": diff,
@@ -87,7 +100,7 @@ def paired(
         "p_holm": holm(p),
         "p_tost": p_tost,
         "p_tost_holm": holm(p_tost),
-        "d_z": diff / sd_t * (1 - 3 / (4 * np.maximum(n_t - 1, 1) - 1)),
+        "d_z": np.where(apart, np.nan, diff / sd_t * (1 - 3 / (4 * np.maximum(n_t - 1, 1) - 1))),
         "below": _share_below(difference_KS),
         "skew": np.where(tested, skewness(difference_KS), np.nan),
         "correlation": correlation,
@@ -96,19 +109,43 @@ def paired(
     }
 
 
-def verdicts(low: Array, high: Array, margin: float, higher_is_better: bool = False) -> Array:
+def verdicts(low: Array, high: Array, margin: float, higher_is_better: bool | None = False) -> Array:
     """One of six verdicts for each interval of variant − baseline; undecided if there is no interval (NaN).
 
-    If 0 is outside: better or worse, "but within the margin" if the whole interval is. If 0 is inside:
-    equivalent if the whole interval is within the margin, else undecided.
+    If 0 is outside: better or worse, "but within the margin" if the whole interval is; higher or lower if it
+    is not known what is better (None). If 0 is inside: equivalent if the whole interval is within the margin,
+    else undecided. With a margin of NaN, nothing is within it.
     """
     within = (low > -margin) & (high < margin)
-    better, worse = (low > 0, high < 0) if higher_is_better else (high < 0, low > 0)
+    above, below = (BETTER_WITHIN, BETTER), (WORSE_WITHIN, WORSE)
+    if higher_is_better is None:
+        above, below = (HIGHER_WITHIN, HIGHER), (LOWER_WITHIN, LOWER)
+    elif not higher_is_better:
+        above, below = below, above
     return np.select(
-        [better & within, better, worse & within, worse, within],
-        [BETTER_WITHIN, BETTER, WORSE_WITHIN, WORSE, EQUIVALENT],
+        [(low > 0) & within, low > 0, (high < 0) & within, high < 0, within],
+        [*above, *below, EQUIVALENT],
         UNDECIDED,
     )
+
+
+def identical(variant_KS: Array, baseline_KS: Array) -> Array:
+    """(K,) whether both sides agree to the last digit at two seeds or more, and at every one. Not if all
+    values are one, as where both solve a task wholly."""
+    both = ~np.isnan(variant_KS - baseline_KS)
+    at_all = np.all(~both | (variant_KS == baseline_KS), 1)
+    _, _, sd = moments(np.where(both, variant_KS, np.nan))
+    return at_all & (sd > 0)
+
+
+def two_groups(variant_KS: Array, baseline_KS: Array) -> tuple[Array, Array, Array, Array]:
+    """Of two groups without pairs: the difference of the means, the standard deviation of a difference of two
+    values, its standard error, and the degrees of freedom (Welch, 1947); NaN for a group of one."""
+    (n, mean, sd), (m, base, sd_base) = moments(variant_KS), moments(baseline_KS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a, b = sd**2 / n, sd_base**2 / m
+        df = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1))
+    return mean - base, np.hypot(sd, sd_base), np.sqrt(a + b), df
 
 
 def withheld(verdict: Array, more: Array) -> Array:
@@ -122,8 +159,12 @@ def scatters(variant_KS: Array, baseline_KS: Array) -> Array:
     """(K,) whether there are two pairs, and not all with one difference: 2.3 − 2.1 and 2.4 − 2.2 differ only
     by rounding."""
     n, _, sd = moments(variant_KS - baseline_KS)
-    scale = np.nanmax(np.abs(np.concatenate([variant_KS, baseline_KS, np.ones((len(n), 1))], 1)), 1)
-    return (n >= 2) & (sd > 1e-12 * scale)
+    return (n >= 2) & (sd > ROUNDING * scale(variant_KS, baseline_KS))
+
+
+def scale(*values_KS: Array) -> Array:
+    """(K,) the largest absolute value, at least 1."""
+    return np.nanmax(np.abs(np.concatenate([*values_KS, np.ones((len(values_KS[0]), 1))], 1)), 1)
 
 
 def skewness(values_KS: Array) -> Array:
@@ -363,6 +404,5 @@ def _unpaired(variant_KS: Array, baseline_KS: Array, tested: Array) -> tuple[Arr
     (n, mean_a, sd_a), (_, mean_b, sd_b) = moments(a), moments(b)
     spread = np.where((n >= 3) & (sd_a > 0) & (sd_b > 0), sd_a * sd_b, np.nan)
     products = np.nansum((a - mean_a[:, None]) * (b - mean_b[:, None]), 1)
-    n_t = np.where(n >= 2, n, 2)
-    p_welch = stats.ttest_ind_from_stats(mean_a, sd_a, n_t, mean_b, sd_b, n_t, equal_var=False).pvalue
-    return products / (n_t - 1) / spread, p_welch
+    diff, _, se, df = two_groups(a, b)
+    return products / np.maximum(n - 1, 1) / spread, 2 * stats.t.sf(np.abs(diff / se), df)

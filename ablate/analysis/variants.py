@@ -4,29 +4,33 @@ It reads no files, prints nothing, and loads no torch.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST
+from ablate.analysis.frames import LARGEST, of_others
 from ablate.analysis.select import as_texts, is_own_value, option_names, with_options
 from ablate.analysis.stats import Array, moments
-from ablate.config.conditions import column_for, column_of
+from ablate.config.conditions import as_text, column_for, column_of
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
+from ablate.phrases import counted
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
     METRICS,
+    RESULTS,
     SEED_COLUMNS,
     STEPS_TO,
     WIDTHS,
     Status,
     column_named,
     config_about,
+    of_role,
 )
 
 # Losses per token are not comparable across these columns, nor are results of different programs.
@@ -65,13 +69,17 @@ class Variants(Settings):
 
     table: also with the CARRIED columns, each from the first run that has a value, finished runs first.
     shown: the columns that suffice to tell the variants apart. values: (C, S), the metric; NaN without a
-    finished run. diverged: (C, S), also true for infinite results. run_ids, processors: (C, S), text. seeds:
-    S rows, the seed of each stream as text.
+    finished run. learned: (C, S), a digest of every metric of a run. diverged: (C, S), also true for infinite
+    results. run_ids, processors: (C, S), text. seeds: S rows, the seed of each stream as text. paired: whether
+    equal places in S are equal seeds; else they mean nothing. higher_is_better: None if that is not known.
     """
 
     metric: str
+    higher_is_better: bool | None
+    paired: bool
     shown: list[str]
     values: Array
+    learned: Array
     diverged: Array
     run_ids: Array
     processors: Array
@@ -105,15 +113,16 @@ class Variants(Settings):
     def summary(self) -> pd.DataFrame:
         """One row per variant, in order: variant, the shown columns, params, match_error if anything is
         matched, n, diverged, mean, sd, best (the best of several variants trained on equally many tokens;
-        none with one seed)."""
+        none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
         if self.metric.startswith(STEPS_TO):  # only the fast runs reach the loss, so a mean would mislead
             mean, sd = (np.where(self.diverged.any(1), np.nan, of_some) for of_some in (mean, sd))
         # In a tuned study, only a variant at its own arm's value is a result.
         own = np.array([is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
-        first = rivals.transform("max" if column_named(self.metric).higher_is_better else "min")
+        first = rivals.transform("max" if self.higher_is_better else "min")
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
+        best &= self.higher_is_better is not None
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
         table = self.table[[*self.shown, *extra]].copy()
         table.insert(0, "variant", self.names)
@@ -153,12 +162,16 @@ def levels_of(name: str) -> dict[str, str]:
     return {column: level for column, _, level in parts}
 
 
-def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: bool = False) -> Variants:
+def collect(
+    rows: pd.DataFrame, metric: str, by: Sequence[str] = (), pair_by: Sequence[str] = (), mixed: bool = False
+) -> Variants:
     """The variants of these rows, except those of which no run finished or diverged.
 
-    by: further columns that define variants, shown instead of those that differ. mixed: allow rows of several
-    corpora, versions of the code or of torch. Raises Incomparable, and ConfigError for a missing column.
+    by: further columns that define variants, shown instead of those that differ. pair_by: the columns by
+    which runs pair, in place of their seeds. mixed: allow rows of several corpora, versions of the code or of
+    torch. Raises Incomparable, and ConfigError for a missing column.
     """
+    others = of_others(rows)
     rows = with_options(known(rows))
     if rows.empty:
         raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
@@ -166,27 +179,34 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     if not mixed:
         _refuse_mixed(rows)
     by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
+    pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
     looks = [column for column in LOOKS if column in rows]
     apart = looks if column_named(metric).by_evaluation else []
     columns = list(dict.fromkeys([*variant_columns(rows), *apart, *by]))
-    seeds = [column for column in SEED_COLUMNS if column in rows.columns]
+    seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
+    if others and by:  # a level is missing where a CSV file, or pandas, has None
+        keyed[by] = keyed[by].replace("", "None")
+    for column in pair_by:
+        if lacking := int((keyed[column] == "").sum()):
+            raise Incomparable(f"--pair-by {column}: {counted(lacking, 'row')} without it; complete or drop")
     differing = [column for column in columns if keyed[column].nunique() > 1] or columns[:1]
     variant = keyed.groupby(differing, sort=False).ngroup().to_numpy()
-    seed = keyed.groupby(seeds).ngroup().to_numpy()
+    of_seed = keyed.groupby(seeds).ngroup() if seeds else pd.Series(variant).groupby(variant).cumcount()
+    seed = of_seed.to_numpy()
     if looks:
         once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
-    _refuse_duplicates(keyed, variant, seed, metric)
+    named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
+    _refuse_duplicates(keyed, variant, seed, metric, named)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
     if len(wrong := keyed[huge | (np.isnan(value) & keyed[metric].notna().to_numpy())]):
         row = wrong.iloc[0]
-        raise Incomparable(
-            f"{metric}: {str(row[metric])!r} is no usable number (fusion={row['fusion']} heads={row['heads']}"
-            f" seed={row['seed']}); correct the row or leave it out"
-        )
+        which = row_in_words(row.to_dict(), named)
+        why = f"{str(row[metric])!r} is no usable number ({which})"
+        raise Incomparable(f"{metric}: {why}; correct the row or leave it out")
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
         raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
@@ -194,6 +214,9 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]
+    learned = np.zeros(shape, np.uint64)
+    numbers = keyed.filter([*of_role("metric")]).select_dtypes("number")
+    learned[variant, seed] = pd.util.hash_pandas_object(numbers, index=False)
     lost[variant, seed] = gone = diverged(keyed, value)
     run_ids[variant, seed] = keyed["run_id"].astype(str) if "run_id" in keyed else ""
     kinds = keyed["processor"].astype(object) if "processor" in keyed else pd.Series(None, keyed.index)
@@ -204,23 +227,27 @@ def collect(rows: pd.DataFrame, metric: str, *, by: Sequence[str] = (), mixed: b
     table = keyed.reindex(columns=[*dict.fromkeys([*columns, *CARRIED])]).take(finished_first)
     table = table.groupby([variant[finished_first]]).first()  # the first value in each column
     for column in ("form", "function_class", "role", "tuned"):
-        table[column] = as_texts(table[column])
+        if column not in columns:  # by which others may name variants
+            table[column] = "" if others else as_texts(table[column])
     kept = np.flatnonzero((~np.isnan(values) | lost).any(1))
     table = table.take(kept).reset_index(drop=True)
     if by:
         _refuse_pooling(table, by, differing)
-    shown = by or distinguishing(table, columns)
+    shown = by or distinguishing(table, columns) or columns[:1]
     return Variants(
         metric=metric,
+        higher_is_better=column_named(metric).higher_is_better,
+        paired=bool(seeds),
         columns=columns,
         shown=shown,
         options=_options(rows),
         table=table,
         values=values[kept],
+        learned=learned[kept],
         diverged=lost[kept],
         run_ids=run_ids[kept],
         processors=processors[kept],
-        seeds=keyed[seeds].groupby([seed]).first(),
+        seeds=keyed[seeds or ["seed"]].groupby([seed]).first(),
     )
 
 
@@ -234,7 +261,7 @@ def settings_of(rows: pd.DataFrame) -> Settings:
 
 def best_first(variants: Variants) -> pd.DataFrame:
     """One row a variant: variant, its factors, params, n, diverged, mean, sd (over seeds, n − 1), best."""
-    summary, ascending = variants.summary(), not column_named(variants.metric).higher_is_better
+    summary, ascending = variants.summary(), not variants.higher_is_better
     return summary.sort_values(["mean", "variant"], ascending=[ascending, True]).reset_index(drop=True)
 
 
@@ -258,17 +285,18 @@ def _options(rows: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """The columns needed to tell the variants apart: always FACTORS, and no column that follows from the
-    others, such as key_width from heads. Widths are dropped first, since they usually follow. A tuned value
-    differs from arm to arm, so it tells no arms apart, only variants of one arm."""
-    kept = [column for column in columns if column in FACTORS or table[column].nunique(dropna=False) > 1]
+    """The columns needed to tell the variants apart: always FACTORS, if they are known, and no column that
+    follows from the others, such as key_width from heads. Widths are dropped first, since they usually
+    follow. A tuned value differs from arm to arm, so it tells no arms apart, only variants of one arm."""
+    factors = [column for column in columns if column in FACTORS and table[column].ne("").any()]
+    kept = [column for column in columns if column in factors or table[column].nunique(dropna=False) > 1]
     of_tuned = {column_for(str(key)) for key in table["tuned"]} if "tuned" in table else set()
     tuned = [column for column in kept if column in of_tuned]
     settings = [column for column in kept if column not in tuned]
     arms = table.drop_duplicates(settings)
     for column in sorted(reversed(settings), key=lambda column: column not in WIDTHS):
         rest = [other for other in settings if other != column]
-        if column not in FACTORS and not arms.duplicated(rest).any():
+        if column not in factors and not arms.duplicated(rest).any():
             settings = rest
     needed = {*settings, *(tuned if table.duplicated(settings).any() else [])}
     return [column for column in kept if column in needed]
@@ -276,7 +304,7 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 def known(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that say what was run; the row of a damaged run may have only its id."""
-    return rows[rows["fusion"].notna() & rows["seed"].notna()]
+    return rows[rows["seed"].notna() | rows["status"].isin(RESULTS)]
 
 
 def diverged(rows: pd.DataFrame, value: Array) -> Array:
@@ -293,13 +321,16 @@ def lost_by(metric: str) -> str:
     return "never reach it" if metric.startswith(STEPS_TO) else "diverged"
 
 
+def metrics_of(rows: pd.DataFrame) -> list[str]:
+    """The columns that can be compared: those with one number a run, some of them not empty."""
+    taken = {*CONFIG_COLUMNS, *SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
+    possible = rows[rows.columns.difference([*taken], sort=False)]
+    numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
+    return [*map(str, numeric.columns)]
+
+
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:
-    possible = rows.columns[[column in METRICS or column not in COLUMNS for column in rows.columns]]
-    numeric = [
-        *map(
-            str, rows[possible].select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all").columns
-        )
-    ]
+    numeric = metrics_of(rows)
     choices = f"choices: {', '.join(sorted(numeric))}"
     if metric not in numeric and metric not in ("val_loss", "test_loss"):
         if metric in METRICS and metric in rows and rows[metric].isna().all():
@@ -357,7 +388,15 @@ def _evaluated_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str]
     return agree & again.sort_index().to_numpy()
 
 
-def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric: str) -> None:
+def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
+    """The values of a row in these columns, as far as there are any: fusion=sum heads=4."""
+    texts = {column: as_text(row.get(column)) for column in columns}
+    return " ".join(f"{column}={text}" for column, text in texts.items() if text)
+
+
+def _refuse_duplicates(
+    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, shown: Sequence[str]
+) -> None:
     key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
     if len(twice):
@@ -371,7 +410,7 @@ def _refuse_duplicates(keyed: pd.DataFrame, variant: Array, seed: Array, metric:
         ids = " and ".join(map(str, same["run_id"].dropna()))
         raise Incomparable(
             f"two rows of one variant and seed{f': runs {ids}' if ids else ''}"
-            f" (fusion={row['fusion']} heads={row['heads']} seed={row['seed']}, {metric}"
+            f" ({row_in_words(row.to_dict(), shown)}, {metric}"
             f" {' and '.join(map(str, same[metric]))}); {way_out}"
         )
 

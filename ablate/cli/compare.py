@@ -10,12 +10,14 @@ from ablate.cli import completion
 from ablate.cli.shared import (
     READ,
     BaselineOption,
+    BetterOption,
     ByOption,
     Format,
     FormatOption,
     MarginOption,
     MetricOption,
     MixedOption,
+    PairByOption,
     PluginOption,
     RunsOption,
     WhereOption,
@@ -25,7 +27,7 @@ from ablate.cli.shared import (
     say,
     use_plugins,
 )
-from ablate.phrases import lines_if
+from ablate.phrases import Taken, lines_if
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
@@ -36,7 +38,7 @@ def compare(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Studies by name or directory, or CSV files; by default every run there is.",
+            help="Studies by name or directory, or CSV files of any program; by default every run there is.",
             autocompletion=completion.studies,
         ),
     ] = None,
@@ -50,6 +52,7 @@ def compare(
         ),
     ] = None,
     by: ByOption = None,
+    pair_by: PairByOption = None,
     baseline: BaselineOption = None,
     where: WhereOption = None,
     margin: MarginOption = None,
@@ -65,6 +68,7 @@ def compare(
     effects: Annotated[
         bool, typer.Option("--effects", help="Show main effects and interactions of the factors instead.")
     ] = False,
+    higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
     pivot: Annotated[
         str | None,
@@ -86,14 +90,25 @@ def compare(
     """Compare variants with their baselines over paired seeds.
 
     Prints the answer, how sure it is, the next command, and a row per variant: n, mean, difference with its
-    interval, and a verdict: better, worse (either of them perhaps within the margin), equivalent or
-    undecided. --why adds how they were reached, which docs/statistics.md explains.
+    interval, and a verdict: better, worse (either of them perhaps within the margin), equivalent, identical
+    or undecided. --why adds how they were reached, which docs/statistics.md explains.
+
+    A table of another program needs a column that was varied, a metric, and a seed or another column by which
+    runs pair (docs/elsewhere.md):
+
+    \b
+      method,seed,loss   ablate compare table.csv --by method --metric loss
+      base,0,3.214           --baseline method=base --lower-is-better
+      ours,0,3.170
+      base,1,3.209
+      ours,1,3.168
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of, question
+    from ablate.analysis.compare import compare, effects_of
     from ablate.analysis.load import load, metrics
     from ablate.analysis.notes import not_begun
+    from ablate.analysis.question import question
     from ablate.analysis.speed import with_step_times, with_steps_to
     from ablate.reporting import short, words
 
@@ -106,7 +121,7 @@ def compare(
     if steps_to is not None and metric is not None:
         raise typer.BadParameter("is a metric itself; leave --metric out", param_hint="--steps-to")
     results = load(targets or [])
-    chosen = question(metric, by, baseline or None, where, mixed)
+    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
     asked = list[str]()  # lines on what an option adds
     if steps_to is not None:
         curves = metrics(results.directories)
@@ -134,6 +149,7 @@ def compare(
     if pivot is not None or format == "latex":
         _for_a_paper(result, pivot, format, wide=wide)
         shown = lines_if(is_short and short.doubts(notes), f"{short.doubts(notes)}.")
+        shown += [line for line in notes if is_short and isinstance(line, Taken)]
     elif format not in READ:
         print_table(result.table, format, wide=wide)
         shown = []
@@ -222,15 +238,17 @@ def report(
     ] = None,
     metric: MetricOption = None,
     by: ByOption = None,
+    pair_by: PairByOption = None,
     baseline: BaselineOption = None,
     where: WhereOption = None,
     margin: MarginOption = None,
+    higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Write one HTML file that answers a study's question: verdicts, limits, charts, how to repeat it."""
-    from ablate.analysis.compare import question
+    from ablate.analysis.question import question
     from ablate.reporting.html import write_report
 
-    chosen = question(metric, by, baseline or None, where, mixed)
+    chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
     typer.echo(write_report(target, out=out, charts=charts, margin=margin, **chosen))

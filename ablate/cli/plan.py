@@ -8,10 +8,12 @@ import typer
 from ablate.cli import completion
 from ablate.cli.shared import (
     BaselineOption,
+    BetterOption,
     ByOption,
     FormatOption,
     MetricOption,
     MixedOption,
+    PairByOption,
     RunsOption,
     WhereOption,
     WideOption,
@@ -40,9 +42,13 @@ def plan(
         ),
     ],
     difference: Annotated[
-        float,
-        typer.Option(help="The difference to detect, in the metric's unit.", callback=_between(0, 1e9)),
-    ] = MARGIN,
+        float | None,
+        typer.Option(
+            help=f"The difference to detect, in the metric's unit; by default {MARGIN} of what is in nats.",
+            show_default=False,
+            callback=_between(0, 1e9),
+        ),
+    ] = None,
     power: Annotated[
         float, typer.Option(help="The probability of detecting it.", callback=_between(0, 1))
     ] = 0.8,
@@ -65,17 +71,19 @@ def plan(
     ] = None,
     metric: MetricOption = None,
     by: ByOption = None,
+    pair_by: PairByOption = None,
     baseline: BaselineOption = None,
     where: WhereOption = None,
+    higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
     format: FormatOption = "table",
     wide: WideOption = False,
     runs_dir: RunsOption = None,
 ) -> None:
     """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
-    from ablate.analysis.compare import question
     from ablate.analysis.load import load
     from ablate.analysis.power import seeds_needed
+    from ablate.analysis.question import question
     from ablate.compute.limits import available_cores
 
     results = load(targets)
@@ -88,7 +96,7 @@ def plan(
         budget_min=budget,
         records=results.records,
         cores=available_cores(),
-        **question(metric, by, baseline or None, where, mixed),
+        **question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better),
     )
     print_table(table, format, wide=wide)
     for line in (*results.notes, *lines):

@@ -63,6 +63,23 @@ WhereOption = Annotated[
         " May be repeated.",
     ),
 ]
+PairByOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COL[,COL]",
+        help="The columns by which runs pair, where that is not the seed.",
+        show_default=False,
+        autocompletion=completion.columns,
+    ),
+]
+BetterOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--higher-is-better/--lower-is-better",
+        help="Which way a metric that is not ablate's is better; without it nothing is called better.",
+        show_default=False,
+    ),
+]
 MixedOption = Annotated[
     bool, typer.Option("--mixed", help="Allow rows from several corpora or versions of the code.")
 ]
@@ -70,7 +87,7 @@ MarginOption = Annotated[
     float | None,
     typer.Option(
         help="The largest difference that does not matter, in the metric's unit; by default the study's, else"
-        f" {MARGIN}."
+        f" {MARGIN} of what is in nats."
     ),
 ]
 

@@ -8,7 +8,8 @@ variants of a contrast.
 
 After a single = everything is words. To the right of !=, == and in, a bare word is a key if there is one of
 that name, unless the left side is a key that takes only words, such as fusion. Values are equal if they are
-equal as text: 4, 4.0 and "4" are. Only the operators listed here work, and nothing is called.
+equal as text or as numbers: 4, 4.0 and "4" are, 1e5 and 100000 too. Only the operators listed here work, and
+nothing is called.
 """
 
 import ast
@@ -19,6 +20,7 @@ import operator
 import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin
 
 from ablate.config.read import bare, dotted
@@ -52,8 +54,9 @@ NO_CONDITION = "not a condition; write K=V, K!=V, K<V, or an expression, as head
 _NAME = r"(?<![\w.])[A-Za-z_][\w.]*"
 _WORDS = re.compile(rf"('[^']*'|\"[^\"]*\")|({_NAME})\s*(!=|=(?!=))\s*")
 _NEXT = re.compile(rf"\s+(?:and|or)\s+(?:not\s+)?[(\s]*({_NAME})\s*([<>=!]?)")
-# An exponent needs its sign, which every CSV writer gives: 12345678e012 is a hash.
+# In a cell an exponent needs its sign, which every CSV writer gives: 12345678e012 is a hash. People type 1e5.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]\d+)?")
+_TYPED = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d{1,3}", re.IGNORECASE)
 _LONGEST = 400  # digits; no float has more
 
 
@@ -72,9 +75,16 @@ def as_text(value: object) -> str:
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.12g}"
 
 
+def as_level(value: object) -> str:
+    """A value that somebody typed as the text that cells have: 100000 for 1e5."""
+    text = as_text(value)
+    return as_text(format(Decimal(text), "f")) if _TYPED.fullmatch(text) else text
+
+
 def same(one: Any, other: Any) -> bool:
-    """Whether two values, plain or as text, are equal."""
-    return bool(one == other) or as_text(one) == as_text(other)
+    """Whether two values, plain or as text, are equal, if need be with one of them as it was typed."""
+    a, b = as_text(one), as_text(other)
+    return bool(one == other) or a == b or as_level(a) == b or a == as_level(b)
 
 
 def key_in(name: str, keys: Collection[str]) -> str | None:

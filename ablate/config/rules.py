@@ -55,7 +55,7 @@ class Bound(Rule):
     holds: ClassVar[Callable[[float, float], bool]]
 
     def check(self, value: Any, path: str) -> None:
-        if not self.holds(value, self.bound):
+        if value is not None and not self.holds(value, self.bound):
             raise ConfigError(f"{path}={typed(value)}: must be {self.words} {self.bound:,}")
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import Comparison
+from ablate.analysis.compare import NEVER, Comparison
 from ablate.analysis.contrasts import NO_VERDICTS, names
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.notes import never_reached
-from ablate.analysis.power import seconds_a_run
+from ablate.analysis.power import seconds_a_run, seeds_of
 from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
-from ablate.phrases import counted, counted_between, duration, lines_if
+from ablate.phrases import capital, counted, duration, lines_if
 from ablate.reporting import ladder
 from ablate.reporting.ladder_details import details
 from ablate.reporting.subject import NO_STUDY, is_duel, whole_study, with_budget, with_seeds
@@ -30,6 +30,7 @@ from ablate.reporting.words import (
     interactions,
     is_perhaps_within,
     parametrization,
+    seeds_in_words,
     unit,
     verdict,
 )
@@ -43,9 +44,8 @@ A_DEMONSTRATION = "A demonstration: `{}` asks it properly, and --dry-run says ho
 PLAIN = Voice(
     untested="",  # no answer is about what was not tested
     undecided="whether {one} costs or saves anything against {other}{at} is undecided:"
-    " {cost}{of} ({cost_low} to {cost_high}){look}",
-    equivalent="{one} and {other} differ by less than {margin}{of}{at}:"
-    " {cost} ({cost_low} to {cost_high}){look}",
+    " {diff}{of} ({low} to {high}){look}",
+    equivalent="{one} and {other} differ by less than {margin}{of}{at}: {diff} ({low} to {high}){look}",
     decided="{one} {verb} {size}{of} ({least} to {most}) against {other}{at}{weight}{look}",
     verbs=("saves", "costs"),
     within=", less than the {margin} that would matter",
@@ -57,13 +57,29 @@ IN_STEPS = replace(
     decided="{one} takes {size}{of} ({least} to {most}) {verb} than {other}{at}{weight}{look}",
     verbs=("fewer", "more"),
 )
+# Of a metric of which more is better, and of one without a known direction.
+OF_GAINS = replace(
+    PLAIN, undecided=PLAIN.undecided.replace("costs or saves", "gains or loses"), verbs=("gains", "loses")
+)
+OF_EITHER = replace(
+    PLAIN,
+    undecided="whether {one} and {other}{at} differ is undecided: {diff}{of} ({low} to {high}){look}",
+    decided="{one} is {verb} than {other}{at} by {size}{of} ({least} to {most}){weight}{look}",
+    verbs=("higher", "lower"),
+)
+
+
+def _voice(comparison: Comparison) -> Voice:
+    if column_named(comparison.metric).unit == "steps":
+        return IN_STEPS
+    return {True: OF_GAINS, False: PLAIN, None: OF_EITHER}[comparison.higher_is_better]
 
 
 def _brief(voice: Voice) -> Voice:
     """The same beside a table that has the numbers."""
     return replace(
         voice,
-        undecided="whether {one} costs or saves anything against {other}{at} is undecided",
+        undecided=voice.undecided.partition(":")[0],
         equivalent="{one} and {other} differ by less than {margin}{of}{at}",
         decided=voice.decided.removesuffix("{look}"),
         beyond="",
@@ -90,6 +106,8 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
         return Answer([ONE_SEED], [], of_one_seed(rows, record, variants))
     tested = comparison.tested
     sentences = findings(comparison, record.answer, record.tuned_column, brief=brief)
+    if tested.empty and len(comparison.identical):
+        return Answer(_placed(sentences, rows, brief=brief), [], [])
     if tested.empty or not sentences:
         why = [line.removeprefix(NO_VERDICTS) for line in comparison.notes if line.startswith(NO_VERDICTS)]
         nothing = f"Nothing was tested: {(why or ['no variant has a baseline and two paired seeds'])[0]}."
@@ -97,7 +115,9 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
             nothing = f"Nothing is judged before the first look, at {record.looks.at[0]} seeds."
         return Answer(sentences or [nothing], [], [])
     trust = (_trust_in_brief if brief else _trust)(comparison, record)
-    return Answer(_placed(sentences, rows, brief=brief), trust, _to_decide(tested, rows, record, variants))
+    return Answer(
+        _placed(sentences, rows, brief=brief), trust, _to_decide(comparison, rows, record, variants)
+    )
 
 
 def _of_ladder(comparison: Comparison, result: LadderResult, *, brief: bool) -> Answer:
@@ -151,12 +171,13 @@ def findings(
     without remarks on what a difference amounts to.
     """
     tested, terms = comparison.tested, terms or {}
+    same = comparison.identical
     for side in ("variant", "baseline"):
         tested = tested.assign(**{side: [without(name, tuned) for name in tested[side]]})
+        same = same.assign(**{side: [without(name, tuned) for name in same[side]]})
     parts_of = [_setting(row) for row in tested.to_dict("records")]
     shared = set[str]().union(*parts_of).intersection(*parts_of)  # what all share need not be repeated
-    voice = IN_STEPS if column_named(comparison.metric).unit == "steps" else PLAIN
-    voice = _brief(voice) if brief else voice
+    voice = _brief(_voice(comparison)) if brief else _voice(comparison)
 
     def sentence(row: Mapping[Any, Any]) -> str:
         own = ", ".join(part for part in _setting(row) if part not in shared)
@@ -182,8 +203,10 @@ def findings(
             together = _undecided(open_, comparison, terms, brief=brief)
         rest = tested.drop(open_.index) if together else tested
         sentences = [*map(sentence, rest.to_dict("records")), *lines_if(together, together)]
+    sentences += [f"{finding(row, comparison, voice, terms)}." for row in same.to_dict("records")[:MOST]]
+    sentences += lines_if(len(same) > MOST, f"{len(same) - MOST} more are identical to their baselines.")
     sentences += [] if brief else interactions(comparison)
-    return [line[:1].upper() + line[1:] for line in sentences]
+    return [*map(capital, sentences)]
 
 
 def _setting(row: Mapping[Any, Any]) -> list[str]:
@@ -202,7 +225,7 @@ def _undecided(rows: pd.DataFrame, comparison: Comparison, terms: Mapping[str, s
     each, baselines = [], set[str]()
     for row in rows.to_dict("records"):
         of_row = fields(row, comparison, terms)
-        words = "{one}, {cost}{of} ({cost_low} to {cost_high})".format(**of_row)
+        words = "{one}, {diff}{of} ({low} to {high})".format(**of_row)
         remark = parametrization(row, comparison).replace(";", ",")
         each.append(of_row["one"] if brief else f"{words}{remark}")
         baselines.add(of_row["other"])
@@ -241,9 +264,8 @@ def place(rows: pd.DataFrame) -> str:
 
 def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     tested = comparison.tested
-    low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
     hold = "the interval holds" if len(tested) == 1 else f"all {len(tested)} intervals hold together"
-    seeds = counted_between(low, high, "paired seed")
+    seeds = seeds_in_words(tested)
     looks = ", at whichever look each was decided" if tested["look"].notna().any() else ""
     lines = [f"{seeds}; {hold} with {confidence(comparison)} confidence{looks}."]
     if (tuned := record.tuned_key) and not record.rungs:  # reporting/ladder.py says it of each rung
@@ -266,8 +288,7 @@ def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
     if tested["look"].notna().any():
         sure = f"{sure}, {_at_looks(tested)}"
     else:
-        low, high = int(tested["pairs"].min()), int(tested["pairs"].max())
-        sure = f"{counted_between(low, high, 'paired seed')}, {sure}"
+        sure = f"{seeds_in_words(tested)}, {sure}"
     return [f"{sure}.", *lines_if(record.claim, "A claim, which docs/ledger.md judges by its own rule.")]
 
 
@@ -281,20 +302,24 @@ def _at_looks(tested: pd.DataFrame) -> str:
     return f"{', '.join(parts)} of at most {counted(int(tested['last_look'].max()), 'seed')}"
 
 
-def _to_decide(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
-    """What would decide these contrasts, or narrow their intervals."""
+def _to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
+    """What would decide the tested contrasts, or narrow their intervals."""
+    tested = comparison.tested
     if record.demonstration:
         return [A_DEMONSTRATION.format(whole_study(record))]
     if record.looks:
         return _until_last_look(tested, rows, record)
-    seeds = int(tested["pairs"].max())
+    seeds = int(seeds_of(tested).max())
     undecided = tested[tested["verdict"] == stats.UNDECIDED]
     needed = undecided["more_seeds"].dropna()
     if undecided.empty:
         line = "{} would narrow the intervals by a third"
         return _with_seeds(2 * seeds, line, rows, record, variants)
+    if needed.empty and (whys := {*undecided["why"].dropna()} - {NEVER}):
+        return [f"No verdict: {'; '.join(sorted(whys))}."]
     if needed.empty:
-        return ["No number of seeds would decide this: the difference is about as large as the margin."]
+        why = "about as large as the margin" if comparison.margin > 0 else "too small"
+        return [f"No number of seeds would decide this: the difference is {why}."]
     which = "it" if len(undecided) == 1 else f"all {len(needed)}"
     if len(needed) < len(undecided):
         which = f"{len(needed)} of the {len(undecided)} undecided"

@@ -44,6 +44,8 @@ VERDICTS = {  # their colours and shapes
     stats.UNDECIDED: (GREY, "circle"),
     stats.WORSE_WITHIN: ("#d9730d", "triangle-down"),
     stats.WORSE: ("#d64550", "cross"),
+    **dict.fromkeys((stats.HIGHER, stats.HIGHER_WITHIN), ("#9467bd", "triangle-up")),
+    **dict.fromkeys((stats.LOWER, stats.LOWER_WITHIN), ("#178f9e", "triangle-down")),
 }
 ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
 WIDE = 42  # letters of labels for which the axis of a chart in a paper has room
@@ -80,7 +82,9 @@ def _intervals(page: Page) -> Iterator[Figure]:
         x = alt.X(
             "low:Q", title=f"difference in {comparison.metric} to the baseline", scale=same, axis=SPARSE
         )
-        band, zero = pd.DataFrame([{"from": -margin, "to": margin}]), pd.DataFrame([{"zero": 0}])
+        band = pd.DataFrame([{"from": -margin, "to": margin}] if margin > 0 else [], columns=["from", "to"])
+        zero = pd.DataFrame([{"zero": 0}])
+        grey = f"; grey band: the margin of ±{margin:g}, too small to matter" if margin > 0 else ""
         chart = alt.layer(
             alt.Chart(band).mark_rect(opacity=0.18, color=GREY).encode(x="from:Q", x2="to:Q"),
             alt.Chart(zero).mark_rule(color=GREY, strokeDash=[3, 3]).encode(x="zero:Q"),
@@ -92,9 +96,8 @@ def _intervals(page: Page) -> Iterator[Figure]:
         yield Figure(
             f"intervals-{slug(family)}",
             f"Differences to the baseline, {family}",
-            f"Points: differences to the baseline; lines: simultaneous {confidence(comparison)} intervals;"
-            f" grey band: the margin of ±{margin:g}, too small to matter. Left of zero the variant has the"
-            f" lower {comparison.metric}.",
+            f"Points: differences to the baseline; lines: simultaneous {confidence(comparison)}"
+            f" intervals{grey}. Left of zero the variant has the lower {comparison.metric}.",
             {f"intervals-{slug(family)}": spec(chart, ROOM + ROW * len(drawn), label.title)},
             data,
             first=family == comparison.families[0],

@@ -47,7 +47,8 @@ def compared(comparison: Comparison) -> list[str]:
 
 def cards(comparison: Comparison, subject: Subject, related: Iterable[Relation]) -> list[Card]:
     """The compared methods, baselines first, at most MOST. related: the equations of this comparison."""
-    methods = dict.fromkeys(method_of(variant, comparison) for variant in compared(comparison))
+    methods = [*dict.fromkeys(method_of(variant, comparison) for variant in compared(comparison))]
+    methods = [(kind, name) for kind, name in methods if name]  # of which tables of others have none
     drawn = drawings(comparison.rows, subject.directories)
     found = {relation.pair[1]: relation for relation in related if relation.column in FOLDERS}
     return [

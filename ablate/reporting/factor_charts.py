@@ -92,7 +92,7 @@ def _grid(page: Page) -> Iterator[Figure]:
             f"heads (out_proj={level})",
             title=" · ".join(rows),
             order=sorted(table["heads"].unique(), key=float),
-            domain=(low, high) if column_named(comparison.metric).higher_is_better else (high, low),
+            domain=(low, high) if comparison.higher_is_better else (high, low),
             digits=3,
         )
         for level, part in cells.groupby("out_proj", sort=False)

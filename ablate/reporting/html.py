@@ -16,7 +16,8 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ablate.analysis.compare import Comparison, Question
+from ablate.analysis.compare import Comparison
+from ablate.analysis.question import Question
 from ablate.config.extras import require
 from ablate.reporting import own_files, short, words
 from ablate.reporting.compared import Method, drawings, method_of

@@ -17,7 +17,6 @@ from ablate.config.overrides import as_value
 from ablate.phrases import counted, lines_if
 from ablate.reporting.follow_ups import FollowUp, FollowUps
 from ablate.reporting.words import is_perhaps_within, number, signed, unit
-from ablate.store.columns import column_named
 from ablate.store.record import Predicted
 
 MOST = 3  # sentences, if each arm has one
@@ -90,7 +89,7 @@ class _Words:
 
     def __init__(self, comparison: Comparison, ladder: LadderResult) -> None:
         self.ladder, self.sizes = ladder, sizes(ladder)
-        self.sign = -1 if column_named(comparison.metric).higher_is_better else 1
+        self.sign = -1 if comparison.higher_is_better else 1
         self.unit = unit(comparison.metric) or f" of {comparison.metric}"
         self.margin = f"{comparison.margin:g}"
 
@@ -162,7 +161,7 @@ class _Words:
             differ = f"{subject} and {other} differ" if subject else "they differ"
             return f"{differ} by less than {self.margin} ({_between(costs, signed)}{self.unit})"
         size = _between([abs(cost) for cost in costs], number)
-        weak = [row["verdict"] in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) for row in rows]
+        weak = [row["verdict"] in stats.WITHIN for row in rows]
         weight = f", less than the {self.margin} that would matter" if all(weak) else ""
         if not weight and (any(weak) or any(map(is_perhaps_within, rows))):
             weight = f", perhaps within the margin of {self.margin}"

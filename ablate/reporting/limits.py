@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.frames import of_others
 from ablate.analysis.ladder import places_of
 from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import USABLE, names
@@ -52,6 +53,8 @@ def limits(comparison: Comparison, record: StudyRecord) -> Iterator[Limit]:
             FollowUp(whole_study(record), "--dry-run says how long it takes"),
         )
     yield _seeds(further)
+    if of_others(rows):  # of whose text, sizes and rates nothing is known
+        return
     yield _text(further)
     yield _size(further)
     yield from _narrow_heads(further)
@@ -211,8 +214,10 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
 
 
 def beside_counting(comparison: Comparison) -> str:
-    """Whether the models are better than counting tokens, in a line."""
+    """Whether the models are better than counting tokens, in a line; empty for a table of others."""
     facts = [fact for fact in comparison.facts if COUNTING in fact.words]
+    if of_others(comparison.rows):
+        return ""
     if not facts:
         return (
             f"Better than counting tokens? Not known: no loss of counting stands beside {comparison.metric}."

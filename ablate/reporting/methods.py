@@ -3,6 +3,7 @@
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.frames import of_others
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import USABLE
 from ablate.reporting.words import confidence
@@ -65,16 +66,19 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         ]
     if tuned:
         sentences += _tuning(on_validation(comparison.metric), record, development)
-    sentences.append(
-        f"We report {comparison.metric} at the last step, over the whole {split} split, as the mean over"
-        " seeds."
-    )
+    where = "" if of_others(rows) else f" at the last step, over the whole {split} split,"
+    sentences.append(f"We report {comparison.metric}{where} as the mean over seeds.")
     if table["p"].notna().any():
         level = confidence(comparison)
+        two = "better, worse" if comparison.higher_is_better is not None else "higher, lower"
+        within = f", equivalent within {comparison.margin:g}," if comparison.margin > 0 else ""
+        apart = table[table["p"].notna()]["n_baseline"].notna()
+        kinds = {"paired t-tests": not apart.all(), "Welch's t-tests of two groups": apart.any()}
+        tests = _and([kind for kind, is_used in kinds.items() if is_used])
         sentences.append(
-            f"Differences are tested by paired t-tests, corrected by Holm within each family; intervals are"
-            f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between better,"
-            f" worse, equivalent within {comparison.margin:g}, and undecided."
+            f"Differences are tested by {tests}, corrected by Holm within each family; intervals are"
+            f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between {two}"
+            f"{within} and undecided."
         )
         if record.looks and table["look"].notna().any():
             sentences.append(

@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from ablate.analysis.compare import Comparison, Question, compare
+from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
+from ablate.analysis.question import Question
 from ablate.analysis.select import as_texts, at_own_value, select, with_options
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
@@ -59,9 +60,9 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
     rows, own = comparison.rows, at_own_value(comparison.rows)
     development = _development(subject.rows)
     failures = [
-        *unusable(rows, comparison.metric),
+        *unusable(rows, comparison.metric, comparison.shown),
         *_undeveloped(development, on_validation(comparison.metric), record.tuned_column),
-        *([] if record.looks or record.rungs else missing_seeds(rows)),
+        *([] if record.looks or record.rungs else missing_seeds(rows, comparison.shown)),
         *(not_begun(subject.rows, record) if subject.is_whole else []),
     ]
     environment, related = _environment(subject), equations(comparison)

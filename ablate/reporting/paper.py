@@ -26,7 +26,6 @@ from ablate.reporting.words import confidence
 from ablate.store.columns import column_named
 from ablate.store.record import LEVEL
 
-DIFFERS = (stats.BETTER, stats.BETTER_WITHIN, stats.WORSE, stats.WORSE_WITHIN)
 MARK = "†"
 COLUMN = 3.3 * 72  # points: the width of a column of a paper
 SIZES = {"small": 9, "footnotesize": 8, "scriptsize": 7}  # of type in LaTeX, in points, the largest first
@@ -83,7 +82,7 @@ def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
     for arm in ladder.arms:
         frame.append({"arm": arm.name, **dict.fromkeys([*names[:-1], predicted, names[-1]], "")})
         for row in arm.steps.to_dict("records"):
-            mark = MARK if row["verdict"] in DIFFERS else ""
+            mark = MARK if row["verdict"] in stats.CLAIMS else ""
             frame[-1][names[row["rung"]]] = f"{_difference(row)}{mark}"
         if arm.predicted:
             frame[-1][predicted] = f"[{arm.predicted.low:.3f}, {arm.predicted.high:.3f}]"
@@ -97,7 +96,7 @@ def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
     parts += lines_if(where := place(comparison.rows), f"{where}.")
     if ladder.is_predicted:
         parts.append(f"Predicted: {100 * LEVEL:g} % intervals, made before a run of that size began.")
-    parts += lines_if(table["verdict"].isin(DIFFERS).any(), f"{MARK}: differs from {ladder.baseline}.")
+    parts += lines_if(table["verdict"].isin(stats.CLAIMS).any(), f"{MARK}: differs from {ladder.baseline}.")
     return PaperTable(" ".join(parts), pd.DataFrame(frame), 1)
 
 
@@ -163,19 +162,21 @@ def _variants(comparison: Comparison) -> pd.DataFrame:
     table["cell"] = [_cell(row) for row in table.to_dict("records")]
     return table.drop_duplicates("variant").sort_values(
         ["mean", "variant"],
-        ascending=[not column_named(comparison.metric).higher_is_better, True],
+        ascending=[not comparison.higher_is_better, True],
         kind="stable",
     )
 
 
 def _cell(row: Mapping[Hashable, Any]) -> str:
     half = "" if row["half"] != row["half"] else f" ± {row['half']:.3f}"
-    text = f"{row['mean']:.3f}{half}{MARK if row['verdict'] in DIFFERS else ''}"
+    text = f"{row['mean']:.3f}{half}{MARK if row['verdict'] in stats.CLAIMS else ''}"
     return f"**{text}**" if row["best"] else text
 
 
 def _difference(row: Mapping[Hashable, Any]) -> str:
     interval = f" [{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""
+    if row["verdict"] == stats.IDENTICAL:
+        return stats.IDENTICAL
     return "" if row["diff"] != row["diff"] else f"{row['diff']:+.3f}{interval}"
 
 
@@ -189,13 +190,13 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     where = place(comparison.rows)
     parts += [f"{where}."] if where else []
     if table["best"].any():
-        parts.append(
-            f"Bold: the {'highest' if column_named(comparison.metric).higher_is_better else 'lowest'} mean."
-        )
-    if table["verdict"].isin(DIFFERS).any():
+        parts.append(f"Bold: the {'highest' if comparison.higher_is_better else 'lowest'} mean.")
+    if table["verdict"].isin(stats.CLAIMS).any():
         base = _shared(comparison, sorted({*table["baseline"].dropna()}))
         by = f"by the simultaneous {confidence(comparison)} interval"
         parts.append(f"{MARK}: differs from its baseline, {base}, {by}.")
+    if len(same := comparison.identical):
+        parts.append(f"Identical to its baseline in every run: {'; '.join(same['variant'])}.")
     return " ".join(parts)
 
 

@@ -17,7 +17,7 @@ from ablate.analysis.contrasts import names
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.notes import never_reached
 from ablate.analysis.variants import levels_of
-from ablate.phrases import Doubt, counted, lines_if
+from ablate.phrases import Doubt, Taken, counted, lines_if
 from ablate.reporting import words
 from ablate.reporting.answers import answer, without
 from ablate.reporting.ladder import sizes
@@ -32,8 +32,8 @@ WIDTH, HEIGHT = 80, 5  # of the lines above the table
 
 
 def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequence[str]) -> list[str]:
-    """Two paragraphs: the answer with how sure it is and its doubts, and the next command with its time.
-    notes: all that there is to say of the rows and of the comparison."""
+    """The answer with how sure it is and its doubts, the next command with its time, and what was taken for
+    what, each a paragraph. notes: all that there is to say of the rows and of the comparison."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record, brief=True)
     first = [f"{line.partition(';')[0]}." for line in never_reached(comparison.table, comparison.metric)]
@@ -42,7 +42,8 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
     against = lines_if(other, f"Each is against {other}, otherwise equal.")
     paragraph = " ".join([*first, *parts.findings, *against, *parts.trust, *why])
     room = max(2, HEIGHT - _height(paragraph))
-    return [paragraph, *(_next(line, record, room) for line in parts.more)]
+    taken = [note for note in notes if isinstance(note, Taken)]
+    return [paragraph, *(_next(line, record, room) for line in parts.more), *taken]
 
 
 def doubts(notes: Sequence[str], where: str = "--why explains") -> str:

@@ -12,7 +12,6 @@ from ablate.analysis.contrasts import names
 from ablate.analysis.variants import levels_of
 from ablate.reporting.answers import without
 from ablate.reporting.words import number, signed, unit
-from ablate.store.columns import column_named
 
 MOST = 8  # rows
 ROOM = 6.0  # percent that stay free on either side
@@ -77,10 +76,10 @@ def spans(comparison: Comparison, tuned: str = "") -> Spans | None:
         for row in shown
     ]
     measure = f",{words}" if (words := unit(comparison.metric)) else ""
-    better = "right" if column_named(comparison.metric).higher_is_better else "left"
+    sides = {True: "; right of 0 is better", False: "; left of 0 is better", None: ""}
     return Spans(
         spans=drawn,
-        title=f"difference in {comparison.metric}{measure}; {better} of 0 is better",
+        title=f"difference in {comparison.metric}{measure}{sides[comparison.higher_is_better]}",
         zero=place(0.0),
         margin=None if math.isnan(margin) else (place(-margin), place(margin)),
         ticks=[(place(value), label) for value, label in _ticks(low, high)],

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,7 @@ from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL, names
 from ablate.analysis.variants import lost_by
 from ablate.config.overrides import spelled
-from ablate.phrases import counted
+from ablate.phrases import counted, counted_between
 from ablate.store.columns import column_named
 
 PERHAPS = ", perhaps within the margin"
@@ -72,7 +72,7 @@ def verdict(row: Mapping[Any, Any]) -> str:
 
 def is_perhaps_within(row: Mapping[Any, Any]) -> bool:
     """Whether a decided difference may be within the margin, as its interval reaches into it."""
-    is_beyond = row["verdict"] in (stats.BETTER, stats.WORSE)
+    is_beyond = row["verdict"] in (stats.BETTER, stats.WORSE, stats.HIGHER, stats.LOWER)
     return is_beyond and min(abs(row["low"]), abs(row["high"])) < row["margin"]
 
 
@@ -108,12 +108,14 @@ def caption(comparison: Comparison, family: str) -> str:
 def sentences(comparison: Comparison) -> list[str]:
     """The findings: one sentence per primary contrast or, without any, per contrast that was tested."""
     primary = comparison.family("primary")
-    compared = comparison.table[comparison.table["p"].notna()]
+    table = comparison.table
+    compared = table[table["p"].notna() | (table["verdict"] == stats.IDENTICAL)]
     if len(primary):
         compared = primary[primary["baseline"].notna()]
+    voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
     return [
         *(
-            f"{finding(row, comparison, PAPER)}{parametrization(row, comparison)}."
+            f"{finding(row, comparison, voice)}{parametrization(row, comparison)}."
             for row in compared.to_dict("records")
         ),
         *interactions(comparison),
@@ -184,8 +186,8 @@ def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
 @dataclass(frozen=True)
 class Voice:
     """How a contrast is put into a sentence, without its full stop: a template for each kind of verdict, with
-    the fields of `fields`. verbs: {verb} for better and for worse. within, perhaps, beyond: {weight} of a
-    difference within the margin, perhaps within it, and of any other."""
+    the fields of `fields`. verbs: {verb} for better and for worse, or for higher and for lower. within,
+    perhaps, beyond: {weight} of a difference within the margin, perhaps within it, and of any other."""
 
     untested: str
     undecided: str
@@ -200,11 +202,11 @@ class Voice:
 PAPER = Voice(
     untested="{one} against {other}{at}: undecided, {why}",
     undecided="{one} against {other}{at} is undecided: difference {diff}{of} [{low}, {high}],"
-    " n = {pairs} paired seeds, Holm p {p}{reason}{more}{look}",
+    " n = {seeds}, Holm p {p}{reason}{more}{look}",
     equivalent="{one} and {other}{at} are equivalent within {margin}{of}: difference {diff} [{low}, {high}],"
-    " n = {pairs} paired seeds, Holm TOST p {p_tost}{family}{look}",
+    " n = {seeds}, Holm TOST p {p_tost}{family}{look}",
     decided="{one} is {verb} than {other}{at} by {size}{of} [{least}, {most}]{weight},"
-    " n = {pairs} paired seeds, Holm p {p}{family}{look}",
+    " n = {seeds}, Holm p {p}{family}{look}",
     verbs=("better", "worse"),
     within=", but within the margin of {margin}",
     perhaps=", perhaps within the margin of {margin}",
@@ -224,11 +226,14 @@ def finding(
     found = row["verdict"]
     if found == EQUAL:
         return f"{known['one']} is {row['why']}: nothing to test"
+    if found == stats.IDENTICAL:
+        return f"{known['one']} and {known['other']}{known['at']} are {row['why']}"
     if row["p"] != row["p"]:
         return voice.untested.format(**known)
-    weight = voice.within if found in (stats.BETTER_WITHIN, stats.WORSE_WITHIN) else voice.beyond
+    weight = voice.within if found in stats.WITHIN else voice.beyond
     weight = f"{weight}{voice.perhaps}" if is_perhaps_within(row) else weight
-    verb = voice.verbs[found not in (stats.BETTER, stats.BETTER_WITHIN)]
+    first = (stats.BETTER, stats.BETTER_WITHIN, stats.HIGHER, stats.HIGHER_WITHIN)
+    verb = voice.verbs[found not in first]
     by_verdict = {stats.UNDECIDED: voice.undecided, stats.EQUIVALENT: voice.equivalent}
     return by_verdict.get(found, voice.decided).format(**known, verb=verb, weight=weight.format(**known))
 
@@ -237,20 +242,20 @@ def fields(
     row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """What sentences say of a contrast: one and other, as called by `terms`, and at, the setting that they
-    share; the difference with its interval as it is (diff, low, high), with more being worse (cost,
-    cost_low, cost_high), and as a size above 0 (size, least, most); of, the unit."""
+    share; the difference with its interval as it is (diff, low, high), and as a size above 0 (size, least,
+    most); of, the unit; seeds, how many there are."""
     one, other, setting = names(row["variant"], row["baseline"] or "", terms)
     diff, low, high = (row[name] for name in ("diff", "low", "high"))
     as_it_is, turned = (diff, low, high), (-diff, -high, -low)
-    cost = turned if column_named(comparison.metric).higher_is_better else as_it_is
     size = as_it_is if diff > 0 else turned
-    called = ("diff", "low", "high", "cost", "cost_low", "cost_high", "size", "least", "most")
-    numbers = dict(zip(called, (*as_it_is, *cost, *size), strict=True))
+    called = ("diff", "low", "high", "size", "least", "most")
+    numbers = dict(zip(called, (*as_it_is, *size), strict=True))
     why = row["why"] or ""
     return {
         **{name: number(value) for name, value in numbers.items() if value == value},
         **{"one": one, "other": other, "at": f" ({setting})" if setting else ""},
-        **{"of": unit(comparison.metric), "margin": f"{comparison.margin:g}", "pairs": str(row["pairs"])},
+        **{"of": unit(comparison.metric), "margin": f"{comparison.margin:g}"},
+        "seeds": seeds_in_words(pd.DataFrame([row])),
         **{"p": _is(row["p_holm"]), "p_tost": _is(row["p_tost_holm"])},
         **{"why": why, "reason": f"; {why}" if why else ""},
         "more": "" if comparison.ladder else more_seeds(row["more_seeds"]),
@@ -259,6 +264,18 @@ def fields(
         "share": share_of_attention(row["share"]),
         "perplexity": perplexity(row["ratio"]),
     }
+
+
+def seeds_in_words(tested: pd.DataFrame) -> str:
+    """How many seeds some contrasts have: 8 paired seeds, or 5 to 8 seeds a variant, not paired."""
+    of_groups, pairs = tested[tested["n_baseline"].notna()], tested[tested["n_baseline"].isna()]["pairs"]
+    parts = [counted_between(int(pairs.min()), int(pairs.max()), "paired seed")] if len(pairs) else []
+    if len(of_groups):
+        n = of_groups[["n", "n_baseline"]].astype(int)
+        parts.append(
+            f"{counted_between(int(n.min().min()), int(n.max().max()), 'run')} a variant, not paired"
+        )
+    return "; ".join(parts)
 
 
 def perplexity(ratio: float) -> str:

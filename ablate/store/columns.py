@@ -45,9 +45,10 @@ class Column:
     text is never a number, although a hash of digits looks like one; words may stand beside numbers (auto,
     4). about: what a config column sets: the model around attention, the text, the training, or the
     evaluation, which does not change what is learned. label: its name in a paper, if a paper has it. unit: of
-    a metric. by_evaluation: whether a metric depends on how often a run is evaluated. unsaid: a value that
-    needs no mention if all runs have it. brings: other columns and options that may change with it. by_auto:
-    whether it may change with any other, by `auto` and `match`.
+    a metric. higher_is_better: of a metric; None if that is not known. by_evaluation: whether a metric
+    depends on how often a run is evaluated. unsaid: a value that needs no mention if all runs have it.
+    brings: other columns and options that may change with it. by_auto: whether it may change with any other,
+    by `auto` and `match`.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Column:
     label: str = ""
     about: Literal["model", "text", "training", "evaluation", ""] = ""
     unit: str = ""
-    higher_is_better: bool = False
+    higher_is_better: bool | None = False
     by_evaluation: bool = False
     unsaid: str | None = None
     brings: tuple[str, ...] = ()
@@ -188,10 +189,10 @@ _BY_NAME = {column.name: column for column in TABLE}
 
 
 def column_named(name: str) -> Column:
-    """What is known of a column; of a foreign one, and of STEPS_TO, what its name tells."""
+    """What is known of a column; nothing of a foreign one, and of STEPS_TO what its name tells."""
     if name.startswith(STEPS_TO):
         return Column(name, "metric", "number", unit="steps", by_evaluation=True)
-    foreign = Column(name, "metric", "number", unit="nats" if name.endswith("_loss") else "")
+    foreign = Column(name, "metric", "number", higher_is_better=None)
     return _BY_NAME.get(name, foreign)
 
 

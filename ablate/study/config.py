@@ -16,7 +16,7 @@ from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
-from ablate.store.columns import METRICS, Row
+from ablate.store.columns import METRICS, Row, column_named
 from ablate.store.record import Choice, Prediction, Role, Rung
 from ablate.study.looks import Looks
 
@@ -249,10 +249,10 @@ class StudyConfig:
     primary: Contrasts
     metric: str
     margin: Annotated[
-        float,
+        float | None,
         Above(0),
         ErrorText("what makes no difference, in the metric's unit; use a number above 0"),
-    ] = MARGIN
+    ] = None
     answer: Annotated[
         Mapping[str, str], ErrorText("write levels with what they are called, as {sum: summing the heads}")
     ] = field(default_factory=dict)
@@ -266,6 +266,8 @@ class StudyConfig:
         if self.metric not in METRICS:  # columns with one number a run
             near = did_you_mean(self.metric, METRICS)
             raise ConfigError(f"study.metric={self.metric}: no column of results{near}")
+        if self.margin is None and column_named(self.metric).unit == "nats":
+            object.__setattr__(self, "margin", MARGIN)
         if "seed" in self.factors:
             raise ConfigError("study.factors.seed: seeds are no factor; list them as study.seeds")
         for key in {"name", "force", "study", "size"} & {*self.factors}:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.analysis.looks import USUAL_SD, Standing, Wanted, cost_lines, stand, wanted
+from ablate.analysis.stats import IDENTICAL
 from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Overrides
 from ablate.store.columns import Row, Status, column_named
@@ -77,9 +78,10 @@ class Looks:
         for k, pair in enumerate(self.pairs):
             name = self.names[pair[0]] if one_baseline else self.contrast(pair)
             if now.decided[k] and now.seeds[k] == look:
-                interval = f"{now.diff[k]:+.4f} [{now.low[k]:.4f}, {now.high[k]:.4f}]"
+                interval = f", {now.diff[k]:+.4f} [{now.low[k]:.4f}, {now.high[k]:.4f}]"
+                interval = "" if now.verdict[k] == IDENTICAL else interval
                 said.append(
-                    f"{name}: {now.verdict[k]}, {interval}, decided"
+                    f"{name}: {now.verdict[k]}{interval}, decided"
                     if self.tested[k]
                     else f"{name}: equal by construction"
                 )

@@ -2,6 +2,7 @@
 Runs that differ only in seeds are composed and resolved once."""
 
 import dataclasses
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -159,7 +160,7 @@ class Study:
             tested=tested,
             contrasts=sum(tested),
             metric=config.metric,
-            margin=config.margin,
+            margin=math.nan if config.margin is None else config.margin,
         )
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:

@@ -1,0 +1,245 @@
+"""A table from elsewhere, a CSV file or a DataFrame of any origin, brought into the shape of results, once.
+
+What was taken and what was left out is said in a line; what can't be read is one line with the name of the
+table, the row, and the way out. It loads no torch.
+"""
+
+import csv
+import gzip
+import io
+import re
+import reprlib
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis.frames import LARGEST, typed
+from ablate.analysis.select import as_texts
+from ablate.config.conditions import as_text
+from ablate.config.rules import ConfigError
+from ablate.files import marked_encoding
+from ablate.phrases import Doubt, Taken, counted, lines_if, some
+from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
+
+SEPARATORS = ",;\t"  # the ones that spreadsheets write
+REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
+# What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
+WORDS = {
+    Status.DONE: "done finished finish complete completed success successful succeeded ok passed keep kept"
+    " true",
+    Status.RUNNING: "running pending queued scheduled waiting starting started in_progress completing",
+    Status.INTERRUPTED: "interrupted preempted preempting paused",
+    Status.FAILED: "failed failure fail crashed crash killed error errored aborted cancelled canceled timeout"
+    " timed_out oom out_of_memory node_fail discard discarded rejected pruned false",
+    Status.DIVERGED: "diverged nan",
+    Status.STALE: "stale",
+}
+STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
+MISSING = ("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "none", "<NA>", "#N/A", "-")
+_WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
+
+
+def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a CSV file, which may be gzipped, and lines on them. Raises ConfigError."""
+    text = _decoded(path)
+    header, rows, separator = _split(text, path)
+    if not rows:
+        raise ConfigError(f"{path}: {'only a header' if header else 'empty'}, so there is nothing to compare")
+    plain = io.StringIO()
+    csv.writer(plain).writerows([header, *rows.values()])
+    plain.seek(0)
+    table = pd.read_csv(plain, dtype=str, keep_default_na=False, na_values=[""], low_memory=False)
+    table.index = pd.Index([*rows], name="line")
+    results, lines = as_results(table, str(path), commas=separator == ";")
+    cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
+    return results, [*lines, *lines_if(text[-1] not in "\r\n", Taken(cut))]
+
+
+def read_cells(path: Path) -> dict[int, dict[str, str]]:
+    """The cells of a CSV file as they are written, by column, and by the line in which a row begins. Raises
+    ConfigError."""
+    header, rows, _ = _split(_decoded(path), path)
+    return {line: dict(zip(header, cells, strict=True)) for line, cells in rows.items()}
+
+
+def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple[pd.DataFrame, list[str]]:
+    """A table completed to the columns of results, with types and an index of its own, and lines on what was
+    made of it. name: its name in errors. commas: whether any column may have decimal commas, not only one
+    that has to hold numbers. Raises ConfigError."""
+    if any(key not in (None, "line") for key in table.index.names):  # as after a groupby
+        table = table.reset_index()
+    elif not table.index.is_unique:
+        table = table.reset_index(drop=True)
+    table = table.rename(columns=lambda key: str(key).strip())
+    table = table.loc[:, [not re.fullmatch(r"(Unnamed: \d+)?", key) for key in table.columns]]
+    _refuse_twice([*table.columns], name)
+    table, lines = _with_status(table, name)
+    results = table[table["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
+    for column in REQUIRED:
+        is_given = column in table and table[column].notna().any()
+        if is_given and len(empty := results[results[column].isna()]):
+            raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
+    # Others mean something else by the words for what only our studies have, such as phase or error.
+    is_ours = "fusion" in table and table["fusion"].notna().any()
+    theirs = set[str]() if is_ours else {*of_role("identity")} & {*table.columns} - {"status"}
+    known = {one.name: one for one in TABLE if one.name not in theirs}
+    numeric = [key for key, one in known.items() if one.kind in ("whole", "number")]
+    table = table.reindex(columns=[*COLUMNS, *table.columns.difference([*COLUMNS])])
+    texts = [str(key) for key in table if str(table[key].dtype) in ("object", "str")]
+    for key in (texts := [key for key in texts if table[key].notna().any()]):
+        if {list, dict, np.ndarray} & {*map(type, table[key])}:
+            table[key] = table[key].map(as_text)
+        if key in known and (known[key].role, known[key].kind) != ("config", "word"):  # None is a word there
+            table[key] = table[key].mask(table[key].isin(MISSING), None)
+    points = [key for key in texts if (commas if key not in known else key in numeric)]
+    lines += _with_points(table, points, name, commas=commas)
+    rows = {key: typed(table[key], known[key]) for key in known} | {
+        str(key): _of_own_type(table[key]) for key in table if key not in known
+    }
+    for key in numeric:
+        if key not in SEED_COLUMNS:
+            _refuse_words(rows[key], known[key], name)
+    return pd.DataFrame(rows).reset_index(drop=True), lines
+
+
+def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str]]:
+    """The table with a status of ours in each row and, where other words stood, lines on what was taken and
+    what was left out. Without a column `status` or `state`, every run is done."""
+    names = [key for key in table.columns if key.lower() in ("status", "state")]
+    if not names:
+        return table.assign(status=str(Status.DONE)), []
+    column = "status" if "status" in names else names[0]
+    words = as_texts(table[column])
+    known = {
+        word: STATUS.get(re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0])) for word in words.unique()
+    }
+    ours = words.map({word: str(status or word or "no status") for word, status in known.items()})
+    table = table.drop(columns=column).assign(status=ours)
+    if {*known} <= {*Status}:
+        return table, []
+    if not any(known.values()):
+        raise ConfigError(
+            f"{name}: {column}: none of its words is known ({some([*known])}); write finished, running or"
+            " failed, or give the column another name if it is no status"
+        )
+    taken, out = counted(int(ours.isin(RESULTS).sum()), "row"), list[str]()
+    for word, count in words.value_counts(sort=False).items():
+        if known[word] not in RESULTS:
+            out.append(f"{count} {word or 'empty'}{'' if known[word] else ' (a word not known)'}")
+    line = "; left out: ".join([f"{name}: {column}: {taken} taken", *lines_if(out, ", ".join(out))])
+    strange = lines_if(None in known.values(), Doubt("rows of an unknown status"))
+    return table, [Taken(line), *strange]
+
+
+def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas: bool) -> list[str]:
+    """Put a point for each decimal comma in these columns of the table; returns a line, if there are any.
+    commas: whether 1,234 has one, too. Raises ConfigError if points beside them may mean thousands."""
+    found, doubtful = dict[str, str](), dict[str, str]()
+    for key in keys:
+        texts = [str(cell).strip() for cell in table[key].dropna().unique() if cell not in MISSING]
+        with_comma = [text for text in texts if "," in text]
+        if with_comma and all(map(_WITH_COMMA.fullmatch, texts)):
+            if commas or not all(map(_THOUSANDS.fullmatch, with_comma)):
+                found[key] = with_comma[0]
+                table[key] = table[key].str.replace(",", ".")
+        elif texts and all(map(_THOUSANDS.fullmatch, texts)):
+            doubtful[key] = texts[0]
+    first = next(iter(found.items()), ("", ""))
+    for key, cell in doubtful.items() if found else ():
+        raise ConfigError(
+            f"{name}: {first[0]} {first[1]} has a decimal comma, and {key} {cell} a point that may mean"
+            " thousands; write decimal points alone"
+        )
+    read = f"{first[1]} is read as {first[1].replace(',', '.')}"
+    return lines_if(found, Taken(f"{name}: decimal commas in {some([*found])}: {read}"))
+
+
+def _of_own_type(cells: pd.Series) -> pd.Series:
+    """A column that ablate does not know: as truth values or numbers if all of it is that, else as text."""
+    if cells.dtype != object and str(cells.dtype) not in ("str", "category"):
+        return cells
+    texts = as_texts(cells)
+    given = texts[~texts.isin(MISSING)]
+    if len(given) and given.isin(("true", "false")).all():
+        return texts.map({"true": True, "false": False}).astype("boolean")
+    numbers = pd.to_numeric(texts, errors="coerce")
+    return numbers if len(given) and numbers[given.index].notna().all() else texts.where(texts != "", None)
+
+
+def _decoded(path: Path) -> str:
+    data = path.read_bytes()
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ConfigError(f"{path}: its gzip can't be read ({error}); pack it again") from error
+    encoding = marked_encoding(data) or "utf-8"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}: line {line} is not {encoding.upper()} text; save it as UTF-8") from error
+    before, null, _ = text.partition("\0")
+    if null:
+        line = before.count("\n") + 1
+        raise ConfigError(f"{path}: line {line} holds a null character; no CSV file does")
+    return text.replace("\ufeff", "")  # byte order marks, also inside of concatenated files
+
+
+def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]], str]:
+    """The header, the rows by the line in which they begin, without blank lines and without repeated headers,
+    as in concatenated files, and the separator."""
+    separator = max(SEPARATORS, key=text.partition("\n")[0].count)
+    csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
+    )
+    cells_by_line: dict[int, list[str]] = {}
+    line = 1
+    try:
+        for cells in reader:
+            if any(map(str.strip, cells)):
+                cells_by_line[line] = cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error
+    header = next(iter(cells_by_line.values()), [])
+    rows = {line: cells for line, cells in cells_by_line.items() if cells != header}
+    for line, cells in rows.items():
+        if len(cells) != len(header):
+            raise ConfigError(
+                f"{path}: line {line} has {counted(len(cells), 'cell')}, not {len(header)}: cut off, or of"
+                " another separator or file; correct it, or leave it out"
+            )
+    header = [name.strip() for name in header]
+    _refuse_twice(header, str(path))
+    return header, rows, separator
+
+
+def _refuse_twice(columns: Sequence[str], name: str) -> None:
+    twice = [column for column in columns if column and columns.count(column) > 1]
+    if twice:
+        raise ConfigError(f"{name}: two columns are called {twice[0]}; leave one of them out")
+
+
+def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:
+    """Raises ConfigError for a word, for a number that is too large, and for infinity, except in metrics: the
+    loss of a diverged run may be infinite."""
+    numbers = pd.to_numeric(cells, errors="coerce").astype(float)
+    wrong = (cells.notna() & numbers.isna()) | (numbers.abs() > LARGEST)
+    if column.role == "metric":
+        wrong &= ~np.isinf(numbers)
+    if len(words := cells[wrong]):
+        raise ConfigError(
+            f"{name}: {_place(words)}: {column.name} {reprlib.repr(str(words.iloc[0]))} is no usable number;"
+            " correct it, or leave the row out"
+        )
+
+
+def _place(rows: "pd.DataFrame | pd.Series") -> str:
+    """The place of the first of these rows: its line in the file, or its label in a foreign table."""
+    return f"{rows.index.name or 'row'} {rows.index[0]}"

@@ -1,0 +1,432 @@
+"""Tables of any origin: what is taken for what, what is refused, and the verdicts on them."""
+
+import gzip
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as reference
+
+import ablate
+from ablate.analysis import stats
+from ablate.analysis.compare import compare
+from ablate.analysis.foreign import as_results
+from ablate.analysis.load import load
+from ablate.analysis.looks import stand
+from ablate.config.conditions import same
+from ablate.config.rules import ConfigError
+from ablate.store.columns import Status
+from tests.helpers import ROOT, make_record
+from tests.test_compare import grid
+
+LOSSES = {"base": (2.0, 2.1, 2.2, 2.3), "ours": (1.9, 2.01, 2.09, 2.21)}
+ASKED = {"by": "method", "metric": "loss", "baseline": "method=base"}
+
+
+def frame(losses=LOSSES, **columns) -> pd.DataFrame:
+    rows = [(method, seed, loss) for method, of in losses.items() for seed, loss in enumerate(of)]
+    return pd.DataFrame(rows, columns=["method", "seed", "loss"]).assign(**columns)
+
+
+def contrast(rows: pd.DataFrame, **asked) -> pd.Series:
+    """The row of the only contrast."""
+    table = ablate.compare(rows, **{**ASKED, **asked}).table
+    return table[table["baseline"].notna()].iloc[0]
+
+
+# --- a column that was varied, a metric, and a seed ------------------------------------------------
+
+
+def test_the_page_shows_what_is_printed(command):
+    page = (ROOT / "docs" / "elsewhere.md").read_text(encoding="utf-8")
+    table, typed, printed = (
+        re.findall(rf"```{kind}\n(.*?)```", page, re.S)[0] for kind in ("csv", "sh", "text")
+    )
+    Path("table.csv").write_text(table, encoding="utf-8")
+    code, out, err = command(*shlex.split(typed)[1:])
+    assert (code, out, err) == (0, printed, "")
+    _, told, _ = command("compare", "--help")
+    assert all(line in told for line in table.splitlines()) and "--by method --metric loss" in told
+
+
+def test_method_seed_and_loss_are_enough():
+    row = contrast(frame(), higher_is_better=False)
+    differences = np.subtract(LOSSES["ours"], LOSSES["base"])
+    expected = reference.ttest_1samp(differences, 0)
+    low, high = expected.confidence_interval()
+    assert (row["pairs"], row["verdict"]) == (4, "better") and pd.isna(row["n_baseline"])
+    assert row[["diff", "p", "low", "high"]].tolist() == pytest.approx([-0.0975, expected.pvalue, low, high])
+
+
+def test_without_by_the_only_column_of_words_is_taken_and_said():
+    found = ablate.compare(frame(), baseline="method=base")
+    assert "variants: by method, the only column of words; --by takes others" in found.notes
+    assert "metric: loss; --metric takes another" in str(found)
+    two = frame(optimizer=["adam", "sgd"] * 4)
+    with pytest.raises(
+        ConfigError, match="name the column that was varied, as --by method: method, optimizer"
+    ):
+        ablate.compare(two, metric="loss")
+    with pytest.raises(ConfigError, match="as --by COL: none has a value twice"):
+        ablate.compare(pd.DataFrame({"commit": ["a", "b"], "val_bpb": [0.99, 0.98]}))
+
+
+def test_without_a_baseline_the_line_says_how_to_name_one():
+    found = ablate.compare(frame(), by="method", metric="loss")
+    assert "no verdicts: no baseline is named; try --baseline method=base" in found.notes
+    assert found.table["verdict"].isna().all()
+
+
+def test_rows_of_two_frames_put_together():
+    """Their labels are twice there, by which options were once joined."""
+    rows = grid().assign(fusion_options='{"normalize": "none"}')
+    halves = [half.reset_index(drop=True) for _, half in rows.groupby("fusion")]
+    once, twice = ablate.compare(rows), ablate.compare(pd.concat(halves))
+    assert len(twice.table) == len(once.table) and twice.table["diff"].equals(once.table["diff"])
+    assert contrast(pd.concat([frame()[:4], frame()[4:].reset_index(drop=True)]))["diff"] == pytest.approx(
+        -0.0975
+    )
+    assert contrast(frame().set_index(["method", "seed"]))["pairs"] == 4
+
+
+def test_duplicates_name_both_values():
+    twice = pd.concat([frame(), frame()[:1].assign(loss=2.5)])
+    with pytest.raises(
+        ConfigError, match=r"two rows of one variant and seed \(method=base seed=0, loss 2.0 and 2.5\)"
+    ):
+        ablate.compare(twice, **ASKED)
+
+
+# --- what pairs, and Welch where nothing does ---------------------------------------------------------
+
+
+def test_a_column_that_pairs_in_place_of_the_seed():
+    rows = frame().rename(columns={"seed": "fold"})
+    assert contrast(rows, pair_by="fold")["p"] == contrast(frame())["p"]
+    shuffled = rows.sample(frac=1, random_state=0)
+    assert contrast(shuffled, pair_by=["fold"])["p"] == contrast(frame())["p"]
+    with pytest.raises(ConfigError, match="--pair-by fold: 1 row without it"):
+        ablate.compare(rows.assign(fold=[None, *rows["fold"][1:]]), pair_by="fold", **ASKED)
+
+
+@pytest.mark.parametrize(
+    "seeds, why",
+    [
+        (None, "there is no seed and no --pair-by"),
+        ([0, 1, 2, 5, 6], "no two seeds"),
+        ([0, 1, 2, 2, 3], "no two"),
+    ],
+)
+def test_two_groups_are_tested_by_welch(seeds, why):
+    base, ours = (2.0, 2.1, 2.2), (1.8, 2.0)
+    rows = frame({"base": base, "ours": ours}).drop(columns="seed")
+    found = ablate.compare(rows if seeds is None else rows.assign(seed=seeds), **ASKED)
+    (row,) = found.table[found.table["baseline"].notna()].to_dict("records")
+    # se² = 0.1²/3 + 0.02/2 = 0.04/3; df = se⁴ / ((0.01/3)²/2 + 0.01²/1) = 32/19
+    half = reference.t.isf(0.025, 32 / 19) * (0.04 / 3) ** 0.5
+    assert [row["diff"], row["low"], row["high"]] == pytest.approx([-0.2, -0.2 - half, -0.2 + half])
+    assert row["p"] == pytest.approx(reference.ttest_ind(ours, base, equal_var=False).pvalue)
+    assert (row["n_baseline"], row["verdict"]) == (3, "undecided") and pd.isna(row["p_sign"])
+    assert any(note.startswith(f"not paired, as {why}") for note in found.notes)
+    assert "2 to 3 runs a variant, not paired" in str(found)
+
+
+def test_pairs_and_groups_are_one_family():
+    rng = np.random.default_rng(0)
+    base, paired, apart = rng.normal(1, 0.1, (3, 8))
+    gap = np.full(8, np.nan)
+    ones, bases = np.array([[*paired, *gap], [*gap, *apart]]), np.array([[*base, *gap]] * 2)
+    found = stats.paired(ones, bases, margin=np.nan, apart=np.array([False, True]))
+    p = [reference.ttest_rel(paired, base).pvalue, reference.ttest_ind(apart, base, equal_var=False).pvalue]
+    assert found["p"] == pytest.approx(p) and found["p_holm"].max() == pytest.approx(
+        min(1, max(max(p), 2 * min(p)))
+    )
+    intervals = (
+        reference.ttest_rel(paired, base).confidence_interval(0.975),
+        reference.ttest_ind(apart, base, equal_var=False).confidence_interval(0.975),
+    )
+    assert found["low"] == pytest.approx([one.low for one in intervals])
+    assert found["high"] == pytest.approx([one.high for one in intervals])
+
+
+def test_equal_rows_without_a_seed_are_several_runs(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("method,loss\n" + "base,2.0\n" * 2 + "base,2.1\nours,1.9\nours,1.9\n", encoding="utf-8")
+    assert len(load([str(path)]).rows) == 5 and len(load([str(path)] * 2).rows) == 5
+
+
+# --- which way a metric is better, and its margin ---------------------------------------------------------
+
+
+def test_a_foreign_metric_has_no_better_unless_it_is_said():
+    found = ablate.compare(frame(), **ASKED)
+    assert contrast(frame())["verdict"] == "lower" and not found.table["best"].any()
+    assert "method=ours is lower than method=base by 0.098 of loss" in str(found)
+    assert not re.search("better|saves|costs", str(found).replace("is better", "").replace("-is-better", ""))
+    assert contrast(frame(), higher_is_better=True)["verdict"] == "worse"
+    assert contrast(frame(), higher_is_better=False, margin=0.2)["verdict"] == "better but within the margin"
+    more = ablate.compare(
+        frame(LOSSES | {"base": LOSSES["ours"], "ours": LOSSES["base"]}), higher_is_better=True, **ASKED
+    )
+    assert "method=ours gains 0.098 of loss" in str(more)
+
+
+@pytest.mark.parametrize("metric, given", [("val_loss", True), ("val_acc", False), ("wall_s", True)])
+def test_a_metric_of_ablates_knows_which_way_it_is_better(metric, given, command):
+    rows = frame().rename(columns={"loss": metric})
+    rows.to_csv("t.csv", index=False)
+    option, better = ("--higher-is-better", "lower") if given else ("--lower-is-better", "higher")
+    code, out, err = command("compare", "t.csv", "--by", "method", "--metric", metric, option)
+    assert (code, out) == (
+        2,
+        "",
+    ) and err == f"ablate: {option}: {metric} is better when {better}; leave it out\n"
+    known = ablate.compare(
+        rows, by="method", metric=metric, baseline="method=base", higher_is_better=not given
+    )
+    assert known.table["best"].sum() == 1
+
+
+def test_only_what_is_in_nats_has_a_margin_by_default():
+    gain = {"base": (0.80, 0.81, 0.82, 0.83), "ours": (0.812, 0.8221, 0.8319, 0.842)}
+    rows = frame(gain).rename(columns={"loss": "val_acc"})
+    asked = {"by": "method", "baseline": "method=base", "metric": "val_acc"}
+    found = ablate.compare(rows, **asked)
+    assert np.isnan(found.margin) and "better" in {*found.table["verdict"]}
+    assert "method=ours gains 0.012 of val_acc (0.012 to 0.012) against method=base." in str(found)
+    assert "margin" not in str(found) and "would matter" not in str(found)
+    seconds = frame({"base": (9.0, 9.1, 9.2), "ours": (9.0002, 9.0999, 9.2001)}).rename(
+        columns={"loss": "wall_s"}
+    )
+    assert contrast(seconds, metric="wall_s")["verdict"] == "undecided"
+    assert contrast(seconds, metric="wall_s", margin=0.1)["verdict"] == "equivalent"
+    assert (
+        ablate.compare(rows, margin=0.02, **asked)
+        .table["verdict"]
+        .isin(["better but within the margin"])
+        .any()
+    )
+
+
+def test_the_margin_of_a_study_is_in_the_unit_of_its_metric():
+    rows, record = grid(), make_record(metric="val_loss", margin=0.5)
+    rows = rows.assign(val_acc=np.arange(len(rows)) / 100, test_loss=rows["val_loss"])
+    assert (
+        compare(rows, records=[record]).margin
+        == compare(rows, records=[record], metric="test_loss").margin
+        == 0.5
+    )
+    assert np.isnan(compare(rows, records=[record], metric="val_acc").margin)
+
+
+def test_plan_asks_for_the_difference_of_what_is_not_in_nats(command):
+    frame().to_csv("t.csv", index=False)
+    asked = ("plan", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
+    code, out, err = command(*asked)
+    assert (code, out) == (2, "") and err.endswith(
+        "loss is not in nats, so give the --difference to detect, in its unit\n"
+    )
+    code, out, _ = command(*asked, "--difference", "0.02", "--format", "csv")
+    assert code == 0 and out.splitlines()[1].startswith("as measured,")
+
+
+# --- an option without effect ------------------------------------------------------------------------------
+
+
+def test_two_arms_that_agree_to_the_last_digit_are_identical(command):
+    same_losses = {"1e6": LOSSES["base"], "1e7": LOSSES["base"]}
+    rows = frame(same_losses).rename(columns={"method": "clip"}).astype({"clip": float})
+    rows.to_csv("t.csv", index=False)
+    asked = ("t.csv", "--by", "clip", "--metric", "loss", "--baseline", "clip=1e6")
+    words = (
+        "clip=10000000 and clip=1000000 are identical at all 4 seeds: clip changes nothing here; perhaps the"
+        " option never reached the program."
+    )
+    code, out, err = command("compare", *asked)
+    assert code == 0 and out.startswith(f"{words}\n") and not err
+    assert "Doubt" not in out and "more seed" not in out and re.search(r"\+0\.0000 +identical\n", out)
+    assert words in command("compare", *asked, "--why")[1]
+    latex = command("compare", *asked, "--format", "latex")[1]
+    assert "Identical to its baseline in every run: clip=10000000." in latex and "& identical \\\\" in latex
+    assert command("report", *asked)[0] == 0 and words in Path("t-report.html").read_text(encoding="utf-8")
+    without = rows.drop(columns="seed").sample(frac=1, random_state=1)
+    assert contrast(without, by="clip", baseline="clip=1e6")["why"].startswith("identical in every run: clip")
+
+
+def test_our_own_option_without_effect_needs_no_perhaps():
+    row = grid().query("fusion == 'concat'").head(1)
+    runs = [row.assign(seed=seed, val_loss=loss) for seed, loss in enumerate(LOSSES["base"])]
+    rows = pd.concat([run.assign(clip=clip) for clip in (1e6, 1e7) for run in runs], ignore_index=True)
+    found = compare(rows, baseline={"clip": "1e6"})
+    (row,) = found.table[found.table["baseline"].notna()].to_dict("records")
+    assert (row["verdict"], row["why"]) == (
+        "identical",
+        "identical at all 4 seeds: clip changes nothing here",
+    )
+    # Equal accuracies of runs that learned other things are no identity; nor is what never varies.
+    rows["val_acc"] = rows["val_loss"].round(1)
+    rows.loc[4:, "val_loss"] += 1e-6
+    assert compare(rows, baseline={"clip": "1e6"}, metric="val_acc").identical.empty
+    assert not stats.identical(np.ones((1, 4)), np.ones((1, 4))).any()
+
+
+def test_looks_stop_at_the_first_for_what_is_identical():
+    losses = np.array([LOSSES["base"] * 2])
+    lost = np.zeros(losses.shape, bool)
+    now = stand(losses, losses, (lost, lost), [4, 8], margin=0.02)
+    assert (now.seeds.tolist(), now.verdict.tolist(), now.decided.tolist()) == ([4], ["identical"], [True])
+    later = stand(losses, losses + 1e-9 * np.arange(8), (lost, lost), [4, 8], margin=0.02)
+    assert later.verdict.tolist() == ["equivalent"]
+
+
+# --- numbers are numbers --------------------------------------------------------------------------------
+
+
+def test_numbers_are_compared_as_numbers():
+    assert same(100000.0, "1e5") and same("1E+5", 100000) and same(1e-5, "0.00001") and same("1e6", "1000000")
+    assert not same("12345678e012", "12345678e013") and not same("1e5", 100001) and same(10**30, "1e30")
+    assert not same(10**30 + 1, "1e30")
+    rows = frame({"0.001": LOSSES["base"], "100000": LOSSES["ours"]}).rename(columns={"method": "steps"})
+    rows = rows.astype({"steps": float})
+    for spelled in ("1e5", "1E5", "100000", "100000.0"):
+        assert len(ablate.compare(rows, by="steps", metric="loss", where=f"steps={spelled}").rows) == 4
+    assert contrast(rows, by="steps", baseline="steps=1e-3")["baseline"] == "steps=0.001"
+    assert contrast(rows, by="steps", baseline="steps=1e5")["verdict"] == "higher"
+
+
+# --- brought into shape, and said ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["status", "State", "STATUS"])
+def test_words_for_a_status_in_any_case(column, command):
+    words = ["finished", "COMPLETED", "Success", "keep", "Crashed", "RUNNING", "ok", "killed"]
+    rows = frame(**{column: words})
+    rows.loc[4, "loss"] = 0.0  # as a crash is logged
+    rows.to_csv("t.csv", index=False)
+    asked = ("compare", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
+    code, out, err = command(*asked)
+    assert code == 0 and f"t.csv: {column}: 5 rows taken; left out: 1 Crashed, 1 RUNNING, 1 killed" in out
+    assert load(["t.csv"]).rows["status"].tolist() == [*["done"] * 4, "failed", "running", "done", "failed"]
+    rows.assign(**{column: ["finished"] * 7 + ["odd"]}).to_csv("t.csv", index=False)
+    _, out, _ = command(*asked)
+    assert "left out: 1 odd (a word not known)" in out and "Doubts: rows of an unknown status" in out
+    rows.assign(**{column: ["foo", "bar"] * 4}).to_csv("t.csv", index=False)
+    code, out, err = command(*asked)
+    assert (code, out) == (2, "") and f"t.csv: {column}: none of its words is known (foo, bar); write" in err
+
+
+def test_our_own_words_for_a_status_are_not_remarked_on():
+    rows, lines = as_results(grid().assign(status="stale"), "rows")
+    assert lines == [] and {*rows["status"]} == {str(Status.STALE)}
+
+
+EUROPEAN = "method;seed;loss\nbase;0;2,0\nbase;1;2,1\nours;0;1,9\nours;1;2,013\n"
+
+
+def test_decimal_commas_semicolons_and_gzip(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(EUROPEAN.encode()))
+    found = load([str(path)])
+    assert found.rows["loss"].tolist() == [2.0, 2.1, 1.9, 2.013]
+    assert found.notes == [f"{path}: decimal commas in loss: 2,0 is read as 2.0"]
+    path.write_bytes(gzip.compress(EUROPEAN.encode())[:-9])
+    with pytest.raises(ConfigError, match="its gzip can't be read"):
+        load([str(path)])
+    quoted = re.sub(r"(\d,\d+)", r'"\1"', EUROPEAN.replace("loss", "val_loss")).replace(";", ",")
+    (tmp_path / "quoted.csv").write_text(quoted, encoding="utf-8")
+    assert load([str(tmp_path / "quoted.csv")]).rows["val_loss"].tolist() == [2.0, 2.1, 1.9, 2.013]
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (
+            "method;loss;tokens\na;2,5;1.024\nb;2,4;2.048\n",
+            "a decimal comma, and tokens 1.024 a point that may",
+        ),
+        ('method,val_loss\na,"1,234"\nb,"2,345"\n', "val_loss '1,234' is no usable number"),
+        ("method;val_loss\na;1.234,5\nb;2,4\n", "val_loss '1.234,5' is no usable number"),
+        ("method,val_loss\na,2.5\nb,2,4\n", "line 3 has 3 cells, not 2"),
+    ],
+)
+def test_what_may_mean_thousands_is_refused(text, why, tmp_path):
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        load([str(tmp_path / "t.csv")])
+
+
+@pytest.mark.parametrize("word", ["None", "NA", "none"])
+def test_none_is_a_value_of_what_was_varied(word, tmp_path):
+    path, rows = tmp_path / "t.csv", frame({word: LOSSES["base"], "ours": LOSSES["ours"]})
+    rows.to_csv(path, index=False)
+    assert contrast(load([str(path)]).rows, baseline=f"method={word}")["pairs"] == 4
+    rows.rename(columns={"method": "fusion", "loss": "val_loss"}).to_csv(path, index=False)
+    assert {*load([str(path)]).rows["fusion"]} == {word, "ours"}
+
+
+def test_a_missing_level_counts_as_none_and_is_said():
+    rows = frame({"1": LOSSES["base"], "2": LOSSES["ours"]}).rename(columns={"method": "k"})
+    found = ablate.compare(rows.assign(k=[None] * 4 + [2.0] * 4), by="k", metric="loss", baseline="k=None")
+    assert "4 rows without k count as k=None" in str(found) and found.tested["variant"].tolist() == ["k=2"]
+
+
+def test_nan_is_no_result_and_inf_is_diverged():
+    rows = frame().astype({"loss": object})
+    rows.loc[[1, 6], "loss"] = ["nan", np.inf]
+    found = ablate.compare(rows, **ASKED)
+    counts = found.table.set_index("variant")[["n", "diverged"]]
+    assert counts.loc["method=base"].tolist() == [3, 0] and counts.loc["method=ours"].tolist() == [3, 1]
+    assert "done: method=base seed=1: no loss" in found.notes
+
+
+def test_values_that_deserve_a_doubt():
+    crashed = ablate.compare(frame(LOSSES | {"ours": (1.9, 0.0, 2.09, 2.21)}), **ASKED)
+    assert "loss of exactly 0" in str(crashed) and crashed.table["n"].tolist() == [4, 4]
+    grid_of_bfloat16 = {
+        "base": (3.28125, 3.296875, 3.28125, 3.28125),
+        "ours": (3.28125, 3.28125, 3.265625, 3.28125),
+    }
+    assert "loss on a coarse grid" in str(ablate.compare(frame(grid_of_bfloat16), **ASKED))
+    assert not re.search("exactly|coarse", str(ablate.compare(frame(), **ASKED)))
+
+
+def test_columns_with_our_names_and_other_meanings():
+    rows = frame(phase=["train", "test"] * 4, role="teacher", error=0.5, study="mine", step=range(8))
+    assert contrast(rows)["pairs"] == 4
+    assert contrast(rows.assign(error=rows["loss"]), metric="error")["verdict"] == "lower"
+    by_role = rows.assign(role=rows["method"]).drop(columns="method")
+    assert contrast(by_role, by="role", baseline="role=base")["pairs"] == 4
+    lists = rows.assign(method=[[8, 8]] * 4 + [[8, 4]] * 4)
+    assert contrast(lists, baseline={"method": "[8, 8]"})["pairs"] == 4
+
+
+def test_a_study_json_is_its_study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"study\.json: no such file or directory here"):
+        load(["study.json"])
+    Path("study.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"study\.json without results\.csv; copy both"):
+        load([str(tmp_path / "study.json")])
+
+
+def test_reports_and_effects_of_a_foreign_table(command):
+    frame().to_csv("t.csv", index=False)
+    code, _, _ = command("report", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
+    page = Path("t-report.html").read_text(encoding="utf-8")
+    assert code == 0 and "is lower than method=base by 0.098 of loss" in page
+    assert not re.search("counting tokens|learned to look|one learning rate|validation split, as", page)
+    code, out, _ = command("compare", "t.csv", "--by", "method", "--metric", "loss", "--effects")
+    assert code == 0 and "method: ours − base" in out
+    frame().drop(columns="seed").to_csv("t.csv", index=False)
+    assert "have no seed" in command("compare", "t.csv", "--by", "method", "--metric", "loss", "--effects")[2]
+
+
+def test_every_word_for_a_status_is_known_once():
+    from ablate.analysis.foreign import WORDS
+
+    words = [*itertools.chain.from_iterable(text.split() for text in WORDS.values())]
+    assert len({*words}) == len(words) and {*Status} <= {*words}

@@ -23,7 +23,7 @@ from ablate.execution.events import (
     Stepped,
     ignore,
 )
-from ablate.execution.run import PlacedRun, Run, build, to_checkpoint, to_state, training
+from ablate.execution.run import PlacedRun, Run, as_array, build, to_checkpoint, to_state, training
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
 from ablate.model.models import Model
@@ -179,7 +179,7 @@ def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
                 case Averaged():
                     averaged = event
                 case Kept():
-                    writer.write_weights(_arrays(event.params), event.step)
+                    writer.write_weights(_arrays(event.weights), event.step)
     except Diverged as error:
         writer.log(str(error))
         row = formulas.at_divergence(run, error, metrics)
@@ -227,4 +227,4 @@ def describe(run: PlacedRun) -> Row:
 
 
 def _arrays(weights: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {name: value.detach().cpu().numpy() for name, value in weights.items()}
+    return {name: as_array(value) for name, value in weights.items()}

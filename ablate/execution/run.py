@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 import torch
 
+from ablate import rng
 from ablate.compute import device
 from ablate.compute.fastest import PRODUCTS
 from ablate.config.identity import run_id, run_name
@@ -140,27 +142,41 @@ def training(
     run: PlacedRun, model: Model, config: TrainConfig, start: State | None = None
 ) -> Iterator[Event]:
     """`train` on the corpus and batches of a run, with `config`, which may differ from the run's own."""
-    return train(
-        model,
-        config,
-        train_split=run.corpus.splits["train"],
-        validation_split=run.corpus.splits["validation"],
-        context=run.spec.context,
-        data_seed=run.config.resolved_seeds()["data"],
-        start=start,
-    )
+    seed = run.config.resolved_seeds()["data"]
+    with rng.drawing(seed, "data", ""):
+        yield from train(
+            model,
+            config,
+            train_split=run.corpus.splits["train"],
+            validation_split=run.corpus.splits["validation"],
+            context=run.spec.context,
+            data_seed=seed,
+            start=start,
+        )
 
 
 # --- its state, in a checkpoint ---------------------------------------------------------------------
 
 
-TENSORS = ("param", "first", "second", "average")  # the kinds of them, as they begin the name of each
+TENSORS = (
+    "param",
+    "first",
+    "second",
+    "average",
+    "buffer",
+)  # the kinds of them, as they begin the name of each
+
+
+def as_array(tensor: torch.Tensor) -> np.ndarray:
+    """The numbers of a tensor; those of bfloat16, which NumPy lacks, in float32, which has them all."""
+    tensor = tensor.detach().cpu().contiguous()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
-    of_state = (state.params, state.moments.first, state.moments.second, state.average)
+    of_state = (state.params, state.moments.first, state.moments.second, state.average, state.buffers)
     arrays = {
-        f"{kind}/{name}": tensor.detach().cpu().numpy()
+        f"{kind}/{name}": as_array(tensor)
         for kind, tensors in zip(TENSORS, of_state, strict=True)
         for name, tensor in tensors.items()
     }
@@ -172,6 +188,6 @@ def to_state(checkpoint: Checkpoint) -> State:
     for key, array in checkpoint.arrays.items():
         kind, _, name = key.partition("/")
         kinds[kind][name] = torch.from_numpy(array)
-    params, first, second, average = kinds.values()
+    params, first, second, average, buffers = kinds.values()
     seconds, of_evaluation = checkpoint.seconds, checkpoint.evaluation_seconds
-    return State(checkpoint.step, params, Moments(first, second), average, seconds, of_evaluation)
+    return State(checkpoint.step, params, Moments(first, second), average, buffers, seconds, of_evaluation)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ablate.compute import device
+from ablate.config.identity import digest
 from ablate.execution import formulas, plugins, translate
 from ablate.execution.events import (
     Evaluated,
@@ -191,7 +192,23 @@ def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
     peak_memory_mb = device.peak_memory_mb(run.device)
     if config.save == "model":
         writer.write_weights(_arrays(model.state_dict()))
-    return {"status": Status.DONE, **row, "peak_memory_mb": peak_memory_mb}
+    return _ended({**row, "peak_memory_mb": peak_memory_mb})
+
+
+def _ended(row: Row) -> Row:
+    """With the status of a run that reached its last step: diverged if it has numbers that are not finite,
+    such as the loss of the test split or of the averaged weights."""
+    lost = [column for column, value in row.items() if not _is_finite(value)]
+    if not lost:
+        return {"status": Status.DONE, **row}
+    error = f"{' and '.join(lost)} not finite after the last step"
+    return {**row, **dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
+
+
+def _is_finite(value: Any) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(digest(value))
+    return False
 
 
 def _translate(run: PlacedRun, model: Model, writer: RunWriter) -> Row:

@@ -68,6 +68,12 @@ def open_corpus(config: CorpusConfig, model: ModelConfig | None = None) -> Corpu
     return _opened[key]
 
 
+def forget() -> None:
+    """Open each corpus again when it is next needed: its files may have changed, or the directory that its
+    path starts from."""
+    _opened.clear()
+
+
 def _reopened(config: CorpusConfig, model: ModelConfig | None, sha256: str) -> Corpus:
     """The corpus, which has to be as it was. Raises CorpusError."""
     corpus = open_corpus(config, model)

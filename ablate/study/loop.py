@@ -17,6 +17,7 @@ from ablate.compute.limits import available_cores, threads_each
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.data.corpus import forget
 from ablate.data.measured import measured
 from ablate.execution import plugins
 from ablate.execution.execute import require_its_plugins, settled
@@ -42,6 +43,7 @@ class Loop:
     def __init__(self, sweep: Sweep) -> None:
         self.launcher = sweep.launcher
         self.is_single = sweep.is_single
+        forget()
         self.study = Study(sweep, remote=isinstance(sweep.launcher, Cluster))
         self.store = Store()
         self.rows: dict[Overrides, Row] = {}  # RUNNING for runs without a result yet

@@ -56,7 +56,7 @@ def measured(corpus: Corpus, context: int) -> Measured | None:
     texts = {name: split for name, split in corpus.splits.items() if isinstance(split, Stream)}
     if not texts:
         return None
-    about = [corpus.sha256, corpus.tokenizer.dump(), corpus.config.splits]
+    about = [corpus.sha256, corpus.tokenizer.sha256, corpus.config.splits]
     key = f"measured-{digest([VERSION, *about, context])}"
     if entry := cache.find(key):
         directory, figures = entry

@@ -80,18 +80,6 @@ def execute(
     return row
 
 
-def require_its_plugins(run: Run, store: Store) -> None:
-    """Raises ConfigError if the run was begun with another version of a plugin, unless force asks to train it
-    again."""
-    if run.config.force is not False or not plugins.copies(run.spec.chosen):
-        return
-    stored = store.run(run.name)
-    for directory in (stored.directory, stored.latest()):
-        if directory and directory.exists():
-            with contextlib.suppress(Damaged, FileNotFoundError):
-                plugins.require_the_same(directory, run.name)
-
-
 def settled(run: Run, root: Path | None = None) -> Row | None:
     """The row of a run that is finished and not to be trained again; None for any other."""
     try:
@@ -238,6 +226,7 @@ def describe(run: PlacedRun) -> Row:
         "attention": run.attention,
         "compile": run.config.train.compile,
         "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
+        "tokenizer_sha256": run.corpus.tokenizer.sha256,
         **provenance(),
         **parts_code(*(inspect.getfile(method) for method in dict.fromkeys(parts))),
     }

@@ -2,7 +2,7 @@
 checkpoint."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -24,6 +24,7 @@ from ablate.model.costs import flops_per_token
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
+from ablate.phrases import some
 from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
 from ablate.training.optim import Moments
@@ -109,6 +110,17 @@ def place(run: Run) -> PlacedRun:
         require_sacrebleu()
     _require_compiler(config, where)
     return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
+
+
+def require_planned(run: Run, planned: Mapping[str, str]) -> None:
+    """Raises ConfigError if a run that was prepared anew is none of those that were planned. planned: the
+    fingerprints of their texts, by name."""
+    if run.name not in planned:
+        was = " or ".join(sorted({sha256[:12] for sha256 in planned.values()}))
+        raise ConfigError(
+            f"{run.name}: not what was planned, which is {some([*planned])}: the fingerprint of its text"
+            f" (corpus_sha256) was {was} and is {run.corpus.sha256[:12]}; give the command again"
+        )
 
 
 def _require_compiler(config: RunConfig, place: torch.device) -> None:

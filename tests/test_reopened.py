@@ -7,6 +7,7 @@ import pickle
 import random
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
@@ -190,6 +191,13 @@ def interrupted(made: Path, *overrides: str) -> PlacedRun:
     return run
 
 
+def edit(run: PlacedRun, changed: Mapping[str, str]) -> None:
+    attempt = Store().run(run.name).latest()
+    assert attempt is not None
+    path = attempt / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -200,8 +208,7 @@ def interrupted(made: Path, *overrides: str) -> PlacedRun:
 def test_from_a_checkpoint_only_the_same_program_goes_on(made, changed, words):
     run = interrupted(made, "train.checkpoint_every=2")
     require_as_begun(run, Store())
-    path = Store().run(run.name).latest() / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    edit(run, changed)
     command = ("run", *BOOK, *QUICK, "seed=1", "train.checkpoint_every=2")
     done = call_cli(*command, cwd=made)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and re.search(words, done.stderr), done.stderr
@@ -212,8 +219,7 @@ def test_from_a_checkpoint_only_the_same_program_goes_on(made, changed, words):
 
 def test_what_has_no_checkpoint_yet_begins_anew(made):
     run = interrupted(made)
-    path = Store().run(run.name).latest() / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"code": "0" * 12}))
+    edit(run, {"code": "0" * 12})
     assert call_cli("run", *BOOK, *QUICK, "seed=1", cwd=made).returncode == 0
 
 

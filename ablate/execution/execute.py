@@ -5,11 +5,10 @@ import dataclasses
 import inspect
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ablate.compute import device
@@ -24,7 +23,7 @@ from ablate.execution.events import (
     Stepped,
     ignore,
 )
-from ablate.execution.run import PlacedRun, Run, as_array, build, to_checkpoint, to_state, training
+from ablate.execution.run import PlacedRun, Run, arrays, build, to_checkpoint, to_state, training
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
 from ablate.model.models import Model
@@ -168,7 +167,7 @@ def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
                 case Averaged():
                     averaged = event
                 case Kept():
-                    writer.write_weights(_arrays(event.weights), event.step)
+                    writer.write_weights(arrays(event.weights), event.step)
     except Diverged as error:
         writer.log(str(error))
         row = formulas.at_divergence(run, error, metrics)
@@ -179,24 +178,19 @@ def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
         row |= _translate(run, model, writer)
     peak_memory_mb = device.peak_memory_mb(run.device)
     if config.save == "model":
-        writer.write_weights(_arrays(model.state_dict()))
-    return _ended({**row, "peak_memory_mb": peak_memory_mb})
-
-
-def _ended(row: Row) -> Row:
-    """With the status of a run that reached its last step: diverged if it has numbers that are not finite,
-    such as the loss of the test split or of the averaged weights."""
-    lost = [column for column, value in row.items() if not _is_finite(value)]
-    if not lost:
-        return {"status": Status.DONE, **row}
-    error = f"{' and '.join(lost)} not finite after the last step"
-    return {**row, **dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
+        writer.write_weights(arrays(model.state_dict()))
+    row |= {"status": Status.DONE, "peak_memory_mb": peak_memory_mb}
+    if lost := [column for column, value in row.items() if not _is_finite(value)]:  # as a loss of averages
+        error = f"{' and '.join(lost)} not finite after the last step"
+        row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
+    return row
 
 
 def _is_finite(value: Any) -> bool:
-    with contextlib.suppress(ValueError):
+    try:
         return bool(digest(value))
-    return False
+    except ValueError:
+        return False
 
 
 def _translate(run: PlacedRun, model: Model, writer: RunWriter) -> Row:
@@ -230,7 +224,3 @@ def describe(run: PlacedRun) -> Row:
         **provenance(),
         **parts_code(*(inspect.getfile(method) for method in dict.fromkeys(parts))),
     }
-
-
-def _arrays(weights: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {name: as_array(value) for name, value in weights.items()}

@@ -22,17 +22,12 @@ from ablate.store.store import Store
 
 @dataclass(frozen=True)
 class Stored:
-    """A finished run, opened again. Each method gives what the run was made with, or raises ConfigError."""
+    """A finished run, opened again: it gives what the run was made with. Methods raise ConfigError."""
 
     directory: Path
     row: Row
     config: RunConfig
-
-    def tokenizer(self) -> Tokenizer:
-        """The one that the run kept; its text is not opened."""
-        tokenizer = tokenizers.load(self.directory / "tokenizer.json")
-        require_same(self.directory, self.row, self.directory.name, tokenizer=tokenizer)
-        return tokenizer
+    tokenizer: Tokenizer
 
     def corpus(self) -> Corpus:
         try:
@@ -48,13 +43,13 @@ class Stored:
 
 
 def reopened(directory: Path, *, code: bool = False) -> Stored:
-    """The finished run in this directory. code: whether what it computed is computed again, for which this
-    program has to be the one that made it. Raises ConfigError."""
-    row = read_finished(directory, thorough=True)
-    require_same(directory, row, directory.name, code=code)
+    """The finished run in this directory, whose text is not opened yet. code: whether what it computed is
+    computed again, for which this program has to be the one that made it. Raises ConfigError."""
+    row, tokenizer = read_finished(directory, thorough=True), tokenizers.load(directory / "tokenizer.json")
+    require_same(directory, row, directory.name, tokenizer=tokenizer, code=code)
     try:
         text = (directory / "config.yaml").read_text(encoding="utf-8")
-        return Stored(directory, row, read(RunConfig, yaml.safe_load(text)))
+        return Stored(directory, row, read(RunConfig, yaml.safe_load(text)), tokenizer)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise damaged(directory, error) from error
 

@@ -116,10 +116,10 @@ def require_planned(run: Run, planned: Mapping[str, str]) -> None:
     """Raises ConfigError if a run that was prepared anew is none of those that were planned. planned: the
     fingerprints of their texts, by name."""
     if run.name not in planned:
-        was = " or ".join(sorted({sha256[:12] for sha256 in planned.values()}))
         raise ConfigError(
             f"{run.name}: not what was planned, which is {some([*planned])}: the fingerprint of its text"
-            f" (corpus_sha256) was {was} and is {run.corpus.sha256[:12]}; give the command again"
+            f" (corpus_sha256) was {some(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
+            f" {run.corpus.sha256[:12]}; give the command again"
         )
 
 
@@ -179,20 +179,20 @@ TENSORS = (
 )  # the kinds of them, as they begin the name of each
 
 
-def as_array(tensor: torch.Tensor) -> np.ndarray:
-    """The numbers of a tensor; those of bfloat16, which NumPy lacks, in float32, which has them all."""
-    tensor = tensor.detach().cpu().contiguous()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """The numbers of tensors; those of bfloat16, which NumPy lacks, in float32, which has them all."""
+    here = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in here.items()}
 
 
 def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
     of_state = (state.params, state.moments.first, state.moments.second, state.average, state.buffers)
-    arrays = {
-        f"{kind}/{name}": as_array(tensor)
+    every = {
+        f"{kind}/{name}": array
         for kind, tensors in zip(TENSORS, of_state, strict=True)
-        for name, tensor in tensors.items()
+        for name, array in arrays(tensors).items()
     }
-    return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
+    return Checkpoint(state.step, every, metrics, state.seconds, state.evaluation_seconds)
 
 
 def to_state(checkpoint: Checkpoint) -> State:

@@ -15,7 +15,6 @@ from ablate.config.rules import ConfigError
 from ablate.data.corpora.base import Task, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Layout, Paired
-from ablate.data.tokenizers import Tokenizer
 from ablate.execution.reopen import Stored, damaged, reopened
 from ablate.execution.run import PlacedRun
 from ablate.execution.translate import translated
@@ -31,9 +30,9 @@ class TrainedModel(nn.Module):
     of the source (B, S) as `source_BS`. The names in its state_dict are those of model.safetensors.
     """
 
-    def __init__(self, network: Model, tokenizer: Tokenizer, stored: Stored) -> None:
+    def __init__(self, network: Model, stored: Stored) -> None:
         super().__init__()
-        self.tokenizer, self.config, self.stored = tokenizer, stored.config, stored
+        self.tokenizer, self.config, self.stored = stored.tokenizer, stored.config, stored
         # Only the network's parts are registered, so that weights bear the names that they have on disk.
         self.__dict__["network"] = network
         for name, module in network.named_children():
@@ -103,13 +102,13 @@ def load_model(directory: Path, *, code: bool = False) -> TrainedModel:
     if not (directory / "config.yaml").exists():
         raise ConfigError(f"{directory}: no run is in this directory; ablate runs lists the runs")
     stored, weights = reopened(directory, code=code), weights_of(directory)
-    tokenizer, config = stored.tokenizer(), stored.config
+    spec = resolve_spec(stored.config, stored.tokenizer.vocab_size)
     try:
-        network = build_model(resolve_spec(config, tokenizer.vocab_size), config.resolved_seeds())
+        network = build_model(spec, stored.config.resolved_seeds())
         network.load_state_dict(weights)
     except (ValueError, RuntimeError) as error:
         raise damaged(directory, error) from error
-    return TrainedModel(network, tokenizer, stored)
+    return TrainedModel(network, stored)
 
 
 def example(model: TrainedModel, row: int, prompt: str | None = None) -> str | None:

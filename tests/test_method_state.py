@@ -18,7 +18,7 @@ from ablate.execution.events import Evaluated, ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, build, prepare
 from ablate.execution.trained import load_model
-from ablate.methods import Fusion
+from ablate.methods import Fusion, Linear
 from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
@@ -51,6 +51,7 @@ class Counting(Fusion):
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
         self.register_buffer("decayed", torch.zeros(4))
         self.register_buffer("inner", torch.rand(3), persistent=False)
+        self.mix = Linear(shape.value_width, shape.value_width, bias=False)
 
     def forward(self, z_BTHV: Tensor, x_BTC: Tensor) -> Tensor:
         self.calls += 1
@@ -61,7 +62,7 @@ class Counting(Fusion):
             self.decayed.mul_(0.5).add_(1)
         drawn = torch.rand(()).item() + np.random.rand() + random.random()
         factor = self.added + self.decayed[0] + self.inner.sum() + drawn
-        fused = (self.table.mT * z_BTHV).sum(-2) * factor
+        fused = self.mix((self.table.mT * z_BTHV).sum(-2) * factor) + self.decayed[:1]
         return nn.functional.dropout(fused * (1 + self.calls / 10), 0.1, self.training)
 
 

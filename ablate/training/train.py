@@ -11,10 +11,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ablate import rng
 from ablate.config.schema import TrainConfig
@@ -28,6 +29,7 @@ from ablate.training import optim
 EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
 
 COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
+Module = TypeVar("Module", bound=nn.Module)
 CHECK_EVERY = 100  # steps between checks for a finite loss, each of which waits for the device
 
 
@@ -170,7 +172,7 @@ class Computing:
                 module._buffers.update(computed._buffers)  # of a method that makes a new tensor in each step
 
 
-def in_precision(model: Model, precision: str) -> Model:
+def in_precision(model: Module, precision: str) -> Module:
     """The model itself for float32, otherwise a copy of it in bfloat16 that shares its buffers."""
     if precision == "float32":
         return model

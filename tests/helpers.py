@@ -36,7 +36,7 @@ from ablate.compose.configs import configs_dir, defaults_of
 from ablate.config.contrast import AContrast, Contrast
 from ablate.config.read import read
 from ablate.config.schema import RunConfig
-from ablate.data import corpus
+from ablate.data.corpus import forget
 from ablate.execution import plugins
 from ablate.execution.plugins import KINDS
 from ablate.model.sizing import resolve_spec
@@ -92,11 +92,6 @@ def make_shape(heads: int = 4, *, key_width: int = 3, value_width: int = 5, d_mo
 def read_contrast(entry: Mapping[str, Any]) -> Contrast:
     """The contrast of an entry of a YAML."""
     return read(Contrast, AContrast().read(entry, "primary"), "primary")
-
-
-def forget() -> None:
-    """Open each corpus again when it is next needed."""
-    corpus._opened.clear()
 
 
 def make_record(**given: Any) -> StudyRecord:

@@ -539,6 +539,24 @@ def test_a_file_written_just_now_is_not_taken_for_an_earlier_one(texts: Path):
         assert opened("book.txt").sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
+def test_another_file_of_the_same_size_and_time_is_not_taken_for_the_first(texts: Path):
+    a, b = (put(texts / name / "book.txt", name * 10) for name in "ab")
+    (texts / "book").symlink_to(a)
+    (texts / "books").symlink_to(a.parent)
+    (texts / "copied").mkdir()
+    shutil.copy2(a, texts / "copied/book.txt")
+    paths = ("book", "books", "books/*.txt", "copied/book.txt")
+    assert [opened(path).sha256 for path in paths] == [hashlib.sha256(b"a" * 10).hexdigest()] * 4
+    for link, to in (("book", b), ("books", b.parent)):
+        (texts / link).unlink()
+        (texts / link).symlink_to(to)
+    shutil.copy2(b, texts / "copied/book.txt")  # as cp -p, in place
+    assert [opened(path).sha256 for path in paths] == [hashlib.sha256(b"b" * 10).hexdigest()] * 4
+    (texts / "copied/book.txt").write_bytes(b"c" * 10)
+    os.utime(texts / "copied/book.txt", (1_000_000_000, 1_000_000_000))  # as touch -r
+    assert opened("copied/book.txt").sha256 == hashlib.sha256(b"c" * 10).hexdigest()
+
+
 @pytest.mark.parametrize("damage", ["truncate", "delete", "meta", "half", "tokenizer"])
 def test_a_damaged_entry_is_made_anew(book: Path, root: Path, damage: str):
     before = words(opened("book.txt"))

@@ -57,7 +57,7 @@ def test_a_text_is_measured_and_the_figures_are_kept(corpus: Corpus, monkeypatch
     ]
     best = min(losses, key=lambda loss: loss["validation"])
     assert text.loss == pytest.approx(best) and losses[text.order - 1] is best and text.counted == 1
-    assert -np.log(text.probabilities("test")).mean() == pytest.approx(best["test"], rel=1e-5)
+    assert -np.log(text.probabilities["test"]).mean() == pytest.approx(best["test"], rel=1e-5)
     monkeypatch.setattr(module, "_measure", None)
     assert measured(corpus, 16) == text
 

@@ -18,8 +18,9 @@ from ablate.compute.fastest import onednn, works
 from ablate.config.rules import ConfigError
 from ablate.execution.events import Evaluated, ignore
 from ablate.execution.execute import execute
+from ablate.execution.reopen import reopened
 from ablate.execution.run import prepare
-from ablate.execution.trained import in_float64, prepared, weights_of
+from ablate.execution.trained import in_float64, weights_of
 from ablate.probes.measure import Value
 from ablate.probes.patterns import patterns_of, previous
 from ablate.probes.study import probe_runs
@@ -187,7 +188,7 @@ def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
     (directory,) = tmp_path.glob("runs/store/concat*")
     assert [*weights_on_the_way(directory)] == [10]
     with contextlib.chdir(tmp_path):
-        run = prepared(directory)
+        run = reopened(directory).prepared("cpu")
     model = in_float64(run)
     for step, of in ((10, weights_of(directory, 10)), (20, weights_of(directory))):
         model.load_state_dict(of)

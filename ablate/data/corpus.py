@@ -49,31 +49,35 @@ class Corpus:
         return stream.tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.config, self.model, self.sha256)
+        return open_corpus, (self.config, self.model, self.sha256)
 
 
 _opened: dict[str, Corpus] = {}  # by what was opened
 
 
-def open_corpus(config: CorpusConfig, model: ModelConfig | None = None) -> Corpus:
+def open_corpus(config: CorpusConfig, model: ModelConfig | None = None, sha256: str | None = None) -> Corpus:
     """The corpus as this model reads it, by default as one text; opened once for all runs of a process.
-    Raises ConfigError."""
+    sha256: what its fingerprint has to be. Raises ConfigError."""
     model = model if model is not None and model.architecture != "decoder" else None
     key = repr((config, model))
-    if key not in _opened:
+    if key not in _opened or sha256 not in (None, _opened[key].sha256):
         corpus = _open(config, model)
+        if sha256 not in (None, corpus.sha256):
+            raise CorpusError(
+                f"corpus={config.name}: the text changed: the fingerprint of {config.called} (corpus_sha256)"
+                f" was {sha256[:12]} and is {corpus.sha256[:12]}; put back what it was, or train on what it"
+                " is with the same ablate run"
+            )
         while len(_opened) >= KEPT:
             del _opened[next(iter(_opened))]
         _opened[key] = corpus
     return _opened[key]
 
 
-def _reopened(config: CorpusConfig, model: ModelConfig | None, sha256: str) -> Corpus:
-    """The corpus, which has to be as it was. Raises CorpusError."""
-    corpus = open_corpus(config, model)
-    if corpus.sha256 != sha256:
-        raise CorpusError(f"corpus={config.name}: the text changed while its runs were waiting; run again")
-    return corpus
+def forget() -> None:
+    """Open each corpus again when it is next needed: its files may have changed, or the directory that its
+    path starts from."""
+    _opened.clear()
 
 
 def _open(config: CorpusConfig, model: ModelConfig | None) -> Corpus:

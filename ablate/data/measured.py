@@ -4,11 +4,12 @@ The counting line is the loss of the n-gram model of ablate.data.counting that i
 windows that a model is evaluated on.
 """
 
+import contextlib
 import functools
 import itertools
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -37,19 +38,16 @@ log = logging.getLogger(__name__)
 class Measured:
     """characters: in each split. overlap: by (split, other split) the share of the characters of the first in
     stretches of 50 or more that the other has, too. order: of the n-grams, in tokens. loss: of counting, in
-    nats a token, by split. Splits that are empty are in neither. counted: the share of the training tokens
-    that was read. directory: of the probabilities."""
+    nats a token, by split; probabilities: those that it gives the tokens of a split, but for the first,
+    (targets,) float32. Splits that are empty are in none of these. counted: the share of the training tokens
+    that was read."""
 
     characters: Mapping[str, int]
     overlap: Mapping[tuple[str, str], float]
     order: int
     loss: Mapping[str, float]
     counted: float
-    directory: Path
-
-    def probabilities(self, split: str) -> np.ndarray:
-        """(targets,) float32: those that counting gives the tokens of a split, but for the first."""
-        return np.load(self.directory / f"{split}.npy", mmap_mode="r")
+    probabilities: Mapping[str, np.ndarray] = field(compare=False)
 
 
 def measured(corpus: Corpus, context: int) -> Measured | None:
@@ -58,29 +56,42 @@ def measured(corpus: Corpus, context: int) -> Measured | None:
     texts = {name: split for name, split in corpus.splits.items() if isinstance(split, Stream)}
     if not texts:
         return None
-    about = [corpus.sha256, corpus.tokenizer.name, corpus.tokenizer.vocab_size, corpus.config.splits]
+    about = [corpus.sha256, corpus.tokenizer.sha256, corpus.config.splits]
     key = f"measured-{digest([VERSION, *about, context])}"
-    entry = cache.find(key) or cache.publish(key, functools.partial(_measure, corpus, texts, context))
-    directory, figures = entry
-    overlaps = {(name, other): share for name, other, share in figures.pop("overlap")}
-    return Measured(**figures, overlap=overlaps, directory=directory)
+    if entry := cache.find(key):
+        directory, figures = entry
+        probabilities = {name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in figures["loss"]}
+    else:
+        figures, probabilities = _measure(corpus, texts, context)
+        with contextlib.suppress(OSError):  # a full disk ends no training
+            cache.publish(key, functools.partial(_write, figures, probabilities))
+    overlaps = {(name, other): share for name, other, share in figures["overlap"]}
+    return Measured(**{**figures, "overlap": overlaps}, probabilities=probabilities)
 
 
-def _measure(corpus: Corpus, texts: Mapping[str, Stream], context: int, directory: Path) -> dict:
+def _write(figures: dict, probabilities: Mapping[str, np.ndarray], directory: Path) -> dict:
+    for name, of_split in probabilities.items():
+        np.save(directory / f"{name}.npy", of_split)
+    return figures
+
+
+def _measure(
+    corpus: Corpus, texts: Mapping[str, Stream], context: int
+) -> tuple[dict, Mapping[str, np.ndarray]]:
+    """All that `Measured` has, as plain data, and the probabilities."""
     tokenizer, training = corpus.tokenizer, texts["train"].tokens
     if len(training) > LONG:
         log.warning("corpus=%s: measuring overlap and counting; once, up to a minute", corpus.name)
     held_out = {name: texts[name].tokens for name in HELD_OUT if texts[name].size}
     some = evenly(training, MOST)
     models = kneser_ney(some, held_out, vocab=tokenizer.vocab_size, context=context)
-    losses = list[dict[str, float]]()
+    losses, best = list[dict[str, float]](), dict[str, np.ndarray]()
     for probabilities in itertools.islice(models, ORDERS.get(tokenizer.name, LETTERS)):
         losses.append({name: float(-np.log(p).mean()) for name, p in probabilities.items()})
         if losses[-1]["validation"] == min(loss["validation"] for loss in losses):
-            for name, p in probabilities.items():
-                np.save(directory / f"{name}.npy", p.astype(np.float32))
+            best = {name: p.astype(np.float32) for name, p in probabilities.items()}
     order = min(range(len(losses)), key=lambda at: losses[at]["validation"])
-    return {
+    figures = {
         "characters": {name: sum(map(len, decoded(text.tokens, tokenizer))) for name, text in texts.items()},
         "overlap": [
             (name, other, overlap(decoded(tokens, tokenizer), decoded(texts[other].tokens, tokenizer)))
@@ -91,6 +102,7 @@ def _measure(corpus: Corpus, texts: Mapping[str, Stream], context: int, director
         "loss": losses[order],
         "counted": len(some) / len(training),
     }
+    return figures, best
 
 
 def evenly(tokens: np.ndarray, most: int) -> np.ndarray:

@@ -253,5 +253,7 @@ def stamp_of(files: list[Path], *others: Any) -> Any:
             stat = file.stat()
         if stat.st_mtime_ns > time.time_ns() - 2_000_000_000:
             return None  # it may change again within one tick of the file system's clock
-        facts.append([str(file.absolute()), stat.st_size, stat.st_mtime_ns])
+        # Which file it is and when it was touched: a link may lead to another, and cp -p keeps the time.
+        which = [stat.st_dev, stat.st_ino, stat.st_ctime_ns]
+        facts.append([str(file.absolute()), stat.st_size, stat.st_mtime_ns, *which])
     return [facts, *others]

@@ -4,6 +4,7 @@ The first three are lossless and know how many UTF-8 bytes each token stands for
 be converted to bits per byte, which are comparable across tokenizers.
 """
 
+import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
@@ -47,6 +48,10 @@ class Tokenizer(ABC):
     def dump(self) -> str:
         """The JSON text that `load` reads."""
         return json.dumps({"name": self.name, **self.state})
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.dump().encode()).hexdigest()
 
 
 class Char(Tokenizer):

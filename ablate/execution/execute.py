@@ -5,14 +5,14 @@ import dataclasses
 import inspect
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ablate.compute import device
+from ablate.config.identity import digest
 from ablate.execution import formulas, plugins, translate
 from ablate.execution.events import (
     Evaluated,
@@ -23,7 +23,7 @@ from ablate.execution.events import (
     Stepped,
     ignore,
 )
-from ablate.execution.run import PlacedRun, Run, build, to_checkpoint, to_state, training
+from ablate.execution.run import PlacedRun, Run, arrays, build, to_checkpoint, to_state, training
 from ablate.files.atomic import StoreError
 from ablate.model import fusion, scores
 from ablate.model.models import Model
@@ -77,18 +77,6 @@ def execute(
     device.release_memory(run.device)
     listener(Finished(row))
     return row
-
-
-def require_its_plugins(run: Run, store: Store) -> None:
-    """Raises ConfigError if the run was begun with another version of a plugin, unless force asks to train it
-    again."""
-    if run.config.force is not False or not plugins.copies(run.spec.chosen):
-        return
-    stored = store.run(run.name)
-    for directory in (stored.directory, stored.latest()):
-        if directory and directory.exists():
-            with contextlib.suppress(Damaged, FileNotFoundError):
-                plugins.require_the_same(directory, run.name)
 
 
 def settled(run: Run, root: Path | None = None) -> Row | None:
@@ -179,7 +167,7 @@ def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
                 case Averaged():
                     averaged = event
                 case Kept():
-                    writer.write_weights(_arrays(event.params), event.step)
+                    writer.write_weights(arrays(event.weights), event.step)
     except Diverged as error:
         writer.log(str(error))
         row = formulas.at_divergence(run, error, metrics)
@@ -190,8 +178,19 @@ def _train(run: PlacedRun, writer: RunWriter, listener: Listener) -> Row:
         row |= _translate(run, model, writer)
     peak_memory_mb = device.peak_memory_mb(run.device)
     if config.save == "model":
-        writer.write_weights(_arrays(model.state_dict()))
-    return {"status": Status.DONE, **row, "peak_memory_mb": peak_memory_mb}
+        writer.write_weights(arrays(model.state_dict()))
+    row |= {"status": Status.DONE, "peak_memory_mb": peak_memory_mb}
+    if lost := [column for column, value in row.items() if not _is_finite(value)]:  # as a loss of averages
+        error = f"{' and '.join(lost)} not finite after the last step"
+        row |= {**dict.fromkeys(lost), "status": Status.DIVERGED, "error": error}
+    return row
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return bool(digest(value))
+    except ValueError:
+        return False
 
 
 def _translate(run: PlacedRun, model: Model, writer: RunWriter) -> Row:
@@ -222,10 +221,7 @@ def describe(run: PlacedRun) -> Row:
         "attention": run.attention,
         "compile": run.config.train.compile,
         "threads": torch.get_num_threads() if run.device.type == "cpu" else None,
+        "tokenizer_sha256": run.corpus.tokenizer.sha256,
         **provenance(),
         **parts_code(*(inspect.getfile(method) for method in dict.fromkeys(parts))),
     }
-
-
-def _arrays(weights: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {name: value.detach().cpu().numpy() for name, value in weights.items()}

@@ -138,11 +138,11 @@ def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
         "ngram_order": text.order,
         "ngram_val_loss": text.loss["validation"],
         "ngram_loss": text.loss.get("test"),
-        "mix_weight": mixture(_probabilities(validation), text.probabilities("validation")),
+        "mix_weight": mixture(_probabilities(validation), text.probabilities["validation"]),
     }
     if test.targets:
         mixed_J = row["mix_weight"] * _probabilities(test)
-        mixed_J += (1 - row["mix_weight"]) * text.probabilities("test")
+        mixed_J += (1 - row["mix_weight"]) * text.probabilities["test"]
         row["mix_loss"] = float(-np.log(mixed_J).mean())
     return row
 

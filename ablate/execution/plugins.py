@@ -25,7 +25,6 @@ from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line, some
 from ablate.store import provenance
 from ablate.store.provenance import parts_code
-from ablate.store.run_files import read_started
 
 KINDS = {"fusion": fusion, "scores": scores}
 
@@ -124,26 +123,6 @@ def copies(attention: AttentionSpec) -> dict[str, bytes]:
             if inline(drawing):  # it is safe to show in a page
                 files[drawing.name] = drawing.read_bytes()
     return files
-
-
-def require_the_same(directory: Path, run: str) -> None:
-    """Raises ConfigError unless the plugins that made the run in this directory are loaded and unchanged.
-    run: its name."""
-    for name, was in (read_started(directory).get("part_files") or {}).items():
-        if not provenance.is_of_plugin(name):
-            continue
-        file, now = name.removeprefix(provenance.PLUGIN), provenance.tree_digest(name)
-        copy = directory / file if (directory / file).exists() else file
-        if now is None:
-            raise ConfigError(
-                f"{run}: was made with the plugin {file}; add --plugin {copy}, or make it anew with"
-                " force=stale"
-            )
-        if now != was:
-            raise ConfigError(
-                f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
-                f" {now[:8]}; give --plugin {copy}, or add force=stale, or give the method another name"
-            )
 
 
 def _registered(plugin: Plugin) -> list[Method]:

@@ -2,13 +2,15 @@
 checkpoint."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 import torch
 
+from ablate import rng
 from ablate.compute import device
 from ablate.compute.fastest import PRODUCTS
 from ablate.config.identity import run_id, run_name
@@ -22,6 +24,7 @@ from ablate.model.costs import flops_per_token
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
+from ablate.phrases import some
 from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
 from ablate.training.optim import Moments
@@ -109,6 +112,17 @@ def place(run: Run) -> PlacedRun:
     return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
 
 
+def require_planned(run: Run, planned: Mapping[str, str]) -> None:
+    """Raises ConfigError if a run that was prepared anew is none of those that were planned. planned: the
+    fingerprints of their texts, by name."""
+    if run.name not in planned:
+        raise ConfigError(
+            f"{run.name}: not what was planned, which is {some([*planned])}: the fingerprint of its text"
+            f" (corpus_sha256) was {some(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
+            f" {run.corpus.sha256[:12]}; give the command again"
+        )
+
+
 def _require_compiler(config: RunConfig, place: torch.device) -> None:
     if not config.train.compile:
         return
@@ -140,31 +154,45 @@ def training(
     run: PlacedRun, model: Model, config: TrainConfig, start: State | None = None
 ) -> Iterator[Event]:
     """`train` on the corpus and batches of a run, with `config`, which may differ from the run's own."""
-    return train(
-        model,
-        config,
-        train_split=run.corpus.splits["train"],
-        validation_split=run.corpus.splits["validation"],
-        context=run.spec.context,
-        data_seed=run.config.resolved_seeds()["data"],
-        start=start,
-    )
+    seed = run.config.resolved_seeds()["data"]
+    with rng.drawing(seed, "data", ""):
+        yield from train(
+            model,
+            config,
+            train_split=run.corpus.splits["train"],
+            validation_split=run.corpus.splits["validation"],
+            context=run.spec.context,
+            data_seed=seed,
+            start=start,
+        )
 
 
 # --- its state, in a checkpoint ---------------------------------------------------------------------
 
 
-TENSORS = ("param", "first", "second", "average")  # the kinds of them, as they begin the name of each
+TENSORS = (
+    "param",
+    "first",
+    "second",
+    "average",
+    "buffer",
+)  # the kinds of them, as they begin the name of each
+
+
+def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """The numbers of tensors; those of bfloat16, which NumPy lacks, in float32, which has them all."""
+    here = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in here.items()}
 
 
 def to_checkpoint(state: State, metrics: list[Row]) -> Checkpoint:
-    of_state = (state.params, state.moments.first, state.moments.second, state.average)
-    arrays = {
-        f"{kind}/{name}": tensor.detach().cpu().numpy()
+    of_state = (state.params, state.moments.first, state.moments.second, state.average, state.buffers)
+    every = {
+        f"{kind}/{name}": array
         for kind, tensors in zip(TENSORS, of_state, strict=True)
-        for name, tensor in tensors.items()
+        for name, array in arrays(tensors).items()
     }
-    return Checkpoint(state.step, arrays, metrics, state.seconds, state.evaluation_seconds)
+    return Checkpoint(state.step, every, metrics, state.seconds, state.evaluation_seconds)
 
 
 def to_state(checkpoint: Checkpoint) -> State:
@@ -172,6 +200,6 @@ def to_state(checkpoint: Checkpoint) -> State:
     for key, array in checkpoint.arrays.items():
         kind, _, name = key.partition("/")
         kinds[kind][name] = torch.from_numpy(array)
-    params, first, second, average = kinds.values()
+    params, first, second, average, buffers = kinds.values()
     seconds, of_evaluation = checkpoint.seconds, checkpoint.evaluation_seconds
-    return State(checkpoint.step, params, Moments(first, second), average, seconds, of_evaluation)
+    return State(checkpoint.step, params, Moments(first, second), average, buffers, seconds, of_evaluation)

@@ -14,11 +14,10 @@ import torch
 
 from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
-from ablate.execution.run import PlacedRun, build, prepare, training
-from ablate.execution.trained import config_of
+from ablate.execution.reopen import reopened
+from ablate.execution.run import PlacedRun, build, training
 from ablate.model.models import Model
 from ablate.phrases import counted
-from ablate.store.run_files import read_started
 from ablate.store.store import Store, StoreError
 from ablate.training.train import Step
 
@@ -95,10 +94,10 @@ def _prepared(variant: str, run_id: str, stores: Sequence[Store]) -> tuple[Place
     for store in stores if isinstance(run_id, str) else []:  # a foreign table may have no run_id
         try:
             directory = store.find(run_id)
-            threads = read_started(directory).get("threads")
-        except (StoreError, OSError):
+        except StoreError:
             continue
-        return prepare(config_of(directory)), threads
+        stored = reopened(directory)
+        return stored.prepared(stored.config.device), stored.row.get("threads")
     raise ConfigError(
         f"--cost: {variant}: no config of run {run_id} in {stores[0].root / 'store'}, and a step can only be"
         " timed from one; compare where the runs were made, or leave --cost out"

@@ -1,30 +1,24 @@
-"""What a finished run kept: its config and weights, and its model with the tokenizer, to compute with, to
+"""What a finished run kept: its weights, and its model with the tokenizer, to compute with, to
 generate text, to answer a task."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import safetensors.torch
 import torch
-import yaml
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ablate import rng
-from ablate.config.read import read
 from ablate.config.rules import ConfigError
-from ablate.config.schema import RunConfig
-from ablate.data import tokenizers
 from ablate.data.corpora.base import Task, registry
-from ablate.data.corpus import open_corpus
 from ablate.data.examples import Examples
 from ablate.data.paired import Layout, Paired
-from ablate.execution.plugins import require_the_same
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.reopen import Stored, damaged, reopened
+from ablate.execution.run import PlacedRun
 from ablate.execution.translate import translated
-from ablate.model.models import Model, build_model, empty_model
+from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.store.run_files import weights_on_the_way
 
@@ -36,9 +30,9 @@ class TrainedModel(nn.Module):
     of the source (B, S) as `source_BS`. The names in its state_dict are those of model.safetensors.
     """
 
-    def __init__(self, network: Model, tokenizer: tokenizers.Tokenizer, config: RunConfig) -> None:
+    def __init__(self, network: Model, stored: Stored) -> None:
         super().__init__()
-        self.tokenizer, self.config = tokenizer, config
+        self.tokenizer, self.config, self.stored = stored.tokenizer, stored.config, stored
         # Only the network's parts are registered, so that weights bear the names that they have on disk.
         self.__dict__["network"] = network
         for name, module in network.named_children():
@@ -102,19 +96,19 @@ class TrainedModel(nn.Module):
         return self.tokenizer.decode(translation)
 
 
-def load_model(directory: Path) -> TrainedModel:
-    """The model of the finished run in this directory. Raises ConfigError if it kept no weights, is damaged,
-    or needs a plugin that is not loaded."""
+def load_model(directory: Path, *, code: bool = False) -> TrainedModel:
+    """The model of the finished run in this directory; its text is not opened. code: as for `reopened`.
+    Raises ConfigError if it kept no weights, is damaged, or needs a plugin that is not loaded."""
     if not (directory / "config.yaml").exists():
         raise ConfigError(f"{directory}: no run is in this directory; ablate runs lists the runs")
-    config, weights = config_of(directory), weights_of(directory)
+    stored, weights = reopened(directory, code=code), weights_of(directory)
+    spec = resolve_spec(stored.config, stored.tokenizer.vocab_size)
     try:
-        tokenizer = tokenizers.load(directory / "tokenizer.json")
-        network = empty_model(resolve_spec(config, tokenizer.vocab_size))
+        network = build_model(spec, stored.config.resolved_seeds())
         network.load_state_dict(weights)
     except (ValueError, RuntimeError) as error:
         raise damaged(directory, error) from error
-    return TrainedModel(network, tokenizer, config)
+    return TrainedModel(network, stored)
 
 
 def example(model: TrainedModel, row: int, prompt: str | None = None) -> str | None:
@@ -131,7 +125,7 @@ def _translated_pair(model: TrainedModel, row: int, prompt: str | None) -> str:
     if prompt is not None:
         lines = {"source": prompt}
     else:
-        split = _held_out(model.config)
+        split = _held_out(model)
         assert isinstance(split, Paired)
         pairs = split.pairs.held_out
         source, target = pairs[row % len(pairs)]
@@ -141,7 +135,7 @@ def _translated_pair(model: TrainedModel, row: int, prompt: str | None) -> str:
 
 
 def _answers(model: TrainedModel, row: int) -> str:
-    split = _held_out(model.config)
+    split = _held_out(model)
     assert isinstance(split, Examples)
     inputs, targets, positions, _ = split.rows(split.seed, np.array([row % (split.count or 1)]))
     with torch.no_grad():
@@ -154,9 +148,9 @@ def _answers(model: TrainedModel, row: int) -> str:
     return "\n".join(lines)
 
 
-def _held_out(config: RunConfig) -> object:
+def _held_out(model: TrainedModel) -> object:
     """The test split of the run's corpus, or the validation split if it has none."""
-    splits = open_corpus(config.corpus, config.model).splits
+    splits = model.stored.corpus().splits
     return splits["test"] if splits["test"].size else splits["validation"]
 
 
@@ -172,17 +166,6 @@ def _draw(logits: np.ndarray, temperature: float, top_k: int | None, draws: np.r
 
 
 # --- what a finished run kept -----------------------------------------------------------------------
-
-
-def config_of(directory: Path) -> RunConfig:
-    """The config of the run in this directory. Raises ConfigError if it is damaged, or if the run needs a
-    plugin that is not loaded or has changed."""
-    require_the_same(directory, directory.name)
-    try:
-        text = (directory / "config.yaml").read_text(encoding="utf-8")
-        return read(RunConfig, yaml.safe_load(text))
-    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise damaged(directory, error) from error
 
 
 def weights_of(directory: Path, step: int | None = None) -> dict[str, Tensor]:
@@ -205,17 +188,7 @@ def require_weights(directory: Path) -> None:
         )
 
 
-def prepared(directory: Path) -> PlacedRun:
-    """The run, prepared for the CPU, with its corpus open. Raises ConfigError."""
-    return prepare(dataclasses.replace(config_of(directory), device="cpu"))
-
-
 def in_float64(run: PlacedRun) -> Model:
     """The run's model before training, in float64, with the default product and attention, since the ones
     chosen for speed may only support float32."""
     return build_model(run.spec, run.config.resolved_seeds()).double().eval()
-
-
-def damaged(directory: Path, error: Exception) -> ConfigError:
-    reason = str(error).splitlines()[0]
-    return ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again")

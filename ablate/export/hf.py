@@ -16,7 +16,7 @@ from torch import Tensor
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSeparator
-from ablate.execution.trained import TrainedModel, load_model, require_weights
+from ablate.execution.trained import TrainedModel, load_model
 from ablate.export import manifest
 from ablate.export.exporter import HF, ExportedRun
 from ablate.files.atomic import explained, replace_file
@@ -24,7 +24,6 @@ from ablate.model.attention import form
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.store.columns import Status
-from ablate.store.provenance import status_now
 from ablate.store.run_files import read_finished
 from ablate.store.store import Store
 
@@ -40,16 +39,10 @@ def export(target: str, out: str | None) -> str:
         )
     is_directory = (Path(target) / "result.json").is_file()
     directory = Path(target).resolve() if is_directory else store.find(target)
-    row = read_finished(directory, thorough=True)
+    row = read_finished(directory)
     if row["status"] != Status.DONE:
         raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")
-    if status_now(row) == Status.STALE:
-        raise ConfigError(
-            f"{directory.name}: made by other code or another torch, whose model may differ from today's;"
-            " train it anew with force=stale"
-        )
-    require_weights(directory)
-    model = load_model(directory)
+    model = load_model(directory, code=True)
     if missing := lacks(_spec(model)):
         raise ConfigError(
             f"{directory.name}: GPT-2 has no {', no '.join(missing)}; ablate.load_model({directory.name!r})"

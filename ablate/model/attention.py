@@ -173,14 +173,15 @@ class Attention(nn.Module):
     def forward(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """x_BTC gives the queries, source_BSC the keys and values; in self-attention they are the same.
         padding_mask_BS: false where the source is padding; None if it has none."""
-        return self.out_proj(self.fusion(self.read(x_BTC, source_BSC, padding_mask_BS), x_BTC))
+        fused = self.fusion(self.read(x_BTC, source_BSC, padding_mask_BS), x_BTC)
+        return self.out_proj(fused.to(x_BTC.dtype))  # where a method has buffers of a wider type
 
     def read(self, x_BTC: Tensor, source_BSC: Tensor, padding_mask_BS: Tensor | None = None) -> Tensor:
         """The output of each head before fusion: z_BTHV."""
         q_BPTK, k_BPSK = self.compared(x_BTC, source_BSC)
         v_BPSW = self.share.values(self.value(source_BSC))
         dropout = self.spec.dropout if self.training else 0.0
-        read = self.scores(q_BPTK, k_BPSK, v_BPSW, self._mask(padding_mask_BS), dropout)
+        read = self.scores(q_BPTK, k_BPSK, v_BPSW, self._mask(padding_mask_BS), dropout).to(x_BTC.dtype)
         return self.gain(self.share.heads(read))
 
     def probabilities(

@@ -10,7 +10,7 @@ STD = 0.02  # standard deviation of every drawn weight, as in GPT-2
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b, with W of shape (outputs, inputs), computed by `product`, which can be replaced.
+    """y = x Wᵀ + b in the type of W, of shape (outputs, inputs), by `product`, which can be replaced.
 
     scale: the weight starts as scale·STD times a standard normal draw.
     """
@@ -23,7 +23,7 @@ class Linear(nn.Module):
         self.product: Callable[[Tensor, Tensor, Tensor | None], Tensor] = F.linear
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.product(x, self.weight, self.bias)
+        return self.product(x.to(self.weight.dtype), self.weight, self.bias)
 
 
 class Embedding(nn.Module):

@@ -257,7 +257,8 @@ def empty_model(spec: ModelSpec) -> Model:
 
 def build_model(spec: ModelSpec, seeds: Mapping[str, int]) -> Model:
     """A new model with drawn weights, on the CPU, in float32. seeds: as for `draw_weights`."""
-    model = empty_model(spec)
+    with rng.drawing(seeds["fusion"], "fusion", "made"):  # where a method of one's own may draw
+        model = empty_model(spec)
     draw_weights(model, seeds)
     return model
 

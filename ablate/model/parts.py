@@ -23,7 +23,9 @@ class Part(nn.Module, ABC):
     """An exchangeable part of attention: a torch module whose parameters are counted as they are.
 
     The weights of its Linear layers are drawn from the random stream `fusion` and are subject to weight
-    decay; its other parameters start at constants and do not decay.
+    decay; its other parameters start at constants and do not decay. What else it keeps from step to step is a
+    buffer, in its own type at every precision. With persistent=False it is only for resuming: a loaded model
+    makes it anew.
 
     A method may claim properties, those in CLAIMS. None is claimed by default, none is inherited from another
     method, and ablate relies on none that is not claimed; `ablate check` tests those that are.

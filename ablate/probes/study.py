@@ -20,17 +20,15 @@ from ablate.config.rules import ConfigError
 from ablate.data.paired import Layout, Pair
 from ablate.data.splits import Batch
 from ablate.data.tokenizers import Tokenizer
-from ablate.execution.run import PlacedRun
-from ablate.execution.trained import in_float64, prepared, require_weights, weights_of
+from ablate.execution.reopen import reopened
+from ablate.execution.trained import TrainedModel, in_float64, load_model, require_weights, weights_of
 from ablate.execution.translate import translated
 from ablate.files.atomic import write_atomically
 from ablate.launch.processes import map_in_workers
-from ablate.model.models import Model
+from ablate.model.models import EncoderDecoder
 from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.outputs import likeness
 from ablate.probes.patterns import divergence, look
-from ablate.store.columns import Status
-from ablate.store.provenance import status_now
 from ablate.store.run_files import read_started, weights_on_the_way
 from ablate.store.store import Store
 
@@ -112,11 +110,8 @@ def _values_of_run(directory: Path, *, prune: bool) -> pd.DataFrame | ConfigErro
     """The probes of a finished run after each step whose weights it kept, with those of the untrained model
     beside them; or the reason why there are none."""
     try:
-        if status_now(read_started(directory)) == Status.STALE:
-            reason = "other code or another torch made it, so what it began as is not known"
-            raise ConfigError(f"{directory.name}: {reason}; train it again with force=stale, or take another")
         require_weights(directory)
-        run = prepared(directory)
+        run = reopened(directory, code=True).prepared("cpu")
         if prune and sum(spec.heads * layers for spec, layers in run.spec.kinds.values()) > MOST_PRUNED:
             raise ConfigError(f"--prune: {run.name} has more than {MOST_PRUNED} heads; leave it out here")
         model, last = in_float64(run), run.config.train.steps
@@ -166,14 +161,13 @@ def _maps(directory: Path, text: str) -> dict[str, object]:
     model's translation. The layers are those of cross-attention, `tokens` are the tokens it predicts, and
     `keys` those of the source.
     """
-    weights, run = weights_of(directory), prepared(directory)
-    model = in_float64(run)
-    model.load_state_dict(weights)
+    model = load_model(directory, code=True).double()
+    has_encoder = isinstance(model.network, EncoderDecoder)
     try:
-        batch, tokens, keys = _two_texts(run, model, text) if run.spec.encoder else _one_text(run, text)
+        batch, tokens, keys = _two_texts(model, text) if has_encoder else _one_text(model, text)
     except ConfigError as error:
         raise ConfigError(f"--text: {error}") from None
-    seen = zip(layer_names(model), look(model, batch), strict=True)
+    seen = zip(layer_names(model.network), look(model.network, batch), strict=True)
     shown = [(name, heads) for name, heads in seen if heads.site.kind == "cross" or not keys]
     return {
         "tokens": tokens,
@@ -185,26 +179,26 @@ def _maps(directory: Path, text: str) -> dict[str, object]:
     }
 
 
-def _one_text(run: PlacedRun, text: str) -> tuple[Batch, list[str], list[str]]:
-    tokenizer = run.corpus.tokenizer
-    ids = tokenizer.encode(text)[: run.spec.context].astype(np.int64)
+def _one_text(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[str]]:
+    tokenizer = model.tokenizer
+    ids = tokenizer.encode(text)[: model.config.model.context].astype(np.int64)
     if len(ids) < 4:
         raise ConfigError(f"{len(ids)} tokens are too few to look at; give more text")
     text_1T = torch.from_numpy(ids)[None]
     return Batch(text_1T, text_1T), _letters(tokenizer, ids), []
 
 
-def _two_texts(run: PlacedRun, model: Model, text: str) -> tuple[Batch, list[str], list[str]]:
-    tokenizer = run.corpus.tokenizer
-    layout = Layout.of(tokenizer, run.config.model)
+def _two_texts(model: TrainedModel, text: str) -> tuple[Batch, list[str], list[str]]:
+    tokenizer, context = model.tokenizer, model.config.model.context
+    layout = Layout.of(tokenizer, model.config.model)
     source, _, target = (text.strip().splitlines() or [""])[0].partition("\t")
-    read = tokenizer.encode(source.strip())[: run.spec.context]
+    read = tokenizer.encode(source.strip())[:context]
     if not len(read):
         raise ConfigError("its first line is empty; write a source there, and its target after a tab")
     if target.strip():
-        written = tokenizer.encode(target.strip())[: run.spec.context - 1]
+        written = tokenizer.encode(target.strip())[: context - 1]
     else:
-        (written,) = translated(model, layout, [read], run.spec.context)
+        (written,) = translated(model.network, layout, [read], context)
     batch = layout.batch([Pair(read, written)])
     return batch, [*_letters(tokenizer, written), "end"], _letters(tokenizer, read)
 

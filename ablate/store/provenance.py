@@ -63,20 +63,21 @@ def parts_code(*files: str) -> Mapping[str, Any]:
     return {"parts": combined(digests), "part_files": digests}
 
 
-def is_of_now(row: Mapping[str, Any]) -> bool:
-    """Whether the current code and torch are those that made this row."""
-    files = row.get("part_files")
-    return (
-        (row.get("code"), row.get("torch")) == (core_code(), torch_version())
-        and bool(files)
-        # A plugin that is not loaded counts as unchanged.
-        and all(tree_digest(name) in (digest, *[None] * is_of_plugin(name)) for name, digest in files.items())
-    )
+def changes(row: Mapping[str, Any]) -> list[str]:
+    """What of the code and torch that made this row is another now: for each what it was and is. A plugin
+    that is not loaded counts as unchanged."""
+    held = [("code", row.get("code"), core_code()), ("torch", row.get("torch"), torch_version())]
+    held += [(name, was, tree_digest(name)) for name, was in (row.get("part_files") or {"parts": ""}).items()]
+    return [
+        f"{what} was {was}, is {now}"
+        for what, was, now in held
+        if was != now and not (now is None and is_of_plugin(what))
+    ]
 
 
 def status_now(row: Mapping[str, Any]) -> str:
     """The row's status, or `stale` if other code or another torch made the result."""
-    return Status.STALE if row["status"] in RESULTS and not is_of_now(row) else row["status"]
+    return Status.STALE if row["status"] in RESULTS and changes(row) else row["status"]
 
 
 @functools.cache

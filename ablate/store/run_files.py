@@ -41,7 +41,7 @@ ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
 ON_THE_WAY = "weights-"  # prefix of the files of weights after some step, which are sealed too
 
-# Identifies one result of a run: size, time and inode of its result.json; empty if there is none.
+# Identifies one result of a run: size, times and inode of its result.json; empty if there is none.
 Stamp = list[int]
 
 
@@ -180,7 +180,7 @@ def stamp(directory: Path) -> Stamp:
         if is_gone(error):
             return []
         raise out_of_reach(path, error) from error
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns]
 
 
 class Damaged(StoreError):

@@ -298,8 +298,8 @@ def _record_in(directory: Path) -> Versions[StudyRecord | None]:
 def read_rows(store: Path) -> list[Row]:
     """The row of each finished run below `store`; a damaged run gets a failed row with the reason.
 
-    Rows are cached beside the runs, so that not every file is opened every time, with the size, time and
-    inode of each file, by which a changed run is noticed.
+    Rows are cached beside the runs, so that not every file is opened every time, with the stamp of each file,
+    by which a changed run is noticed.
     """
     cache = store / ".rows.json"
     known = _cached_rows(cache)

@@ -59,7 +59,7 @@ from ablate.store.run_files import (
 # Only attempts that agree in these columns have the same bytes, so only then does one resume another.
 RESUMABLE = (
     *("run_id", "device", "processor", "linear", "attention", "compile", "threads"),
-    *("torch", "code", "parts"),
+    *("torch", "code", "parts", "tokenizer_sha256"),
 )
 PART = ".part"
 OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken

@@ -17,11 +17,13 @@ from ablate.compute.limits import available_cores, threads_each
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.data.corpus import forget
 from ablate.data.measured import measured
 from ablate.execution import plugins
-from ablate.execution.execute import require_its_plugins, settled
+from ablate.execution.execute import settled
 from ablate.execution.plugins import Plugin
-from ablate.execution.run import PlacedRun, Run, prepare
+from ablate.execution.reopen import require_as_begun
+from ablate.execution.run import PlacedRun, Run, prepare, require_planned
 from ablate.launch.pool import train_all, train_or_wait
 from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import counted
@@ -42,6 +44,7 @@ class Loop:
     def __init__(self, sweep: Sweep) -> None:
         self.launcher = sweep.launcher
         self.is_single = sweep.is_single
+        forget()
         self.study = Study(sweep, remote=isinstance(sweep.launcher, Cluster))
         self.store = Store()
         self.rows: dict[Overrides, Row] = {}  # RUNNING for runs without a result yet
@@ -137,7 +140,7 @@ class Loop:
             self.store.require_one_spelling(record.name)
             self.study.check_primary(runs, self.store.read_study(record.name))
         for run in runs.values():
-            require_its_plugins(run, self.store)
+            require_as_begun(run, self.store)
         self.known |= {run.name: self.store.run(run.name).stamp() for run in runs.values()}
         self.pending |= runs
         self.rows |= {overrides: {"status": Status.RUNNING} for overrides in runs}
@@ -328,7 +331,8 @@ class Loop:
         total = len({*self.ids.values()}) if launcher.workers == 1 else None
         assert self.record is not None, "_join has written it"
         own = {"own": plugins.used(), "root": self.store.root, "named_by": swept(self.record)}
-        task = partial(_job, threads=settings.threads, total=total, **own)
+        planned = {run.name: run.corpus.sha256 for run in runs.values()}
+        task = partial(_job, threads=settings.threads, total=total, planned=planned, **own)
         overrides = [(*of, *machine.as_overrides(run.config, settings)) for of, run in runs.items()]
         try:
             refused = launcher.launch(task, overrides)
@@ -344,17 +348,19 @@ def _job(
     *,
     threads: int,
     total: int | None,
+    planned: Mapping[str, str],
     own: Sequence[Plugin],
     root: Path,
     named_by: Collection[str],
 ) -> None:
     """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
-    the sweep, if this process trains all of them one after the other. own, root: the plugins and the store of
-    the command. named_by: as Lines.swept."""
+    the sweep, if this process trains all of them one after the other. planned: as for `require_planned`. own,
+    root: the plugins and the store of the command. named_by: as Lines.swept."""
     plugins.install(own)
     if Store().root != root:  # the process began before the command set it
         os.environ[ABLATE_RUNS] = str(root)
     run = prepare(config)
+    require_planned(run, planned)
     lines = one_by_one(total)
     lines.swept = named_by
     _train_in_this_process(run, Store().run(run.name).stamp(), threads, lines)

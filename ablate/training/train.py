@@ -4,16 +4,18 @@ Step t is a pure function of the state after step t − 1 and of (config, t): ne
 evaluations nor stopping and resuming changes what is learned.
 """
 
+import contextlib
 import copy
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ablate import rng
 from ablate.config.schema import TrainConfig
@@ -27,6 +29,7 @@ from ablate.training import optim
 EVALUATION_NUMBERS = {"cpu": 2**19, "cuda": 2**26, "mps": 2**24}
 
 COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
+Module = TypeVar("Module", bound=nn.Module)
 CHECK_EVERY = 100  # steps between checks for a finite loss, each of which waits for the device
 
 
@@ -95,7 +98,7 @@ class Evaluation:
 @dataclass(frozen=True)
 class State:
     """Everything needed to resume training after update `step`. average: the running mean of the weights, if
-    train.average is set.
+    train.average is set. buffers: all of them, also those that model.safetensors leaves out.
 
     The tensors are those in use: copy or write them before asking for the next event.
     """
@@ -104,24 +107,27 @@ class State:
     params: Mapping[str, Tensor]
     moments: optim.Moments
     average: Mapping[str, Tensor] = field(default_factory=dict)
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
     evaluation_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """The mean of the weights over the last steps, by name; yielded at the end if train.average is set."""
+    """The mean of the weights over the last steps, by name; yielded at the end if train.average is set. It
+    has no buffers, which stay as they are after the last step: the mean of a counter or a mask means
+    nothing."""
 
     params: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The weights after update `step`, to be kept for probes (train.probe_every). The tensors are those in
+    """The state_dict after update `step`, to be kept for probes (train.probe_every). The tensors are those in
     use, as in State."""
 
     step: int
-    params: Mapping[str, Tensor]
+    weights: Mapping[str, Tensor]
 
 
 class Diverged(ArithmeticError):
@@ -141,7 +147,7 @@ class Computing:
 
     Weights, gradients, moments, losses and statistics are always float32. In bfloat16 are only the weights of
     `model`, a copy that `follow` updates once per step, and the activations from there to the logits
-    (docs/precision.md).
+    (docs/precision.md). Buffers are those of both, in the type that the method gave them.
     """
 
     def __init__(self, weights: Model, precision: str, *, compiled: bool = False) -> None:
@@ -162,11 +168,18 @@ class Computing:
         if self.model is not self.weights:
             for cast, weight in zip(self.params.values(), self.weights.parameters(), strict=True):
                 cast.copy_(weight)
+            for module, computed in zip(self.weights.modules(), self.model.modules(), strict=True):
+                module._buffers.update(computed._buffers)  # of a method that makes a new tensor in each step
 
 
-def in_precision(model: Model, precision: str) -> Model:
-    """The model itself for float32, otherwise a copy of it in bfloat16."""
-    return model if precision == "float32" else copy.deepcopy(model).to(torch.bfloat16)
+def in_precision(model: Module, precision: str) -> Module:
+    """The model itself for float32, otherwise a copy of it in bfloat16 that shares its buffers."""
+    if precision == "float32":
+        return model
+    computed = copy.deepcopy(model, {id(buffer): buffer for buffer in model.buffers()})
+    for param in computed.parameters():
+        param.data = param.data.to(torch.bfloat16)
+    return computed
 
 
 def _compiled(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
@@ -195,7 +208,8 @@ def train(
     Evaluation, a State and Kept weights when they are due, and Averaged weights at the end.
 
     start: resume from a State that an earlier call yielded. Raises Diverged at most CHECK_EVERY steps after a
-    loss is not finite, and before any State that it affects.
+    loss is not finite, and before any State that it affects. Whatever is drawn at random in step t is a
+    function of (data_seed, t).
     """
     device = next(model.parameters()).device
     params = dict(model.named_parameters())
@@ -203,15 +217,11 @@ def train(
     moments = optim.Moments.zeros(params)
     average = {name: torch.zeros_like(param) for name, param in params.items()} if config.average else {}
     begins_at_0, start = start is None, start or State(0, {}, optim.Moments())
-    with torch.no_grad():
-        for kept, current in (
-            (start.params, params),
-            (start.moments.first, moments.first),
-            (start.moments.second, moments.second),
-            (start.average, average),
-        ):
-            for name, tensor in kept.items():
-                current[name].copy_(tensor)
+    _restore(start.params, params)
+    _restore(start.moments.first, moments.first)
+    _restore(start.moments.second, moments.second)
+    _restore(start.average, average)
+    _restore(start.buffers, dict(model.named_buffers()))
     model.train()
     computing = Computing(model, config.precision, compiled=config.compile)
     losses: list[Tensor] = []
@@ -241,7 +251,7 @@ def train(
         yield evaluation(0, None, None, None)
     for step in range(start.step + 1, config.steps + 1):
         batch = train_split.batch(context=context, batch=config.batch, seed=data_seed, step=step)
-        _seed_dropout(model, data_seed, step)
+        rng.reseed(data_seed, "data", f"dropout/{step}")
         loss, grads = computing.loss_and_gradients(batch.to(device))
         norm = optim.global_norm(grads)
         divisor = None if config.clip is None else optim.clipping_divisor(norm, config.clip)
@@ -275,46 +285,46 @@ def train(
         if due:
             yield evaluation(step, lr, loss, norm)
         if config.probe_every and step % config.probe_every == 0 and not last:
-            yield Kept(step, params)
+            yield Kept(step, model.state_dict())
         if checkpoint:
-            yield State(step, params, moments, average, time.perf_counter() - began, evaluating)
+            buffers, seconds = dict(model.named_buffers()), time.perf_counter() - began
+            yield State(step, params, moments, average, buffers, seconds, evaluating)
     if config.average:
         yield Averaged(average)
 
 
 @torch.no_grad()
 def evaluate(model: Model, split: Split, *, context: int, most: int | None = None) -> Score:
-    """Evaluate the model without dropout on a whole split or on `most` of its positions (Split.windows).
+    """Evaluate the model without dropout on a whole split or on `most` of its positions (Split.windows). What
+    a method draws or keeps meanwhile leaves no trace.
 
     Position p of a row of length T is in third ⌊3p/T⌋; in a shorter window, T is that window's length. If
     rows differ in length, there are no losses by third.
     """
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
     widest = max(len(weight) for weight in model.parameters() if weight.dim() == 2)
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
     nats_3, count_3, correct, rows, exact = np.zeros(3), np.zeros(3, int), 0, 0, 0
     nats = [np.empty(0, np.float32)]
-    for batch in split.windows(context=context, windows=windows, most=most):
-        inputs, targets, positions, source = batch.to(device)
-        logits, wanted = model(inputs, positions, source).flatten(0, -2), targets.flatten()
-        if positions is not None:
-            wanted = wanted[positions]
-        width = inputs.shape[1]
-        place = torch.arange(len(wanted), device=device) if positions is None else positions
-        in_third_3K = _in_thirds(place, width)
-        right = logits.argmax(-1) == wanted
-        nats_K = torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
-        nats.append(nats_K.cpu().numpy())
-        nats_3 += torch.where(in_third_3K, nats_K, 0).sum(1).cpu().numpy()
-        count_3 += in_third_3K.sum(1).cpu().numpy()
-        correct += int(right.sum().item())
-        if positions is not None:
-            row = positions // width
-            rows += len(row.unique())
-            exact += len(row.unique()) - len(row[~right].unique())
-    model.train(was_training)
+    with _evaluating(model):
+        for batch in split.windows(context=context, windows=windows, most=most):
+            inputs, targets, positions, source = batch.to(device)
+            logits, wanted = model(inputs, positions, source).flatten(0, -2), targets.flatten()
+            if positions is not None:
+                wanted = wanted[positions]
+            width = inputs.shape[1]
+            place = torch.arange(len(wanted), device=device) if positions is None else positions
+            in_third_3K = _in_thirds(place, width)
+            right = logits.argmax(-1) == wanted
+            nats_K = torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
+            nats.append(nats_K.cpu().numpy())
+            nats_3 += torch.where(in_third_3K, nats_K, 0).sum(1).cpu().numpy()
+            count_3 += in_third_3K.sum(1).cpu().numpy()
+            correct += int(right.sum().item())
+            if positions is not None:
+                row = positions // width
+                rows += len(row.unique())
+                exact += len(row.unique()) - len(row[~right].unique())
     by_third = tuple(
         float(nats / n) if n and not split.is_ragged else None
         for nats, n in zip(nats_3, count_3, strict=True)
@@ -337,10 +347,24 @@ def _average(average: Mapping[str, Tensor], params: Mapping[str, Tensor], count:
             average[name].lerp_(param, 1 / count)
 
 
-def _seed_dropout(model: Model, seed: int, step: int) -> None:
-    """Seed torch's generator, from which dropout draws, anew for each step."""
-    if model.dropout.p > 0:
-        torch.manual_seed(int(rng.generator(seed, "data", f"dropout/{step}").integers(2**63)))
+@contextlib.contextmanager
+def _evaluating(model: Model) -> Iterator[None]:
+    """The model in eval mode; afterwards its mode, its buffers and all random generators are as before."""
+    was_training, buffers = model.training, {name: now.clone() for name, now in model.named_buffers()}
+    model.eval()
+    try:
+        with rng.drawing(0, "eval", ""):
+            yield
+    finally:
+        model.train(was_training)
+        _restore(buffers, dict(model.named_buffers()))
+
+
+@torch.no_grad()
+def _restore(kept: Mapping[str, Tensor], current: Mapping[str, Tensor]) -> None:
+    for name, tensor in kept.items():
+        if 0 not in current[name].stride():  # an expanded view, which a method can't write into either
+            current[name].copy_(tensor)
 
 
 def _require_finite(losses: list[Tensor], last_step: int, began: float) -> None:

@@ -23,6 +23,7 @@ from ablate.model.function_class import function_class, slots_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
+from ablate.training.train import in_precision
 from ablate.verify.attentions import (
     attention,
     attention_spec,
@@ -286,13 +287,11 @@ def order_free(kind: str, spec: AttentionSpec) -> None:
 
 def bfloat16(kind: str, spec: AttentionSpec) -> None:
     """Results in bfloat16 agree with those in float64."""
-    half = with_random_weights(spec).bfloat16()
+    half = in_precision(with_random_weights(spec), "bfloat16")
     exact, x_BTC = copy.deepcopy(half).double(), _input(spec).bfloat16().requires_grad_()
     for attend in FORMULATIONS.values():
         half.scores.attend = attend
         result = half(x_BTC, x_BTC)
-        if result.dtype != torch.bfloat16:
-            raise Broken(f"of bfloat16 it makes {result.dtype}; keep to the dtype of what comes in")
         _require_equal(result.double(), exact(x_BTC.double(), x_BTC.double()), "in bfloat16 it is off", NEAR)
         if not torch.autograd.grad(result.float().square().sum(), x_BTC)[0].isfinite().all():
             raise Broken("in bfloat16 a gradient is not finite")

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
-from ablate.execution.trained import in_float64, prepared, weights_of
+from ablate.execution.reopen import reopened
+from ablate.execution.trained import in_float64, weights_of
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
 from ablate.model.layers import STD, Linear
@@ -132,7 +133,7 @@ def of_run(run: str) -> list[dict[str, Any]]:
     they can't be; outside, the share of the numbers in the heads' outputs that lie outside the range of the
     values that the head reads. run: a prefix of its id or name. Raises ConfigError."""
     directory = Store().find(run)
-    weights, trained = weights_of(directory), prepared(directory)
+    weights, trained = weights_of(directory), reopened(directory, code=True).prepared("cpu")
     if trained.spec.encoder is not None:
         raise ConfigError(f"{directory.name}: a model of two texts; take a run of one text")
     split = trained.corpus.splits["validation"]

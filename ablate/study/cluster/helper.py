@@ -27,7 +27,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig, SeedsConfig
 from ablate.execution import plugins
 from ablate.execution.plugins import Plugin
-from ablate.execution.run import PlacedRun, prepare
+from ablate.execution.run import PlacedRun, prepare, require_planned
 from ablate.files.atomic import read_json, write_atomically
 from ablate.launch.pool import train_all
 from ablate.launch.processes import start_server
@@ -46,11 +46,12 @@ NO_SEEDS = SeedsConfig(backbone=None, fusion=None, data=None)
 @dataclass(frozen=True)
 class Job:
     """A run of the list, which the machine that trains it resolves. known: the stamp of the result that
-    existed when the command began."""
+    existed when the command began. text: the fingerprint of its text there."""
 
     name: str
     config: RunConfig
     known: Stamp
+    text: str
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,7 @@ def _prepared(jobs: Sequence[Job]) -> tuple[list[PlacedRun], dict[str, str]]:
     for alike in variants.values():
         try:
             run = prepare(alike[0].config)
+            require_planned(run, {alike[0].name: alike[0].text})
             runs += [run.with_seeds(job.config) for job in alike]
         except ConfigError as error:
             refused |= {job.name: str(error) for job in alike}

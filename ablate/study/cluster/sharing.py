@@ -98,7 +98,7 @@ def train(
 
 
 def _jobs(runs: Sequence[Run], known: Mapping[str, Stamp]) -> list[Job]:
-    return [Job(run.name, run.config, known[run.name]) for run in runs]
+    return [Job(run.name, run.config, known[run.name], run.corpus.sha256) for run in runs]
 
 
 class Sharing:

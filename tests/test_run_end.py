@@ -1,0 +1,63 @@
+"""How a run ends that was trained to its last step: whatever is missing then loses none of it."""
+
+import dataclasses
+import errno
+import math
+
+import pytest
+
+from ablate.data import measured
+from ablate.execution import formulas
+from ablate.execution.events import ignore
+from ablate.execution.execute import execute
+from ablate.execution.run import prepare
+from ablate.execution.trained import weights_of
+from ablate.files import cache
+from ablate.store.store import Store
+from tests.helpers import make_config
+
+QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2", "model.d_model=16")
+QUICK += ("train.batch=2", "train.steps=4", "train.eval_every=2", "model.context=16", "train.average=0.5")
+
+
+@pytest.mark.parametrize(
+    ("number", "lost"), [(math.inf, ["test_loss"]), (math.nan, ["avg_val_loss", "avg_test_loss"])]
+)
+def test_a_loss_at_the_end_that_is_not_finite_is_a_divergence_of_that_column(
+    tmp_path, monkeypatch, number, lost
+):
+    run, score, scored = prepare(make_config(*QUICK)), formulas._score, []
+
+    def scoring(run, computing, split):
+        scored.append(split)
+        is_lost = (len(scored) == 1) == ("test_loss" in lost)  # test comes before those of the average
+        given = score(run, computing, split)
+        return dataclasses.replace(given, nats=number) if is_lost else given
+
+    whole = execute(run, ignore, tmp_path / "whole")
+    monkeypatch.setattr(formulas, "_score", scoring)
+    row = execute(run, ignore, tmp_path / "lost")
+    assert row["status"] == "diverged"
+    assert row["error"] == f"{' and '.join(lost)} not finite after the last step"
+    metrics = ("val_loss", "test_loss", "avg_val_loss", "avg_test_loss", "mix_loss")
+    assert {name: row[name] for name in metrics} == {
+        name: None if name in lost else whole[name] for name in metrics
+    }
+    stored = Store(tmp_path / "lost").run(run.name)
+    kept = stored.read()
+    assert kept is not None and kept["error"] == row["error"] and weights_of(stored.directory)
+
+
+def test_a_full_disk_of_the_cache_ends_no_training(tmp_path, monkeypatch):
+    run = prepare(make_config(*QUICK, "corpus.seed=5"))
+
+    def full(key: str, write: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "publish", full)
+        row = execute(run, ignore, tmp_path / "full")
+    known = measured.measured(run.corpus, 16)
+    assert known is not None and row["status"] == "done" and row["ngram_loss"] == known.loss["test"]
+    again = execute(run, ignore, tmp_path / "again")
+    assert again["mix_loss"] == row["mix_loss"] < row["test_loss"]

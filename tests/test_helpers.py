@@ -144,7 +144,7 @@ def test_what_can_not_be_trained_is_refused_before_anything_is(tmp_path, monkeyp
 
 
 def test_of_two_commands_one_lists_the_jobs(tmp_path):
-    first = new_array("slurm", "p", 3)
+    first = new_array("ablate-p-1", "slurm", "p", 3)
     change_arrays(tmp_path, lambda arrays: [*arrays, first])
     change_arrays(tmp_path, lambda arrays: arrays if sum(a.at_work for a in arrays) == 3 else [])
     assert read_arrays(tmp_path) == [first]

@@ -120,11 +120,11 @@ def rates(study: Study, rows: dict[Overrides, Row]) -> dict[str, tuple[float, st
 def test_rungs_give_sizes_heads_and_steps(conf):
     study = ladder(conf)
     assert [rung.size for rung in study.design.rungs] == [12 * 16**2, 12 * 32**2, 12 * 48**2]
-    config = study.run(study.design.first_run(study.design.compared[-1])).config
+    config = study.run_of(study.design.compared[-1]).config
     assert (config.model.d_model, config.heads, config.out_proj) == (48, 3, False)
     assert config.train.steps == math.ceil(2 * 12 * 48**2 / (2 * 16))
     one_head = ladder(conf, arms={"concat": {}, "one": {"heads": 1}})
-    heads = [one_head.run(one_head.design.first_run(arm)).config.heads for arm in one_head.design.compared]
+    heads = [one_head.run_of(arm).config.heads for arm in one_head.design.compared]
     assert heads == [1, 1, 2, 1, 3, 1]
 
 

@@ -25,6 +25,7 @@ from ablate.phrases import Doubt, counted, lines_if, some
 from ablate.store.columns import COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
+ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 
 
@@ -239,7 +240,7 @@ def weaknesses(table: pd.DataFrame) -> list[str]:
             "{0[variant]}",
         ),
         *line(
-            tested[tested["skew"].abs() > 1],
+            tested[(tested["skew"].abs() > 1) & (tested["pairs"] >= ENOUGH)],
             "{} have skewed differences (|skew| > 1), where 95 % intervals may cover about 90 %: {}",
             "{0[variant]}",
         ),

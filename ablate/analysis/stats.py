@@ -45,6 +45,7 @@ def paired(
     higher_is_better: bool = False,
     in_family: Array | None = None,
     share: float | Array = 1.0,
+    least_sd: float | Array = 0.0,
     contrasts: int = 0,
 ) -> dict[str, Array]:
     """All statistics of K paired comparisons, with the tested ones corrected as one family.
@@ -52,10 +53,10 @@ def paired(
     in_family: (K,) which comparisons may be tested. One with fewer than two pairs, or with constant
     differences, is never tested: it has no p and does not count in corrections. contrasts: how many the
     family has, if not as many as are tested. share: (K,) of α, what the look of each comparison spends
-    (looks.py): its intervals are at that level, and its p's are divided by it. Returns arrays of K: n, diff,
-    sd, `family` (bool: tested), level, low and high (simultaneous, 1 − α/k), low_marginal and high_marginal
-    (1 − α), p (paired t), p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation,
-    p_welch, verdict.
+    (looks.py): its intervals are at that level, and its p's are divided by it. least_sd: (K,) which intervals
+    and p's take at least. Returns arrays of K: n, diff, sd, `family` (bool: tested), level, low and high
+    (simultaneous, 1 − α/k), low_marginal and high_marginal (1 − α), p (paired t), p_holm, p_tost,
+    p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation, p_welch, verdict.
     """
     from scipy import stats
 
@@ -66,7 +67,7 @@ def paired(
         tested &= in_family
     k = contrasts or max(int(tested.sum()), 1)
     n_t, sd_t = np.where(tested, n, 2), np.where(tested, sd, np.nan)
-    se = sd_t / np.sqrt(n_t)
+    se = np.fmax(sd_t, np.where(tested, least_sd, np.nan)) / np.sqrt(n_t)
     half, half_marginal = (stats.t.isf(a / 2, n_t - 1) * se for a in (alpha * share / k, alpha * share))
     p = np.minimum(2 * stats.t.sf(np.abs(diff / se), n_t - 1) / share, 1.0)
     # TOST (Schuirmann, 1987): the larger of the p's against diff ≤ −margin and diff ≥ margin.
@@ -294,16 +295,6 @@ def bimodal(values_S: Array) -> Array | None:
         return None
     upper = finite & (values_S > ordered[at[0]])
     return upper if 2 * upper.sum() <= n else finite & ~upper
-
-
-def of_two_kinds(values_KS: Array) -> Array:
-    """(K,) whether the results of each row are bimodal."""
-    two_K = np.zeros(len(values_KS), bool)
-    whole = np.isfinite(values_KS).all(1)
-    if (n := values_KS.shape[1]) >= FEWEST:
-        two_K[whole] = widest_gap(np.sort(values_KS[whole]))[1] > limit(n)
-    two_K[~whole] = [bimodal(row) is not None for row in values_KS[~whole]]
-    return two_K
 
 
 def widest_gap(ordered_KS: Array) -> tuple[Array, Array]:

@@ -7,12 +7,13 @@
 
 Simulated studies have a baseline and 1, 3 or 8 variants, each with an independent noise of sd 1/√2, so that a
 paired difference has an sd of 1, and a margin of 0.8. skewed: differences are exponential. late: one seed in
-eight of the variants lies 6 standard deviations off, and the true difference, of the means, is as it says.
+eight of the variants lies 6 standard deviations off, and the true difference, of the means, is as it says. Ten
+studies a line also go through the proposals of a study and `ablate compare`, and have to get the same verdicts
+at the same looks. --csv: seeds are drawn, with replacement, from rows of four methods, each centred.
+
 --rules: what may keep early looks from false claims, each rule beside the fixed design (the last look only).
-There, exponential arms have all the same noise, and late seeds are in one variant alone, 12 standard deviations
-of an arm off, as the one of eight runs was that learned late. Otherwise, ten studies a line also go through the
-proposals of a study and `ablate compare`, and have to get the same verdicts at the same looks. --csv: seeds are
-drawn, with replacement, from rows of four methods, each centred.
+There, exponential means the noise of every arm, and late seeds are in one variant alone, 12 standard
+deviations of an arm off, as the one run of eight was that learned late.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.analysis.looks import Standing
 from ablate.config.contrast import MARGIN, Contrast
-from ablate.store.record import PlannedLooks, StudyRecord
+from ablate.store.record import SURE, PlannedLooks, StudyRecord
 from ablate.study.config import Design, Overrides, seed_of
 from ablate.study.looks import Looks
 from benchmarks.false_alarms import as_results
@@ -258,7 +259,7 @@ RULES: Mapping[str, tuple[tuple[int, ...], Callable[[Look], float | np.ndarray]]
     "twice, from 6": ((6, 8, 12, 16), twice),
     "median": ((4, 6, 8, 12, 16), median_scatter),
     "median, from 8": (looks.FIRST, median_scatter),
-    "median, from 16": ((looks.SURE,), median_scatter),
+    "median, from 16": ((SURE,), median_scatter),
     "last look only": ((), none),
 }
 
@@ -274,8 +275,8 @@ def one_late(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def compare_rules(args: argparse.Namespace) -> None:
-    """False claims, in %, of studies in which all is equal, and in which all lies at the margin. Mean seeds of
-    an arm at 0, 1, 2 and 5 margins of normal noise, and at 0 and 2 where seeds are late."""
+    """False claims, in %, of studies in which all is equal, and in which all lies at the margin. Mean seeds
+    of an arm at 0, 1, 2 and 5 margins of normal noise, and at 0 and 2 where seeds are late."""
     laws: Mapping[str, Draw] = {
         "normal": normal,
         "t3": heavy,

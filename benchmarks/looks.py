@@ -7,9 +7,9 @@
 
 Simulated studies have a baseline and 1, 3 or 8 variants, each with an independent noise of sd 1/√2, so that a
 paired difference has an sd of 1, and a margin of 0.8. skewed: differences are exponential. late: one seed in
-eight of the variants lies 6 standard deviations off, and the true difference, of the means, is as it says. Ten
-studies a line also go through the proposals of a study and `ablate compare`, and have to get the same verdicts
-at the same looks. --csv: seeds are drawn, with replacement, from rows of four methods, each centred.
+eight of the variants lies 6 standard deviations off, and the true difference, of the means, is as it says.
+Ten studies a line also go through the proposals of a study and `ablate compare`, and have to get the same
+verdicts at the same looks. --csv: seeds are drawn, with replacement, from rows of four methods, each centred.
 
 --rules: what may keep early looks from false claims, each rule beside the fixed design (the last look only).
 There, exponential means the noise of every arm, and late seeds are in one variant alone, 12 standard
@@ -173,8 +173,9 @@ def check(loss_NAS: np.ndarray, now: Standing, planned: list[int]) -> None:
 @dataclass(frozen=True)
 class Look:
     """What a rule sees of C contrasts at a look of n seeds: the losses of variants and baselines, their
-    differences, the level of an interval, whether it is the last look, and what would have been decided at
-    the look before. studies: of how many the contrasts are."""
+    differences, the level of an interval, whether it is the last look, what would have been decided at the
+    look before, and the scatter of each contrast here or where it was decided. studies: of how many the
+    contrasts are."""
 
     one_CS: np.ndarray
     base_CS: np.ndarray
@@ -182,6 +183,7 @@ class Look:
     alpha: float
     is_last: bool
     before: np.ndarray
+    scatter: np.ndarray
     studies: int
 
     @property
@@ -211,8 +213,8 @@ def half_the_range(look: Look) -> np.ndarray:
 
 def median_scatter(look: Look) -> np.ndarray:
     """An interval takes at least the median standard deviation of the study's contrasts."""
-    sd = look.difference_CS.std(axis=1, ddof=1).reshape(look.studies, -1)
-    return np.repeat(np.median(sd, axis=1), sd.shape[1])
+    scatter = look.scatter.reshape(look.studies, -1)
+    return np.repeat(np.median(scatter, axis=1), scatter.shape[1])
 
 
 def twice(look: Look) -> np.ndarray:
@@ -321,14 +323,18 @@ def simulated(
         loss_NAS[:, 1:] += effect_K[:, None]
         one, base = loss_NAS[:, 1:].reshape(-1, planned[-1]), np.repeat(loss_NAS[:, 0], k, axis=0)
         verdict, at, before = (np.zeros(per * k, int) for _ in range(3))
+        scatter = np.zeros(per * k)
         for n, spent in zip(planned, looks.spending(planned), strict=True):
             parts = one[:, :n], base[:, :n], (one - base)[:, :n]
-            look = Look(*parts, ALPHA * spent / k, n == planned[-1], before, per)
+            scatter = np.where(at == 0, parts[-1].std(axis=1, ddof=1), scatter)
+            look = Look(*parts, ALPHA * spent / k, n == planned[-1], before, scatter, per)
             decision = decisions(look, rule(look))
             verdict = np.where(at == 0, decision, verdict)
             at = np.where((at == 0) & (decision != 0), n, at)
             before = decisions(look, 0.0)
         at[at == 0] = planned[-1]
+        if rule is median_scatter:
+            assert at.tolist() == standing(loss_NAS, planned, BOUND).seeds.tolist()
         true, sign, within = np.tile(effect_K, per), (verdict + 1) % 4 - 1, verdict >= 3
         is_false = (sign != 0) & (sign != np.sign(true)) | within & (np.abs(true) >= BOUND)
         wrong.append(is_false.reshape(per, k).any(1).mean())

@@ -352,6 +352,81 @@ def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
     assert note(compare(frame, records=[record, record]), "looks are a promise of one study by itself")
 
 
+def test_a_comparison_takes_the_median_scatter_of_the_family_as_the_study_did():
+    """At four seeds the differences of `sum` have an sd of 0.001, those of the others of 0.1 and 0.2."""
+    unit = np.array([-1.0, 1.0, -1.0, 1.0]) / np.std([-1, 1, -1, 1], ddof=1)
+    cells = {"concat": 0 * unit, "sum": 0.3 + 0.001 * unit, "mean": 0.1 * unit, "weighted_sum": 0.2 * unit}
+    frame = of_cells(({"fusion": fusion}, 2 + losses) for fusion, losses in cells.items())
+    record = dataclasses.replace(
+        make_record(metric="val_loss", margin=0.05, seeds=[*range(12)]),
+        primary=[Contrast(baseline={"fusion": "concat"})],
+        looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=3),
+    )
+    table = compare(frame, records=[record]).family("primary").set_index("fusion")
+    row: Any = table.loc["sum"]
+    alpha = 0.05 * 4 / 12 / 3
+    half = scipy_stats.t.isf(alpha / 2, 3) * 0.1 / 2
+    assert (row["low"], row["high"]) == pytest.approx((0.3 - half, 0.3 + half))
+    assert (row["verdict"], row["look"]) == ("undecided", 4) and row["sd_diff"] == pytest.approx(0.001)
+    assert row["p"] == pytest.approx(2 * scipy_stats.t.sf(0.3 / 0.05, 3) * 3)
+    losses = np.stack([*cells.values()])
+    of_study = stood(losses[1:], losses[:1].repeat(3, 0), margin=0.05)
+    assert (of_study.low[0], of_study.verdict[0]) == (pytest.approx(row["low"]), "undecided")
+
+
+def test_a_late_seed_in_development_is_why_nothing_is_judged_yet():
+    losses = {"concat": [2.0, 2.1, 2.2, 2.05] * 3, "sum": [3.1, 3.15, 3.25, 3.12] * 3}
+    frame = of_cells(({"fusion": fusion}, values) for fusion, values in losses.items())
+    planned = PlannedLooks(at=[4, 8, 12, 16], seeds=[*range(16)], contrasts=1, late=["fusion=sum"])
+    record = dataclasses.replace(
+        make_record(metric="val_loss", margin=0.5, seeds=[*range(16)]),
+        primary=[Contrast(baseline={"fusion": "concat"})],
+        looks=planned,
+    )
+    result = compare(frame, records=[record])
+    row: Any = result.family("primary").set_index("fusion").loc["sum"]
+    assert (row["verdict"], row["look"], row["last_look"]) == ("undecided", 0, 16)
+    assert note(result, "a late seed in development (fusion=sum): the first look is at 16 seeds")
+    (first_words, *_) = answer_lines(result, [record])
+    assert first_words == (
+        "Nothing is judged before the first look, at 16 seeds: a late seed in development (fusion=sum)."
+    )
+    began = grown(record, dataclasses.replace(record, looks=dataclasses.replace(planned, late=[])))
+    assert began.looks == planned  # the same command, before it has read development again
+
+
+def test_a_study_with_looks_keeps_its_levels_once_there_are_results():
+    """Its three contrasts were judged at the level of three."""
+    begun = dataclasses.replace(
+        make_record(name="s", metric="val_loss", factors={"fusion": ["concat", "sum", "mean", "gated"]}),
+        looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=3),
+    )
+    for levels in (["concat", "sum", "mean", "gated", "max"], ["concat", "max"], ["concat", "sum"]):
+        other = dataclasses.replace(
+            begun, factors={"fusion": levels}, looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=1)
+        )
+        with pytest.raises(StoreError, match=r"name=s: fusion was \['concat', 'gated', 'mean', 'sum'\] when"):
+            grown(begun, other)
+        early = grown(begun, other, has_results=lambda study: False)
+        assert (early.factors, early.looks) == (other.factors, other.looks)
+        assert grown(early, other) == early  # which goes on
+    turned = dataclasses.replace(begun, factors={"fusion": ["mean", "gated", "sum", "concat"]})
+    assert grown(begun, turned).looks == begun.looks
+
+
+@pytest.mark.slow
+def test_another_level_after_the_looks_have_decided_is_refused(calm):
+    directory, _ = calm
+    before = (directory / "runs/studies/fusion/study.json").read_bytes()
+    for words in ("--dry-run", "fusion=concat,gated"), ("fusion=concat,gated",):
+        done = call_cli(*STUDY, *words, cwd=directory)
+        assert done.returncode == 2, done.stderr
+        assert "name=fusion: fusion was ['concat', 'mean', 'sum', 'weighted_sum'] when the study began" in (
+            done.stderr
+        )
+    assert (directory / "runs/studies/fusion/study.json").read_bytes() == before
+
+
 def test_a_fixed_design_that_grew_after_results_says_so():
     frame = of_cells(({"fusion": fusion}, RNG.normal(size=4)) for fusion in ("concat", "sum"))
     first = dataclasses.replace(make_record(name="s", metric="val_loss", seeds=[0, 1]), runs=["a"])

@@ -258,7 +258,7 @@ def progress(study: Tuning, rows: Rows) -> Progress:
         curves = {arm: [mean_loss(study, rows, arm, value) for value in points[arm]] for arm in arms}
         best = {points[arm][_best(curve)] for arm, curve in curves.items()}
         half = value_text(study, float(grid[0]) / 2)
-        down, up = grid[0] in best and below < extend and half != "0", grid[-1] in best and above < extend
+        down, up = grid[0] in best and below < extend and half != grid[0], grid[-1] in best and above < extend
         if not (down or up):
             finer = {arm: _with_halves(study, points[arm], curve) for arm, curve in curves.items()}
             if finer == points:
@@ -367,9 +367,9 @@ def _octaves(key: str, values: Sequence[str]) -> list[str]:
 
 
 def value_text(study: Tuning, value: float) -> str:
-    """A value of the key in the syntax of overrides; a whole number if all values of the grid are."""
+    """A value of the key in the syntax of overrides; a whole number above 0 if all values of the grid are."""
     if all(point.isdigit() for point in study.grid):
-        return str(round(value))
+        return str(max(1, round(value)))
     return f"{value:.{DIGITS}g}"
 
 
@@ -388,7 +388,7 @@ def _report(
             if other and reference and reference.value is not None:
                 yield "baseline_rate", other, reference.value
     if "octaves" in study.config.report_at:
-        if (half := value_text(study, float(own) / 2)) != "0":  # of whole numbers, 1 has no half
+        if (half := value_text(study, float(own) / 2)) != own:
             yield "octave_down", arm, half
         yield "octave_up", arm, value_text(study, float(own) * 2)
 

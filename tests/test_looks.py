@@ -26,7 +26,7 @@ from ablate.store.store import Store, StoreError
 from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
 from ablate.study.looks import Looks
-from ablate.study.study import read_declared
+from ablate.study.study import Study, read_declared
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
 from tests.helpers import QUICK, Command, call_cli, make_record, run_cli
@@ -306,6 +306,21 @@ def test_other_seeds_on_the_command_line_have_the_usual_looks(typed):
     assert "if each difference is 0.02" in first.forecast[1] and "docs/noise.csv" in first.forecast[1]
 
 
+def test_an_arm_counts_that_can_be_built_at_a_later_rate_only(tmp_path, monkeypatch):
+    """Of three rates the lowest is excluded: all three arms are compared, at two rates each."""
+    monkeypatch.chdir(tmp_path)
+    sweep = compose(["study=tuned", 'study.where=["train.lr >= 0.01"]', *QUICK])
+    assert sweep
+    study = Study(sweep)
+    assert study.design.looks and study.design.looks.contrasts == 2
+    assert study.design.looks.names == ["fusion=concat", "fusion=sum", "fusion=mean"]
+    assert study.run_of(study.design.compared[0]).config.train.lr == 0.012
+    with pytest.raises(ConfigError, match=r"not \(train.lr >= 1\)"):
+        none = compose(["study=tuned", 'study.where=["train.lr >= 1"]', *QUICK])
+        assert none
+        Study(none).run_of(study.design.compared[0])
+
+
 @pytest.mark.slow
 def test_the_looks_of_a_study_that_has_begun_stay(typed):
     begun = typed("study=fusion", "seed=range(0,6)", "study.looks=[3,6]").estimate.record
@@ -535,6 +550,20 @@ def test_processes_of_a_launcher_without_a_run_begin_with_the_next_look(calm, tm
     assert done.returncode == 0, done.stderr
     assert verdicts(tmp_path) == verdicts(calm[0])
     assert len(pd.read_csv(tmp_path / "runs/studies/fusion/results.csv")) % 3 == 0  # 16 of the first look
+
+
+TWO_ROUNDS = ("fusion=concat,sum", "train.lr=0.006,0.012,0.024", "study.develop=[0]", "study.extend=0")
+TWO_ROUNDS += ("seed=range(100,103)", "study.looks=[2,3]", "study.report_at=[tuned]")
+
+
+def test_a_launcher_that_has_no_next_look_to_begin_with_trains_what_there_is(tmp_path, monkeypatch):
+    """Four processes: six runs of development, of which no look follows yet, and two at the last look."""
+    monkeypatch.setattr(HydraLauncher, "workers", 4)
+    done = call_cli("run", "study=tuned", *SMALL, *TWO_ROUNDS, "hydra/launcher=basic", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(tmp_path / "runs/studies/tuned/results.csv")
+    assert (rows["status"] == "done").all() and (rows["seed"] == 0).sum() == 6
+    assert {100, 101} < {*rows["seed"]} <= {0, 100, 101, 102}
 
 
 cluster, slurm_site = test_slurm.cluster, test_slurm.site

@@ -75,7 +75,7 @@ class Ascending(Rule):
         if value and (min(value) < FEWEST or sorted({*value}) != value):
             raise ConfigError(
                 f"{path}={typed(value)}: looks are numbers of seeds, each above the one before and none below"
-                f" {FEWEST}, which an interval takes; write [4, 6, 8, 12, 16], or [] for a fixed design"
+                f" {FEWEST}, which an interval takes; write [8, 12, 16], or [] for a fixed design"
             )
 
 

@@ -64,6 +64,21 @@ def main() -> None:
         for truth in ("equal", "margin", "mixed") if noise in ("normal", "t3") else ("equal",):
             for k in FAMILIES:
                 one_line(args, rng, noise, draw, truth, k)
+    of_those_that_stop_first(args, rng)
+
+
+def of_those_that_stop_first(args: argparse.Namespace, rng: np.random.Generator, k: int = 3) -> None:
+    """Whether intervals hold over the contrasts that the first look decides, where nothing differs."""
+    planned, found = looks.usual(looks.usual_seeds(k)), list[np.ndarray]()
+    for _ in range(8):
+        now = standing(normal(rng, args.studies, k + 1, planned[-1]), planned, BOUND)
+        first = now.decided & (now.seeds == planned[0])
+        found.append(((now.low <= 0) & (now.high >= 0))[first])
+    holds = np.concatenate(found)
+    share = len(holds) / (8 * k * args.studies)
+    print(
+        f"normal, equal, {k}: {share:.2%} of contrasts stop first; {holds.mean():.0%} of intervals contain 0"
+    )
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:

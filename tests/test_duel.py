@@ -134,7 +134,7 @@ def test_a_duel_says_what_became_of_what_it_announced():
 
 def test_a_duel_of_many_seeds_looks_at_its_results():
     between = duel("sum", "concat", *SMALL)
-    for seeds, at in ((8, None), (24, [4, 6, 8, 12, 16, 24])):
+    for seeds, at in ((8, None), (24, [8, 12, 16, 24])):
         looks = Study(between._sweep_with(seeds, DEVELOP)).design.looks
         assert (looks and looks.at) == at
         if looks:

@@ -13,13 +13,15 @@ import torch
 
 from ablate.compute import device
 from ablate.config.rules import ConfigError
+from ablate.files import atomic
+from ablate.live.board import Board
 from ablate.live.table import job_lines
 from ablate.store.jobs import Array, JobStatus, State, change_arrays, new_array, read_arrays, with_statuses
 from ablate.store.store import Store
 from ablate.study.cluster import helper, sharing
 from ablate.study.cluster.engines import Engine
 from ablate.study.estimate import Times
-from tests.helpers import call_cli
+from tests.helpers import call_cli, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "model.context=16")
 JOBS = ("hydra/launcher=slurm", "hydra.launcher.jobs=2", "hydra.launcher.threads=1")
@@ -144,10 +146,37 @@ def test_what_can_not_be_trained_is_refused_before_anything_is(tmp_path, monkeyp
 
 
 def test_of_two_commands_one_lists_the_jobs(tmp_path):
-    first = new_array("slurm", "p", 3)
+    first = new_array("ablate-p-1", "slurm", "p", 3)
     change_arrays(tmp_path, lambda arrays: [*arrays, first])
     change_arrays(tmp_path, lambda arrays: arrays if sum(a.at_work for a in arrays) == 3 else [])
     assert read_arrays(tmp_path) == [first]
+
+
+def test_every_array_that_is_listed_is_started_whatever_other_commands_write(tmp_path, monkeypatch):
+    """Another version of the list lands after that of this command, before it sees its own in place, so that
+    its change is applied again to a list that has it."""
+    started, publish = list[tuple[str, int]](), atomic.Versions._publish
+
+    class Noted(Here):
+        def start(self, array: str, count: int, *rest: object) -> str:
+            started.append((array, count))
+            return "7"
+
+    work = helper.Phase("s", "p", 2, None, None, None, [], [helper.Job("a", make_config(), None)])
+    one = sharing.Sharing(work, Noted(), Store(tmp_path), Board("s", 1))
+    mended = iter([True])
+
+    def outpaced(versions: atomic.Versions) -> int:
+        newest = publish(versions)
+        if next(mended, False):
+            change_arrays(one.study, lambda arrays: [*arrays, new_array("ablate-q-1", "slurm", "q", 1)])
+        return publish(versions) or newest
+
+    monkeypatch.setattr(atomic.Versions, "_publish", outpaced)
+    assert one.start(work.jobs) == 1
+    listed = [array for array in read_arrays(one.study) if array.phase == "p"]
+    assert started == [(array.name, array.count) for array in listed] and len(started) == 1
+    assert [array.job for array in listed] == ["7"]
 
 
 def test_a_helper_that_is_back_in_the_queue_is_not_counted():

@@ -17,15 +17,15 @@ from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.launch.pool import train_or_wait
 from ablate.store.columns import Row
-from ablate.store.record import frozen
-from ablate.store.store import Store
+from ablate.store.record import Predicted, frozen, grown
+from ablate.store.store import Store, StoreError
 from ablate.study import loop
 from ablate.study.climb import Climb
 from ablate.study.config import Overrides
 from ablate.study.loop import Loop
 from ablate.study.study import Study
 from benchmarks import kills
-from tests.helpers import CONCAT, run_cli
+from tests.helpers import CONCAT, make_record, run_cli
 
 SIZES = {"a": (16, 1), "b": (32, 1), "c": (48, 1), "d": (64, 1), "e": (80, 1)}  # width, layers
 DECLARED: dict[str, Any] = {
@@ -120,11 +120,11 @@ def rates(study: Study, rows: dict[Overrides, Row]) -> dict[str, tuple[float, st
 def test_rungs_give_sizes_heads_and_steps(conf):
     study = ladder(conf)
     assert [rung.size for rung in study.design.rungs] == [12 * 16**2, 12 * 32**2, 12 * 48**2]
-    config = study.run(study.design.first_run(study.design.compared[-1])).config
+    config = study.run_of(study.design.compared[-1]).config
     assert (config.model.d_model, config.heads, config.out_proj) == (48, 3, False)
     assert config.train.steps == math.ceil(2 * 12 * 48**2 / (2 * 16))
     one_head = ladder(conf, arms={"concat": {}, "one": {"heads": 1}})
-    heads = [one_head.run(one_head.design.first_run(arm)).config.heads for arm in one_head.design.compared]
+    heads = [one_head.run_of(arm).config.heads for arm in one_head.design.compared]
     assert heads == [1, 1, 2, 1, 3, 1]
 
 
@@ -314,6 +314,33 @@ def test_the_same_command_again_changes_nothing(trained):
     record = Store().read_study("small")
     assert record and record.prediction and record.prediction.is_intact
     assert [rung.name for rung in record.rungs] == ["a", "b", "c"]
+
+
+def test_a_prediction_may_differ_in_its_last_digit_alone():
+    """Another numpy rounds 0.04995 to 0.0499 or 0.05; study.json has the weights in another order."""
+    of = Predicted(
+        **{"difference": 0.05, "low": 0.04, "high": 0.06, "as_below": [0.03, 0.07]},
+        weights={"constant": 0.5, "power": 0.2, "growing": 0.3},
+    )
+    before = frozen("c", {"sum": of}, "rows")
+    record = make_record(name="s", prediction=before)
+    weights = {"power": 0.201, "growing": 0.3, "constant": 0.499}
+    rounded = frozen("c", {"sum": replace(of, low=0.0399, as_below=[0.0301, 0.07], weights=weights)}, "rows")
+    assert rounded.agrees(before) and before.agrees(rounded) and rounded.digest != before.digest
+    assert grown(record, replace(record, prediction=rounded)).prediction == before
+    others = [
+        frozen("c", {"sum": replace(of, low=0.0398)}, "rows"),
+        frozen("c", {"sum": replace(of, weights={**weights, "power": 0.203})}, "rows"),
+        frozen("c", {"sum": replace(of, weights={"constant": 1.0})}, "rows"),
+        frozen("c", {}, "rows"),
+        frozen("c", {"mean": of}, "rows"),
+        frozen("b", {"sum": of}, "rows"),
+        frozen("c", {"sum": of}, "other rows"),
+    ]
+    for other in others:
+        assert not other.agrees(before) and not before.agrees(other)
+        with pytest.raises(StoreError, match="does not follow from the rows below it"):
+            grown(record, replace(record, prediction=other))
 
 
 @pytest.mark.parametrize("is_digested", [False, True])

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ablate.analysis.compare import Comparison, compare
-from ablate.analysis.ladder import LadderResult
+from ablate.analysis.ladder import LadderResult, shapes
 from ablate.analysis.scaling import interval_score
 from ablate.phrases import Doubt
 from ablate.reporting import paper, short
@@ -18,6 +18,7 @@ from ablate.reporting.answers import lines
 from ablate.reporting.charts import figures
 from ablate.reporting.follow_ups import ON_LADDER
 from ablate.reporting.html import _ladder
+from ablate.reporting.ladder_details import details
 from ablate.reporting.limits import Limit, limits
 from ablate.reporting.page import Page, gather
 from ablate.reporting.subject import Subject
@@ -92,6 +93,21 @@ def test_what_is_undecided_is_said_to_be():
     assert more.startswith("A ladder takes no more seeds; another with about ") and "seed=" not in more
     for text in (lines(comparison, [record]), comparison.table["verdict"]):
         assert not any("more seed would" in line or "more seeds would" in line for line in text)
+
+
+def test_rows_of_no_rung_and_of_unknown_shape_are_an_answer_too():
+    """No run has a role, no variant is compared, no row says how wide its values are."""
+    table, record = synthetic_ladder(CONSTANT, rungs=3)
+    unplaced = replace(record, roles={})
+    sizes = "98,304 to 442,368 parameters"  # those of all rungs
+    assert sizes in {one.brief for one in limits(compare(table, records=[unplaced]), unplaced)}
+    alone = compare(table[table["fusion"] == "concat"], records=[record])
+    briefs = {one.brief for one in limits(alone, record)}
+    assert sizes in briefs and not any(brief.startswith("unequal size") for brief in briefs)
+    unknown = table.assign(value_width=np.nan)
+    assert shapes(unknown, record).empty and {"arm", "rung", "d_model"} <= {*shapes(unknown, record).columns}
+    comparison = compare(unknown, records=[record])
+    assert not any("by construction" in line for line in details(comparison, ladder(comparison)))
 
 
 def test_another_ladder_with_more_seeds_is_a_command():

@@ -30,7 +30,8 @@ from ablate.store.record import Choice, StudyRecord, grown
 from ablate.study import run as running
 from ablate.study import tuned
 from ablate.study.config import Overrides, Phase
-from ablate.study.curve import minimum
+from ablate.study.curve import has_late_seed, minimum
+from ablate.study.looks import Looks
 from ablate.study.study import read_declared
 from ablate.study.tuned import baseline_of
 from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
@@ -289,10 +290,72 @@ def test_a_failed_development_run_is_waited_for():
     assert values(s, run(s, usual, healed))["sum"] == "0.002"
 
 
+@pytest.mark.parametrize(
+    ("losses", "is_late"),
+    [
+        ([[2.01, 2.02, 2.0, 2.03, 2.02], [1.9, 1.92, 1.91, 1.9, 2.4], [2.0, 2.01, 2.02, 2.03, 2.0]], True),
+        ([[2.01, 2.02, 2.0, 2.03, 2.02], [1.9, 1.92, 1.91, 1.9, 1.5], [2.0, 2.01, 2.02, 2.03, 2.0]], False),
+        ([[2.01, 2.02, 2.0, 2.03, 2.02], [1.9, 1.92, 1.91, 1.9, 1.92], [2.0, 2.01, 2.02, 2.03, 2.0]], False),
+        ([[2.01, 2.02, 2.0, 2.03, 2.02], [1.9, 1.92, 1.91, 1.9, 1.92], [2.0, 2.01, np.inf, 2.0, 2.0]], False),
+        ([[2.3] * 5] * 3, False),
+    ],
+)
+def test_a_late_seed_lies_far_above_the_others_beside_the_median_of_its_rate(losses, is_late):
+    """A fourth point, further away, has another late seed, which does not count."""
+    far = [5.0, 5.0, 5.0, 5.0, 9.0]
+    assert has_late_seed(np.array([0.5, 0.97, 2.1, 4.0]), np.array([*losses, far])) == is_late
+
+
+def test_a_late_seed_in_development_raises_the_first_look():
+    factors = {"fusion": ["concat", "sum"], "train.lr": [0.001, 0.002, 0.004]}
+    seeds = [*range(100, 124)]
+    s = study(factors=factors, develop=[0, 1, 2, 3, 4], seeds=seeds, report_at=["tuned"])
+    arms: list[Overrides] = [("fusion=concat",), ("fusion=sum",)]
+    looks = Looks(
+        **{"at": [8, 12, 16, 24], "seeds": [*map(str, seeds)], "arms": arms, "names": ["concat", "sum"]},
+        **{"pairs": [(1, 0)], "tested": [True], "contrasts": 1, "metric": "test_loss", "margin": 0.01},
+    )
+    s = replace(s, looks=looks)
+    smooth, draws = parabolas(concat=0.002, sum=0.002), np.random.default_rng(0)
+
+    def row(one: Overrides) -> Row:
+        late = at(one)["fusion"] == "sum" and at(one)["train.lr"] == "0.002" and at(one)["seed"] == "3"
+        noise = draws.normal() * 0.003 + late * 0.4
+        return {key: value + noise if "loss" in key else value for key, value in smooth(one).items()}
+
+    rows = {one: row(one) for one in s.propose({})}
+    taken = s.looks_after(rows)
+    assert taken and (taken.at, taken.late) == ([16, 24], ["fusion=sum"])
+    first = s.propose(rows)
+    assert {at(one)["seed"] for one in first} == {*map(str, range(100, 116))} and len(first) == 32
+    rows |= {one: row(one) for one in first}
+    now = taken.standing(s.results(rows))
+    (line, *_) = taken.lines(now, 0)
+    assert line.startswith("16 seeds (the first look: a late seed in development, fusion=sum): sum")
+    kept = looks.planned(late=[*taken.late])
+    assert (kept.at, kept.taken) == ([8, 12, 16, 24], [16, 24])
+    short = replace(looks, at=[4, 6, 8], seeds=[*map(str, seeds[:8])]).after(["fusion=sum"])
+    assert short.at == [8]  # its last look is all that is left
+
+
 def test_whole_numbers_stay_whole():
     factors = {"fusion": ["concat", "sum"], "train.batch": [8, 16, 32]}
     s = study(tune="train.batch", factors=factors)
     assert tuned.choose(s, ["8", "16", "32"], [3.0, 1.0, 2.0]).value == "18"
+
+
+def test_whole_numbers_end_at_one():
+    """The best batch is 1, so nothing is below it: the grid ends there, and no arm reports at half of it."""
+    s = study(tune="train.batch", factors={"fusion": ["concat", "sum"], "train.batch": [1, 2, 4]})
+
+    def row(one: Overrides) -> Row:
+        return {"status": "done", "val_loss": math.log2(int(at(one)["train.batch"])) ** 2 + 1}
+
+    rows = run(s, row)
+    assert {at(one)["train.batch"] for one in rows} == {"1", "2", "4"}
+    roles = [*tuned.members(s, rows).values()]
+    assert not any("octave_down" in of_run for of_run in roles) and any("octave_up" in one for one in roles)
+    assert tuned.value_text(s, 0.3) == "1"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ablate.analysis.controls import equal_variants
 from ablate.analysis.looks import Standing
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variants
-from ablate.phrases import Doubt, counted, lines_if
+from ablate.phrases import Doubt, counted, lines_if, some
 from ablate.store.columns import column_named
 from ablate.store.record import PlannedLooks, StudyRecord
 
@@ -40,7 +40,7 @@ class AtLooks:
             values[ones],
             values[bases],
             (lost[ones], lost[bases]),
-            self.planned.at,
+            self.planned.taken,
             margin=margin,
             alpha=alpha,
             higher_is_better=column_named(variants.metric).higher_is_better,
@@ -59,7 +59,7 @@ class AtLooks:
         """The variants without results beyond the last look at which a contrast of each stands or, of one
         without a contrast, at which any does; before the first look, beyond that one. pairs, now: by
         family."""
-        reach, first = np.zeros(len(variants.table), int), self.planned.at[0]
+        reach, first = np.zeros(len(variants.table), int), self.planned.taken[0]
         for family, those in pairs.items():
             for pair, look in zip(those, now[family].seeds, strict=True):
                 reach[[*pair]] = np.maximum(reach[[*pair]], max(look, first))
@@ -78,8 +78,8 @@ class AtLooks:
         """By what share a difference like this one, decided at so many seeds, is larger than the true one, on
         average; NaN if too few simulated ones are."""
         effect, bound = (round(abs(value) / sd, 1) for value in (diff, margin))
-        simulated = looks.expected(tuple(self.planned.at), contrasts, effect, bound)
-        return float(simulated.overstated[self.planned.at.index(seeds)])
+        simulated = looks.expected(tuple(self.planned.taken), contrasts, effect, bound)
+        return float(simulated.overstated[self.planned.taken.index(seeds)])
 
     def _in_order(self, values_CS: Array, missing: float | bool) -> Array:
         """The columns in the order in which looks take their seeds; `missing` for a seed without runs."""
@@ -123,8 +123,7 @@ def notes(before: Variants, after: Variants, at: AtLooks | None, records: Iterab
                 for name, sizes in grew
             ),
         ]
-    beyond = int((before.ran & ~after.ran).sum())
-    return lines_if(
-        beyond,
-        f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand",
-    )
+    beyond, late = int((before.ran & ~after.ran).sum()), some(at.planned.late)
+    line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
+    first = f"a late seed in development ({late}): the first look is at {at.planned.taken[0]} seeds"
+    return [*lines_if(late, first), *lines_if(beyond, line)]

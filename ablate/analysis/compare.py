@@ -17,7 +17,7 @@ from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_v
 from ablate.analysis.effects import effects, projection_and_heads
 from ablate.analysis.frames import of_others
 from ablate.analysis.ladder import LadderResult, climbed
-from ablate.analysis.looks import SURE, Standing
+from ablate.analysis.looks import Standing
 from ablate.analysis.loose import require_equal_settings
 from ablate.analysis.processors import kinds_of_pairs
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
@@ -305,10 +305,11 @@ def _paired(
     is_equal = np.array([one is not None for one in same], bool)
     in_family = ~is_equal & (not variants.crossed)
     counts_KS, share = np.ones((len(pairs), len(variants.seeds)), bool), np.ones(len(pairs))
-    contrasts = 0
+    contrasts, least_sd = 0, np.zeros(len(pairs))
     if at and now:
         contrasts = at.contrasts(family, in_family)
         counts_KS, share = at.counted(now.seeds), np.where(now.seeds, now.share, 1.0)
+        least_sd = np.nan_to_num(now.scatter)
     values = [np.where(counts_KS, variants.values[side], np.nan) for side in (ones, bases)]
     more = np.subtract(*((variants.diverged[side] & counts_KS).sum(1) for side in (ones, bases)))
     # Two groups, where there are values but no two pairs.
@@ -326,6 +327,7 @@ def _paired(
         apart=apart,
         in_family=in_family,
         share=share,
+        least_sd=least_sd,
         contrasts=contrasts,
     )
     in_family = result.pop("family")
@@ -344,8 +346,6 @@ def _paired(
     table["verdict"] = np.where(is_equal, EQUAL, stats.withheld(by_interval, more))
     lost = (table["verdict"] != by_interval) & ~is_equal
     table["verdict"] = table["verdict"].mask(is_identical, stats.IDENTICAL)
-    waits = now.waits if now else np.full(len(pairs), "")
-    table["verdict"] = table["verdict"].mask(waits != "", stats.UNDECIDED)
     open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~lost & (at is None)
     table[["look", "last_look", "overstated", "more_seeds"]] = np.nan
     if at and now:
@@ -368,17 +368,15 @@ def _paired(
     never = np.isinf(table["more_seeds"])
     table["more_seeds"] = table["more_seeds"].mask(never)
     table["why"] = [
-        _why(variants, row, more if lost else 0, equal, alpha, wait)
-        for row, lost, equal, more, wait in zip(
-            table.to_dict("records"), lost, same, more, waits, strict=True
-        )
+        _why(variants, row, more if lost else 0, equal, alpha)
+        for row, lost, equal, more in zip(table.to_dict("records"), lost, same, more, strict=True)
     ]
     table["why"] = table["why"].mask(never, NEVER)
     return table
 
 
 def _why(
-    variants: Variants, row: Mapping[Any, Any], more: int, equal: str | None, alpha: float, waits: str
+    variants: Variants, row: Mapping[Any, Any], more: int, equal: str | None, alpha: float
 ) -> str | None:
     """Why there is no verdict, in a few words; None if there is one or nothing to add. more: on how many more
     seeds than its baseline the variant diverged; negative the other way round, 0 if that played no part."""
@@ -392,8 +390,6 @@ def _why(
         return f"{one} {lost} on {counted(abs(more), 'more seed')} than {other}"
     if row["verdict"] != stats.UNDECIDED:
         return None
-    if waits:
-        return f"{waits}: no verdict before {SURE} seeds"
     if row["look"] == 0:
         return "its first look is not complete"
     if row["n_baseline"] != row["n_baseline"] and row["pairs"] < 2:

@@ -148,7 +148,10 @@ def shapes(rows: pd.DataFrame, record: StudyRecord) -> pd.DataFrame:
         for row in rows.dropna(subset=[*SHAPE]).to_dict("records")
         for rung, arm in places.get(row["run_id"], ())
     ]
-    return pd.DataFrame(found).drop_duplicates().sort_values(["arm", "rung"], ignore_index=True)
+    columns = ["arm", "rung", *SHAPE, "write_rank"]
+    return (
+        pd.DataFrame(found, columns=columns).drop_duplicates().sort_values(["arm", "rung"], ignore_index=True)
+    )
 
 
 def _write_rank(function_class: str) -> int:

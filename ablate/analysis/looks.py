@@ -4,7 +4,9 @@ They are named before the study begins. At the look of n_i seeds, each of the k 
 interval at 1 − α_i/k, where α_i = α·(n_i − n_{i−1})/n_last: the level is spent linearly in the seeds (Lan and
 DeMets, 1983). Over all looks and contrasts these shares add up to α (Bonferroni). So with probability ≥ 1 − α
 every interval of every look contains its true difference, wherever a contrast stops: they are repeated
-confidence intervals (Jennison and Turnbull, 1989). Arrays in, arrays out; no files, no tables, no torch.
+confidence intervals (Jennison and Turnbull, 1989). Before the last look, an interval takes at least the
+median scatter of its family, since few seeds may lie close together by luck, and skewed ones often do. Arrays
+in, arrays out; no files, no tables, no torch.
 
 Shapes: K contrasts, S seeds in the order in which they are trained; NaN for a run without a number.
 """
@@ -19,12 +21,9 @@ from ablate.analysis import stats
 from ablate.analysis.stats import Array
 from ablate.phrases import counted, duration
 
-FIRST = (4, 6, 8, 12, 16)
+FIRST = (8, 12, 16)
 LAST = {1: 24, 3: 32}  # by up to how many contrasts; MOST for more
 MOST = 48
-# A seed that learns late, or skewed differences, make early intervals too short: no verdict before this many.
-SURE = 12
-SKEWED = 1.0
 # Of paired differences in docs/noise.csv, taken for every text.
 USUAL_SD = {"val_loss": 0.0147, "test_loss": 0.0274, "mix_loss": 0.0152}
 DRAWS = 4_000
@@ -34,17 +33,17 @@ DRAWS = 4_000
 class Standing:
     """Where K contrasts stand. seeds: the look that decided or, if none did, the last one with all its runs;
     0 before the first. share: of α, spent at that look. diff, low, high: the mean difference there, with its
-    interval. verdict: undecided if none falls. decided: whether more seeds change nothing. waits: why there
-    is no verdict although the interval would give one; empty otherwise."""
+    interval; scatter: the standard deviation that this takes. verdict: undecided if none falls. decided:
+    whether more seeds change nothing."""
 
     seeds: Array
     share: Array
     diff: Array
     low: Array
     high: Array
+    scatter: Array
     verdict: Array
     decided: Array
-    waits: Array
 
 
 def usual(seeds: int) -> list[int]:
@@ -74,14 +73,17 @@ def stand(
     higher_is_better: bool | None = False,
     in_family: Array | None = None,
     contrasts: int = 0,
+    studies: int = 1,
 ) -> Standing:
     """Where each contrast stands: at the first look that decides it, each look taking the seeds up to it.
 
     lost_KS: where the variant and where its baseline diverged; a seed without a number that did not diverge
     has no result yet, and a look takes all results of its seeds. in_family: (K,) the contrasts that are
     tested; the others are not equal by chance, and stand decided at their first look. contrasts: how many the
-    family has, if not as many as are tested here.
+    family has, if not as many as are tested here. studies: how many these contrasts are of, in equal parts.
     """
+    from scipy.stats import t
+
     K, S = variant_KS.shape
     known_KS = np.all(
         [np.isfinite(x) | lost for x, lost in zip((variant_KS, baseline_KS), lost_KS, strict=True)], axis=0
@@ -90,39 +92,32 @@ def stand(
     k = contrasts or max(int(tested.sum()), 1)
     now = Standing(
         seeds=np.zeros(K, int),
-        **{name: np.full(K, np.nan) for name in ("share", "diff", "low", "high")},
+        **{name: np.full(K, np.nan) for name in ("share", "diff", "low", "high", "scatter")},
         verdict=np.full(K, stats.UNDECIDED, object),
         decided=np.zeros(K, bool),
-        waits=np.full(K, "", object),
     )
-    open_ = np.ones(K, bool)
+    open_, own = np.ones(K, bool), np.full(K, np.nan)
     for n, spent in zip(looks, spending(looks), strict=True):
         open_ &= known_KS[:, :n].all(1) if n <= S else False
         if not open_.any():
             break
         at = np.flatnonzero(open_)
         one, base = variant_KS[at, :n], baseline_KS[at, :n]
-        middle, half, constant = _interval(one, base, alpha * spent / k)
+        pairs, middle, sd = stats.moments(one - base)
+        constant = ~stats.scatters(one, base)
+        own[at] = np.where(constant | ~tested[at], np.nan, sd)
+        least = _median(own.reshape(studies, -1)) if n < looks[-1] else 0.0
+        sd = np.where(constant, np.nan, np.fmax(sd, np.where(tested, least, 0.0)[at]))
+        half = t.isf(alpha * spent / k / 2, np.maximum(pairs - 1, 1)) * sd / np.sqrt(np.maximum(pairs, 1))
         verdict = stats.verdicts(middle - half, middle + half, margin, higher_is_better)
         more = np.subtract(*(lost[at, :n].sum(1) for lost in lost_KS))
         same = stats.identical(one, base) & (more == 0)
-        verdict = np.where(same, stats.IDENTICAL, stats.withheld(verdict, more))
-        waits = np.where(same | (verdict == stats.UNDECIDED), "", oddities(one, base)) if n < SURE else ""
-        now.seeds[at], now.share[at] = n, spent
+        now.seeds[at], now.share[at], now.scatter[at] = n, spent, sd
         now.diff[at], now.low[at], now.high[at] = middle, middle - half, middle + half
-        now.waits[at] = waits
-        now.verdict[at] = np.where(now.waits[at] == "", verdict, stats.UNDECIDED)
-        now.decided[at] = ~tested[at] | constant | (now.verdict[at] != stats.UNDECIDED)
+        now.verdict[at] = np.where(same, stats.IDENTICAL, stats.withheld(verdict, more))
+        now.decided[at] = ~tested[at] | constant & (pairs >= 2) | (now.verdict[at] != stats.UNDECIDED)
         open_ &= ~now.decided
     return now
-
-
-def oddities(variant_KS: Array, baseline_KS: Array) -> Array:
-    """(K,) what makes an interval of few seeds too short, in words; empty for most contrasts."""
-    late = stats.of_two_kinds(variant_KS) | stats.of_two_kinds(baseline_KS)
-    with np.errstate(invalid="ignore"):
-        skewed = np.abs(stats.skewness(variant_KS - baseline_KS)) > SKEWED
-    return np.select([late, skewed], ["a late seed", "skewed differences"], "").astype(object)
 
 
 @dataclass(frozen=True)
@@ -177,11 +172,13 @@ def expected(
     """Of simulated studies: a baseline, and so many contrasts with it of one true difference. difference,
     margin: in standard deviations of a paired difference. Seeds are normal and do not correlate."""
     draws = max(DRAWS // contrasts, 250)
-    arms = np.random.default_rng(0).standard_normal((contrasts + 1, draws, looks[-1])) / np.sqrt(2)
-    one = np.concatenate(arms[1:]) + difference
-    base = np.tile(arms[0], (contrasts, 1))
+    arms = np.random.default_rng(0).standard_normal((draws, contrasts + 1, looks[-1])) / np.sqrt(2)
+    one = arms[:, 1:].reshape(-1, looks[-1]) + difference
+    base = np.repeat(arms[:, 0], contrasts, axis=0)
     lost = np.zeros_like(one, bool)
-    now = stand(one, base, (lost, lost), looks, margin=margin, alpha=alpha, contrasts=contrasts)
+    now = stand(
+        one, base, (lost, lost), looks, margin=margin, alpha=alpha, contrasts=contrasts, studies=draws
+    )
     is_above = now.decided & (now.low > 0)
     overstated = [
         now.diff[of].mean() / difference - 1
@@ -189,7 +186,7 @@ def expected(
         else np.nan
         for look in looks
     ]
-    of_baseline = now.seeds.reshape(contrasts, draws).max(0).mean()
+    of_baseline = now.seeds.reshape(draws, contrasts).max(1).mean()
     return Expected(
         float(now.seeds.mean()), float(of_baseline), float(now.decided.mean()), np.array(overstated)
     )
@@ -239,12 +236,7 @@ def cost_lines(
 # --- helpers ----------------------------------------------------------------------------------------
 
 
-def _interval(variant_KS: Array, baseline_KS: Array, alpha: float) -> tuple[Array, Array, Array]:
-    """The mean differences, half the width of their 1 − α t-intervals, and where nothing scatters, so that
-    there is none."""
-    from scipy.stats import t
-
-    n, mean, sd = stats.moments(variant_KS - baseline_KS)
-    scatters = stats.scatters(variant_KS, baseline_KS)
-    half = t.isf(alpha / 2, np.maximum(n - 1, 1)) * sd / np.sqrt(np.maximum(n, 1))
-    return mean, np.where(scatters, half, np.nan), ~scatters & (n >= 2)
+def _median(scatter_NK: Array) -> Array:
+    """(N·K,) for each of K contrasts of N studies the median of its study; 0 where none of them scatters."""
+    known_NK = np.where(np.isnan(scatter_NK).all(1, keepdims=True), 0.0, scatter_NK)
+    return np.repeat(np.nanmedian(known_NK, axis=1), scatter_NK.shape[1])

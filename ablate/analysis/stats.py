@@ -50,6 +50,7 @@ def paired(
     higher_is_better: bool | None = False,
     in_family: Array | None = None,
     share: float | Array = 1.0,
+    least_sd: float | Array = 0.0,
     contrasts: int = 0,
     apart: Array | None = None,
 ) -> dict[str, Array]:
@@ -58,11 +59,11 @@ def paired(
     in_family: (K,) which comparisons may be tested. One with fewer than two pairs, or with constant
     differences, is never tested: it has no p and does not count in corrections. contrasts: how many the
     family has, if not as many as are tested. share: (K,) of α, what the look of each comparison spends
-    (looks.py): its intervals are at that level, and its p's are divided by it. apart: (K,) which ones are of
-    two groups without pairs: Welch's test and interval over all values. Returns arrays of K: n, diff, sd (of
-    a difference), `family` (bool: tested), level, low and high (simultaneous, 1 − α/k), low_marginal and
-    high_marginal (1 − α), p, p_holm, p_tost, p_tost_holm, d_z, below (P(variant < baseline)), skew,
-    correlation, p_welch, verdict.
+    (looks.py): its intervals are at that level, and its p's are divided by it. least_sd: (K,) which intervals
+    and p's of pairs take at least. apart: (K,) which ones are of two groups without pairs: Welch's test and
+    interval over all values. Returns arrays of K: n, diff, sd (of a difference), `family` (bool: tested),
+    level, low and high (simultaneous, 1 − α/k), low_marginal and high_marginal (1 − α), p, p_holm, p_tost,
+    p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation, p_welch, verdict.
     """
     from scipy import stats
 
@@ -70,7 +71,7 @@ def paired(
     difference_KS = np.where(apart[:, None], np.nan, variant_KS - baseline_KS)
     n, diff, sd = moments(difference_KS)
     tested = scatters(variant_KS, baseline_KS)
-    se, df = sd / np.sqrt(np.maximum(n, 1)), n - 1
+    se, df = np.fmax(sd, least_sd) / np.sqrt(np.maximum(n, 1)), n - 1
     if apart.any():
         pairs = zip(two_groups(variant_KS, baseline_KS), (diff, sd, se, df), strict=True)
         diff, sd, se, df = (np.where(apart, of_groups, of_pairs) for of_groups, of_pairs in pairs)
@@ -335,16 +336,6 @@ def bimodal(values_S: Array) -> Array | None:
         return None
     upper = finite & (values_S > ordered[at[0]])
     return upper if 2 * upper.sum() <= n else finite & ~upper
-
-
-def of_two_kinds(values_KS: Array) -> Array:
-    """(K,) whether the results of each row are bimodal."""
-    two_K = np.zeros(len(values_KS), bool)
-    whole = np.isfinite(values_KS).all(1)
-    if (n := values_KS.shape[1]) >= FEWEST:
-        two_K[whole] = widest_gap(np.sort(values_KS[whole]))[1] > limit(n)
-    two_K[~whole] = [bimodal(row) is not None for row in values_KS[~whole]]
-    return two_K
 
 
 def widest_gap(ordered_KS: Array) -> tuple[Array, Array]:

@@ -267,8 +267,9 @@ class Versions(Generic[T]):
         return self._current()[1]
 
     def change(self, change: Callable[[T], T]) -> T:
-        """Replace the value by change(value), which is called again if another process was faster. Raises
-        StoreError, and whatever `change` raises to refuse."""
+        """Replace the value by change(value), which is called again if another process was faster, perhaps
+        on a value that has the change already: so it does nothing else, and applied twice it does what it
+        does once. Raises StoreError, and whatever `change` raises to refuse."""
         while True:
             version, before = self._current()
             after = change(before)

@@ -49,7 +49,7 @@ def rows_before(entry: Entry) -> int:
     """How many development rows the store has of the entry's arms, at any value of the tuned key. Raises
     ConfigError if it has rows of other seeds, which may have shown how the test ends."""
     study = Study(sweep_of(entry, entry.seeds[0]))
-    runs = [study.run(study.design.first_run(arm)) for arm in study.design.compared]
+    runs = [*map(study.run_of, study.design.compared)]
     arms = [json.loads(json.dumps(before_training(run))) for run in runs]  # values as a row has them
     results = [row for row in Store().rows() if row["status"] in ENDED]
     rows = with_options(frame([*arms, *results]))

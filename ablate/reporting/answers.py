@@ -112,7 +112,10 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
         why = [line.removeprefix(NO_VERDICTS) for line in comparison.notes if line.startswith(NO_VERDICTS)]
         nothing = f"Nothing was tested: {(why or ['no variant has a baseline and two paired seeds'])[0]}."
         if record.looks and comparison.table["look"].eq(0).any():
-            nothing = f"Nothing is judged before the first look, at {record.looks.at[0]} seeds."
+            late = (
+                f": a late seed in development ({', '.join(record.looks.late)})" if record.looks.late else ""
+            )
+            nothing = f"Nothing is judged before the first look, at {record.looks.taken[0]} seeds{late}."
         return Answer(sentences or [nothing], [], [])
     trust = (_trust_in_brief if brief else _trust)(comparison, record)
     return Answer(
@@ -339,7 +342,7 @@ def _until_last_look(tested: pd.DataFrame, rows: pd.DataFrame, record: StudyReco
         arms = {*going_on["variant"], *going_on["baseline"]}
         assert record.looks
         look = int(going_on["look"].min())
-        more = min(at for at in record.looks.at if at > look) - look
+        more = min(at for at in record.looks.taken if at > look) - look
         time = _time(len(arms) * more, rows)
         which = f"`{command}`" if command else "The command of the study"
         return [f"{which} goes on with what is undecided{f'{time} to the next look' if time else ''}."]

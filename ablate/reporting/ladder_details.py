@@ -92,6 +92,8 @@ def _decisions(ladder: LadderResult) -> list[str]:
 def _growth(comparison: Comparison, ladder: LadderResult) -> list[str]:
     """What else changes from the lowest rung with results to the highest."""
     found = shapes(comparison.rows, ladder.record)
+    if found.empty:
+        return []
     first, last = (ladder.rungs[int(at)] for at in (found["rung"].min(), found["rung"].max()))
     if first == last:
         return []

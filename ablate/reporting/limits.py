@@ -133,8 +133,9 @@ def _size(further: FollowUps) -> Limit:
 
 def _sizes_of_rungs(further: FollowUps) -> Limit:
     places = places_of(further.record)
-    reached = {at for run in further.rows["run_id"] for at, _ in places.get(run, ())}
-    first, last = (further.record.rungs[at] for at in (min(reached), max(reached)))
+    rungs = further.record.rungs
+    reached = {at for run in further.rows["run_id"] for at, _ in places.get(run, ())} or {*range(len(rungs))}
+    first, last = (rungs[at] for at in (min(reached), max(reached)))
     sizes = f"{first.size:,} to {last.size:,} parameters"
     return Limit(
         sizes,
@@ -167,7 +168,7 @@ def _parameters(further: FollowUps) -> Iterator[Limit]:
     rows = further.rows[[name in own for name in named]]
     compared_rows = [of for _, of in rows.groupby(["d_model", "layers"])] if further.record.rungs else [rows]
     spans = [(of["params"].astype(float).min(), of["params"].astype(float).max()) for of in compared_rows]
-    small, large = max(spans, key=lambda span: span[1] / span[0])
+    small, large = max(spans, key=lambda span: span[1] / span[0], default=(0.0, 0.0))
     if large > 1.01 * small and not (rows["match"] != "none").all():
         yield Limit(
             f"unequal size: {small:,.0f} to {large:,.0f} parameters",

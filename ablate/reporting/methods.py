@@ -82,9 +82,10 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         )
         if record.looks and table["look"].notna().any():
             sentences.append(
-                f"The study looked at {_and([*map(str, record.looks.at)])} seeds, as named beforehand. The"
+                f"The study looked at {_and([*map(str, record.looks.taken)])} seeds, as named beforehand. The"
                 " level of 5 % is spent linearly in the number of seeds, and each look has its share"
-                " (Bonferroni), so the intervals are repeated confidence intervals. A contrast that is"
+                " (Bonferroni), so the intervals are repeated confidence intervals; before the last look they"
+                " take at least the median standard deviation of the family's differences. A contrast that is"
                 " decided gets no more seeds; a difference decided at an early look is overstated on average."
             )
         named = "The primary contrasts were named beforehand, all others" if record.primary else "All"

@@ -5,7 +5,6 @@ Loads no torch.
 """
 
 import dataclasses
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -70,9 +69,9 @@ def change_arrays(study: Path, change: Callable[[list[Array]], list[Array]]) -> 
     return _versions(study).change(change)
 
 
-def new_array(engine: str, phase: str, count: int) -> Array:
+def new_array(name: str, engine: str, phase: str, count: int) -> Array:
     queued = [JobStatus(number, State.QUEUED, "", "") for number in range(count)]
-    return Array(f"ablate-{phase}-{secrets.token_hex(3)}", engine, phase, count, seen=queued)
+    return Array(name, engine, phase, count, seen=queued)
 
 
 def with_statuses(array: Array, statuses: Mapping[str, Sequence[JobStatus]]) -> Array:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +15,9 @@ from ablate.files.atomic import StoreError
 from ablate.phrases import some
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
+SURE = 16  # the first look where a run of development learned late, as one seed in eight may
 LEVEL = 0.9  # of the interval of a prediction
+LAST_DIGIT = 1.5e-4  # predictions have four decimals, the weights of their forms three
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,17 @@ class Predicted:
     as_below: list[float]
     weights: Mapping[str, float]
 
+    def is_near(self, other: "Predicted") -> bool:
+        """Whether they are the same but for the last digit, which another numpy may round the other way."""
+        pairs = [
+            *zip(
+                (self.difference, self.low, self.high), (other.difference, other.low, other.high), strict=True
+            ),
+            *zip(self.as_below, other.as_below, strict=True),
+            *((share / 10, other.weights.get(form, math.inf) / 10) for form, share in self.weights.items()),
+        ]
+        return all(math.isclose(one, two, abs_tol=LAST_DIGIT) for one, two in pairs)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
@@ -80,8 +94,9 @@ class Prediction:
         return self.digest == _digest(self)
 
     def agrees(self, other: "Prediction") -> bool:
-        """Whether they are the same but for the date."""
-        return _digest(replace(self, date="")) == _digest(replace(other, date=""))
+        """Whether they are the same but for the date and the last digits."""
+        one, two = ((p.rung, p.rows, p.of.keys()) for p in (self, other))
+        return one == two and all(of.is_near(other.of[arm]) for arm, of in self.of.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,14 +121,21 @@ class Decided:
 @dataclass(frozen=True, kw_only=True)
 class PlannedLooks:
     """The looks of a study. at: the numbers of seeds, the last one that of `seeds`, which are in the order in
-    which they are trained. contrasts: how many are tested. decided: those that are, by name. may_follow: how
-    many runs there may be at most that are not listed yet."""
+    which they are trained. contrasts: how many are tested. late: arms in which a run of development learned
+    late. decided: the contrasts that are, by name. may_follow: how many runs there may be at most that are
+    not listed yet."""
 
     at: list[int]
     seeds: list[int]
     contrasts: int
+    late: list[str] = field(default_factory=list)
     decided: Mapping[str, Decided] = field(default_factory=dict)
     may_follow: int = 0
+
+    @property
+    def taken(self) -> list[int]:
+        """The looks, without those before SURE seeds if a run of development learned late."""
+        return [n for n in self.at if not self.late or n >= SURE or n == self.at[-1]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,21 +290,24 @@ def grown(
             f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other seeds, only"
             " under another name, as name=NAME"
         )
-    for key in dict.fromkeys([*old.declaration, *new.declaration]):
-        before = old.declaration.get(key)
-        if before != new.declaration.get(key) and has_results(name):
+    # Looks judge a family of contrasts at a level that its size sets, so they keep its levels.
+    was, now = (
+        one.declaration | ({key: sorted(of) for key, of in one.factors.items()} if old.looks else {})
+        for one in (old, new)
+    )
+    for key in dict.fromkeys([*was, *now]):
+        if was.get(key) != now.get(key) and has_results(name):
             raise StoreError(
-                f"name={name}: {key} was {before} when the study began, and there are results since; give"
-                " another name, as name=NAME: what is finished is not run again"
+                f"name={name}: {key} was {was.get(key)} when the study began, and there are results since;"
+                " give another name, as name=NAME: what is finished is not run again"
             )
+    levels = {} if new.looks else old.factors
     return replace(
         new,
         prediction=_kept(old, new),
         looks=with_looks(old, new.looks).looks,
         grew=_grew(old, new, has_results),
-        factors={
-            key: list(dict.fromkeys([*old.factors[key], *levels])) for key, levels in new.factors.items()
-        },
+        factors={key: list(dict.fromkeys([*levels.get(key, ()), *of])) for key, of in new.factors.items()},
         seeds=sorted({*old.seeds, *new.seeds}),
         runs=sorted({*old.runs, *new.runs}),
         config_dir=new.config_dir or old.config_dir,
@@ -294,11 +319,11 @@ def grown(
 
 
 def with_looks(record: StudyRecord | None, looks: PlannedLooks | None) -> StudyRecord:
-    """The record with these looks of the same study, which may know of other contrasts."""
+    """The record with these looks of the same study."""
     assert record is not None, "it was written before"
     if record.looks and looks:
-        contrasts = max(record.looks.contrasts, looks.contrasts)
-        looks = replace(looks, contrasts=contrasts, decided={**record.looks.decided, **looks.decided})
+        late = looks.late or record.looks.late  # it may not have been read again yet
+        looks = replace(looks, late=late, decided={**record.looks.decided, **looks.decided})
     return replace(record, looks=looks)
 
 

@@ -91,8 +91,10 @@ class Climb(Design):
     def arm_of(self, run: Overrides) -> Overrides:
         return run[:-2]
 
-    def first_run(self, arm: Overrides) -> Overrides:
-        return (*arm, f"{self.key}={self.levels[self.key][0]}", f"seed={self.levels['seed'][0]}")
+    def first_runs(self, arm: Overrides) -> list[Overrides]:
+        return [
+            (*arm, f"{self.key}={one}", f"seed={self.levels['seed'][0]}") for one in self.levels[self.key]
+        ]
 
     @cached_property
     def primary(self) -> Contrasts:
@@ -119,13 +121,13 @@ class Climb(Design):
             where={key: [one[f"model.{key}"]] for key in ("d_model", "layers")},
         )
 
-    def check(self, run: Callable[[Overrides], Run]) -> None:
+    def check(self, run_of: Callable[[Overrides], Run]) -> None:
         """Raises ConfigError if an arm does not exist at a rung, or the text is too small for one."""
         for at, rung in enumerate(self.rungs):
             size = None
             for name, arm in zip(self.names, self.at(rung), strict=True):
                 try:
-                    size = run(self.first_run(arm)).corpus.splits["train"].size
+                    size = run_of(arm).corpus.splits["train"].size
                 except ConfigError as error:
                     raise ConfigError(f"{name} at {rung.name}: {error}") from error
             epochs = rung.tokens / size if size else 0.0  # a task has no end
@@ -299,7 +301,7 @@ class Climb(Design):
         return [
             (
                 f"{rung.name}: {rung.size:,} parameters, {rung.tokens:,} tokens a run",
-                [self.first_run(arm) for arm in self.at(rung)],
+                self.at(rung),
                 len(self.arms) * (len(rung.seeds) + self._values(at) * len(self.config.develop)),
             )
             for at, rung in enumerate(self.rungs)

@@ -75,7 +75,7 @@ class Ascending(Rule):
         if value and (min(value) < FEWEST or sorted({*value}) != value):
             raise ConfigError(
                 f"{path}={typed(value)}: looks are numbers of seeds, each above the one before and none below"
-                f" {FEWEST}, which an interval takes; write [4, 6, 8, 12, 16], or [] for a fixed design"
+                f" {FEWEST}, which an interval takes; write [8, 12, 16], or [] for a fixed design"
             )
 
 
@@ -143,7 +143,7 @@ class Design:
 
     def _up_to(self, when: Literal["now", "next", "most"], rows: Rows) -> list[Overrides]:
         new = [overrides for overrides in self.members(rows) if overrides not in rows]
-        if (looks := self.looks) is None:
+        if (looks := self.looks_after(rows)) is None:
             return new
         seeds = dict(zip(looks.arms, getattr(looks.wanted(self.results(rows)), when), strict=True))
 
@@ -151,6 +151,10 @@ class Design:
             return looks.seeds.index(seed) if (seed := seed_of(run)) in looks.seeds else -1
 
         return sorted((run for run in new if place(run) < seeds.get(self.arm_of(run), 0)), key=place)
+
+    def looks_after(self, rows: Rows) -> Looks | None:
+        """The looks that are taken after these rows."""
+        return self.looks
 
     def members(self, rows: Rows) -> Collection[Overrides]:
         """Every run of the study that follows from these rows, if no look ends it earlier."""
@@ -171,9 +175,9 @@ class Design:
         shared = set(arms[0]).intersection(*arms)
         return " ".join(override for override in arm if override not in shared) or " ".join(arm)
 
-    def first_run(self, arm: Overrides) -> Overrides:
-        """A run of one of `compared`."""
-        return (*arm, f"{SEED}{self.levels['seed'][0]}")
+    def first_runs(self, arm: Overrides) -> list[Overrides]:
+        """Runs of one of `compared`, all at one seed: at each value at which it may be trained."""
+        return [(*arm, f"{SEED}{self.levels['seed'][0]}")]
 
     def arm_of(self, run: Overrides) -> Overrides:
         """The one of `compared` that a run is of."""
@@ -188,8 +192,8 @@ class Design:
         """The contrasts that follow from the design; None for those that the study declares."""
         return None
 
-    def check(self, run: "Callable[[Overrides], Run]") -> None:
-        """Raises ConfigError if the design as a whole can't be trained. run: gives the run of overrides."""
+    def check(self, run_of: "Callable[[Overrides], Run]") -> None:
+        """Raises ConfigError if the design as a whole can't be trained. run_of: gives a run of an arm."""
 
     def prediction(self, rows: Rows, ids: Mapping[Overrides, str]) -> Prediction | None:
         """What the rows predict of runs that no row is of; None if nothing is predicted, or not yet."""
@@ -212,8 +216,7 @@ class Design:
         return []
 
     def stages(self) -> list[tuple[str, list[Overrides], int]]:
-        """The parts of a study whose runs differ in size: what each is, a run of each of its arms, and how
-        many runs it has."""
+        """The parts of a study whose runs differ in size: what each is, its arms, how many runs it has."""
         return []
 
 

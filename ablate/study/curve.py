@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ablate.analysis.stats import bimodal
+
 # The parabola is fitted to this many octaves on either side of the best point. Loss rises faster above the
 # best learning rate than below it, so the bias of a wider fit is larger than the noise that it averages out.
 WINDOW = 1
@@ -32,6 +34,16 @@ def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
 def curvature(octaves: np.ndarray, loss: np.ndarray) -> float:
     """That of the parabola around the lowest of three finite losses or more, per squared octave."""
     return _parabola(octaves - octaves[np.argmin(loss)], loss)[0]
+
+
+def has_late_seed(ratio: np.ndarray, loss_PS: np.ndarray) -> bool:
+    """Whether a run ended far above the others at the three points nearest to a value, each loss beside the
+    median of its point. ratio: (P,) of the points to that value. loss_PS: at each point, of each seed."""
+    near_PS = loss_PS[np.argsort(np.abs(np.log2(ratio)), kind="stable")[:3]]
+    near_PS = near_PS[np.isfinite(near_PS).all(1)]
+    beside = (near_PS - np.median(near_PS, axis=1, keepdims=True)).ravel()
+    apart = bimodal(beside)
+    return apart is not None and bool(beside[apart].mean() > 0)
 
 
 def _parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, np.ndarray]:

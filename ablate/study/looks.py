@@ -1,7 +1,8 @@
 """Looks in a study: at how many seeds each of its arms is trained, given the rows so far."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ablate.analysis.stats import IDENTICAL
 from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Overrides
 from ablate.store.columns import Row, Status, column_named
+from ablate.store.record import PlannedLooks
 
 Results = Mapping[tuple[Overrides, str], Row]  # of arms, by arm and seed
 
@@ -21,8 +23,8 @@ class Looks:
     at: numbers of seeds, ascending. seeds: in the order in which they are trained, in the syntax of
     overrides. arms: what is compared; names: what they are called. pairs: the primary contrasts, as indices
     of a variant and its baseline among the arms. tested: (K,) which of them are not equal by construction.
-    contrasts: how many the study tests in all, also in earlier commands. metric, margin: what they are judged
-    by.
+    contrasts: how many the study tests. metric, margin: what they are judged by. late: arms in which a run of
+    development learned late.
     """
 
     at: Sequence[int]
@@ -34,6 +36,16 @@ class Looks:
     contrasts: int
     metric: str
     margin: float
+    late: Sequence[str] = ()
+
+    def planned(self, **known: Any) -> PlannedLooks:
+        """As study.json keeps them."""
+        own = {"at": [*self.at], "seeds": [*map(int, self.seeds)], "contrasts": self.contrasts}
+        return PlannedLooks(**own, **known)
+
+    def after(self, late: Sequence[str]) -> "Looks":
+        """The looks that are taken after development. late: arms in which a run of it learned late."""
+        return replace(self, at=self.planned(late=[*late]).taken, late=late)
 
     def standing(self, results: Results) -> Standing:
         """Where the contrasts stand after these results."""
@@ -90,7 +102,9 @@ class Looks:
         if going_on:
             how = "undecided" if look == self.at[-1] else "goes on" if len(going_on) == 1 else "go on"
             said.append(f"{', '.join(going_on)} {how}")
-        return f"{look} seeds: {'; '.join(said)}"
+        first = self.late and look == self.at[0]
+        why = f" (the first look: a late seed in development, {', '.join(self.late)})" if first else ""
+        return f"{look} seeds{why}: {'; '.join(said)}"
 
     def cost_lines(self, runs_a_seed: Mapping[Overrides, int], seconds: float) -> list[str]:
         """Lines on what the study will cost, if differences scatter as they usually do. runs_a_seed: of each

@@ -99,6 +99,7 @@ class Loop:
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
         whole = self._grown(before, record, runs)  # refuses what a run would
+        self.settings = self._machine(whole, runs)
         record = replace(record, machine=whole.machine)  # with the levels of this command alone
         unique = [*_unique(runs).values()]
         remarks, forecast = [*self.study.left_out, *self.slower], self.study.design.forecast()
@@ -109,8 +110,8 @@ class Loop:
             costs = looks.cost_lines(runs_a_seed, expected.seconds_a_run)
             expected = replace(expected, forecast=[*forecast, *costs])
         stages = [
-            Stage(about, max(map(self.study.run, runs), key=lambda run: run.cost), n)
-            for about, runs, n in self.study.design.stages()
+            Stage(about, max(map(self.study.run_of, arms), key=lambda run: run.cost), n)
+            for about, arms, n in self.study.design.stages()
         ]
         if stages and not expected.untimed:
             costs = stage_costs(stages, expected.threads)
@@ -146,6 +147,7 @@ class Loop:
         self.rows |= {overrides: {"status": Status.RUNNING} for overrides in runs}
         self.typed |= {run.name: " ".join(overrides) for overrides, run in runs.items()}
         self.record = self.store.change_study(record.name, partial(self._grown, record=record, runs=runs))
+        self.settings = self._machine(self.record, runs)
         return self.record
 
     def _read(self, *, at_end: bool = False) -> None:
@@ -161,7 +163,7 @@ class Loop:
             else:
                 continue
             del self.pending[overrides]
-        if looks := self.study.design.looks:
+        if looks := self.study.design.looks_after(self.rows):
             now = looks.standing(self.study.design.results(self.rows))
             for line in looks.lines(now, self.passed):
                 self.lines.say(line)
@@ -198,10 +200,9 @@ class Loop:
         self, before: StudyRecord | None, record: StudyRecord, runs: Mapping[Overrides, Run]
     ) -> StudyRecord:
         """The record merged with the one before. Raises StoreError if the study may not grow like this."""
-        if runs:
-            self.settings = self._machine(before, runs)
+        settings = self._machine(before, runs)
         if not self.is_single:  # loose runs have each their own settings
-            record = replace(record, machine=self.settings)
+            record = replace(record, machine=settings)
         if record.prediction and not (before and before.prediction):
             self._require_unseen(record.name, record.prediction, runs)
         return grown(
@@ -320,7 +321,8 @@ class Loop:
         spare = -len(runs) % (launcher.workers or available_cores())
         if launcher.cores_each or not spare or not self.study.design.looks:
             return runs
-        more = self._next(ahead=spare)
+        if not (more := self._next(ahead=spare)):
+            return runs
         self._join(more)
         return {**runs, **self._todo(more)}
 

@@ -1,6 +1,7 @@
 """A study: which runs a command asks for. A plain sweep declares nothing, a single run is a sweep of one.
 Runs that differ only in seeds are composed and resolved once."""
 
+import contextlib
 import dataclasses
 import math
 from collections import Counter, defaultdict
@@ -86,7 +87,7 @@ class Study:
         self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
         if self.config and (at := self._looks_at(self.config)):
             self.design = replace(self.design, looks=self._looks(self.config, at))
-        self.design.check(self.run)
+        self.design.check(self.run_of)
 
     def _usual_seeds(self, first: int) -> int:
         """As many seeds as the last look takes or, without looks, as suit the number of contrasts."""
@@ -135,7 +136,7 @@ class Study:
         arms, runs = list[Overrides](), list[Run]()
         for arm in self.design.compared:
             try:
-                runs.append(self.run(self.design.first_run(arm)))
+                runs.append(self.run_of(arm))
                 arms.append(arm)
             except (Mistake, CorpusError):
                 raise
@@ -207,6 +208,15 @@ class Study:
         self.configs[overrides] = config
         return run
 
+    def run_of(self, arm: Overrides) -> Run:
+        """A run of one of the design's `compared`, at the first value at which it can be built. Raises
+        ConfigError if there is none."""
+        *others, last = self.design.first_runs(arm)
+        for overrides in others:
+            with contextlib.suppress(ConfigError):
+                return self.run(overrides)
+        return self.run(last)
+
     def check_primary(self, runs: Mapping[Overrides, Run], before: StudyRecord | None) -> None:
         """Raises ConfigError for a primary contrast that no runs of the study can show. runs: those of this
         command. before: the study so far."""
@@ -216,13 +226,13 @@ class Study:
         for part in (self.design.levels, before.factors if before else {}, self.config.factors):
             every |= {key: [*dict.fromkeys([*every.get(key, ()), *more])] for key, more in part.items()}
         shown, all_built = [run for run, _ in one_of_each(runs.values())], True
-        if self.design.rungs:
-            variants = [*map(self.design.first_run, self.design.compared)]
-        else:
+        run, variants = self.run_of, self.design.compared
+        if not self.design.rungs:
+            run = self.run
             variants = combinations({**every, "seed": every["seed"][:1]}, self.config.named_arms)
         for overrides in variants:
             try:
-                shown.append(self.run(overrides))
+                shown.append(run(overrides))
             except Unmet:
                 pass
             except ConfigError:
@@ -277,7 +287,7 @@ class Study:
 
     def planned(self, rows: Rows) -> PlannedLooks | None:
         """The looks as study.json keeps them, with what is decided so far."""
-        if (looks := self.design.looks) is None:
+        if self.design.looks is None or not (looks := self.design.looks_after(rows)):
             return None
         now = looks.standing(self.design.results(rows))
         decided = {
@@ -285,14 +295,8 @@ class Study:
             for pair, seeds, verdict in zip(looks.pairs, now.seeds, now.verdict, strict=True)
             if verdict != UNDECIDED
         }
-        seeds = [*map(int, looks.seeds)]
-        return PlannedLooks(
-            at=[*looks.at],
-            seeds=seeds,
-            contrasts=looks.contrasts,
-            decided=decided,
-            may_follow=self.design.may_follow(rows),
-        )
+        may_follow = self.design.may_follow(rows)
+        return self.design.looks.planned(late=[*looks.late], decided=decided, may_follow=may_follow)
 
     def run_ids(self, rows: Mapping[str, Row]) -> Iterator[str]:
         """The ids of all runs that the study asks for, given the rows of those that have ended, by run id.

@@ -37,7 +37,8 @@ from ablate.study.config import (
     combinations,
     seed_of,
 )
-from ablate.study.curve import HALF, STEEP, curvature, minimum
+from ablate.study.curve import HALF, STEEP, curvature, has_late_seed, minimum
+from ablate.study.looks import Looks
 
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
 DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
@@ -144,8 +145,8 @@ class Tuning(Design):
         at_baselines = len(baselines - {None, arm}) if "baseline_rate" in self.config.report_at else 0
         return 1 + at_baselines + 2 * ("octaves" in self.config.report_at)
 
-    def first_run(self, arm: Overrides) -> Overrides:
-        return at_value(self, arm, self.grid[0], self.levels["seed"])[0]
+    def first_runs(self, arm: Overrides) -> list[Overrides]:
+        return [run for value in self.grid for run in at_value(self, arm, value, self.levels["seed"][:1])]
 
     def arm_of(self, run: Overrides) -> Overrides:
         """The arm without the key and the seed, which `_at` adds."""
@@ -155,6 +156,16 @@ class Tuning(Design):
         """The rows of arms at their own values."""
         chosen = {arm: f"{self.key}={choice.value}" for arm, choice in progress(self, rows).choices.items()}
         return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
+
+    def looks_after(self, rows: Rows) -> Looks | None:
+        now, late = progress(self, rows), []
+        for arm, choice in now.choices.items():
+            loss_PS = np.array([losses_of(self, rows, arm, point) for point in now.points[arm]])
+            if choice.value and has_late_seed(
+                np.array(now.points[arm], float) / float(choice.value), loss_PS
+            ):
+                late.append(self.name(arm))
+        return self.looks and self.looks.after(late)
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
@@ -246,7 +257,8 @@ def progress(study: Tuning, rows: Rows) -> Progress:
             return Progress(points, {}, waiting, f"round {number} ({what})")
         curves = {arm: [mean_loss(study, rows, arm, value) for value in points[arm]] for arm in arms}
         best = {points[arm][_best(curve)] for arm, curve in curves.items()}
-        down, up = grid[0] in best and below < extend, grid[-1] in best and above < extend
+        half = value_text(study, float(grid[0]) / 2)
+        down, up = grid[0] in best and below < extend and half != grid[0], grid[-1] in best and above < extend
         if not (down or up):
             finer = {arm: _with_halves(study, points[arm], curve) for arm, curve in curves.items()}
             if finer == points:
@@ -255,7 +267,7 @@ def progress(study: Tuning, rows: Rows) -> Progress:
             points, halves = finer, True
             continue
         if down:
-            grid, below = [value_text(study, float(grid[0]) / 2), *grid], below + 1
+            grid, below = [half, *grid], below + 1
         if up:
             grid, above = [*grid, value_text(study, float(grid[-1]) * 2)], above + 1
         points = {arm: grid for arm in arms}
@@ -355,9 +367,9 @@ def _octaves(key: str, values: Sequence[str]) -> list[str]:
 
 
 def value_text(study: Tuning, value: float) -> str:
-    """A value of the key in the syntax of overrides; a whole number if all values of the grid are."""
+    """A value of the key in the syntax of overrides; a whole number above 0 if all values of the grid are."""
     if all(point.isdigit() for point in study.grid):
-        return str(round(value))
+        return str(max(1, round(value)))
     return f"{value:.{DIGITS}g}"
 
 
@@ -376,7 +388,8 @@ def _report(
             if other and reference and reference.value is not None:
                 yield "baseline_rate", other, reference.value
     if "octaves" in study.config.report_at:
-        yield "octave_down", arm, value_text(study, float(own) / 2)
+        if (half := value_text(study, float(own) / 2)) != own:
+            yield "octave_down", arm, half
         yield "octave_up", arm, value_text(study, float(own) * 2)
 
 
@@ -391,15 +404,18 @@ def development(study: Tuning, arm: Overrides, grid: Sequence[str]) -> list[Over
 def mean_loss(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
     """The mean of the metric on the validation split over development seeds, negated if higher is better; inf
     if a seed diverged, NaN if the arm can't be built."""
+    losses = losses_of(study, rows, arm, value)
+    return math.fsum(losses) / len(losses) if math.inf not in losses else math.inf
+
+
+def losses_of(study: Tuning, rows: Rows, arm: Overrides, value: str) -> list[float]:
+    """As in mean_loss, of each development seed."""
     metric = on_validation(study.config.metric)
     those = [rows[overrides] for overrides in at_value(study, arm, value, study.config.develop)]
     if any(row["status"] == Absent.LEFT_OUT for row in those):
-        return math.nan
-    losses = [row.get(metric) for row in those]
-    finite = [float(loss) for loss in losses if loss is not None and math.isfinite(loss)]
-    if len(finite) < len(losses):
-        return math.inf
-    return math.fsum(finite) / len(finite) * (-1 if column_named(metric).higher_is_better else 1)
+        return [math.nan] * len(those)
+    sign, losses = -1 if column_named(metric).higher_is_better else 1, [row.get(metric) for row in those]
+    return [sign * float(x) if x is not None and math.isfinite(x) else math.inf for x in losses]
 
 
 def _best(curve: Sequence[float]) -> int:

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -184,16 +185,18 @@ class Sharing:
             return 0
         under_way = self.store.begun() - self.store.interrupted()
         free = sum(job.name not in under_way for job in left)
-        new: list[Array] = []
+        own = f"ablate-{self.phase.name}-{secrets.token_hex(3)}"
 
         def with_new(arrays: list[Array]) -> list[Array]:
             at_work = sum(array.at_work for array in self._ours(arrays))
             missing = min(self.phase.helpers, free) - at_work
-            new[:] = [new_array(self.engine.name, self.phase.name, missing)] if missing > 0 else []
-            return [*arrays, *new]
+            if missing <= 0 or any(array.name == own for array in arrays):
+                return arrays
+            return [*arrays, new_array(own, self.engine.name, self.phase.name, missing)]
 
-        if free:  # listed before they are started, so that no other command starts them
-            change_arrays(self.study, with_new)
+        # Listed before they are started, so that no other command starts them.
+        listed = change_arrays(self.study, with_new) if free else []
+        new = [array for array in listed if array.name == own]
         if new:  # another command may have written other runs
             self.phase.write(self.file)
         for array in new:

@@ -17,6 +17,7 @@ from ablate.analysis.select import as_texts
 from ablate.config.identity import has_these_ids, id_of_row
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
+from ablate.files import as_spelled
 from ablate.phrases import Doubt, lines_if, some
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.provenance import PACKAGE
@@ -101,7 +102,7 @@ def recall(rows: pd.DataFrame) -> Results:
 def find_source(target: str) -> Source:
     """The source that a target names. A CSV file belongs to a study if it is the results.csv beside a
     study.json."""
-    path = Path(target)
+    path = as_spelled(Path(target))
     real = Path(os.path.realpath(path))
     if path.is_file():
         store = next((Store(above) for above in real.parents[:3] if (above / "store").is_dir()), None)

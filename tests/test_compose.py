@@ -68,9 +68,6 @@ def test_what_is_refused_is_one_line_with_a_way_out(arguments, line):
 
 
 def test_an_option_holds_for_every_swept_choice_that_has_it():
-    sweep = compose(["-m", "fusion=gated,weighted_sum", "fusion.per=channel", "fusion.per=shared,channel"])
-    assert sweep is not None
-    assert sweep.configs.settings(sweep.arguments)["fusion.per"].values == ["shared", "channel"]
     sweep = compose(["-m", "fusion=gated,weighted_sum", "fusion.per=channel", "heads=2"])
     assert sweep is not None
     for fusion in ("gated", "weighted_sum"):
@@ -91,7 +88,7 @@ def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     composed, loader = [], sweep.configs._loader
     original = loader.load_sweep_config
     monkeypatch.setattr(loader, "load_sweep_config", lambda *of: composed.append(of) or original(*of))
-    with pytest.raises(ConfigError, match=r"nothing to run|'nope' not found"):
+    with pytest.raises(ConfigError, match=r"nothing to run|no such corpus|'nope' not found"):
         run(sweep, dry_run=True)
     assert len(composed) < 10
 

@@ -156,13 +156,14 @@ def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:
         given[key] = [*dict.fromkeys([*given.get(key, ()), value])]
     for key, values in given.items():
         if len(values) > 1:
-            first = int(values[0]) if values[0].isdecimal() else 0
-            is_range = values == [str(first + place) for place in range(len(values))]
-            every = (
-                f"'{key}=range({first},{first + len(values)})'" if is_range else f"{key}={','.join(values)}"
+            first, every = int(values[0]) if values[0].isdecimal() else 0, ",".join(values)
+            if len(values) > 3 and values == [str(first + place) for place in range(len(values))]:
+                every = f"range({first},{first + len(values)})"
+            sweep = f"{'' if swept else '-m '}{shlex.quote(f'{key}={every}')}"
+            way_out = "" if key.startswith(("hydra", "study")) else f", or all by {sweep}"
+            raise ConfigError(
+                f"{key}: given as {some(values)}, of which only the last counts; give one{way_out}"
             )
-            way_out = f"give one, or all by {'' if swept else '-m '}{shlex.quote(f'{key}={every}')}"
-            raise ConfigError(f"{key}: given as {some(values)}, of which only the last counts; {way_out}")
 
 
 def _as_one_value(argument: str, groups: Sequence[str]) -> str:

@@ -79,8 +79,8 @@ class Store:
         return names(self.root / "store")
 
     def find(self, run: str) -> Path:
-        """The directory of the one finished run whose name, id or title begins with `run`; or `run` itself, if
-        it is the directory of one in any store. Raises StoreError."""
+        """The directory of the one finished run whose name, id or title begins with `run`; or `run` itself,
+        if it is the directory of one, in any store. Raises StoreError."""
         if (Path(run) / "result.json").is_file():
             return Path(run).resolve()
         return self.root / "store" / self.named(run, self.finished(), "finished run")

@@ -161,9 +161,7 @@ def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:
                 every = f"range({first},{first + len(values)})"
             sweep = f"{'' if swept else '-m '}{shlex.quote(f'{key}={every}')}"
             way_out = "" if key.startswith(("hydra", "study")) else f", or all by {sweep}"
-            raise ConfigError(
-                f"{key}: given as {some(values)}, of which only the last counts; give one{way_out}"
-            )
+            raise ConfigError(f"{key}: given as {some(values)}, and only the last counts; give one{way_out}")
 
 
 def _as_one_value(argument: str, groups: Sequence[str]) -> str:

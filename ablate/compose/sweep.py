@@ -263,7 +263,7 @@ def _check_hydra(config: DictConfig, parsed: argparse.Namespace) -> None:
     """Raises ConfigError for a setting of Hydra's that would run code, or that has no effect."""
     settings = _plain(config.hydra)
     require_no_code(settings)
-    if parsed.config_dir or any("hydra" in word for word in parsed.overrides):
+    if parsed.config_dir or parsed.config_path or any("hydra" in word for word in parsed.overrides):
         require_heeded(settings)  # it composes ablate's own settings, which takes a tenth of a second
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.files import as_spelled, likely_encoding, marked_encoding
+from ablate.files import as_spelled, marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
 GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
@@ -240,12 +240,19 @@ def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, sta
     if isinstance(error, UnicodeDecodeError):
         # The bytes that it could not decode may begin in an earlier block, but they end at `end`.
         offset = end - len(error.object) + error.start
-        likely = likely or likely_encoding(error.object)
+        likely = likely or ("cp1252" if _is_western(error.object) else "")
         what = f"byte 0x{error.object[error.start]:02x} at offset {offset} is not {encoding} ({error.reason})"
     return CorpusError(
         f"{name}: {what}; give the right one with corpus.encoding=…{f' ({likely}?)' if likely else ''},"
         " or pass over such bytes with corpus.errors=replace"
     )
+
+
+def _is_western(sample: bytes) -> bool:
+    """Whether most bytes beyond ASCII are western letters and signs, alone in ASCII, as cp1252 has them. It
+    has all that latin-1 prints."""
+    text = re.sub("[\0-\x7f]+", " ", f" {sample.decode('cp1252', 'replace')} ")
+    return 2 * len(re.findall("(?<= )[À-ÿ‘’“”–—…•€«»°§](?= )", text)) > len(text.replace(" ", ""))
 
 
 def stamp_of(files: list[Path], *others: Any) -> Any:

@@ -1,9 +1,8 @@
-"""Files, whatever is in them; here, the encoding of a text, as its bytes tell, and names of files."""
+"""Files, whatever is in them; here, the encoding that the first bytes of a text name, and names."""
 
 import codecs
 import contextlib
 import os
-import re
 import unicodedata
 from pathlib import Path
 
@@ -19,27 +18,6 @@ MARKS = {
 def marked_encoding(start: bytes) -> str | None:
     """The encoding whose byte order mark begins these bytes; None without one."""
     return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)
-
-
-# What most characters of a text in an encoding are, ASCII aside; cp1252 has all that latin-1 can print.
-USUAL = {
-    "utf-8": ".",
-    **dict.fromkeys(("shift_jis", "euc_jp"), "[\u3040-\u30fe]"),
-    "euc_kr": "[\uac00-\ud7a3]",
-    **dict.fromkeys(("gb2312", "big5"), "[\u4e00-\u9fff]"),
-    **dict.fromkeys(("koi8-r", "cp1251"), "[а-яё](?=[а-яё])"),
-    "cp1252": r"[^ ](?![^ ])",  # among ASCII
-}
-
-
-def likely_encoding(sample: bytes) -> str | None:
-    """The encoding that a part of a text without a byte order mark may be in; None if none is likely."""
-    for encoding, usual in USUAL.items():
-        with contextlib.suppress(UnicodeError):
-            text = re.sub("[\0-\x7f]+", " ", codecs.getincrementaldecoder(encoding)().decode(sample))
-            if 2 * len(re.findall(usual, text)) > len(text.replace(" ", "")):
-                return encoding
-    return None
 
 
 def as_spelled(path: Path) -> Path:

@@ -59,9 +59,7 @@ def _require_whole(path: Path) -> None:
     """Raises StoreError if the path goes through a link that leads nowhere."""
     for part in (path, *path.parents):
         if part.is_symlink() and not part.exists():
-            raise StoreError(
-                f"{part}: a link to {part.readlink()}, which is not there; mend or remove the link"
-            )
+            raise StoreError(f"{part}: a link to {part.readlink()}, which is not there; mend or remove it")
 
 
 @contextlib.contextmanager

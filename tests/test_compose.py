@@ -5,11 +5,13 @@ from typing import get_args
 
 import pytest
 
+from ablate.compose.keys import DESCRIPTIONS
 from ablate.compose.sweep import Sweep, compose
 from ablate.compose.texts import as_written
+from ablate.config.read import hints
 from ablate.config.rules import ConfigError
 from ablate.config.schema import TEXTS_OF_CORPORA
-from ablate.data.corpora.base import option_types
+from ablate.data.corpora.base import registry
 from ablate.study.run import run
 
 
@@ -153,8 +155,9 @@ def test_text_stays_as_a_file_has_it(tmp_path):
 
 
 def test_the_texts_among_the_options_of_corpora_are_those_of_their_recipes():
-    texts = {key for key, hint in option_types().items() if str in (hint, *get_args(hint))}
-    assert texts == {f"corpus.{key}" for key in TEXTS_OF_CORPORA}
+    types = [each for recipe in registry.methods().values() for each in hints(recipe).items()]
+    texts = {key for key, hint in types if str in (hint, *get_args(hint))}
+    assert texts - {*DESCRIPTIONS} == {*TEXTS_OF_CORPORA}
 
 
 def test_what_hydra_sets_for_jobs_holds_where_its_launchers_start_them():

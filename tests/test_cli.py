@@ -664,7 +664,7 @@ def test_a_directory_that_is_gone_and_a_stream_that_is_closed(tmp_path):
     ablate = shlex.join([sys.executable, "-m", "ablate"])
     for line, out, err in (
         (f"cd {gone}; rmdir {gone}; {ablate} runs", "", f"ablate: {GONE}\n"),
-        (f"{ablate} sample nothing 2>&-", "", ""),  # its line is no result
+        (f"{ablate} keys nothing 2>&-", "", ""),  # its line is no result
     ):
         done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (2, out, err)

@@ -156,8 +156,8 @@ def test_text_stays_as_a_file_has_it(tmp_path):
 
 def test_the_texts_among_the_options_of_corpora_are_those_of_their_recipes():
     types = [each for recipe in registry.methods().values() for each in hints(recipe).items()]
-    texts = {key for key, hint in types if str in (hint, *get_args(hint))}
-    assert texts - {*DESCRIPTIONS} == {*TEXTS_OF_CORPORA}
+    texts = {key for key, hint in types if str in (hint, *get_args(hint))} - {*DESCRIPTIONS}
+    assert {f"corpus.{key}" for key in texts} == {*TEXTS_OF_CORPORA}
 
 
 def test_what_hydra_sets_for_jobs_holds_where_its_launchers_start_them():

@@ -118,7 +118,8 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
         key = override.key_or_group
         ours = not key.startswith(("hydra.", "hydra/"))
         if override.is_add() or override.is_force_add():
-            if ours and key in (*groups, *(one.name for section in sections() for one in section.keys)):
+            known = {*groups, *(one.name for section in sections() for one in section.keys)}
+            if ours and (key in known or key.partition(".")[0] in PARTS):  # of a part perhaps a plugin's
                 bare = argument.lstrip("+")
                 raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {bare}")
             if ours:

@@ -38,8 +38,6 @@ def restore(config: DictConfig, path: Path, prefix: str) -> None:
 
 @functools.cache
 def _takes_text(key: str) -> bool:
-    types = {**dotted(RunConfig)}
-    for settings in OWN.values():
-        types |= {f"{KEY}.{name}": hint for name, hint in hints(settings).items()}
-    is_of_corpus = key in (f"corpus.{option}" for option in TEXTS_OF_CORPORA)
-    return key == "study" or is_of_corpus or (key in types and only_words(types[key]))
+    types = {f"{KEY}.{name}": hint for settings in OWN.values() for name, hint in hints(settings).items()}
+    types |= dotted(RunConfig)
+    return key in ("study", *TEXTS_OF_CORPORA) or (key in types and only_words(types[key]))

@@ -74,7 +74,7 @@ def load_model(run: str | Path, *, plugins: Sequence[str | Path] = ()) -> "Train
     from ablate.study.run import use_plugins
 
     use_plugins(plugins)
-    return load(Store().find(str(run)))
+    return load(Path(run) if Path(run).is_dir() else Store().find(str(run)))
 
 
 def compare(

@@ -17,11 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.helpers import but
 from tests.sites import LONG, Site
 from tests.slurm_cluster import SlurmCluster
 from tests.test_slurm import SLURM, SlurmSite
 
-SWEEP = ("run", "-m", "fusion=concat,sum", "heads=2,4", "seed=range(0,6)", *LONG, "train.steps=300")
+SWEEP = ("run", "-m", "fusion=concat,sum", "heads=2,4", "seed=range(0,6)", *but(LONG, "train.steps=300"))
 TWO_JOBS = (*SLURM, "hydra.launcher.jobs=2")
 
 
@@ -61,7 +62,7 @@ def kills(cluster: SlurmCluster, root: Path, count: int, chance: random.Random) 
 def takeover(cluster: SlurmCluster, root: Path) -> None:
     site = SlurmSite(cluster, root)
     site.begin(
-        *("run", "-m", "seed=range(0,4)", *LONG, "train.steps=30000", *TWO_JOBS),
+        *("run", "-m", "seed=range(0,4)", *LONG, *TWO_JOBS),
         python=sys.executable,
         soon=False,
     )

@@ -105,6 +105,12 @@ def summarize(rows: pd.DataFrame, metric: str = "val_loss", *, mixed: bool = Fal
     return best_first(collect(rows, metric, mixed=mixed))
 
 
+def but(words: Sequence[str], *others: str) -> tuple[str, ...]:
+    """The overrides with others in place of those of the same keys."""
+    keys = {other.partition("=")[0] for other in others}
+    return (*(word for word in words if word.partition("=")[0] not in keys), *others)
+
+
 def write_study(store: Store, record: StudyRecord) -> None:
     """Whatever was there before."""
     store.change_study(record.name, lambda _: record)

@@ -12,13 +12,14 @@ from pathlib import Path
 import psutil
 
 from benchmarks.kills import state
-from tests.helpers import Command, run_cli
+from tests.helpers import Command, but, run_cli
 from tests.machines import Cluster
 
 SOON = {"ABLATE_LEASE_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
 QUICK = ("corpus=grammar", "corpus.characters=20000", "model.context=32", "train.batch=4", "train.steps=40")
 QUICK += ("train.eval_every=20", "hydra.launcher.threads=1")
-LONG = (*QUICK, "train.steps=30000", "train.eval_every=100", "train.checkpoint_every=20")  # until it is ended
+# Until it is ended.
+LONG = but(QUICK, "train.steps=30000", "train.eval_every=100", "train.checkpoint_every=20")
 REQUIRED = "ABLATE_REQUIRE_CLUSTERS" in os.environ  # then a skip is a failure
 
 
@@ -117,7 +118,7 @@ def come_to_the_bytes_of_a_pool(site: Site, directory: Path, grid: Sequence[str]
 
 def lose_a_node(site: Site, *launcher: str) -> None:
     """A sweep of six runs loses n2 in the middle, and no run."""
-    sweep = site.begin("run", "-m", "seed=range(0,6)", *QUICK, "train.steps=300", *launcher)
+    sweep = site.begin("run", "-m", "seed=range(0,6)", *but(QUICK, "train.steps=300"), *launcher)
     site.until(site.finished)
     before = {name: site.result(name).stat().st_mtime_ns for name in site.finished()}
     site.until(lambda: "n2" in site.under_way().values())

@@ -31,7 +31,7 @@ from ablate.execution.run import prepare
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
 from benchmarks.kills import state
-from tests.helpers import ROOT, call_cli, make_config, run_cli
+from tests.helpers import ROOT, but, call_cli, make_config, run_cli
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
 
@@ -78,7 +78,7 @@ WRONG = [
     (["corpus=file", "corpus.path=short.txt", "corpus.tokenizer=char"], ["7 tokens", "model.context"]),
     (["device=cuda:99"], ["device=cuda:99", "device=auto"]),
     (["hydra/launcher=slum"], ["hydra/launcher=slum"]),
-    (["+hydra.callbacks.x._target_=os.getcwd"], ["hydra.callbacks", "remove them"]),
+    (["+hydra.callbacks.x._target_=os.getcwd"], ["hydra.callbacks", "leave it out"]),
     (["--experimental-rerun", "x.pickle"], ["--experimental-rerun"]),
     (["--nonsense"], ["--nonsense"]),
     (["-m", "--cfg", "job"], ["--multirun --cfg", "one of them"]),
@@ -89,6 +89,14 @@ WRONG = [
     (["study=heads", "heads=1,2", "model=tinny"], ["model=tinny", "did you mean tiny?"]),
     (["study=heads", "heads=1,2", "study.mrgin=1"], ["did you mean study.margin?"]),
     (["-cn", "nope"], ["nope"]),
+    (["-cd", ".", "train=short"], ["short.yml: Hydra reads files that end in .yaml; rename it"]),
+    (["-cd", ".", "-cn", "whole"], ["whole.yml: Hydra reads files that end in .yaml; rename it"]),
+    (["-cd", ".", "-cn", "whole.yml"], ["whole.yml: Hydra reads files that end in .yaml; rename it"]),
+    (["-cd", ".", "-cn", "moved"], ["hydra.sweep.dir=elsewhere: it has no effect here; --runs DIR says"]),
+    (
+        ["-cd", ".", "train=global", "train.clip=2"],
+        ["train.clip: not in this train", "defaults: [default], without '# @package _global_'"],
+    ),
     (["train=null"], ["train=null", "default"]),
     (["heads=${nope}"], ["nope"]),
     (["heads=???"], ["heads=???", "a value is missing"]),
@@ -98,8 +106,8 @@ WRONG = [
     (["-m", "model.d_model=64,1000000"], ["model.d_model=1000000", "GB of memory", "take a smaller"]),
     (["name=" + "n" * 300], ["name=nnn", "up to 100"]),
     (["device=cuda:99999999999999999999"], ["device=cuda:99999999999999999999", "cuda:N"]),
-    (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["can't be added"]),
-    (["-cd", ".", "-cn", "evil"], ["hydra.callbacks", "remove them"]),
+    (["+hydra={callbacks: {x: {_target_: os.getcwd}}}"], ["hydra: no such key"]),
+    (["-cd", ".", "-cn", "evil"], ["hydra.callbacks", "leave it out"]),
     (["-cd", ".", "-cn", "broken"], ["broken"]),
     (["-cd", ".", "-cn", "bare"], ["defaults: [config, _self_]"]),
     (["-cd", ".", "-cn", "unknown"], ["hads"]),
@@ -124,6 +132,10 @@ FILES = {
     "bare.yaml": b"heads: 8",
     "unknown.yaml": b"defaults: [config, _self_]\nhads: 8",
     "train/few.yaml": b"steps: 20",
+    "train/short.yml": b"defaults: [default]",
+    "whole.yml": b"defaults: [config, _self_]",
+    "moved.yaml": b"defaults: [config, _self_]\nhydra: {sweep: {dir: elsewhere}}",
+    "train/global.yaml": b"# @package _global_\ndefaults: [default]\nsteps: 4",
     "train/above.yaml": b"defaults: [config, _self_]\nsteps: 20",
     "fusion/own.yaml": b"name: gated\nper: channel",
     "lowrank.py": b"",
@@ -439,7 +451,7 @@ def test_a_failed_run_keeps_its_row_and_its_reason(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number, code):
-    process = start_python("run", *QUICK, "train.steps=1000000", cwd=tmp_path)
+    process = start_python("run", *but(QUICK, "train.steps=1000000"), cwd=tmp_path)
     while "step 3" not in process.stderr.readline():
         assert process.poll() is None
     began = time.monotonic()
@@ -450,7 +462,7 @@ def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number
     (row,) = json.loads(run_cli("runs", "--format", "json", cwd=tmp_path).stdout)
     assert row["status"] == "interrupted"
     assert pd.read_csv(tmp_path / "runs" / "results.csv")["status"].tolist() == ["interrupted"]
-    again = run_cli("run", *QUICK, "train.steps=1000000", "train.lr=0", cwd=tmp_path)
+    again = run_cli("run", *but(QUICK, "train.steps=1000000"), "train.lr=0", cwd=tmp_path)
     assert again.returncode == 2  # the store is whole: the next command is read and answered
 
 
@@ -644,6 +656,21 @@ def test_a_name_that_is_too_long_is_no_fault():
     assert in_a_line(OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300)) == (
         f"{'x' * 300}: File name too long; give a shorter one"
     )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a directory in use stays")
+def test_a_directory_that_is_gone_and_a_stream_that_is_closed(tmp_path):
+    (gone := tmp_path / "gone").mkdir()
+    ablate = shlex.join([sys.executable, "-m", "ablate"])
+    for line, out, err in (
+        (f"cd {gone}; rmdir {gone}; {ablate} runs", "", f"ablate: {GONE}\n"),
+        (f"{ablate} keys nothing 2>&-", "", ""),  # its line is no result
+    ):
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (2, out, err)
+
+
+GONE = "the current directory was deleted; change to one that exists"
 
 
 def test_what_is_said_is_one_line_that_can_be_read(capsys):

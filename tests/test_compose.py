@@ -1,11 +1,17 @@
 """From arguments to what was asked for: what is refused, in one line with a way out."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from ablate.compose.keys import DESCRIPTIONS
 from ablate.compose.sweep import Sweep, compose
+from ablate.compose.texts import as_written
+from ablate.config.read import hints
 from ablate.config.rules import ConfigError
+from ablate.config.schema import TEXTS_OF_CORPORA
+from ablate.data.corpora.base import registry
 from ablate.study.run import run
 
 
@@ -55,6 +61,44 @@ REFUSED = [
     (["study=heads", "name=../x"], "name=../x: it names a directory"),
     (["study=heads", "heads=1,x"], "heads=x: expected a whole number"),
     (["study=heads", "corpus=file", "corpus.path=nowhere.txt"], "corpus.path=nowhere.txt: no such file"),
+    # A key that is given twice, as a shell makes of seed={0..2}.
+    (
+        ["seed=0", "seed=1", "seed=2"],
+        "seed: given as 0, 1, 2, and only the last counts; give one, or all by -m seed=0,1,2",
+    ),
+    (["-m", *(f"seed={seed}" for seed in range(5))], "seed: given as 0, 1, 2, …, and only the last"),
+    (["study=fusion", "fusion=sum", "heads=1", "fusion=mean"], "fusion: given as sum, mean, and only"),
+    (["hydra.verbose=true", "hydra.verbose=false"], "hydra.verbose: given as true, false, and only"),
+    # What is Hydra's and has no effect.
+    *(
+        ([f"hydra.{key}"], f"hydra.{key}: it has no effect here; --runs DIR says where results lie")
+        for key in ("sweep.dir=x", "run.dir=x", "sweep.subdir=x", "job.chdir=true", "output_subdir=x")
+    ),
+    (
+        ["hydra.job_logging.root.level=INFO"],
+        "hydra.job_logging.root.level=INFO: it has no effect here; leave",
+    ),
+    (["+hydra.job.env_set.A=b"], "hydra.job.env_set.A=b: it has no effect here; leave it out"),
+    (["+hydra.nothing=1"], "hydra.nothing=1: it has no effect here; leave it out"),
+    # Keys that other programs have.
+    (
+        ["+experiment=quick"],
+        "+experiment: no such key; a config of your own is chosen by -cd DIR -cn NAME, a study by -cd DIR",
+    ),
+    (["experiment=quick"], "experiment: no such key; a config of your own is chosen by -cd DIR -cn NAME"),
+    (["+train=nanogpt"], "+train=nanogpt: keys can't be added; to set one that exists, write train=nanogpt"),
+    *(
+        ([f"{key}=4"], f"{key}: no such key; did you mean {ours}?")
+        for key, ours in {
+            "n_embd": "model.d_model",
+            "block_size": "model.context",
+            "train.learning_rate": "train.lr",
+            "model.n_layer": "model.layers",
+            "n_head": "heads",
+            "batch_size": "train.batch",
+            "max_iters": "train.steps",
+        }.items()
+    ),
     # What Hydra asserts.
     (["hydra.verbose=3"], ""),
     (["hydra.verbose=[1,2]"], ""),
@@ -68,14 +112,57 @@ def test_what_is_refused_is_one_line_with_a_way_out(arguments, line):
 
 
 def test_an_option_holds_for_every_swept_choice_that_has_it():
-    sweep = compose(["-m", "fusion=gated,weighted_sum", "fusion.per=channel", "fusion.per=shared,channel"])
-    assert sweep is not None
-    assert sweep.configs.settings(sweep.arguments)["fusion.per"].values == ["shared", "channel"]
     sweep = compose(["-m", "fusion=gated,weighted_sum", "fusion.per=channel", "heads=2"])
     assert sweep is not None
     for fusion in ("gated", "weighted_sum"):
         variant = sweep.configs((*sweep.arguments[1:], f"fusion={fusion}"))
         assert (variant.fusion.options["per"], variant.heads) == ("channel", 2)
+
+
+TYPED = ("1_1_1", "2024_01", "1e3", "1.50", "+1", ".5", "010", "0x10", "true", "nan", "12:30", "2024-01-01")
+
+
+def test_text_stays_as_it_is_typed():
+    swept = compose(["-m", "corpus=file", f"corpus.path={', '.join(TYPED)}", "name=1_1_1", "seed=1_0"])
+    assert swept is not None
+    levels = swept.configs.settings(swept.arguments)["corpus.path"].values
+    configs = [swept.configs(("corpus=file", f"corpus.path={level}", 'name="1_1_1"')) for level in levels]
+    assert [config.corpus.options["path"] for config in configs] == [*TYPED]
+    single = compose(["corpus=file", "corpus.path=2024_01", "name=1_1_1", "seed=1_0", "corpus.encoding=0437"])
+    assert single is not None and single.typed[1:3] == ("corpus.path=2024_01", "name=1_1_1")
+    config = single.configs(())
+    assert (config.name, config.seed) == ("1_1_1", 10)
+    assert (config.corpus.options["path"], config.corpus.options["encoding"]) == ("2024_01", "0437")
+
+
+def test_what_is_quoted_or_takes_numbers_is_left_alone():
+    for word in ('name="a,1_1"', "name='1_1'", "name=null", "train.lr=1e-3", "corpus.examples=1_000"):
+        assert as_written(word) == word
+    assert as_written("name=range(0,3)") == "name=range(0,3)"
+    assert as_written("name=choice(1_1, a)") == 'name=choice("1_1", a)'
+    assert as_written("hydra.launcher.partition=1_1") == 'hydra.launcher.partition="1_1"'
+
+
+def test_text_stays_as_a_file_has_it(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "mine.yaml").write_text("defaults: [file]\npath: 2024_01\nencoding: 0437\n")
+    (tmp_path / "whole.yaml").write_text("defaults: [config, _self_]\nname: 1_1_1\nseed: 1_0\n")
+    sweep = compose(["-cd", str(tmp_path), "-cn", "whole", "corpus=mine"])
+    assert sweep is not None
+    config = sweep.configs(())
+    assert (config.name, config.seed, sweep.name) == ("1_1_1", 10, "1_1_1")
+    assert (config.corpus.options["path"], config.corpus.options["encoding"]) == ("2024_01", "0437")
+
+
+def test_the_texts_among_the_options_of_corpora_are_those_of_their_recipes():
+    types = [each for recipe in registry.methods().values() for each in hints(recipe).items()]
+    texts = {key for key, hint in types if str in (hint, *get_args(hint))} - {*DESCRIPTIONS}
+    assert {f"corpus.{key}" for key in texts} == {*TEXTS_OF_CORPORA}
+
+
+def test_what_hydra_sets_for_jobs_holds_where_its_launchers_start_them():
+    words = ["-m", "seed=0,1", "hydra/launcher=basic", "+hydra.job.env_set.A=b", "hydra.verbose=false"]
+    assert compose(words) is not None
 
 
 def test_many_values_are_no_path():
@@ -91,7 +178,7 @@ def test_what_no_run_of_a_study_can_be_is_refused_quickly(mistake, monkeypatch):
     composed, loader = [], sweep.configs._loader
     original = loader.load_sweep_config
     monkeypatch.setattr(loader, "load_sweep_config", lambda *of: composed.append(of) or original(*of))
-    with pytest.raises(ConfigError, match=r"nothing to run|'nope' not found"):
+    with pytest.raises(ConfigError, match=r"nothing to run|no such corpus|'nope' not found"):
         run(sweep, dry_run=True)
     assert len(composed) < 10
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from ablate.data.corpora import docs
 from ablate.data.corpora.base import registry
 from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.data.matches import overlap
-from ablate.data.text import BLOCK, CorpusError
+from ablate.data.text import BLOCK, CorpusError, find
 from ablate.data.tokenizers import Bpe, load
 from ablate.files import cache
 from tests.helpers import ROOT, catalogue, forget, make_config
@@ -327,6 +328,32 @@ def test_a_wrong_encoding_in_wide_characters(texts: Path):
     half = "ab".encode("utf-16-le") * BLOCK + b"\x00\xd8"  # ends in half of a pair
     assert f"at offset {4 * BLOCK} is not utf-16-le" in refusal(put(texts / "a", half), encoding="utf-16-le")
     assert "U+D800" in refusal(put(texts / "b", b"a+2AA-b"), encoding="utf-7")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "line"),
+    [
+        ("cp1252", "He said “yes” – a naïve café, for 3 €. "),
+        ("latin-1", "Où est l’été ? ".replace("’", "'")),
+        ("shift_jis", "吾輩は猫である。"),
+        ("shift_jis", "アイウエオ。"),  # whose second bytes are ASCII
+        ("euc_jp", "吾輩は猫である。"),
+        ("gb18030", "我是一个学生。"),
+        ("cp1251", "Мама мыла раму. "),
+    ],
+)
+def test_cp1252_is_advised_for_western_texts_alone(texts: Path, encoding: str, line: str):
+    message = refusal(put(texts / "book.txt", (line * 50).encode(encoding)))
+    western = encoding in ("cp1252", "latin-1")
+    assert f"corpus.encoding=…{' (cp1252?)' if western else ''}, or pass over such bytes" in message, message
+
+
+@pytest.mark.parametrize("named", ["ñandú/ñandú.txt", "ñandú/ñ*.txt", "ñandú"])
+def test_a_file_named_in_another_unicode_form_is_found(texts: Path, named: str):
+    for form, other in (("NFC", "NFD"), ("NFD", "NFC")):
+        file = put(texts / unicodedata.normalize(form, "ñandú/ñandú.txt"), "plain")
+        assert [path.samefile(file) for path in find(unicodedata.normalize(other, named))] == [True]
+        shutil.rmtree(file.parent)
 
 
 def test_the_ways_out_of_a_wrong_encoding(texts: Path):

@@ -11,6 +11,8 @@ from unittest import mock
 import pytest
 import torch
 
+from ablate.compose.launchers import Slurm
+from ablate.compose.sweep import compose
 from ablate.compute import device
 from ablate.config.rules import ConfigError
 from ablate.files import atomic
@@ -20,6 +22,7 @@ from ablate.store.jobs import Array, JobStatus, State, change_arrays, new_array,
 from ablate.store.store import Store
 from ablate.study.cluster import helper, sharing
 from ablate.study.cluster.engines import Engine
+from ablate.study.cluster.engines.slurm import SlurmEngine
 from ablate.study.estimate import Times
 from tests.helpers import call_cli, make_config
 
@@ -94,6 +97,25 @@ def test_jobs_that_train_nothing_are_given_up_after_three_starts(here, tmp_path)
     assert "3 starts without progress; the last job: here ended; no answer from it in " in done.stderr
     assert "no module ablate" in done.stderr
     assert len(read_arrays(tmp_path / "runs/studies/grid")) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"cpus_per_task": None}, ["--exclusive"]),  # a whole node, as for Ray
+        ({"cpus_per_task": 3, "mem_gb": 1e-9}, ["--cpus-per-task=3", "--mem=1M"]),  # 0 would be all of a node
+        ({"additional_parameters": {"hold": True, "oversubscribe": False, "x_y": None}}, ["--hold"]),
+    ],
+)
+def test_settings_as_sbatch_takes_them(given, asked, monkeypatch):
+    monkeypatch.setattr("ablate.study.cluster.engines.slurm.shutil.which", lambda name: name)
+    monkeypatch.setattr("ablate.study.cluster.engines.slurm._run", lambda *_: "4 4000\n")
+    sweep = compose(["-m", "hydra/launcher=slurm"])
+    assert sweep is not None and isinstance(sweep.launcher, Slurm)
+    engine = SlurmEngine(dataclasses.replace(sweep.launcher, **{"cpus_per_task": 4, **given}))
+    engine.require()
+    options = {*engine._options()} - {"--nodes=1", "--ntasks=1", "--time=60", "--cpus-per-task=4"}
+    assert sorted(options) == asked
 
 
 @pytest.mark.slow

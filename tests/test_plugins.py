@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from ablate.execution import plugins
-from tests.helpers import call_cli, run_cli
+from tests.helpers import but, call_cli, run_cli
 from tests.test_pool import wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
@@ -184,7 +184,7 @@ def test_every_launcher_makes_the_same(tmp_path, start_python, launcher):
 def test_a_killed_run_goes_on_with_the_same_file_and_with_no_other(tmp_path, start):
     path = write(tmp_path)
     long = ("train.steps=100000", "train.checkpoint_every=5", "train.eval_every=1000")
-    again = ("run", "--plugin", "mine.py", "fusion=mine", *QUICK, *long)
+    again = ("run", "--plugin", "mine.py", "fusion=mine", *but(QUICK, *long))
     attempts = tmp_path / "runs" / "store"
     process = start(*again, cwd=tmp_path)
     wait_for(lambda: [*attempts.glob(".*/*/*/checkpoint-*")])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from unittest import mock
@@ -73,6 +74,13 @@ def test_a_file_that_stays_open_is_one_line(tmp_path, monkeypatch, operation):
     line = done.stderr.splitlines()[-1]
     assert line.startswith("ablate: ") and "can't be written (Access is denied)" in line
     assert line.endswith("close the program that has it open, or run ablate in another directory")
+
+
+def test_a_user_without_a_home_has_a_cache_for_the_time(monkeypatch):
+    monkeypatch.delenv("ABLATE_CACHE", raising=False)
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda _: str(Path("~nobody-at-all", "cache")))
+    place, about = cache.publish("key", lambda part: (part / "file").write_bytes(b"whole"))
+    assert about == 5 and place.parent.parent == Path(tempfile.gettempdir())
 
 
 def test_a_damaged_entry_of_the_cache_that_stays_open_is_an_error(tmp_path, monkeypatch):

@@ -15,9 +15,11 @@ import pytest
 from rich.console import Console
 
 from ablate.execution.events import Evaluated, Finished, Stepped
+from ablate.export.runs import select as exported
 from ablate.live import board
 from ablate.live.board import Board, Lines, Place
 from ablate.live.table import WIDEST, Pace, _both_ends, look, summary, time_left
+from ablate.probes.study import find as probed
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
 from ablate.store.store import Store, StoreError
@@ -50,6 +52,30 @@ def test_the_newest_is_last_and_ages_are_told(four: Path):
     text = call_cli("runs", cwd=four).stdout
     ages = [line.split()[1] for line in text.splitlines()[1:]]
     assert ages[:3] == ["2days", "2.0h", "62min"] and re.fullmatch(r"[6-9]\ds", ages[3])
+
+
+@pytest.mark.parametrize("here", [".", "elsewhere"])
+def test_a_run_and_a_study_by_path(four: Path, here: str, monkeypatch):
+    (four / "elsewhere").mkdir()
+    monkeypatch.chdir(four / here)
+    store, elsewhere = Store(four / "runs"), Store()
+    run = next(row for row in store.rows() if row["seed"] == 0 and row["fusion"] == "sum")
+    directory = store.directories([run["run_id"]])[run["run_id"]]
+    for path in (directory, os.path.relpath(directory), f"{directory}/"):
+        assert elsewhere.find(str(path)).samefile(directory)
+        assert [*probed(str(path)).directories] == [run["run_id"]]
+        assert [one.id for one in exported(str(path)).chosen] == [run["run_id"]]
+    assert store.named(f"{directory}/", store.finished()) == directory.name
+    assert listed(Path.cwd(), str(four / "runs/studies/synthetic"))["seed"].tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
+def test_a_link_that_leads_nowhere_is_named(tmp_path):
+    (tmp_path / "runs").symlink_to("gone")
+    for words in (["runs"], ["compare"], ["run", *QUICK]):
+        done = call_cli(*words, cwd=tmp_path)
+        line = "ablate: runs: a link to gone, which is not there; mend or remove it\n"
+        assert (done.returncode, done.stderr) == (2, line)
 
 
 def test_rows_and_columns_are_chosen(four: Path):

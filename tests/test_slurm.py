@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests import slurm_cluster
-from tests.helpers import CONCAT
+from tests.helpers import CONCAT, but
 from tests.sites import LONG, QUICK, REQUIRED, Site, come_to_the_bytes_of_a_pool, hear, lose_a_node
 from tests.slurm_cluster import SlurmCluster
 
@@ -69,8 +69,14 @@ def cut_off(cluster, tmp_path_factory) -> Iterator[SlurmSite]:
     only = "+hydra.launcher.additional_parameters.nodelist=n1"  # of which no test makes an end
     sizes = ("hydra.launcher.jobs=1", "hydra.launcher.cpus_per_task=1", "hydra.launcher.timeout_min=1")
     (here.directory / "slow.py").write_text(SLOW)
-    slow = ("--plugin", "slow.py", "-m", "fusion=slow", *LONG, "train.steps=2200", "train.eval_every=2200")
-    here.begin("run", *slow, *SLURM, *sizes, only)
+    slow = (
+        "--plugin",
+        "slow.py",
+        "-m",
+        "fusion=slow",
+        *but(LONG, "train.steps=2200", "train.eval_every=2200"),
+    )
+    here.begin("run", *slow, *but(SLURM, *sizes), only)
     yield here
     here.close()
 
@@ -89,7 +95,7 @@ def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
 
 def test_what_slurm_starts_again_goes_on_from_its_checkpoint(site):
     own = ("train.steps=700", "hydra.launcher.jobs=1", "hydra.launcher.wait=false")
-    assert site.run("run", "-m", "seed=0", *LONG, *SLURM, *own).returncode == 0
+    assert site.run("run", "-m", "seed=0", *but(LONG, *own), *SLURM).returncode == 0
     site.until(site.checkpoints)
     (array,) = site.arrays()
     site.cluster.scontrol("requeue", f"{array['job']}_0")
@@ -104,7 +110,7 @@ def test_what_slurm_starts_again_goes_on_from_its_checkpoint(site):
 
 
 def test_one_cancelled_job_leaves_its_runs_to_others_and_when_all_are_new_ones_are_started(site):
-    sweep = site.begin("run", "-m", "seed=range(0,4)", *LONG, "train.steps=300", *TWO_JOBS)
+    sweep = site.begin("run", "-m", "seed=range(0,4)", *but(LONG, "train.steps=300"), *TWO_JOBS)
     site.until(lambda: {"n1", "n2"} <= {*site.under_way().values()})
     job = site.arrays()[0]["job"]
     site.call("scancel", f"{job}_1")
@@ -140,7 +146,7 @@ def test_ctrl_c_cancels_what_the_command_submitted_and_nothing_else(site):
 
 
 def test_jobs_outlive_lost_commands_and_the_next_one_attaches(site):
-    grid = ("run", "-m", "seed=0,1", *LONG, "train.steps=800", *TWO_JOBS)
+    grid = ("run", "-m", "seed=0,1", *but(LONG, "train.steps=800"), *TWO_JOBS)
     endings = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
     for sweep, ending in [(site.begin(*grid), ending) for ending in endings]:
         hear(sweep, "job ")

@@ -18,6 +18,7 @@ from ablate.analysis.select import as_texts
 from ablate.config.identity import has_these_ids, id_of_row
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
+from ablate.files import as_spelled
 from ablate.phrases import Doubt, lines_if, some
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.provenance import PACKAGE
@@ -104,7 +105,7 @@ def recall(rows: pd.DataFrame) -> Results:
 def find_source(target: str) -> Source:
     """The source that a target names. A CSV file belongs to a study if it is the results.csv beside a
     study.json."""
-    path = Path(target)
+    path = as_spelled(Path(target))
     path = path.parent if path.name == "study.json" and path.is_file() else path
     real = Path(os.path.realpath(path))
     if path.is_file():

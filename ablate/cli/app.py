@@ -143,6 +143,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     _print_anything()
     try:
+        os.getcwd()  # raises if it is gone, which libraries report in many ways
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
@@ -153,7 +154,13 @@ def main() -> None:
 
 
 def _print_anything() -> None:
-    """Have output that lacks a character, as cp1252 lacks Σ, print its escape, as stderr does."""
+    """Have output that lacks a character, as cp1252 lacks Σ, print its escape, as stderr does. A stream that
+    is closed becomes the null device; else the next file that is opened would take its place."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            os.set_inheritable(number := os.open(os.devnull, os.O_RDWR), True)
+            if name != "stdin":  # that nothing is piped in stays known
+                setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -171,6 +178,8 @@ def in_a_line(error: Exception) -> str:
         return line
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"{error.filename}: {error.strerror}; give a shorter one"
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        return "the current directory was deleted; change to one that exists"
     if isinstance(error, OSError):
         line = f"{error.filename or 'standard output'}: {error.strerror or error}"
     else:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -98,6 +99,7 @@ def runs(
 
     A run is done, failed, diverged, interrupted, running, or stale (made by other code or another torch).
     """
+    from ablate.analysis.load import find_source
     from ablate.store.store import Store
 
     store = Store()
@@ -110,6 +112,9 @@ def runs(
     if len(targets or []) > 1:
         raise typer.BadParameter("one study at a time; --delete takes several runs", param_hint="STUDY")
     study = targets[0] if targets else None
+    if study and Path(study).is_dir():
+        source = find_source(study)
+        store, study = source.store or store, source.study or None
     if watch:
         from ablate.live.board import watch as watch_store
 

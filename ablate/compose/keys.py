@@ -18,6 +18,25 @@ PRESETS = ("model", "train")  # groups whose choices all have the same keys
 # Keys by which a file describes itself, rather than a run.
 DESCRIPTIONS = ("defaults", "name", "recipe", "about", "licence", "files", "_target_")
 EXAMPLES = ("fusion", "tuned")  # the studies whose files explain the keys of a study first
+# What nanoGPT, or a config of transformers, calls a key.
+NAMED_ELSEWHERE = {
+    "heads": "n_head n_heads num_heads num_attention_heads",
+    "model.d_model": "n_embd hidden_size dim",
+    "model.layers": "n_layer n_layers num_layers num_hidden_layers",
+    "model.context": "block_size n_positions max_seq_len",
+    "train.steps": "max_iters max_steps epochs",
+    "train.batch": "batch_size",
+    "train.lr": "learning_rate",
+    "train.min_lr_ratio, a share of train.lr": "min_lr",
+    "train.warmup, a share of the steps": "warmup_iters warmup_steps",
+    "train.clip": "grad_clip",
+    "train.eval_every": "eval_interval",
+    "train.eval_tokens": "eval_iters",
+    "train.precision": "dtype",
+    "corpus": "dataset",
+    "corpus.bpe_vocab": "vocab_size",
+}
+ELSEWHERE = {name: key for key, names in NAMED_ELSEWHERE.items() for name in names.split()}
 COMMENT = re.compile(r"[ \t]*:?[ \t]*# (.*)")
 
 
@@ -61,6 +80,8 @@ def matching(prefix: str) -> list[Section]:
 def _nearest(prefix: str, names: Sequence[str]) -> str:
     """The names that are most like the prefix, those beside it first, or else how names begin."""
     parent, _, last = prefix.rpartition(".")
+    if last in ELSEWHERE:
+        return f"did you mean {ELSEWHERE[last]}?"
     beside = [name for name in names if name.rpartition(".")[0] == parent]
     near = difflib.get_close_matches(prefix, beside, n=3)
     near = near or [name for name in names if last and name.rpartition(".")[2].startswith(last)]
@@ -74,7 +95,7 @@ def sections() -> list[Section]:
     """config.yaml with the groups, then each choice of each group, the default one first."""
     root = configs_dir()
     groups = [*_groups(root / "config.yaml")]
-    own = [key for key in _keys(root / "config.yaml") if not key.name.startswith("hydra.")]
+    own = [key for key in keys_in(root / "config.yaml") if not key.name.startswith("hydra.")]
     files = [Section("", "", [*groups, *own])]
     for group in groups:
         files += [_studies(root)] if group.name == "study" else _choices(root, group, own)
@@ -102,7 +123,7 @@ def _choices(root: Path, group: Key, own: Sequence[Key]) -> Iterator[Section]:
     about, shown = {key.name: key.about for key in own}, set[tuple[str, str]]()
     for name in sorted(_names(root / group.name), key=lambda name: name != group.default):
         path = root / group.name / f"{name}.yaml"
-        keys = [*_keys(path, f"{group.name.replace('/', '.')}.")]
+        keys = [*keys_in(path, f"{group.name.replace('/', '.')}.")]
         about = {**{key.name: key.about for key in keys if key.about}, **about}
         keys = [replace(key, about=key.about or about.get(key.name, "")) for key in keys]
         yield Section(
@@ -116,7 +137,7 @@ def _studies(root: Path) -> Section:
     """Each study with its question, and the keys that their files may have, each once, without defaults."""
     questions, about = {}, dict[str, str]()
     for name in sorted(_names(root / "study"), key=lambda name: name not in EXAMPLES):
-        for key in _keys(root / "study" / f"{name}.yaml", depth=2):
+        for key in keys_in(root / "study" / f"{name}.yaml", depth=2):
             if key.name == "study.question":
                 questions[f"study={name}"] = key.default
             if key.name.startswith("study."):
@@ -135,9 +156,9 @@ def _head(path: Path) -> str:
     return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.lstrip("# ") for line in lines))[0]
 
 
-def _keys(path: Path, prefix: str = "", depth: int = 3) -> Iterator[Key]:
+def keys_in(path: Path, prefix: str = "", depth: int = 3) -> Iterator[Key]:
     """The keys of a file, dotted, without those by which it describes itself. depth: most parts of a name."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     described = DESCRIPTIONS if prefix else ("defaults",)
     for key, value in _entries(yaml.compose(text)):
         if key.value not in described:

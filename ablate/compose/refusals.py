@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from ablate.compose.configs import configs_dir, loader, offered
-from ablate.compose.keys import sections
+from ablate.compose.keys import ELSEWHERE, sections
+from ablate.compose.texts import as_written
 from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
+from ablate.phrases import some
 from ablate.version import DISTRIBUTION
 
 # What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
@@ -36,6 +38,7 @@ REFUSALS = (
 )
 
 LAUNCHER = "hydra/launcher"
+OF_ONES_OWN = "a config of your own is chosen by -cd DIR -cn NAME, a study by -cd DIR study=NAME"
 
 # Answers for choices that are not here: methods that ablate knows by another name, launchers to install.
 ANSWERS = {
@@ -50,10 +53,6 @@ ANSWERS = {
     (LAUNCHER, "ray"): f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'",
 }
 
-# What logging may make of the settings of Hydra; any other class or name could be any function.
-LOGGERS = {"logging.StreamHandler", "logging.FileHandler", "logging.NullHandler", "colorlog.ColoredFormatter"}
-STREAMS = {"ext://sys.stdout", "ext://sys.stderr"}
-
 
 # --- before Hydra sees them ---------------------------------------------------------------------
 
@@ -67,6 +66,7 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
 
     parser.error = refuse  # pyright: ignore[reportAttributeAccessIssue]
     parsed = parser.parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
+    parsed.typed, parsed.overrides = parsed.overrides, [*map(as_written, parsed.overrides)]
     if parsed.experimental_rerun is not None:
         raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
     if parsed.shell_completion:
@@ -118,9 +118,12 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
         key = override.key_or_group
         ours = not key.startswith(("hydra.", "hydra/"))
         if override.is_add() or override.is_force_add():
-            if ours:
+            known = {*groups, *(one.name for section in sections() for one in section.keys)}
+            if ours and (key in known or key.partition(".")[0] in PARTS):  # of a part perhaps a plugin's
                 bare = argument.lstrip("+")
                 raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {bare}")
+            if ours:
+                raise ConfigError(f"+{_explain_unknown(key, [], False)}")
         elif override.is_delete() and ours:
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
         if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
@@ -142,7 +145,24 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
                 f"{argument}: {' '.join(_mode(parsed))} shows the config of one run; give one value"
             )
         overrides.append(override)
+    _require_each_once(parsed.overrides, swept=sweeping)
     return overrides
+
+
+def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:
+    """Raises ConfigError for a key with several values in words of their own, as a shell makes of
+    seed={0..2}: only the last would count."""
+    given: dict[str, list[str]] = {}
+    for key, _, value in (override.partition("=") for override in overrides):
+        given[key] = [*dict.fromkeys([*given.get(key, ()), value])]
+    for key, values in given.items():
+        if len(values) > 1:
+            first, every = int(values[0]) if values[0].isdecimal() else 0, ",".join(values)
+            if len(values) > 3 and values == [str(first + place) for place in range(len(values))]:
+                every = f"range({first},{first + len(values)})"
+            sweep = f"{'' if swept else '-m '}{shlex.quote(f'{key}={every}')}"
+            way_out = "" if key.startswith(("hydra", "study")) else f", or all by {sweep}"
+            raise ConfigError(f"{key}: given as {some(values)}, and only the last counts; give one{way_out}")
 
 
 def _as_one_value(argument: str, groups: Sequence[str]) -> str:
@@ -189,27 +209,6 @@ def _quoted(argument: str) -> str:
     key, _, value = argument.partition("=")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return shlex.quote(f'{key}="{escaped}"')
-
-
-def require_no_code(hydra: Mapping[str, Any]) -> None:
-    """Raises ConfigError if Hydra would call what its settings name: below a launcher, or in logging, whose
-    handlers and formatters are classes. hydra: plain values."""
-    launcher = {key: value for key, value in (hydra["launcher"] or {}).items() if key != "_target_"}
-    called = [value for key, value in _entries(launcher) if key == "_target_"]
-    logs = [*_entries(hydra["hydra_logging"]), *_entries(hydra["job_logging"])]
-    called += [value for key, value in logs if key in ("()", "class") and value not in LOGGERS]
-    called += [value for _, value in logs if str(value).startswith(("ext:", "cfg:")) and value not in STREAMS]
-    if called:
-        raise ConfigError(f"hydra: a config names {called[0]}, which would be run; remove it")
-
-
-def _entries(node: Any) -> Iterator[tuple[Any, Any]]:
-    """The keys with their values at every depth; those of a list without a key."""
-    pairs = node.items() if isinstance(node, Mapping) else ((None, value) for value in node)
-    for key, value in pairs:
-        yield key, value
-        if isinstance(value, Mapping | list):
-            yield from _entries(value)
 
 
 # --- Hydra's own errors ---------------------------------------------------------------------------
@@ -282,10 +281,14 @@ def _explain_unknown(key: str, overrides: list[Override], name_values: bool) -> 
     beside = [k for k in known if k.rpartition(".")[0] == parent]
     if key in known:  # so it is a user's config that lacks it
         return f"{key}: not in this config; {OF_A_RUN}"
+    if meant := ELSEWHERE.get(key.rpartition(".")[2]):
+        return f"{key}: no such key; did you mean {meant}?"
     same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
     if same_name:
         return f"{key}: no such key; did you mean {same_name[0]}?"
-    return f"{key}: no such key{did_you_mean(key, beside or [k for k in known if '.' not in k])}"
+    near = did_you_mean(key, beside or [k for k in known if "." not in k])
+    own = "" if "." in key or "did you mean" in near else f"; {OF_ONES_OWN}"
+    return f"{key}: no such key{own}{near}"
 
 
 def _swept_choices(key: str, overrides: list[Override]) -> list[str]:

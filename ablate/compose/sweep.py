@@ -32,6 +32,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
 from ablate.compose.configs import configs_dir, own_configs
+from ablate.compose.hydra_settings import require_heeded, require_no_code
 from ablate.compose.launchers import KEY, OWN, Cluster, Pool
 from ablate.compose.refusals import (
     REFUSALS,
@@ -41,9 +42,9 @@ from ablate.compose.refusals import (
     explained,
     hydra_parser,
     parse,
-    require_no_code,
     sets_the_mode,
 )
+from ablate.compose.texts import as_written, restore
 from ablate.config.read import read, require_keys
 from ablate.config.rules import ConfigError, ErrorText
 from ablate.config.schema import RunConfig
@@ -158,11 +159,18 @@ def compose(args: Sequence[str]) -> Sweep | None:
 
 class OwnConfigSource(FileConfigSource):
     """Files, as Hydra reads them, but also with the byte order mark that some editors write: behind it Hydra
-    finds no `# @package`. What can't be read is named."""
+    finds no `# @package`. Text stays as it is written. What can't be read is named."""
 
     @staticmethod
     def scheme() -> str:
         return "own"
+
+    def is_config(self, config_path: str) -> bool:
+        path = Path(self.path, config_path)
+        for other in (path, path.with_name(f"{path.name}.yml")):
+            if other.suffix == ".yml" and other.is_file():
+                raise ConfigError(f"{other}: Hydra reads files that end in .yaml; rename it")
+        return super().is_config(config_path)
 
     def load_config(self, config_path: str) -> ConfigResult:
         path = Path(self.path, self._normalize_file_name(config_path))
@@ -173,6 +181,8 @@ class OwnConfigSource(FileConfigSource):
                 config = OmegaConf.load(file)
             if not isinstance(config, DictConfig):
                 raise TypeError("it is a list; write KEY: VALUE")
+            where = header.get("package") or ".".join(Path(config_path).parent.parts)
+            restore(config, path, "" if where in ("", "_global_") else f"{where}.")
             return ConfigResult(self.provider, self.full_path(), config, header)
         except (OSError, *REFUSALS) as error:
             raise ConfigError(
@@ -201,7 +211,7 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
 
 def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     name, overrides = parsed.config_name or "config", _overrides(parsed)
-    require_no_code(_plain(hydra.compose_config(name, overrides, run_mode=RunMode.RUN).hydra))
+    _check_hydra(hydra.compose_config(name, overrides, run_mode=RunMode.RUN), parsed)
     if parsed.hydra_help:
         argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
         try:
@@ -234,7 +244,7 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
         name=config.name,
         is_demonstration=is_demonstration(config),
         config_dir=parsed.config_dir,
-        typed=(*_typed(parsed), *parsed.overrides),
+        typed=(*_typed(parsed), *parsed.typed),
     )
 
 
@@ -243,14 +253,18 @@ def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mo
     config = hydra.compose_config(
         parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=False
     )
-    if OmegaConf.select(config, "hydra.callbacks"):
-        raise ConfigError(
-            "hydra.callbacks: they run code that a config names, and ablate takes none; remove them"
-        )
-    require_no_code(_plain(config.hydra))
+    _check_hydra(config, parsed)
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     require_keys(RunConfig, map(str, config))
     return config
+
+
+def _check_hydra(config: DictConfig, parsed: argparse.Namespace) -> None:
+    """Raises ConfigError for a setting of Hydra's that would run code, or that has no effect."""
+    settings = _plain(config.hydra)
+    require_no_code(settings)
+    if parsed.config_dir or parsed.config_path or any("hydra" in word for word in parsed.overrides):
+        require_heeded(settings)  # it composes ablate's own settings, which takes a tenth of a second
 
 
 def _overrides(parsed: argparse.Namespace) -> list[str]:
@@ -281,7 +295,7 @@ def _swept(config: DictConfig) -> tuple[str, ...]:
         )
     of_config = read(Swept, sweeper, "hydra.sweeper").params or {}
     return (
-        *(f"{key}={values}" for key, values in of_config.items()),
+        *(as_written(f"{key}={values}") for key, values in of_config.items()),
         *_plain(config.hydra.overrides.task),
     )
 

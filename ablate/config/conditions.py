@@ -269,9 +269,7 @@ class Condition:
     def _takes_words(self, name: str) -> bool:
         """Whether a key takes only words, as fusion and scale do."""
         declared = key_in(name, dotted(RunConfig))
-        return (
-            _only_words(dotted(RunConfig)[declared]) if declared else key_in(name, self.names) in self.texts
-        )
+        return only_words(dotted(RunConfig)[declared]) if declared else key_in(name, self.names) in self.texts
 
     def _key(self, name: str) -> str:
         """The key of this name, noted as one that the condition reads."""
@@ -299,12 +297,13 @@ def _lists(where: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
     return [(key, value if isinstance(value, list) else [value]) for key, value in where.items()]
 
 
-def _only_words(hint: Any) -> bool:
+def only_words(hint: Any) -> bool:
+    """Whether a type accepts no numbers and no truth values."""
     hint = bare(hint)
     if get_origin(hint) is Literal:
         return all(isinstance(choice, str) for choice in get_args(hint))
     if get_origin(hint) in (Union, types.UnionType):
-        return all(map(_only_words, get_args(hint)))
+        return all(map(only_words, get_args(hint)))
     return dataclasses.is_dataclass(hint) or hint in (str, type(None))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from ablate.config.rules import typed
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
-# Hydra reads these as numbers and constants, so as text they need quotes.
-_OTHER_TYPES = re.compile(r"(?i:null|true|false|nan|inf|[+-]?[\d._]+(e[+-]?\d+)?)")
+# Hydra reads these as numbers and truth values, so as text they need quotes, as null does.
+OTHER_TYPES = r"(?i:true|false|[+-]?(?:nan|inf|[\d._]+(?:e[+-]?[\d_]+)?))"
 
 
 def flatten(nested: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -37,7 +37,7 @@ def as_value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    if _PLAIN.fullmatch(text) and not _OTHER_TYPES.fullmatch(text):
+    if _PLAIN.fullmatch(text) and not re.fullmatch(f"(?i:null)|{OTHER_TYPES}", text):
         return text
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # backslashes count only before a quote
     escaped = re.sub(r"(\\+)$", r"\1\1", escaped)

@@ -15,6 +15,7 @@ import itertools
 import os
 import re
 import time
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.files import marked_encoding
+from ablate.files import as_spelled, marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
 GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
@@ -122,7 +123,7 @@ def find(path: str) -> list[Path]:
 
     Hidden files are skipped unless named. Raises CorpusError if there are no files.
     """
-    target = Path(os.path.expanduser(path))  # shells do not expand ~ after =
+    target = as_spelled(Path(os.path.expanduser(path)))  # shells do not expand ~ after =
     with readable(target):
         if target.is_dir():
             return below(target) or _refuse(path, "a directory without files; give one with text in it")
@@ -133,7 +134,8 @@ def find(path: str) -> list[Path]:
     if target.is_symlink():
         return _refuse(path, f"a link to {shown(target.readlink())}, which leads to no file; mend the link")
     if glob.escape(path) != path:
-        files = _matches(target)
+        forms = {str(target), *(unicodedata.normalize(form, str(target)) for form in ("NFC", "NFD"))}
+        files = sorted({file for form in forms for file in _matches(Path(form))}, key=Path.as_posix)
         return files or _refuse(path, f"matches no file, seen from {Path.cwd()}; try a wider pattern")
     with readable(target):
         folder = target.absolute().parent
@@ -145,7 +147,7 @@ def find(path: str) -> list[Path]:
 
 
 def _matches(pattern: Path) -> list[Path]:
-    """The files that a glob matches, sorted. `**` does not follow links, which may lead back up."""
+    """The files that a glob matches. `**` does not follow links, which may lead back up."""
     root = Path(pattern.anchor or ".")
     parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in pattern.relative_to(root).parts]
     if parts[-1] == "**":  # which in pathlib matches directories only
@@ -157,7 +159,7 @@ def _matches(pattern: Path) -> list[Path]:
         return not all(any(fnmatch.fnmatch(part, pattern) for pattern in named) for part in hidden)
 
     matches = (match for match in root.glob("/".join(parts)) if not is_hidden(match) and match.is_file())
-    return sorted(matches, key=Path.as_posix)  # the same order on every system
+    return [*matches]
 
 
 def below(
@@ -234,15 +236,23 @@ def _binary(name: str, offset: int, start: bytes) -> CorpusError:
 def _wrong_encoding(name: str, encoding: str, error: UnicodeError, end: int, start: bytes) -> CorpusError:
     """The error for bytes that can't be decoded. end: the offset up to which the decoder has been given the
     file. start: the first four bytes of the file."""
-    what = f"not {encoding} ({error})"
+    what, likely = f"not {encoding} ({error})", marked_encoding(start)
     if isinstance(error, UnicodeDecodeError):
         # The bytes that it could not decode may begin in an earlier block, but they end at `end`.
         offset = end - len(error.object) + error.start
+        likely = likely or ("cp1252" if _is_western(error.object) else "")
         what = f"byte 0x{error.object[error.start]:02x} at offset {offset} is not {encoding} ({error.reason})"
     return CorpusError(
-        f"{name}: {what}; give the right one with corpus.encoding=… ({marked_encoding(start) or 'latin-1'}?),"
+        f"{name}: {what}; give the right one with corpus.encoding=…{f' ({likely}?)' if likely else ''},"
         " or pass over such bytes with corpus.errors=replace"
     )
+
+
+def _is_western(sample: bytes) -> bool:
+    """Whether most bytes beyond ASCII are western letters and signs, alone in ASCII, as cp1252 has them. It
+    has all that latin-1 prints."""
+    text = re.sub("[\0-\x7f]+", " ", f" {sample.decode('cp1252', 'replace')} ")
+    return 2 * len(re.findall("(?<= )[À-ÿ‘’“”–—…•€«»°§](?= )", text)) > len(text.replace(" ", ""))
 
 
 def stamp_of(files: list[Path], *others: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
+from ablate.files import as_spelled
 from ablate.files.svg import inline
 from ablate.model import fusion, scores
 from ablate.model.spec import AttentionSpec
@@ -60,6 +61,7 @@ _methods: dict[str, list[Method]] = {}  # by path of the plugin
 def read(path: Path) -> Plugin:
     """Raises ConfigError."""
     try:
+        path = as_spelled(path)
         return Plugin(str(path.absolute()), path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; name a Python file") from error

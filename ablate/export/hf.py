@@ -37,8 +37,7 @@ def export(target: str, out: str | None) -> str:
         raise ConfigError(
             f"--to hf {target}: a study; name one of its runs, which ablate runs {target} lists"
         )
-    is_directory = (Path(target) / "result.json").is_file()
-    directory = Path(target).resolve() if is_directory else store.find(target)
+    directory = store.find(target)
     row = read_finished(directory)
     if row["status"] != Status.DONE:
         raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")

@@ -97,13 +97,8 @@ def _of_study(store: Store, study: str) -> Selection:
 
 def _of_run(target: str, store: Store) -> Selection:
     """The study that a run belongs to, the first of several, with this run alone chosen."""
-    if (path := Path(target) / "result.json").is_file():
-        path = path.resolve().parent
-        store = Store(path.parent.parent)
-    elif store.study_names() or store.finished():
-        path = store.find(target)
-    else:
-        raise ConfigError("no runs yet; ablate run makes one")
+    path = store.find(target)
+    store = Store(path.parent.parent)
     row = read_finished(path)
     if row["status"] not in EXPORTED:
         raise ConfigError(f"{path.name}: {row['status']} ({row.get('error')}); take a run that is done")

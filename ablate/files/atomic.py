@@ -50,8 +50,16 @@ def names(directory: Path) -> list[str]:
         return sorted(os.listdir(directory))
     except OSError as error:
         if is_gone(error):
+            _require_whole(directory)
             return []
         raise
+
+
+def _require_whole(path: Path) -> None:
+    """Raises StoreError if the path goes through a link that leads nowhere."""
+    for part in (path, *path.parents):
+        if part.is_symlink() and not part.exists():
+            raise StoreError(f"{part}: a link to {part.readlink()}, which is not there; mend or remove it")
 
 
 @contextlib.contextmanager
@@ -60,6 +68,7 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        _require_whole(path)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             way_out = "make room there"
         elif isinstance(error, PermissionError):

@@ -64,9 +64,11 @@ def directory() -> Path:
     """The cache directory: $ABLATE_CACHE, else the user's cache directory on this system."""
     import platformdirs
 
-    return (
-        Path(os.environ.get("ABLATE_CACHE") or platformdirs.user_cache_dir("ablate")).expanduser().absolute()
-    )
+    try:
+        own = os.environ.get("ABLATE_CACHE") or platformdirs.user_cache_dir("ablate")
+        return Path(own).expanduser().absolute()
+    except RuntimeError:  # a user without a home directory
+        return Path(os.devnull, "ablate")  # which nobody can write
 
 
 def writable() -> Path:

@@ -28,7 +28,8 @@ TRIAL_DEVELOP, TRIAL_SEEDS = (0,), (1, 2)  # not those that report, so a trial s
 def sweep_of(entry: Entry, look: int, arguments: Sequence[str] = (), name: str = "") -> Sweep:
     """The sweep that tests the claim with this many reporting seeds. arguments: further overrides, such as
     those of a launcher. name: of the study, by default that of the entry. Raises ConfigError."""
-    settings = [f"{key}={as_value(value)}" for key, value in entry.settings.items()]
+    of_trial = {word.partition("=")[0] for word in TRIAL if word in arguments}
+    settings = [f"{key}={as_value(value)}" for key, value in entry.settings.items() if key not in of_trial]
     return declared_here(
         entry.study(look),
         [f"name={name or entry.name}", *settings, *arguments],

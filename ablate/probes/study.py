@@ -55,11 +55,14 @@ def find(target: str, where: Sequence[str] = ()) -> Probed:
     """The runs of a target that meet `where`. target: a study by name or directory, a CSV file of one, or a
     run by a prefix of its id or name. Raises ConfigError."""
     store = Store()
-    if Path(target).exists() or target in store.study_names():
+    is_run = (Path(target) / "result.json").is_file()
+    if target in store.study_names() or (Path(target).exists() and not is_run):
         results = load([target])
         path = results.sources[0].directory / FILE
     else:
-        directory, results = store.find(target), load([])
+        directory = store.find(target)
+        store = Store(directory.parent.parent)
+        results = load([str(store.root)])
         of_it = results.rows["run_id"] == read_started(directory)["run_id"]
         results, path = replace(results, rows=results.rows[of_it]), store.root / f"{directory.name}-{FILE}"
     rows = select(with_options(results.rows), where)

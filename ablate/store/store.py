@@ -79,14 +79,18 @@ class Store:
         return names(self.root / "store")
 
     def find(self, run: str) -> Path:
-        """The directory of the one finished run whose name, id or title begins with `run`. Raises
-        StoreError."""
+        """The directory of the one finished run whose name, id or title begins with `run`; or `run` itself,
+        if it is the directory of one, in any store. Raises StoreError."""
+        if (Path(run) / "result.json").is_file():
+            return Path(run).resolve()
         return self.root / "store" / self.named(run, self.finished(), "finished run")
 
     def named(self, run: str, among: Iterable[str], what: str = "run") -> str:
         """The one of these names that `run` is a prefix of, or of whose id or title. what: they are. Raises
         StoreError."""
         paths = [self.root / "store" / name for name in sorted(among)]
+        if Path(run).resolve().parent == (self.root / "store").resolve():  # a path
+            run = Path(run).name
         matches = [
             path.name for path in paths if run and (path.name.startswith(run) or _id_begins(path, run))
         ]

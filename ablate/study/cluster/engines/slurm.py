@@ -1,6 +1,7 @@
 """Helpers as the tasks of an array job of SLURM, by its commands sbatch, squeue, sacct and scancel."""
 
 import contextlib
+import math
 import os
 import re
 import shlex
@@ -52,7 +53,7 @@ class SlurmEngine(Engine):
         if not sizes:
             return  # sbatch says better what is wrong with the partition
         cores, megabytes = (max(each) for each in zip(*sizes, strict=True))
-        if self.settings.cpus_per_task > cores:
+        if (self.settings.cpus_per_task or 0) > cores:
             key = f"hydra.launcher.cpus_per_task={self.settings.cpus_per_task}"
             raise ConfigError(f"{key}: the largest node of {where} has {cores} cores")
         if (self.settings.mem_gb or 0) * 1024 > megabytes:
@@ -111,17 +112,18 @@ class SlurmEngine(Engine):
             "nodes": 1,
             "ntasks": 1,
             "cpus-per-task": given.cpus_per_task,
+            "exclusive": given.cpus_per_task is None or None,  # all cores of a node
             "time": given.timeout_min,
             "partition": given.partition,
             "account": given.account,
             "qos": given.qos,
             "constraint": given.constraint,
-            "mem": given.mem_gb and f"{round(given.mem_gb * 1024)}M",
+            "mem": given.mem_gb and f"{math.ceil(given.mem_gb * 1024)}M",
             "gpus-per-node": given.gpus_per_node,
             **{name.replace("_", "-"): value for name, value in given.additional_parameters.items()},
         }
         for name, value in options.items():
-            if value is not None:
+            if value is not None and value is not False:
                 yield f"--{name}" if value is True else f"--{name}={value}"
 
     def _refusal(self, words: str, count: int) -> str:

@@ -1,0 +1,43 @@
+"""Values of keys that take text, as they were written: Hydra and YAML read 1_1_1 as 111 and 1e3 as 1000."""
+
+import functools
+import re
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from ablate.compose.keys import keys_in
+from ablate.compose.launchers import KEY, OWN
+from ablate.config.conditions import only_words
+from ablate.config.overrides import OTHER_TYPES
+from ablate.config.read import dotted, hints
+from ablate.config.schema import TEXTS_OF_CORPORA, RunConfig
+
+# A quoted text, or else a value or an element of a sweep that Hydra converts.
+_CONVERTED = re.compile(
+    rf"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?:^|(?<=[,(\[]))(\s*)({OTHER_TYPES})(?=\s*(?:[,)\]]|$))"""
+)
+_OF_NUMBERS = re.compile(r"\b(range|interval)\(")
+
+
+def as_written(override: str) -> str:
+    """The override with quotes around what Hydra would convert, if its key takes text."""
+    key, equals, value = override.partition("=")
+    if not _takes_text(key.lstrip("+")) or _OF_NUMBERS.search(value):
+        return override
+    return key + equals + _CONVERTED.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', value)
+
+
+def restore(config: DictConfig, path: Path, prefix: str) -> None:
+    """Give the keys of a config that take text what its YAML has for them. prefix: of its keys' names."""
+    for key in keys_in(path, prefix):
+        name = key.name.removeprefix(prefix)
+        if _takes_text(key.name) and isinstance(OmegaConf.select(config, name), int | float):
+            OmegaConf.update(config, name, key.default)
+
+
+@functools.cache
+def _takes_text(key: str) -> bool:
+    types = {f"{KEY}.{name}": hint for settings in OWN.values() for name, hint in hints(settings).items()}
+    types |= dotted(RunConfig)
+    return key in ("study", *TEXTS_OF_CORPORA) or (key in types and only_words(types[key]))

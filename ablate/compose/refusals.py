@@ -8,9 +8,10 @@ import itertools
 import os
 import re
 import shlex
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from hydra._internal.utils import get_args_parser
@@ -25,7 +26,7 @@ from ablate.compose.configs import configs_dir, loader, offered
 from ablate.compose.keys import sections
 from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean, typed
 from ablate.config.schema import PARTS
 from ablate.version import DISTRIBUTION
 
@@ -50,9 +51,7 @@ ANSWERS = {
     (LAUNCHER, "ray"): f"not installed; take ray_cluster, for which pip install '{DISTRIBUTION}[ray]'",
 }
 
-# What logging may make of the settings of Hydra; any other class or name could be any function.
-LOGGERS = {"logging.StreamHandler", "logging.FileHandler", "logging.NullHandler", "colorlog.ColoredFormatter"}
-STREAMS = {"ext://sys.stdout", "ext://sys.stderr"}
+NO_LOGGING = {"version": 1, "root": None, "disable_existing_loggers": False}  # as Hydra spells it
 
 
 # --- before Hydra sees them ---------------------------------------------------------------------
@@ -60,13 +59,7 @@ STREAMS = {"ext://sys.stdout", "ext://sys.stderr"}
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
     """Hydra's options and the overrides, read by Hydra's own parser. Raises ConfigError."""
-    parser = hydra_parser()
-
-    def refuse(message: str) -> None:
-        raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
-
-    parser.error = refuse  # pyright: ignore[reportAttributeAccessIssue]
-    parsed = parser.parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
+    parsed = hydra_parser().parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
     if parsed.experimental_rerun is not None:
         raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
     if parsed.shell_completion:
@@ -79,13 +72,20 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
+class _Parser(argparse.ArgumentParser):
+    """Python 3.14 checks the help of each option; in Hydra 1.3 one is no string."""
+
+    def _check_help(self, action: argparse.Action) -> None:
+        pass
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
+
+
 def hydra_parser() -> argparse.ArgumentParser:
-    """Hydra's own parser. Python 3.14 checks the help of each option; in Hydra 1.3 one is no string."""
-    argparse.ArgumentParser._check_help = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        return get_args_parser()
-    finally:
-        del argparse.ArgumentParser._check_help  # pyright: ignore[reportAttributeAccessIssue]
+    """Hydra's own parser, with our class in place of argparse's."""
+    ours = types.SimpleNamespace(**{**vars(argparse), "ArgumentParser": _Parser})
+    return types.FunctionType(get_args_parser.__code__, {**get_args_parser.__globals__, "argparse": ours})()
 
 
 def chooses_a_study(overrides: Sequence[str]) -> bool:
@@ -192,15 +192,17 @@ def _quoted(argument: str) -> str:
 
 
 def require_no_code(hydra: Mapping[str, Any]) -> None:
-    """Raises ConfigError if Hydra would call what its settings name: below a launcher, or in logging, whose
-    handlers and formatters are classes. hydra: plain values."""
+    """Raises ConfigError if Hydra would call what its settings name: below a launcher, or in logging, which
+    belongs to the process that calls us besides. hydra: plain values, with interpolations unresolved."""
     launcher = {key: value for key, value in (hydra["launcher"] or {}).items() if key != "_target_"}
     called = [value for key, value in _entries(launcher) if key == "_target_"]
-    logs = [*_entries(hydra["hydra_logging"]), *_entries(hydra["job_logging"])]
-    called += [value for key, value in logs if key in ("()", "class") and value not in LOGGERS]
-    called += [value for _, value in logs if str(value).startswith(("ext:", "cfg:")) and value not in STREAMS]
     if called:
         raise ConfigError(f"hydra: a config names {called[0]}, which would be run; remove it")
+    for key in ("hydra_logging", "job_logging"):
+        if hydra[key] != NO_LOGGING:
+            raise ConfigError(f"hydra.{key}: ablate sets up no logging; remove it")
+    if hydra["verbose"] is not False:
+        raise ConfigError(f"hydra.verbose={typed(hydra['verbose'])}: ablate sets up no logging; leave it out")
 
 
 def _entries(node: Any) -> Iterator[tuple[Any, Any]]:

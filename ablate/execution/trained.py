@@ -4,6 +4,7 @@ generate text, to answer a task."""
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import safetensors.torch
@@ -13,8 +14,10 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ablate import rng
-from ablate.config.read import read
-from ablate.config.rules import ConfigError
+from ablate.arguments import checked
+from ablate.compute.ambient import undisturbed
+from ablate.config.read import convert, read
+from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.config.schema import RunConfig
 from ablate.data import tokenizers
 from ablate.data.corpora.base import Task, registry
@@ -27,6 +30,9 @@ from ablate.execution.translate import translated
 from ablate.model.models import Model, build_model, empty_model
 from ablate.model.sizing import resolve_spec
 from ablate.store.run_files import weights_on_the_way
+
+
+Temperature = Annotated[float, AtLeast(0), AtMost(1000)]
 
 
 class TrainedModel(nn.Module):
@@ -52,14 +58,22 @@ class TrainedModel(nn.Module):
     ) -> Tensor:
         return self.network(tokens_BT, target_positions_K, source_BS)
 
+    @checked
     def encode(self, text: str) -> Tensor:
         """The token ids of a text, (T,) int64. Raises ConfigError for text that the vocabulary lacks."""
         return torch.from_numpy(self.tokenizer.encode(text).astype(np.int64))
 
+    @checked
     def decode(self, ids: Tensor | Sequence[int]) -> str:
-        """The text of token ids, (T,)."""
-        return self.tokenizer.decode(torch.as_tensor(ids, dtype=torch.int64).cpu().numpy())
+        """The text of token ids, (T,). Raises ConfigError for those that the vocabulary lacks."""
+        last = self.tokenizer.vocab_size - 1
+        for token in ids:
+            if not 0 <= token <= last:
+                raise ConfigError(f"ids: {token} is no token; they are numbers from 0 to {last}")
+        return self.tokenizer.decode(ids)
 
+    @checked
+    @undisturbed()
     @torch.no_grad()
     def generate(
         self,
@@ -76,6 +90,9 @@ class TrainedModel(nn.Module):
         prompt: None is a line end, or the first token of a vocabulary without one. temperature: 0 takes the
         likeliest token. top_k: draw among so many of the likeliest; None for all. Raises ConfigError.
         """
+        convert(Count, tokens, "tokens")
+        convert(Temperature, temperature, "temperature")
+        convert(Count, 1 if top_k is None else top_k, "top_k")
         if self.config.model.architecture != "decoder":
             return self._translation(prompt)
         if prompt is None:

@@ -31,7 +31,6 @@ from ablate.model.models import Model, build_model, empty_model
 from ablate.model.sizing import resolve_spec
 from ablate.store.run_files import weights_on_the_way
 
-
 Temperature = Annotated[float, AtLeast(0), AtMost(1000)]
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from ablate.config.rules import ConfigError
 
+MOST = 10**6  # values of a range, which takes no memory before it is a list
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -57,6 +58,8 @@ def _plain(value: Any) -> Any:
         os.fsencode(value)
     if isinstance(value, int):
         float(value)  # raises for a number of hundreds of digits
+    if isinstance(value, range) and len(value) > MOST:
+        raise ValueError(f"{len(value):,} values")
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):  # of NumPy, pandas or PyTorch

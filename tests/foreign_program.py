@@ -42,6 +42,7 @@ def state() -> dict[str, Any]:
     """All that a process has for all of its code, by name."""
     named = logging.root.manager.loggerDict.values()
     loggers = [logging.root, *(one for one in named if isinstance(one, logging.Logger))]
+    of_hydra = [hydra.version.getbase(), id(GlobalHydra.instance().hydra), id(HydraConfig.instance().cfg)]
     backends, configs = torch.backends, ConfigStore.instance().repo
     return {
         "default dtype": torch.get_default_dtype(),
@@ -77,9 +78,10 @@ def state() -> dict[str, Any]:
         "handlers": [*map(id, logging._handlerList)],
         "argparse": sorted(vars(argparse.ArgumentParser)),
         "Hydra": {str(kind): id(one) for kind, one in Singleton._instances.items()},
-        "Hydra's app": [id(GlobalHydra.instance().hydra), id(HydraConfig.instance().cfg)],
-        "Hydra's version": hydra.version.getbase(),
-        "Hydra's configs": {group: sorted(of) for group, of in configs.items() if isinstance(of, dict)},
+        "Hydra's app": of_hydra,
+        "Hydra's configs": {
+            group: sorted(of) for group, of in configs.items() if of and isinstance(of, dict)
+        },
         "resolvers": {name: id(one) for name, one in BaseContainer._resolvers.items()},
         "start": [multiprocessing.get_start_method(allow_none=True), forkserver._forkserver._preload_modules],
         "server": [str(forkserver.connect_to_new_process), forkserver._forkserver._forkserver_pid],

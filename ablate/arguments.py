@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
+import numpy as np
+
 from ablate.config.rules import ConfigError
 
 MOST = 10**6  # values of a range, which takes no memory before it is a list
@@ -27,7 +29,8 @@ def checked(function: Function) -> Function:
             if name not in ("self", "keys"):
                 given.arguments[name] = _argument(signature.parameters[name].annotation, value, name)
         try:
-            return function(*given.args, **given.kwargs)
+            with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):  # NumPy's defaults
+                return function(*given.args, **given.kwargs)
         except OSError as error:
             raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
 

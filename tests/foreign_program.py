@@ -142,6 +142,10 @@ async def calls() -> None:
     ablate.run(plugins="mine.py", fusion=["own", "concat"], seed=2, name="pool", **SMALL)
     model = ablate.load_model(rows["run_id"][0])
     assert model.encode("the").dtype == torch.int64
+    weights = [*model.parameters()]
+    assert {(one.dtype, one.device.type, one.is_inference()) for one in weights} == {
+        (torch.float32, "cpu", False)
+    }
     print("sample", repr(model.generate("the ", tokens=5, seed=1)))
     print("table", ablate.compare(ablate.load("here"), margin=0.1).table["diff"].tolist())
     ablate.report("here")

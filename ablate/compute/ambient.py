@@ -65,7 +65,6 @@ def undisturbed() -> Iterator[None]:
             *(torch.inference_mode(False), torch.enable_grad(), torch.autograd.set_detect_anomaly(False)),
             *(torch.autocast(kind, enabled=False) for kind in ("cpu", "cuda")),
             sdpa_kernel([kernel for kernel in SDPBackend.__members__.values() if kernel.value >= 0]),
-            np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
         ):
             after.enter_context(context)
         if torch.get_default_device().type != "cpu":  # only then, as it slows every call down

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import re
 import reprlib
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,8 @@ def checked(function: Function) -> Function:
 def _argument(hint: Any, value: Any, name: str) -> Any:
     value = plain(value, name)
     if not fits(value, hint):
-        raise TypeError(f"{name}={' '.join(reprlib.repr(value).split())}: expected {_words(hint)}")
+        expected = re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(hint))
+        raise TypeError(f"{name}={' '.join(reprlib.repr(value).split())}: expected {expected}")
     if Path in get_args(hint) and isinstance(value, str | Path) and ("\0" in str(value) or not str(value)):
         raise ConfigError(f"{name}={str(value)!r}: it names nothing; give a name or a path")
     return value
@@ -84,12 +86,3 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is Any or isinstance(value, bool):
         return hint in (Any, bool)
     return isinstance(value, int | float if hint is float else hint)
-
-
-def _words(hint: Any) -> str:
-    origin, of = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return " or ".join(map(_words, of))
-    if origin is Sequence:
-        return f"list of ({_words(of[0])})"
-    return "dict" if origin is Mapping else "None" if hint is types.NoneType else hint.__name__

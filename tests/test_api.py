@@ -207,26 +207,31 @@ REFUSED = [
         ablate.compare,
         [[{"fusion": "sum"}]],
         {},
-        "rows=[{'fusion': 'sum'}]: expected DataFrame or str or Path",
+        "rows=[{'fusion': 'sum'}]: expected DataFrame | str | Path",
     ),
-    (ablate.compare, [ROWS], {"metric": ["val_loss"]}, "metric=['val_loss']: expected str or None"),
-    (ablate.compare, [ROWS], {"margin": "0.1"}, "margin='0.1': expected float or None"),
-    (ablate.compare, [ROWS], {"margin": True}, "margin=True: expected float or None"),
+    (ablate.compare, [ROWS], {"metric": ["val_loss"]}, "metric=['val_loss']: expected str | None"),
+    (ablate.compare, [ROWS], {"margin": "0.1"}, "margin='0.1': expected float | None"),
+    (ablate.compare, [ROWS], {"margin": True}, "margin=True: expected float | None"),
     (ablate.compare, [ROWS], {"mixed": 1}, "mixed=1: expected bool"),
-    (ablate.compare, [ROWS], {"by": [3]}, "by=[3]: expected list of (str) or str"),
-    (ablate.compare, [ROWS], {"baseline": {1: 2}}, "baseline={1: 2}: expected dict or str or None"),
-    (ablate.compare, [ROWS], {"where": 3}, "where=3: expected list of (str or dict) or str or dict"),
+    (ablate.compare, [ROWS], {"by": [3]}, "by=[3]: expected Sequence[str] | str"),
+    (
+        ablate.compare,
+        [ROWS],
+        {"baseline": {1: 2}},
+        "baseline={1: 2}: expected Mapping[str, Any] | str | None",
+    ),
+    (ablate.compare, [ROWS], {"where": 3}, "where=3: expected Sequence[str | Mapping[str, Any]] | str"),
     (ablate.compare, [], {}, "missing a required argument: 'rows'"),
-    (ablate.load, [3], {}, "path=3: expected str or Path or None"),
-    (ablate.load_model, [None], {}, "run=None: expected str or Path"),
+    (ablate.load, [3], {}, "path=3: expected str | Path | None"),
+    (ablate.load_model, [None], {}, "run=None: expected str | Path"),
     (
         ablate.load_model,
         ["a"],
         {"plugins": [3]},
-        "plugins=[3]: expected str or Path or list of (str or Path)",
+        "plugins=[3]: expected str | Path | Sequence[str | Path]",
     ),
-    (ablate.report, ["a"], {"out": 3}, "out=3: expected str or Path or None"),
-    (ablate.run, [], {"config_dir": b"x"}, "config_dir=b'x': expected str or Path or None"),
+    (ablate.report, ["a"], {"out": 3}, "out=3: expected str | Path | None"),
+    (ablate.run, [], {"config_dir": b"x"}, "config_dir=b'x': expected str | Path | None"),
     (ablate.run, [], {"fusion": {"sum"}}, "fusion: set is no value of a key; give text or numbers"),
     (ablate.run, [], {"heads": [2, object()]}, "heads: object is no value of a key; give text or numbers"),
     (ablate.load, [""], {}, ConfigError("path='': it names nothing; give a name or a path")),
@@ -302,7 +307,7 @@ def test_what_a_model_is_asked_for_is_checked_like_the_options_of_sample(tmp_pat
         ):
             model.decode(ids)
     for ids in ([[1]], [0.5], "ab", 3, torch.tensor(3)):
-        with pytest.raises(TypeError, match=r"^ids=.*: expected Tensor or list of \(int\)$"):
+        with pytest.raises(TypeError, match=r"^ids=.*: expected Tensor \| Sequence\[int\]$"):
             model.decode(ids)
     for option, value in (("--tokens", "-5"), ("--temperature", "nan"), ("--top-k", "-3")):
         code, _, said = command("sample", run, option, value)

@@ -46,7 +46,7 @@ def undisturbed() -> Iterator[None]:
             (torch.set_num_threads, torch.get_num_threads),
             (torch.set_default_dtype, torch.get_default_dtype, torch.float32),
             (torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode, 0),
-            (torch.set_flush_denormal, _flushes_denormals, False),
+            (torch.set_flush_denormal, lambda: bool(np.float32(1e-40) == 0), False),
             _attribute(mkldnn, "enabled", True),
             _attribute(cuda.matmul, "allow_bf16_reduced_precision_reduction", True),
         ]
@@ -74,9 +74,3 @@ def undisturbed() -> Iterator[None]:
 
 def _attribute(of: Any, name: str, ours: Any) -> tuple[Any, Any, Any]:
     return partial(setattr, of, name), partial(getattr, of, name), ours
-
-
-def _flushes_denormals() -> bool:
-    import torch
-
-    return not torch.tensor(1e-40, dtype=torch.float32, device="cpu").item()

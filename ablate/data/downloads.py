@@ -3,6 +3,7 @@
 Loads no HTTP client before one is needed.
 """
 
+import contextlib
 import hashlib
 import logging
 import os

@@ -31,8 +31,6 @@ from ablate.model.models import Model, build_model, empty_model
 from ablate.model.sizing import resolve_spec
 from ablate.store.run_files import weights_on_the_way
 
-Temperature = Annotated[float, AtLeast(0), AtMost(1000)]
-
 
 class TrainedModel(nn.Module):
     """The model of a finished run in eval mode, on the CPU, in float32, with its tokenizer.
@@ -90,7 +88,7 @@ class TrainedModel(nn.Module):
         likeliest token. top_k: draw among so many of the likeliest; None for all. Raises ConfigError.
         """
         convert(Count, tokens, "tokens")
-        convert(Temperature, temperature, "temperature")
+        convert(Annotated[float, AtLeast(0), AtMost(1000)], temperature, "temperature")
         convert(Count, 1 if top_k is None else top_k, "top_k")
         if self.config.model.architecture != "decoder":
             return self._translation(prompt)

@@ -42,7 +42,7 @@ def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(
 
     small = [f"{key}={str(value).lower()}" for key, value in SMALL.items()]
     for words in (
-        "-m name=here fusion=sum,mean seed=0,1",
+        "-m name=here fusion=sum,mean seed=0",
         *("name=threads heads=2", "name=threads heads=8"),
         "--plugin mine.py -m name=pool fusion=own,concat seed=2",
         "-m name=daemon fusion=sum,concat seed=3",
@@ -50,14 +50,14 @@ def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(
         done = call_cli("run", *words.split(), *small, "hydra/launcher=basic", cwd=here)
         assert done.returncode == 0, done.stderr
     runs, others = (sorted(p.name for p in d.glob("runs/store/[!.]*")) for d in (here, there))
-    assert runs == others and len(runs) == 10
+    assert runs == others and len(runs) == 8
     for run in runs:
         one, other = (directory / "runs" / "store" / run for directory in (here, there))
         for name in ("model.safetensors", "config.yaml", "tokenizer.json"):
             assert (one / name).read_bytes() == (other / name).read_bytes(), (run, name)
         assert _exact(one) == _exact(other)
     words = ("--prompt", "the ", "--tokens", "5", "--seed", "1")
-    sampled = call_cli("sample", "sum-h4-d16x2-s0", *words, cwd=here)
+    sampled = call_cli("sample", "sum-h4-d16x1-s0", *words, cwd=here)
     assert repr(sampled.stdout[:-1]) == said["sample"]
 
 

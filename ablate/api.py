@@ -2,15 +2,19 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ablate.arguments import checked, plain
 from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.reporting.short import ShownComparison
+
+Files = str | Path | Sequence[str | Path]
+Value = str | int | float | PurePath | list | tuple | dict | None  # of a key
 
 if TYPE_CHECKING:
     from ablate.execution.trained import TrainedModel
@@ -18,9 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ConfigError", "compare", "load", "load_model", "report", "run"]
 
 
-def run(
-    *, plugins: Sequence[str | Path] = (), config_dir: str | Path | None = None, **keys: Any
-) -> pd.DataFrame:
+@checked
+def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: Any) -> pd.DataFrame:
     """Train one model or a sweep and return one row per run: `ablate run` with the keys as keyword arguments.
 
     Give nested keys as mappings, train={"steps": 50}, or as **{"train.steps": 50}. A list makes a sweep, as
@@ -30,23 +33,26 @@ def run(
     config_dir: a directory of presets of your own, as -cd. Results lie where the environment variable
     ABLATE_RUNS says, else in runs/. Raises ConfigError.
     """
-    from ablate.compose.sweep import compose
+    from ablate.compose.sweep import compose, own_hydra
+    from ablate.compute.ambient import undisturbed
     from ablate.study.run import run as run_sweep
     from ablate.study.run import use_plugins
     from ablate.verify.contract import CAUSAL, require_sound
 
-    require_sound(use_plugins(plugins), only=CAUSAL)
-    sweep = compose([*([] if config_dir is None else ["-cd", str(config_dir)]), *as_overrides(keys)])
-    if sweep is None:  # only Hydra's own options do this, and no keyword stands for them
-        raise ConfigError("nothing to run: give keys of a run, such as fusion='sum'")
-    outcome = run_sweep(sweep)
+    arguments = [*([] if config_dir is None else ["-cd", str(config_dir)]), *as_overrides(keys)]
+    with undisturbed(), own_hydra():
+        require_sound(use_plugins(plugins), only=CAUSAL)
+        sweep = compose(arguments)
+        assert sweep is not None, "only options of Hydra's show something instead"
+        outcome = run_sweep(sweep)
+        rows = outcome.rows()
     for line in (*outcome.remarks, *outcome.refused):
-        warnings.warn(line, stacklevel=2)
-    rows = outcome.rows()
+        warnings.warn(line, stacklevel=3)
     rows.attrs["target"] = outcome.study
     return rows
 
 
+@checked
 def load(path: str | Path | None = None) -> pd.DataFrame:
     """The rows of a study (by name or directory) or of a CSV file; without a path, of every run.
 
@@ -57,26 +63,31 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
 
     results = load_results([] if path is None else [str(path)])
     for line in results.notes:
-        warnings.warn(line, stacklevel=2)
+        warnings.warn(line, stacklevel=3)
     results.rows.attrs["target"] = str(Store().root if path is None else path)
     return results.rows
 
 
-def load_model(run: str | Path, *, plugins: Sequence[str | Path] = ()) -> "TrainedModel":
+@checked
+def load_model(run: str | Path, *, plugins: Files = ()) -> "TrainedModel":
     """The model of a finished run: a torch module in eval mode, with its weights as kept and its tokenizer.
 
     run: a prefix of its id or of its directory's name, or the directory itself. plugins: Python files with
     the run's methods of your own. The model has encode, decode and generate; called with token ids (B, T),
     it returns logits (B, T, vocabulary). Raises ConfigError.
     """
+    from ablate.compose.sweep import own_hydra
+    from ablate.compute.ambient import undisturbed
     from ablate.execution.trained import load_model as load
     from ablate.store.store import Store
     from ablate.study.run import use_plugins
 
-    use_plugins(plugins)
-    return load(Path(run) if Path(run).is_dir() else Store().find(str(run)))
+    with undisturbed(), own_hydra():
+        use_plugins(plugins)
+        return load(Path(run) if Path(run).is_dir() else Store().find(str(run)))
 
 
+@checked
 def compare(
     rows: pd.DataFrame | str | Path,
     *,
@@ -113,6 +124,7 @@ def compare(
     return ShownComparison(**given, answer=answer, records=results.records)
 
 
+@checked
 def report(
     target: str | Path | pd.DataFrame,
     *,
@@ -143,13 +155,14 @@ def report(
 def as_overrides(keys: Mapping[str, Any]) -> list[str]:
     """Keyword arguments as arguments of `ablate run`: {"heads": [1, 4]} -> ["-m", "heads=1,4"]."""
     words, is_sweep = [], False
-    for key, value in flatten(keys).items():
-        if isinstance(value, range):
-            value = list(value)
-        elif hasattr(value, "tolist"):  # an array, or a number of NumPy
-            value = value.tolist()
+    for key, value in flatten({key: plain(value, key) for key, value in keys.items()}).items():
+        if key.startswith("-") or "=" in key:
+            raise ConfigError(f"{key}: no such key; ablate keys shows them all")
         if isinstance(value, list) and not value:
             raise ConfigError(f"{key}=[]: the sweep is empty; list values, or give one")
         is_sweep |= isinstance(value, list)
-        words.append(f"{key}={','.join(map(as_value, value if isinstance(value, list) else [value]))}")
+        values = value if isinstance(value, list) else [value]
+        if wrong := [one for one in values if not isinstance(one, Value)]:
+            raise TypeError(f"{key}: {type(wrong[0]).__name__} is no value of a key; give text or numbers")
+        words.append(f"{key}={','.join(map(as_value, values))}")
     return ["-m", *words] if is_sweep else words

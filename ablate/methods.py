@@ -20,6 +20,7 @@ reads, C model width. Importing this module loads torch.
 from collections.abc import Callable
 from typing import TypeVar
 
+from ablate.arguments import checked
 from ablate.config.rules import Above, AtLeast, AtMost, Below, ConfigError
 from ablate.model import fusion, scores
 from ablate.model.attend import Mask, masked_softmax
@@ -49,6 +50,7 @@ __all__ = [
 Method = TypeVar("Method", bound=Part)
 
 
+@checked
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Class decorator: configs choose the method by fusion=NAME or scores=NAME, depending on its base class.
 

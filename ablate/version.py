@@ -1,7 +1,5 @@
 """The version of this program, the name under which pip installs it, and another project of the same name."""
 
-import importlib.metadata
-
 __version__ = "0.2.0"
 DISTRIBUTION = "ablate-heads"
 NAMESAKE = "ablate"  # on the package index another project, whose package has the same name as this one
@@ -9,6 +7,8 @@ NAMESAKE = "ablate"  # on the package index another project, whose package has t
 
 def conflict() -> str:
     """What is wrong, and the way out, where both projects are installed; else empty."""
+    import importlib.metadata
+
     try:
         other = importlib.metadata.version(NAMESAKE)
     except importlib.metadata.PackageNotFoundError:

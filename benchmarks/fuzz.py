@@ -2,6 +2,10 @@
 
     python benchmarks/fuzz.py --seed 7
     python benchmarks/fuzz.py --seed 7 --only 1234
+    python benchmarks/fuzz.py python --cases 2000
+
+With `python`, odd calls of the Python interface: each has to return, or to raise TypeError or ConfigError in
+one line, and to leave all that is global as it was.
 
 Ten command lines alternate with one odd file. A case fails with a traceback, if it takes over 20 s, if it
 changes a file of the user's, or if it writes one where none was asked for. Failures are printed with the
@@ -23,6 +27,7 @@ from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.odd.calls import Call, Program, odd_call
 from tests.odd.commands import odd_command
 from tests.odd.files import odd_file
 from tests.odd.trial import Case, Ending, Sandbox
@@ -31,33 +36,37 @@ KINDS = (*[odd_command] * 10, odd_file)
 CASES = 3000 // 10 * len(KINDS)
 LIMITS = {resource.RLIMIT_DATA: 4 << 30, resource.RLIMIT_FSIZE: 1 << 30, resource.RLIMIT_CORE: 0}
 
-sandbox: Sandbox  # of this process
+sandbox: Sandbox | Program  # of this process
 
 
-def case(seed: int, number: int) -> Case:
-    return KINDS[number % len(KINDS)](random.Random(f"{seed} {number}"))
+def case(face: str, seed: int, number: int) -> Case | Call:
+    kind = odd_call if face == "python" else KINDS[number % len(KINDS)]
+    return kind(random.Random(f"{seed} {number}"))
 
 
-def begin(root: str) -> None:
+def begin(root: str, face: str) -> None:
     global sandbox
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    sandbox = Sandbox(Path(tempfile.mkdtemp(dir=root)))
+    sandbox = (Program if face == "python" else Sandbox)(Path(tempfile.mkdtemp(dir=root)))
 
 
-def trial(seed: int, number: int) -> Ending:
-    return sandbox.trial(case(seed, number))
+def trial(face: str, seed: int, number: int) -> Ending:
+    return sandbox.trial(case(face, seed, number))  # pyright: ignore[reportArgumentType]
 
 
-def shown(number: int, of: Case, ending: Ending) -> str:
+def shown(number: int, of: Case | Call, ending: Ending) -> str:
     """A violation as one line."""
+    if isinstance(of, Call):
+        return f"{number}: {'; '.join(ending.faults)}: {of}"
     words = shlex.join(word if len(word) < 200 else f"{word[:20]}…({len(word)})" for word in of.argv)
     return f"{number}: {'; '.join(ending.faults)}: ablate {ascii(words)[1:-1]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("face", nargs="?", choices=("commands", "python"), default="commands")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, action="append", help="this case alone, and all that it said")
     parser.add_argument("--first", type=int, default=0)
@@ -69,13 +78,13 @@ def main() -> None:
     endings: dict[int, Ending] = {}
     with (
         tempfile.TemporaryDirectory() as root,
-        ProcessPoolExecutor(processes, get_context("spawn"), begin, (root,)) as pool,
+        ProcessPoolExecutor(processes, get_context("spawn"), begin, (root, arguments.face)) as pool,
     ):
-        tried = pool.map(trial, repeat(arguments.seed), numbers)
+        tried = pool.map(trial, repeat(arguments.face), repeat(arguments.seed), numbers)
         for number, ending in zip(numbers, tried, strict=True):
             endings[number] = ending
             if ending.faults:
-                print(shown(number, case(arguments.seed, number), ending), flush=True)
+                print(shown(number, case(arguments.face, arguments.seed, number), ending), flush=True)
             if arguments.only:
                 print(f"exit code {ending.code}, {ending.seconds:.1f} s", ending.out, ending.err, sep="\n")
     codes = Counter(str(ending.code) for ending in endings.values())

@@ -208,7 +208,8 @@ class Command:
     """`ablate …` in a process of its own, forked from one that has loaded PyTorch; it is used as a Popen is.
 
     piped: what it finds on standard input. net: the network namespace that it runs in. python: what it takes
-    for the Python that runs it. The fixture `start_python` starts Python itself, as does the pool then.
+    for the Python that runs it. module: another program, by the module that has its `main`. The fixture
+    `start_python` starts Python itself, as does the pool then.
     """
 
     def __init__(
@@ -218,6 +219,7 @@ class Command:
         piped: str | bytes = "",
         net: str | None = None,
         python: str = sys.executable,
+        module: str = "ablate.cli.app",
         **env: str,
     ) -> None:
         self.args = arguments
@@ -228,7 +230,7 @@ class Command:
         for path in self._streams:
             path.touch()
         self._process = WARM.Process(
-            target=_command, args=(arguments, cwd, {**os.environ, **env}, streams, net, python)
+            target=_command, args=(module, arguments, cwd, {**os.environ, **env}, streams, net, python)
         )
         self._process.start()
         self.pid = self._process.pid or 0
@@ -290,10 +292,7 @@ def call_cli(
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env),
         mock.patch.multiple(sys, argv=["ablate", *arguments], stdin=given, stdout=out, stderr=err),
-        # A sweep that is refused has begun the server of its workers, which would take the place of WARM's.
-        mock.patch.multiple(
-            "multiprocessing.forkserver", set_forkserver_preload=mock.DEFAULT, ensure_running=mock.DEFAULT
-        ),
+        mock.patch("ablate.launch.processes._server"),  # which a sweep begins before it may be refused
         _no_later_than(timeout_s),
     ):
         try:
@@ -346,6 +345,7 @@ def _no_later_than(timeout_s: float) -> Iterator[None]:
 
 
 def _command(
+    module: str,
     arguments: Sequence[str],
     cwd: Path,
     env: Mapping[str, str],
@@ -357,7 +357,7 @@ def _command(
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
     if net:
         enter(net)
-    become("ablate.cli.app", arguments, cwd, env, python)
+    become(module, arguments, cwd, env, python)
 
 
 def become(

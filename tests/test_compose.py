@@ -241,9 +241,6 @@ def test_an_odd_file_is_refused_in_one_line(tmp_path, content, reason):
 @pytest.mark.parametrize(
     "block",
     [
-        "hydra_logging: {handlers: {x: {(): os.mkdir, path: made}}, root: {handlers: [x]}}",
-        "job_logging: {handlers: {x: {class: logging.os.mkdir, path: made}}, root: {handlers: [x]}}",
-        "job_logging: {handlers: {x: {class: logging.StreamHandler, stream: 'ext://os.path'}}}",
         "launcher: {x: [{_target_: os.mkdir, path: made}]}",
     ],
 )
@@ -252,4 +249,24 @@ def test_a_config_can_not_name_code_to_run(block, arguments, tmp_path, monkeypat
     (tmp_path / "evil.yaml").write_text(f"defaults: [config, _self_]\nhydra:\n  {block}\n")
     with pytest.raises(ConfigError, match=r"hydra: a config names .*os.*, which would be run; remove it"):
         compose(["-cd", ".", "-cn", "evil", *arguments])
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [
+        (
+            "hydra_logging: {handlers: {x: {(): os.mkdir, path: made}}, root: {handlers: [x]}}",
+            "hydra_logging",
+        ),
+        ("job_logging: {root: {level: INFO}}", "job_logging"),
+        ("job_logging: '${oc.create:{root: 1}}'", "job_logging"),
+        ("verbose: [a, b]", r"verbose=\[a,b\]"),
+    ],
+)
+def test_logging_belongs_to_the_process_that_calls(block, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loud.yaml").write_text(f"defaults: [config, _self_]\nhydra:\n  {block}\n")
+    with pytest.raises(ConfigError, match=rf"^hydra\.{line}: ablate sets up no logging; (remove|leave)"):
+        compose(["-cd", ".", "-cn", "loud"])
     assert not (tmp_path / "made").exists()

@@ -303,3 +303,20 @@ def test_slurm_says_how_many_cores_where_no_cgroup_does(monkeypatch, quota, give
     monkeypatch.setattr(limits, "granted_cores", lambda: quota)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
     assert limits.available_cores() == there
+
+
+@pytest.mark.slow
+def test_modules_of_the_working_directory_are_not_taken_for_python_s(tmp_path, start_python):
+    """Neither by the command nor by its workers; what a plugin imports from beside it is found still."""
+    for name in ("random", "queue", "token", "logging"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is taken')\n")
+    (tmp_path / "beside.py").write_text("HALF = 0.5\n")
+    (tmp_path / "mine.py").write_text(
+        "import beside\nfrom ablate.methods import Fusion, register\n\n\n@register('mine')\n"
+        "class Mine(Fusion):\n    @classmethod\n    def slots(cls, heads, options):\n        return 1\n\n"
+        "    def forward(self, z_BTHV, x_BTC):\n        return beside.HALF * z_BTHV.sum(-2)\n"
+    )
+    words = ("corpus=grammar", "corpus.characters=9000", "train.steps=2", "model.d_model=16")
+    command = start_python("run", "--plugin", "mine.py", "-m", "fusion=mine,sum", *words, cwd=tmp_path)
+    out, err = command.communicate(timeout=120)
+    assert command.returncode == 0 and "2 runs in runs" in out, err

@@ -15,15 +15,10 @@ from ablate.config.rules import ConfigError, typed
 
 # Those with an effect, and those that Hydra sets itself; of jobs, where a launcher of Hydra's starts them.
 HEEDED = re.compile(
-    r"(mode|verbose|searchpath|launcher|sweeper|hydra_logging|runtime|overrides"
-    r"|job\.(config_name|override_dirname))\b"
+    r"(mode|searchpath|launcher|sweeper|runtime|overrides|job\.(config_name|override_dirname))\b"
 )
-HEEDED_IN_JOBS = re.compile(r"job_logging|job\.env_(set|copy)")
+HEEDED_IN_JOBS = re.compile(r"job\.env_(set|copy)")
 PLACES = ("run.", "sweep.", "output_subdir", "job.chdir")  # where Hydra would write
-
-# What logging may make of the settings of Hydra; any other class or name could be any function.
-LOGGERS = {"logging.StreamHandler", "logging.FileHandler", "logging.NullHandler", "colorlog.ColoredFormatter"}
-STREAMS = {"ext://sys.stdout", "ext://sys.stderr"}
 
 
 def require_heeded(hydra: Mapping[str, Any]) -> None:
@@ -46,13 +41,9 @@ def _usual() -> Mapping[str, Any]:
 
 
 def require_no_code(hydra: Mapping[str, Any]) -> None:
-    """Raises ConfigError if Hydra would call what its settings name: below a launcher, or in logging, whose
-    handlers and formatters are classes. hydra: plain values."""
+    """Raises ConfigError if Hydra would call what its settings name below a launcher. hydra: plain values."""
     launcher = {key: value for key, value in (hydra["launcher"] or {}).items() if key != "_target_"}
     called = [value for key, value in _entries(launcher) if key == "_target_"]
-    logs = [*_entries(hydra["hydra_logging"]), *_entries(hydra["job_logging"])]
-    called += [value for key, value in logs if key in ("()", "class") and value not in LOGGERS]
-    called += [value for _, value in logs if str(value).startswith(("ext:", "cfg:")) and value not in STREAMS]
     if called:
         raise ConfigError(f"hydra: a config names {called[0]}, which would be run; remove it")
 

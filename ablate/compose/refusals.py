@@ -8,9 +8,10 @@ import itertools
 import os
 import re
 import shlex
+import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from hydra._internal.utils import get_args_parser
@@ -26,7 +27,7 @@ from ablate.compose.keys import ELSEWHERE, sections
 from ablate.compose.texts import as_written
 from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
-from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.rules import ConfigError, did_you_mean, typed
 from ablate.config.schema import PARTS
 from ablate.phrases import some
 from ablate.version import DISTRIBUTION
@@ -59,13 +60,7 @@ ANSWERS = {
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
     """Hydra's options and the overrides, read by Hydra's own parser. Raises ConfigError."""
-    parser = hydra_parser()
-
-    def refuse(message: str) -> None:
-        raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
-
-    parser.error = refuse  # pyright: ignore[reportAttributeAccessIssue]
-    parsed = parser.parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
+    parsed = hydra_parser().parse_intermixed_args([*args])  # `run fusion=sum -m heads=1,2` as well
     parsed.typed, parsed.overrides = parsed.overrides, [*map(as_written, parsed.overrides)]
     if parsed.experimental_rerun is not None:
         raise ConfigError("--experimental-rerun: it runs code from a file; use the overrides of that run")
@@ -79,13 +74,20 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
+class _Parser(argparse.ArgumentParser):
+    """Python 3.14 checks the help of each option; in Hydra 1.3 one is no string."""
+
+    def _check_help(self, action: argparse.Action) -> None:
+        pass
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see ablate run --help, or ablate run --hydra-help")
+
+
 def hydra_parser() -> argparse.ArgumentParser:
-    """Hydra's own parser. Python 3.14 checks the help of each option; in Hydra 1.3 one is no string."""
-    argparse.ArgumentParser._check_help = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        return get_args_parser()
-    finally:
-        del argparse.ArgumentParser._check_help  # pyright: ignore[reportAttributeAccessIssue]
+    """Hydra's own parser, with our class in place of argparse's."""
+    ours = types.SimpleNamespace(**{**vars(argparse), "ArgumentParser": _Parser})
+    return types.FunctionType(get_args_parser.__code__, {**get_args_parser.__globals__, "argparse": ours})()
 
 
 def chooses_a_study(overrides: Sequence[str]) -> bool:

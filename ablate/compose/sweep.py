@@ -16,22 +16,25 @@ from typing import Annotated, Any, ClassVar
 import hydra
 from hydra import version
 from hydra._internal.callbacks import Callbacks
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
-from hydra.core.global_hydra import GlobalHydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobStatus, configure_log
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobRuntime, JobStatus
 from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.basecontainer import BaseContainer
 
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
-from ablate.compose.configs import configs_dir, own_configs
+from ablate.compose.configs import configs_dir, offered, own_configs
 from ablate.compose.hydra_settings import require_heeded, require_no_code
 from ablate.compose.launchers import KEY, OWN, Cluster, Pool
 from ablate.compose.refusals import (
@@ -157,6 +160,24 @@ def compose(args: Sequence[str]) -> Sweep | None:
         return _sweep(hydra, parsed, _of_swept_choices(overrides))
 
 
+@contextlib.contextmanager
+def own_hydra() -> Iterator[None]:
+    """What Hydra keeps for a whole process is ours inside the block, and the caller's again after it."""
+    kept, resolvers = Singleton._instances, BaseContainer._resolvers
+    of_an_app = (JobRuntime, version.VersionBase)
+    theirs = {cls: kept.pop(cls) for cls in of_an_app if cls in kept}
+    BaseContainer._resolvers = {**resolvers}
+    try:
+        yield
+    finally:
+        BaseContainer._resolvers = resolvers
+        for cls in of_an_app:
+            kept.pop(cls, None)
+        kept.update(theirs)
+        for kind, name in offered:
+            ConfigStore.instance().repo[kind].pop(f"{name}.yaml", None)
+
+
 class OwnConfigSource(FileConfigSource):
     """Files, as Hydra reads them, but also with the byte order mark that some editors write: behind it Hydra
     finds no `# @package`. Text stays as it is written. What can't be read is named."""
@@ -203,10 +224,7 @@ def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
         search_path.prepend(
             "command-line", f"{OwnConfigSource.scheme()}://{own}", SearchPathQuery(provider="schema")
         )
-    try:
-        yield Hydra.create_main_hydra2("ablate", search_path)
-    finally:
-        GlobalHydra.instance().clear()
+    yield Hydra("ablate", ConfigLoaderImpl(search_path))  # not as GlobalHydra, which is the caller's
 
 
 def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
@@ -254,7 +272,6 @@ def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mo
         parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=False
     )
     _check_hydra(config, parsed)
-    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     require_keys(RunConfig, map(str, config))
     return config
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import math
+import sys
 import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -39,7 +39,7 @@ def read_value(key: str, value: Any) -> Any:
     """This plain value as a run has it. key: dotted; an unknown key accepts anything. Raises ConfigError if
     no run accepts the value."""
     hint = dotted(RunConfig).get(key, Any)
-    return value if dataclasses.is_dataclass(hint) else _convert(hint, value, key)
+    return value if dataclasses.is_dataclass(hint) else convert(hint, value, key)
 
 
 @functools.cache
@@ -70,7 +70,7 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
             near = did_you_mean(_within(path, key), [_within(path, name) for name in known])
             raise ConfigError(f"{_within(path, key)}: no such key{near}")
     require_keys(cls, mapping, path, missing=missing)
-    given = {key: _convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
+    given = {key: convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
     return cls(**{**introduced(cls), **given})
 
 
@@ -113,7 +113,8 @@ def _within(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _convert(hint: Any, value: Any, path: str) -> Any:
+def convert(hint: Any, value: Any, path: str) -> Any:
+    """The plain value as one of this type, with its rules. Raises ConfigError."""
     if get_origin(hint) is Annotated:
         return _convert_ruled(*get_args(hint), value=value, path=path)
     if hint is Any:
@@ -129,16 +130,16 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
     if get_origin(hint) is tuple and get_args(hint)[-1] is ...:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path}={typed(value)}: expected {_expected(hint)}")
-        return tuple(_convert(get_args(hint)[0], item, path) for item in value)
+        return tuple(convert(get_args(hint)[0], item, path) for item in value)
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple) or len(value) != len(get_args(hint)):
             raise ConfigError(f"{path}={typed(value)}: expected a list of {len(get_args(hint))} numbers")
-        return tuple(_convert(part, item, path) for part, item in zip(get_args(hint), value, strict=True))
+        return tuple(convert(part, item, path) for part, item in zip(get_args(hint), value, strict=True))
     if get_origin(hint) is list and isinstance(value, list):
-        return [_convert(get_args(hint)[0], item, path) for item in value]
+        return [convert(get_args(hint)[0], item, path) for item in value]
     if get_origin(hint) is Mapping and isinstance(value, Mapping):
         of = get_args(hint)[1]
-        return {str(key): _convert(of, item, _within(path, key)) for key, item in value.items()}
+        return {str(key): convert(of, item, _within(path, key)) for key, item in value.items()}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}={typed(value)}: this is a group of keys; set one, as {path}.KEY=VALUE")
@@ -151,7 +152,7 @@ def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
     try:
         for rule in own:
             value = rule.read(value, path)
-        converted = _convert(hint, value, path)
+        converted = convert(hint, value, path)
         for rule in own:
             rule.check(converted, path)
         return converted
@@ -170,7 +171,7 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     for hint in hints:
         try:
             if hint is not type(None):
-                return _convert(hint, value, path)
+                return convert(hint, value, path)
         except ConfigError as error:
             reasons.append(error)
     base = _expected(hints[0])
@@ -181,7 +182,7 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
 
 def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is float and is_number and math.isfinite(value):
+    if hint is float and is_number and abs(value) <= sys.float_info.max:
         return float(value)
     if hint is int and isinstance(value, int) and not isinstance(value, bool):
         return value

@@ -3,6 +3,7 @@
 Loads no HTTP client before one is needed.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -78,13 +79,14 @@ def _download(remote: RemoteFile) -> Path:
     import pooch
     import requests
 
-    pooch.get_logger().setLevel(logging.ERROR)
     downloader = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(), chunk_size=CHUNK, headers=AGENT, timeout=TIMEOUT_S
     )
     place, reasons = cache.writable() / FOLDER / remote.file, []
     # Written elsewhere and renamed, so that no process ever sees half of it, even if this one is killed.
-    with cache.scratch() as part:
+    with cache.scratch() as part, contextlib.ExitStack() as after:
+        after.callback(pooch.get_logger().setLevel, pooch.get_logger().level)
+        pooch.get_logger().setLevel(logging.ERROR)
         if shutil.disk_usage(part).free < remote.size:
             raise OSError("too little space is left")
         for address in remote.addresses:

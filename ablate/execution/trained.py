@@ -3,6 +3,7 @@ generate text, to answer a task."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import safetensors.torch
@@ -11,7 +12,10 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from ablate import rng
-from ablate.config.rules import ConfigError
+from ablate.arguments import checked
+from ablate.compute.ambient import undisturbed
+from ablate.config.read import convert
+from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora.base import Task, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Layout, Paired
@@ -46,14 +50,22 @@ class TrainedModel(nn.Module):
     ) -> Tensor:
         return self.network(tokens_BT, target_positions_K, source_BS)
 
+    @checked
     def encode(self, text: str) -> Tensor:
         """The token ids of a text, (T,) int64. Raises ConfigError for text that the vocabulary lacks."""
         return torch.from_numpy(self.tokenizer.encode(text).astype(np.int64))
 
+    @checked
     def decode(self, ids: Tensor | Sequence[int]) -> str:
-        """The text of token ids, (T,)."""
-        return self.tokenizer.decode(torch.as_tensor(ids, dtype=torch.int64).cpu().numpy())
+        """The text of token ids, (T,). Raises ConfigError for those that the vocabulary lacks."""
+        last = self.tokenizer.vocab_size - 1
+        for token in ids:
+            if not 0 <= token <= last:
+                raise ConfigError(f"ids: {token} is no token; they are numbers from 0 to {last}")
+        return self.tokenizer.decode(ids)
 
+    @checked
+    @undisturbed()
     @torch.no_grad()
     def generate(
         self,
@@ -70,6 +82,9 @@ class TrainedModel(nn.Module):
         prompt: None is a line end, or the first token of a vocabulary without one. temperature: 0 takes the
         likeliest token. top_k: draw among so many of the likeliest; None for all. Raises ConfigError.
         """
+        convert(Count, tokens, "tokens")
+        convert(Annotated[float, AtLeast(0), AtMost(1000)], temperature, "temperature")
+        convert(Count, 1 if top_k is None else top_k, "top_k")
         if self.config.model.architecture != "decoder":
             return self._translation(prompt)
         if prompt is None:

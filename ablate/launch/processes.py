@@ -16,19 +16,27 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ablate.compute.ambient import environment
 from ablate.config.rules import ConfigError
 
 if TYPE_CHECKING:
     from ablate.execution.plugins import Plugin
 
+PACKAGE = str(Path(__file__).parents[2])  # where ablate itself is imported from
 PRELOADED = ["ablate.launch.pool"]
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # a Python that starts does not look into the working directory
 COUNTS_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MOST_HANDLES = 63 if os.name == "nt" else None  # for how many a process can wait at once
 LOOK_EVERY_S = 0.2  # time between looks at workers that nothing is heard of
 READY = None  # the message of a worker that waits for an item
+
+_server = forkserver.ForkServer()
+_server.set_forkserver_preload(PRELOADED)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -38,14 +46,17 @@ Task = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
 def start_server() -> None:
-    """To be called early, since the first worker waits for the server."""
+    """To be called early, since the first worker waits for the server. Raises ConfigError where no process
+    can be started."""
+    if multiprocessing.current_process().daemon:
+        raise ConfigError("a daemonic process can't start workers; add hydra/launcher=basic")
     if _has_server():
-        from multiprocessing import forkserver, resource_tracker
+        from multiprocessing import resource_tracker
 
-        forkserver.set_forkserver_preload(PRELOADED)
-        resource_tracker.ensure_running()  # first, as its start would unblock Ctrl-C again
         with _as_workers_begin():
-            forkserver.ensure_running()
+            resource_tracker.ensure_running()  # first, as its start unblocks Ctrl-C
+        with _as_workers_begin():
+            _server.ensure_running()
 
 
 def map_in_workers(
@@ -88,6 +99,7 @@ class Worker:
     def __init__(self, task: Task, *, threads: int, environment: Mapping[str, str] | None = None) -> None:
         from ablate.execution import plugins  # which loads PyTorch
 
+        start_server()
         self.index: int | None = None  # of its current item
         self.idle = False
         self._since = 0.0
@@ -97,7 +109,7 @@ class Worker:
         self._pipe, child = context.Pipe()
         given = (child, task, threads, whole, plugins.used())
         self.process = context.Process(target=_work, args=given, daemon=True)
-        with _as_workers_begin(), _without_main():
+        with _as_workers_begin(), _apart():
             self.process.start()
         child.close()
 
@@ -180,33 +192,32 @@ def _end_with_parent() -> None:
 @contextlib.contextmanager
 def _as_workers_begin() -> Iterator[None]:
     """Set what a process started inside the block inherits: thread counts, which libraries read when they
-    load, and a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides."""
-    before = {name: os.environ.get(name) for name in COUNTS_OF_THREADS}
-    os.environ.update(dict.fromkeys(COUNTS_OF_THREADS, "1"))
+    load; a blocked SIGINT, since Ctrl-C reaches the whole process group and the parent decides; and a path on
+    which modules of the working directory come last, or a random.py there would be taken for Python's own."""
     can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    if can_block:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if can_block else ()
+    path = [*sys.path]
+    sys.path.sort(key=lambda entry: entry == "" and os.getcwd() != PACKAGE)
     try:
-        yield
+        with environment(**SAFE_PATH, **dict.fromkeys(COUNTS_OF_THREADS, "1")):
+            yield
     finally:
+        sys.path[:] = path
         if can_block:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 @contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Hide __main__ from a new process, which would otherwise import it and might start the program again."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
+def _apart() -> Iterator[None]:
+    """Hide __main__ from a new process, which would otherwise import it and might start the program again;
+    and have it forked by a server of our own, since the rest of this program may have another."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+    theirs = forkserver.connect_to_new_process
+    forkserver.connect_to_new_process = _server.connect_to_new_process
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
+        sys.modules["__main__"], forkserver.connect_to_new_process = main, theirs
 
 
 def _has_server() -> bool:

@@ -13,6 +13,7 @@ from rich.console import Console
 from ablate.compose.launchers import Cluster, Pool
 from ablate.compose.sweep import HydraLauncher, Lost, Sweep
 from ablate.compute import device
+from ablate.compute.ambient import environment
 from ablate.compute.limits import available_cores, threads_each
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
@@ -25,6 +26,7 @@ from ablate.execution.plugins import Plugin
 from ablate.execution.reopen import require_as_begun
 from ablate.execution.run import PlacedRun, Run, prepare, require_planned
 from ablate.launch.pool import train_all, train_or_wait
+from ablate.launch.processes import SAFE_PATH
 from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import counted
 from ablate.store.columns import RESULTS, Row, Status
@@ -337,7 +339,8 @@ class Loop:
         task = partial(_job, threads=settings.threads, total=total, planned=planned, **own)
         overrides = [(*of, *machine.as_overrides(run.config, settings)) for of, run in runs.items()]
         try:
-            refused = launcher.launch(task, overrides)
+            with environment(**SAFE_PATH):
+                refused = launcher.launch(task, overrides)
         except Lost as error:
             self.refused.append(str(error))
             return {}

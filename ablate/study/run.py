@@ -70,14 +70,14 @@ def declared_here(
     return replace(sweep, study=block, command=command, claim=claim)
 
 
-def use_plugins(files: Iterable[str | Path] = ()) -> "list[Method]":
-    """Register the methods in these files and in installed packages, for models and for configs; returns
-    those from the files. Raises ConfigError."""
-    from ablate.execution.plugins import install, installed, methods, read
+def use_plugins(files: str | Path | Iterable[str | Path] = ()) -> "list[Method]":
+    """Register the methods in this file, or in these, and in installed packages, for models and for configs;
+    returns those from the files. Raises ConfigError."""
+    from ablate.execution.plugins import install, installed, methods, read, used
 
-    named = [read(Path(file)) for file in files]
+    named = [read(Path(file)) for file in ([files] if isinstance(files, str | Path) else files)]
     everything = [*installed(), *named]
     install(everything)
-    for method in methods(everything):
+    for method in methods(used()):
         offer(method.kind, method.name, method.defaults)
     return methods(named)

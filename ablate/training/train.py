@@ -185,13 +185,11 @@ def in_precision(model: Module, precision: str) -> Module:
 def _compiled(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
     """The model's loss, compiled by torch.compile, whose output is kept in the cache for later processes."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.directory() / "compiled"))
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a worker has one core
     import torch._dynamo
-    import torch._inductor.config
 
-    torch._dynamo.config.recompile_limit = COMPILED_AT_ONCE
-    torch._dynamo.config.accumulated_recompile_limit = COMPILED_AT_ONCE
-    torch._inductor.config.compile_threads = 1  # a worker has one core
-    return torch.compile(model.loss, dynamic=False)
+    most = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), COMPILED_AT_ONCE)
+    return torch._dynamo.config.patch(**most)(torch.compile(model.loss, dynamic=False))
 
 
 def train(

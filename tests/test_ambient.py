@@ -1,0 +1,69 @@
+"""What the calling process has at large: ablate leaves it as it is, and computes the same whatever it is."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ablate.store.columns import MEASURED_COLUMNS
+from tests.foreign_program import SMALL
+from tests.helpers import Command, call_cli
+
+SAID = ("changed ", "daemon ", "sample ")
+MINE = """
+from ablate.methods import Fusion, register
+
+@register("own")
+class Own(Fusion):
+    @classmethod
+    def slots(cls, heads, options):
+        return 1
+
+    def forward(self, z_BTHV, x_BTC):
+        return 0.5 * z_BTHV.sum(-2)
+"""
+
+
+def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(tmp_path):
+    """See tests/foreign_program.py; here the same is done by commands."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    for directory in (there, here):
+        directory.mkdir()
+        (directory / "mine.py").write_text(MINE)
+    with closing(Command(cwd=there, module="tests.foreign_program")) as program:
+        out, err = program.communicate(120)
+    assert program.returncode == 0, out + err
+    said = dict(line.split(" ", 1) for line in out.splitlines() if line.startswith(SAID))
+    assert json.loads(said["changed"]) == {}
+    assert json.loads(said["daemon"]) == [
+        ["done", "done"],
+        "a daemonic process can't start workers; add hydra/launcher=basic",
+    ]
+
+    small = [f"{key}={str(value).lower()}" for key, value in SMALL.items()]
+    for words in (
+        "-m name=here fusion=sum,mean seed=0",
+        *("name=threads heads=2", "name=threads heads=8"),
+        "--plugin mine.py -m name=pool fusion=own,concat seed=2",
+        "-m name=daemon fusion=sum,concat seed=3",
+    ):
+        done = call_cli("run", *words.split(), *small, "hydra/launcher=basic", cwd=here)
+        assert done.returncode == 0, done.stderr
+    runs, others = (sorted(p.name for p in d.glob("runs/store/[!.]*")) for d in (here, there))
+    assert runs == others and len(runs) == 8
+    for run in runs:
+        one, other = (directory / "runs" / "store" / run for directory in (here, there))
+        for name in ("model.safetensors", "config.yaml", "tokenizer.json"):
+            assert (one / name).read_bytes() == (other / name).read_bytes(), (run, name)
+        assert _exact(one) == _exact(other)
+    words = ("--prompt", "the ", "--tokens", "5", "--seed", "1")
+    sampled = call_cli("sample", "sum-h4-d16x1-s0", *words, cwd=here)
+    assert repr(sampled.stdout[:-1]) == said["sample"]
+
+
+def _exact(run: Path) -> tuple[dict[str, Any], list[str]]:
+    """The run's row and its curve, without what was measured, and the number of threads."""
+    row = json.loads((run / "result.json").read_text())
+    curve = (run / "metrics.csv").read_text().splitlines()
+    left_out = (*MEASURED_COLUMNS, "threads", "files", "seal")
+    return {k: v for k, v in row.items() if k not in left_out}, [line.rpartition(",")[0] for line in curve]

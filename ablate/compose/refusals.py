@@ -27,7 +27,7 @@ from ablate.compose.keys import ELSEWHERE, sections
 from ablate.compose.texts import as_written
 from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
-from ablate.config.rules import ConfigError, did_you_mean, typed
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
 from ablate.phrases import some
 from ablate.version import DISTRIBUTION

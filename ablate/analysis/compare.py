@@ -178,7 +178,11 @@ def compare(
         *([] if ladders else missing),  # what lies above is not there yet
         *([] if ladders else notes.budgets(variants)),
         *controls.unknown_forms(variants),
-        *kinds_of_pairs(every, sorted({pair for those in pairs.values() for pair in those}), mixed=mixed),
+        *kinds_of_pairs(
+            every,
+            sorted({pair for those in pairs.values() for pair in those}),
+            mixed=asked.get("mixed", False),
+        ),
         *notes.foreign_columns(rows, variants),
         *lines_if(
             measured, f"{metric} was measured with whatever else ran then; --cost times variants side by side"

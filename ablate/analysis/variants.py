@@ -70,8 +70,8 @@ class Variants(Settings):
     table: also with the CARRIED columns, each from the first run that has a value, finished runs first.
     shown: the columns that suffice to tell the variants apart. values: (C, S), the metric; NaN without a
     finished run. learned: (C, S), a digest of every metric of a run. diverged: (C, S), also true for infinite
-    results. run_ids, processors: (C, S), text. seeds: S rows, the seed of each stream as text. paired: whether
-    equal places in S are equal seeds; else they mean nothing. higher_is_better: None if that is not known.
+    results. run_ids, processors: (C, S), text. seeds: S rows, the seed of each stream as text. paired:
+    whether equal places in S are equal seeds; else they mean nothing. higher_is_better: None if not known.
     """
 
     metric: str

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -169,7 +170,11 @@ Idle = weighing(
     lambda shape: nn.Parameter(torch.ones(shape.heads)),
     lambda self, z, x: z.flatten(-2) + 0 * self.weight.sum(),
 )
-Drawn = weighing(lambda shape: nn.Parameter(torch.rand(1)), lambda self, z, x: z.flatten(-2) * self.weight)
+UNSEEDED = np.random.default_rng()  # the generators that a process shares are seeded where a model is made
+Drawn = weighing(
+    lambda shape: nn.Parameter(torch.tensor([UNSEEDED.random()])),
+    lambda self, z, x: z.flatten(-2) * self.weight,
+)
 Common = weighing(lambda shape: WEIGHT_OF_ALL, lambda self, z, x: (self.weight * z).flatten(-2))
 Projected = weighing(
     lambda shape: Linear(shape.d_model, shape.heads, bias=False),

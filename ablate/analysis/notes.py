@@ -25,8 +25,8 @@ from ablate.phrases import Doubt, counted, lines_if, some
 from ablate.store.columns import COLUMNS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
-ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
+ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 
 
 def not_begun(rows: pd.DataFrame, record: StudyRecord) -> list[str]:

@@ -556,10 +556,13 @@ TWO_ROUNDS = ("fusion=concat,sum", "train.lr=0.006,0.012,0.024", "study.develop=
 TWO_ROUNDS += ("seed=range(100,103)", "study.looks=[2,3]", "study.report_at=[tuned]")
 
 
+@pytest.mark.slow
 def test_a_launcher_that_has_no_next_look_to_begin_with_trains_what_there_is(tmp_path, monkeypatch):
     """Four processes: six runs of development, of which no look follows yet, and two at the last look."""
     monkeypatch.setattr(HydraLauncher, "workers", 4)
-    done = call_cli("run", "study=tuned", *SMALL, *TWO_ROUNDS, "hydra/launcher=basic", cwd=tmp_path)
+    done = call_cli(
+        "run", "study=tuned", *SMALL, *TWO_ROUNDS, "train.steps=2", "hydra/launcher=basic", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "runs/studies/tuned/results.csv")
     assert (rows["status"] == "done").all() and (rows["seed"] == 0).sum() == 6

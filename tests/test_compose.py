@@ -146,11 +146,12 @@ def test_what_is_quoted_or_takes_numbers_is_left_alone():
 def test_text_stays_as_a_file_has_it(tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "mine.yaml").write_text("defaults: [file]\npath: 2024_01\nencoding: 0437\n")
-    (tmp_path / "whole.yaml").write_text("defaults: [config, _self_]\nname: 1_1_1\nseed: 1_0\n")
+    whole = "defaults: [config, _self_]\nname: 1_1_1\nseed: 1_0\ndevice: ${train.linear}\n"
+    (tmp_path / "whole.yaml").write_text(whole)
     sweep = compose(["-cd", str(tmp_path), "-cn", "whole", "corpus=mine"])
     assert sweep is not None
     config = sweep.configs(())
-    assert (config.name, config.seed, sweep.name) == ("1_1_1", 10, "1_1_1")
+    assert (config.name, config.seed, sweep.name, config.device) == ("1_1_1", 10, "1_1_1", "auto")
     assert (config.corpus.options["path"], config.corpus.options["encoding"]) == ("2024_01", "0437")
 
 

@@ -32,7 +32,9 @@ def restore(config: DictConfig, path: Path, prefix: str) -> None:
     """Give the keys of a config that take text what its YAML has for them. prefix: of its keys' names."""
     for key in keys_in(path, prefix):
         name = key.name.removeprefix(prefix)
-        if _takes_text(key.name) and isinstance(OmegaConf.select(config, name), int | float):
+        if "${" in key.default or not _takes_text(key.name):
+            continue
+        if isinstance(OmegaConf.select(config, name), int | float):
             OmegaConf.update(config, name, key.default)
 
 

@@ -3,6 +3,7 @@
 It reads no files, prints nothing, and loads no torch.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -178,11 +179,7 @@ def compare(
         *([] if ladders else missing),  # what lies above is not there yet
         *([] if ladders else notes.budgets(variants)),
         *controls.unknown_forms(variants),
-        *kinds_of_pairs(
-            every,
-            sorted({pair for those in pairs.values() for pair in those}),
-            mixed=asked.get("mixed", False),
-        ),
+        *kinds_of_pairs(every, sorted({*itertools.chain(*pairs.values())}), mixed=asked.get("mixed", False)),
         *notes.foreign_columns(rows, variants),
         *lines_if(
             measured, f"{metric} was measured with whatever else ran then; --cost times variants side by side"

@@ -28,14 +28,8 @@ from ablate.phrases import Doubt, Taken, counted, lines_if, some
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
-<<<<<<< HEAD
 # The corpus_sha256 of the help topics of Python 3.11.7, once the default text (benchmarks/first_text.py).
 FIRST_TEXT = "e9b4820f109b5e4b2637f950d840f59359e7095046a7c19c0cb3a604378e2546"
-ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
-||||||| ad34f40
-ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
-=======
->>>>>>> looks
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 

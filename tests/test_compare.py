@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from ablate.analysis.compare import Comparison, compare, effects_of
+from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.select import select
@@ -586,57 +586,6 @@ def test_the_order_of_rows_and_the_names_of_seeds_change_nothing(seed):
     pd.testing.assert_frame_equal(compare(shuffled).table, result)
     moved = compare(rows.assign(val_loss=rows["val_loss"] + 1.5)).table
     assert moved["p_holm"].dropna().tolist() == pytest.approx(result["p_holm"].dropna().tolist(), rel=1e-6)
-
-
-def test_effects_and_interactions_by_hand():
-    """Losses 1 + [sum] + 10 [no projection] + 5 [both], plus the seed; widths equal."""
-    rows = of_cells(
-        ({**fusion, "out_proj": not o}, [1 + f + 10 * o + 5 * f * o + s * (1 + f + o) for s in SEEDS])
-        for f, fusion in enumerate((CONCAT, SUM))
-        for o in (0, 1)
-    )
-    effects, lines = effects_of(rows)
-    found = {row["effect"]: row for row in effects.to_dict("records")}
-    assert lines == []
-    # Sum − concat is 1 and 6, plus the seed: mean 3.5 + 0.15.
-    summed = found["fusion: sum − concat"]
-    assert (summed["blocks"], summed["n"], summed["diff"]) == (2, 4, pytest.approx(3.65))
-    assert found["out_proj: false − true"]["diff"] == pytest.approx((10 + 15) / 2 + 0.15)
-    crossed = found["fusion: sum − concat × out_proj: false − true"]
-    assert crossed["diff"] == pytest.approx(5) and np.isnan(crossed["p"])  # the same at every seed: no test
-    half = 3.182446305 * math.sqrt(0.05 / 3 / 4)  # the seeds' variance is 0.05/3
-    assert summed["high_marginal"] == pytest.approx(3.65 + half)
-
-
-def test_one_head_is_crossed_with_nothing():
-    one = CONCAT | {"fusion": "sum"}
-    rows = of_cells(
-        ({**fusion, "heads": heads, "out_proj": on}, [1 + (f + s) * (heads - 1) + on for s in SEEDS])
-        for heads, fusions in ((1, (CONCAT, one)), (4, (CONCAT, SUM)))
-        for on in (True, False)
-        for f, fusion in enumerate(fusions)
-    )
-    effects, _ = effects_of(rows)
-    blocks = dict(zip(effects["effect"], effects["blocks"], strict=True))
-    assert blocks["fusion: sum − concat × out_proj: false − true"] == 1  # of four heads alone
-    assert not [name for name in blocks if "fusion" in name and "heads" in name and "(" not in name]
-
-
-def test_main_effects_need_equal_widths_and_many_heads_are_crossed_with_the_projection_anyway():
-    losses = {(1, True): 1.0, (8, True): 0.7, (1, False): 1.5, (8, False): 1.4}
-    rows = of_cells(
-        (
-            {**CONCAT, "heads": h, "out_proj": on, "key_width": 64 // h, "value_width": 64 // h},
-            [loss + s * (h + on) for s in SEEDS],
-        )
-        for (h, on), loss in losses.items()
-    )
-    effects, notes = effects_of(rows)
-    assert [note for note in notes if note.startswith("heads: no two variants of equal key and value width")]
-    found = {row["effect"]: row for row in effects.to_dict("records")}
-    crossed = found["heads: 8 − 1 × out_proj: false − true (fusion=concat)"]
-    assert (crossed["widths"], crossed["diff"]) == ("as they are", pytest.approx((1.4 - 1.5) - (0.7 - 1.0)))
-    assert "heads: 8 − 1" not in found
 
 
 def test_the_words_for_widths_stand_for_their_numbers():

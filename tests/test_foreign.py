@@ -413,16 +413,12 @@ def test_a_study_json_is_its_study(tmp_path, monkeypatch):
         load([str(tmp_path / "study.json")])
 
 
-def test_reports_and_effects_of_a_foreign_table(command):
+def test_a_report_of_a_foreign_table(command):
     frame().to_csv("t.csv", index=False)
     code, _, _ = command("report", "t.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
     page = Path("t-report.html").read_text(encoding="utf-8")
     assert code == 0 and "is lower than method=base by 0.098 of loss" in page
     assert not re.search("counting tokens|learned to look|one learning rate|validation split, as", page)
-    code, out, _ = command("compare", "t.csv", "--by", "method", "--metric", "loss", "--effects")
-    assert code == 0 and "method: ours − base" in out
-    frame().drop(columns="seed").to_csv("t.csv", index=False)
-    assert "have no seed" in command("compare", "t.csv", "--by", "method", "--metric", "loss", "--effects")[2]
 
 
 def test_every_word_for_a_status_is_known_once():

@@ -12,7 +12,6 @@ from ablate.reporting import short
 from ablate.reporting.tables import lines_of
 from ablate.store.record import PlannedLooks
 from tests.helpers import ROOT, make_record
-from tests.synthetic import small_study
 from tests.test_answers import SIZE
 from tests.test_compare import CONCAT, hand_worked, table, variant
 
@@ -160,15 +159,6 @@ def test_without_any_contrast_a_baseline_is_proposed_that_works(command):
     advice = out.partition("try ")[2].partition(".")[0].split()
     _, out, _ = command("compare", "rows.csv", *advice)
     assert DIGITS in out and "baseline" in out
-
-
-def test_that_some_runs_never_get_there_comes_first(command, tmp_path):
-    small_study(tmp_path / "runs", seeds=5, diverging=[9])
-    lost = "fusion=sum heads=4 out_proj=true: 1 of 5 runs never reach 2.1"
-    _, out, err = command("compare", "synthetic", "--steps-to", "2.1")
-    assert out.startswith(f"{lost}. ") and err.startswith("steps_to_2.1: the step at which")
-    _, out, err = command("compare", "synthetic", "--steps-to", "2.1", "--why")
-    assert out.startswith(f"{lost}; ") and lost not in err
 
 
 def test_a_long_command_goes_by_its_study_and_its_seeds():

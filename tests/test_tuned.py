@@ -17,7 +17,6 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import AT_BASELINE, OCTAVE_AWAY
 from ablate.analysis.load import load
-from ablate.analysis.select import without_values
 from ablate.analysis.variants import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
@@ -511,7 +510,6 @@ def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
     again = compare(pd.concat([rows, old]))
     assert any(line.startswith("left out: 6 rows at values that are no longer") for line in again.notes)
     assert again.table["variant"].tolist() == result.table["variant"].tolist()
-    assert set(without_values(rows[rows["phase"] == "report"])["lr"]) == {None}
 
 
 def test_doubts_and_what_cannot_be_built_are_said():

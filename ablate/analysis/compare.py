@@ -15,19 +15,19 @@ from ablate.analysis import controls, notes, standing, stats
 from ablate.analysis.at_looks import AtLooks, at_looks
 from ablate.analysis.at_looks import notes as looks_notes
 from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts
-from ablate.analysis.effects import effects, projection_and_heads
+from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.frames import of_others
 from ablate.analysis.ladder import LadderResult, climbed
 from ablate.analysis.looks import Standing
 from ablate.analysis.loose import require_equal_settings
 from ablate.analysis.processors import kinds_of_pairs
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
-from ablate.analysis.select import as_texts, select, with_options, without_values
+from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variants import Variants, collect
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Doubt, counted, lines_if
-from ablate.store.columns import STEPS_TO, column_named
+from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
 ALPHA, POWER = 0.05, 0.8
@@ -187,7 +187,6 @@ def compare(
         *lines_if(not alike, "the placebos of these studies differ: compare them apart to see what remains"),
         *([] if is_paired else [no_verdicts(variants, baseline)]),
         *(line for record in records for line in notes.doubts(record)),
-        *notes.never_reached(table, metric),
         *notes.unpaired(table, variants),
         *notes.doubtful_values(variants),
         *([] if measured else notes.bimodal_seeds(variants)),
@@ -205,22 +204,6 @@ def compare(
     ladder = climbed(rows, table, runs, metric, records[0]) if len(records) == 1 else None
     what = rows, table, variants.shown, metric, variants.higher_is_better, margin, alpha
     return Comparison(*what, runs, lines, interaction, placebo, known, ladder)
-
-
-def effects_of(
-    rows: pd.DataFrame, *, records: Sequence[StudyRecord] = (), **asked: Unpack[Question]
-) -> tuple[pd.DataFrame, list[str]]:
-    """Main effects and two-way interactions of the factors in these rows (effects.py), and notes."""
-    rows, left_out = reported(rows, asked.get("where", ()))
-    rows = without_values(rows)
-    variants, why = _variants(rows, records, asked)
-    if not variants.paired:
-        raise ConfigError("--effects: these rows have no seed, so no differences; --pair-by names a column")
-    metric, shown = variants.metric, variants.shown
-    table, lines = effects(variants, asked.get("baseline"))
-    lines = [*why, *left_out, *lines, *notes.never_reached(variants.summary(), metric)]
-    lines += [*notes.stale(rows), *notes.unusable(rows, metric, shown), *notes.missing_seeds(rows, shown)]
-    return table.assign(metric=metric), lines
 
 
 def _variants(
@@ -387,8 +370,7 @@ def _why(
         return f"the same function as {equal}"
     if more:
         one, other = ("it", "its baseline") if more > 0 else ("its baseline", "it")
-        lost = "missed that loss" if variants.metric.startswith(STEPS_TO) else "diverged"
-        return f"{one} {lost} on {counted(abs(more), 'more seed')} than {other}"
+        return f"{one} diverged on {counted(abs(more), 'more seed')} than {other}"
     if row["verdict"] != stats.UNDECIDED:
         return None
     if row["look"] == 0:

@@ -25,7 +25,7 @@ from ablate.analysis.variants import (
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.phrases import Doubt, Taken, counted, lines_if, some
-from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, STEPS_TO, WIDTHS, Status
+from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
 # The corpus_sha256 of the help topics of Python 3.11.7, once the default text (benchmarks/first_text.py).
@@ -219,18 +219,6 @@ def budgets(variants: Variants) -> list[str]:
     line = "variants are trained on {} different numbers of tokens; best is one of several with equal ones"
     count = variants.budgets.nunique()
     return lines_if(count > 1, Doubt(line.format(count), "unequal numbers of tokens"))
-
-
-def never_reached(table: pd.DataFrame, metric: str) -> list[str]:
-    """A line for each variant with runs that never reach the loss up to which steps are counted. table: with
-    the columns variant, n, diverged."""
-    if not metric.startswith(STEPS_TO):
-        return []
-    return [
-        f"{row['variant']}: {row['diverged']} of {row['n'] + row['diverged']} runs never reach"
-        f" {metric.removeprefix(STEPS_TO)}; it has no mean, and is compared over the others alone"
-        for row in table.drop_duplicates("variant").query("diverged > 0").to_dict("records")
-    ]
 
 
 def bimodal_seeds(variants: Variants) -> list[str]:

@@ -13,7 +13,7 @@ from ablate.config.conditions import Where, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
 from ablate.phrases import Taken
-from ablate.store.columns import METRICS, STEPS_TO, column_named, of_role
+from ablate.store.columns import METRICS, column_named, of_role
 from ablate.store.record import StudyRecord
 
 NOT_VARIED = (*of_role("identity", "seed", "metric", "measured"), "git", "code", "parts")
@@ -80,9 +80,7 @@ def metric_of(
 def direction(metric: str, higher_is_better: bool | None) -> bool | None:
     """Whether more of a metric is better, as ablate or the caller knows; None if neither does. Raises
     ConfigError where they disagree."""
-    known = (
-        column_named(metric).higher_is_better if metric in METRICS or metric.startswith(STEPS_TO) else None
-    )
+    known = column_named(metric).higher_is_better if metric in METRICS else None
     if None not in (known, higher_is_better) and known != higher_is_better:
         asked, better = ("higher", "lower") if higher_is_better else ("lower", "higher")
         raise ConfigError(f"--{asked}-is-better: {metric} is better when {better}; leave it out")

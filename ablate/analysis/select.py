@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis.frames import is_empty
-from ablate.config.conditions import Condition, Where, as_text, column_for, column_of
+from ablate.config.conditions import Condition, Where, as_text, column_of
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.store.columns import COLUMNS
@@ -77,14 +77,6 @@ def at_own_value(rows: pd.DataFrame) -> pd.DataFrame:
     if "role" not in rows or rows["role"].isna().all():
         return rows
     return rows[[is_own_value(role) for role in as_texts(rows["role"])]]
-
-
-def without_values(rows: pd.DataFrame) -> pd.DataFrame:
-    """As at_own_value, but with the value left empty, so that it does not define variants."""
-    rows = at_own_value(rows)
-    keys = rows["tuned"].dropna().unique() if "tuned" in rows else []
-    columns = {column_for(str(key)) for key in keys if key} & {*rows.columns}
-    return rows.assign(**{c: rows[c].astype(object).where(rows["tuned"].isna(), None) for c in columns})
 
 
 def as_texts(column: pd.Series) -> pd.Series:

@@ -25,7 +25,6 @@ from ablate.store.columns import (
     METRICS,
     RESULTS,
     SEED_COLUMNS,
-    STEPS_TO,
     WIDTHS,
     Status,
     column_named,
@@ -115,8 +114,6 @@ class Variants(Settings):
         matched, n, diverged, mean, sd, best (the best of several variants trained on equally many tokens;
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
-        if self.metric.startswith(STEPS_TO):  # only the fast runs reach the loss, so a mean would mislead
-            mean, sd = (np.where(self.diverged.any(1), np.nan, of_some) for of_some in (mean, sd))
         # In a tuned study, only a variant at its own arm's value is a result.
         own = np.array([is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
@@ -314,11 +311,6 @@ def diverged(rows: pd.DataFrame, value: Array) -> Array:
     if "error" in rows:
         gone &= rows["error"].notna()
     return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
-
-
-def lost_by(metric: str) -> str:
-    """The words for runs that end without a number (Variants.diverged)."""
-    return "never reach it" if metric.startswith(STEPS_TO) else "diverged"
 
 
 def metrics_of(rows: pd.DataFrame) -> list[str]:

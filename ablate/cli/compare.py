@@ -43,14 +43,6 @@ def compare(
         ),
     ] = None,
     metric: MetricOption = None,
-    steps_to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LOSS",
-            help="Compare the steps until this validation loss is reached; with LOSS=baseline, the loss that"
-            " every run of the baseline reaches.",
-        ),
-    ] = None,
     by: ByOption = None,
     pair_by: PairByOption = None,
     baseline: BaselineOption = None,
@@ -64,9 +56,6 @@ def compare(
     ] = False,
     marginal: Annotated[
         bool, typer.Option("--marginal", help="Add marginal intervals, which hold singly, not jointly.")
-    ] = False,
-    effects: Annotated[
-        bool, typer.Option("--effects", help="Show main effects and interactions of the factors instead.")
     ] = False,
     higher_is_better: BetterOption = None,
     mixed: MixedOption = False,
@@ -105,37 +94,19 @@ def compare(
     """
     from dataclasses import replace
 
-    from ablate.analysis.compare import compare, effects_of
-    from ablate.analysis.load import load, metrics
+    from ablate.analysis.compare import compare
+    from ablate.analysis.load import load
     from ablate.analysis.notes import not_begun
     from ablate.analysis.question import question
-    from ablate.analysis.speed import with_step_times, with_steps_to
-    from ablate.reporting import short, words
+    from ablate.analysis.speed import with_step_times
+    from ablate.reporting import short
 
-    if cost and effects:
-        raise typer.BadParameter(
-            "times variants, and --effects shows none; leave one of them out", param_hint="--cost"
-        )
-    if pivot is not None and (effects or cost):
-        raise typer.BadParameter("shows means alone; leave --effects and --cost out", param_hint="--pivot")
-    if steps_to is not None and metric is not None:
-        raise typer.BadParameter("is a metric itself; leave --metric out", param_hint="--steps-to")
+    if pivot is not None and cost:
+        raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
     results = load(targets or [])
     chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
     asked = list[str]()  # lines on what an option adds
-    if steps_to is not None:
-        curves = metrics(results.directories)
-        rows, chosen["metric"], line = with_steps_to(
-            results.rows, curves, steps_to, results.records, **chosen
-        )
-        results, asked = replace(results, rows=rows), [line]
     missing = [line for record in results.records for line in not_begun(results.rows, record)]
-    if effects:
-        table, notes = effects_of(results.rows, records=results.records, **chosen)
-        print_table(words.effects_for_reading(table) if format in READ else table, format, wide=wide)
-        for line in (*results.notes, *asked, *notes, *missing):
-            say(line)
-        return
     result = compare(results.rows, records=results.records, margin=margin, **chosen)
     if cost:
         from ablate.execution.timing import StepTimer  # loads torch

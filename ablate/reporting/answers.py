@@ -14,7 +14,6 @@ from ablate.analysis import stats
 from ablate.analysis.compare import NEVER, Comparison
 from ablate.analysis.contrasts import NO_VERDICTS, names
 from ablate.analysis.ladder import LadderResult
-from ablate.analysis.notes import never_reached
 from ablate.analysis.power import seconds_a_run, seeds_of
 from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
@@ -154,9 +153,8 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     """The answer as lines. records: of one or several studies."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
-    first = never_reached(comparison.table, comparison.metric)
     why = details(comparison, comparison.ladder) if comparison.ladder else []
-    return [*first, *parts.findings, *parts.trust, *why, *parts.more]
+    return [*parts.findings, *parts.trust, *why, *parts.more]
 
 
 def findings(

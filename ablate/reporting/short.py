@@ -15,7 +15,6 @@ from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.contrasts import names
 from ablate.analysis.ladder import LadderResult
-from ablate.analysis.notes import never_reached
 from ablate.analysis.variants import levels_of
 from ablate.phrases import Doubt, Taken, counted, lines_if
 from ablate.reporting import words
@@ -36,11 +35,10 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
     what, each a paragraph. notes: all that there is to say of the rows and of the comparison."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record, brief=True)
-    first = [f"{line.partition(';')[0]}." for line in never_reached(comparison.table, comparison.metric)]
     why = _why(comparison, notes, is_claim=bool(record.claim))
     other = "" if comparison.ladder else _without_baselines(_contrasts(comparison))
     against = lines_if(other, f"Each is against {other}, otherwise equal.")
-    paragraph = " ".join([*first, *parts.findings, *against, *parts.trust, *why])
+    paragraph = " ".join([*parts.findings, *against, *parts.trust, *why])
     room = max(2, HEIGHT - _height(paragraph))
     taken = [note for note in notes if isinstance(note, Taken)]
     return [paragraph, *(_next(line, record, room) for line in parts.more), *taken]
@@ -104,7 +102,7 @@ def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) ->
     family, rows = comparison.family(_family(comparison)), _contrasts(comparison)
     rows = family if rows.empty else rows if _without_baselines(rows) else _with_baselines(family, rows)
     read = pd.DataFrame({"variant": _names(rows["variant"], tuned)})
-    read["n"] = words.numbers_of_seeds(rows, comparison.metric)
+    read["n"] = words.numbers_of_seeds(rows)
     read["mean"] = rows["mean"].tolist()
     each = rows.to_dict("records")
     if rows["diff"].notna().any():
@@ -125,7 +123,7 @@ def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) 
     metric, top, read = comparison.metric, len(ladder.rungs) - 1, []
     names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
     for arm in ladder.arms:
-        seeds = words.numbers_of_seeds(arm.steps, metric)
+        seeds = words.numbers_of_seeds(arm.steps)
         for row, n in zip(arm.steps.to_dict("records"), seeds, strict=True):
             read.append({"arm": arm.name, "rung": names[row["rung"]], "n": n})
             read[-1]["difference [low, high]"] = _difference(row, metric)

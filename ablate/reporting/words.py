@@ -10,7 +10,6 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import POWER, Comparison
 from ablate.analysis.contrasts import EQUAL, names
-from ablate.analysis.variants import lost_by
 from ablate.config.overrides import spelled
 from ablate.phrases import counted, counted_between
 from ablate.store.columns import column_named
@@ -27,7 +26,7 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
         table = table.assign(more_seeds=pd.array([pd.NA] * len(table), "Int64"))
     shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
     read = table[shown or comparison.shown[:1]].copy()
-    read["n"] = numbers_of_seeds(table, comparison.metric)
+    read["n"] = numbers_of_seeds(table)
     if "match_error" in table:  # the difference in cost that remains after matching
         read["params"] = table["params"]
         read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
@@ -59,10 +58,10 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     return read
 
 
-def numbers_of_seeds(table: pd.DataFrame, metric: str) -> list[str]:
+def numbers_of_seeds(table: pd.DataFrame) -> list[str]:
     """The number of seeds of each row, with those that ended without a number: 7 + 1 diverged."""
     counts = zip(table["n"], table["diverged"].astype(int), strict=True)
-    return [f"{n} + {lost} {lost_by(metric)}" if lost else str(n) for n, lost in counts]
+    return [f"{n} + {lost} diverged" if lost else str(n) for n, lost in counts]
 
 
 def verdict(row: Mapping[Any, Any]) -> str:
@@ -74,13 +73,6 @@ def is_perhaps_within(row: Mapping[Any, Any]) -> bool:
     """Whether a decided difference may be within the margin, as its interval reaches into it."""
     is_beyond = row["verdict"] in (stats.BETTER, stats.WORSE, stats.HIGHER, stats.LOWER)
     return is_beyond and min(abs(row["low"]), abs(row["high"])) < row["margin"]
-
-
-def effects_for_reading(effects: pd.DataFrame) -> pd.DataFrame:
-    read = effects[["effect", "widths", "blocks", "n", "diff"]].copy()
-    read["[low, high]"] = _intervals(effects, "low", "high")
-    read["p_holm"] = [_p(p) for p in effects["p_holm"].tolist()]
-    return read
 
 
 def caption(comparison: Comparison, family: str) -> str:

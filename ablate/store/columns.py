@@ -32,7 +32,6 @@ Role = Literal["identity", "config", "seed", "derived", "metric", "measured", "p
 Kind = Literal["text", "word", "json", "boolean", "whole", "number"]
 
 SPLITS = {"train": "training", "val": "validation", "test": "test"}  # by what their metrics begin with
-STEPS_TO = "steps_to_"  # followed by a loss: columns of analysis/speed.py, which no file has
 
 
 @dataclass(frozen=True)
@@ -189,9 +188,7 @@ _BY_NAME = {column.name: column for column in TABLE}
 
 
 def column_named(name: str) -> Column:
-    """What is known of a column; nothing of a foreign one, and of STEPS_TO what its name tells."""
-    if name.startswith(STEPS_TO):
-        return Column(name, "metric", "number", unit="steps", by_evaluation=True)
+    """What is known of a column; of a foreign one, nothing."""
     foreign = Column(name, "metric", "number", higher_is_better=None)
     return _BY_NAME.get(name, foreign)
 

@@ -167,7 +167,7 @@ VALUES: Mapping[str, Values] = {
     **by_key(
         """
         --by fusion fusion,heads seed nix run_id  --margin 0.01 1  --format table csv json md latex xml
-        --marginal  --effects  --mixed  --cost  --steps-to 3.0 baseline 0.1 nix  --difference 0.01 0.5
+        --marginal  --mixed  --cost  --difference 0.01 0.5
         --power 0.8 0.95  --alpha 0.05 0.1  --contrasts 1 6  --budget 60 0.5
         --charts figures book.txt book.txt/figures  --tokens 1 20  --temperature 0 1.0 1000  --top-k 1 5
         --seed 0 3
@@ -176,7 +176,7 @@ VALUES: Mapping[str, Values] = {
 }
 READERS = by_key(
     """
-    compare --metric --baseline --by --where --margin --format --marginal --effects --mixed --cost --steps-to
+    compare --metric --baseline --by --where --margin --format --marginal --mixed --cost
     plan --metric --baseline --where --difference --power --alpha --contrasts --budget --format
     report --metric --baseline --margin --out --charts
     runs --format

@@ -124,7 +124,7 @@ def _column(draw: random.Random, table: Table) -> int:
 
 READING_A_TABLE = apart(
     """
-    compare table.csv  compare table.csv  compare table.csv whole.csv  compare table.csv --effects
+    compare table.csv  compare table.csv  compare table.csv whole.csv
     compare table.csv --by fusion,heads --mixed  compare table.csv --where heads=4
     compare table.csv --format csv  plan table.csv  plan table.csv --budget 60  report table.csv
     """

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,8 @@ def steps_by_hand(target: str, *rows: dict, **question) -> tuple[Comparison, str
     """The comparison, the line beside it, and the column's name."""
     given = table(*rows)
     new, column, line = with_steps_to(given, curves(given), target, **question)
-    return compare(new, **{**question, "metric": column}), line, column
+    asked: Any = {**question, "metric": column}
+    return compare(new, **asked), line, column
 
 
 FIRST = variant((2.0, 2.2, 2.4, 2.0), **CONCAT)  # 2.5 after 75, 83.3, 93.75 and 75 steps

@@ -5,6 +5,7 @@ import itertools
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ from tests.helpers import ROOT, make_record
 from tests.test_compare import grid
 
 LOSSES = {"base": (2.0, 2.1, 2.2, 2.3), "ours": (1.9, 2.01, 2.09, 2.21)}
-ASKED = {"by": "method", "metric": "loss", "baseline": "method=base"}
+ASKED: dict[str, Any] = {"by": "method", "metric": "loss", "baseline": "method=base"}
 
 
 def frame(losses=LOSSES, **columns) -> pd.DataFrame:

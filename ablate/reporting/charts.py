@@ -44,8 +44,10 @@ VERDICTS = {  # their colours and shapes
     stats.UNDECIDED: (GREY, "circle"),
     stats.WORSE_WITHIN: ("#d9730d", "triangle-down"),
     stats.WORSE: ("#d64550", "cross"),
-    **dict.fromkeys((stats.HIGHER, stats.HIGHER_WITHIN), ("#9467bd", "triangle-up")),
-    **dict.fromkeys((stats.LOWER, stats.LOWER_WITHIN), ("#178f9e", "triangle-down")),
+    stats.HIGHER: ("#9467bd", "triangle-right"),
+    stats.HIGHER_WITHIN: ("#9467bd", "triangle-up"),
+    stats.LOWER_WITHIN: ("#178f9e", "triangle-down"),
+    stats.LOWER: ("#178f9e", "triangle-left"),
 }
 ROW, ROOM = 18, 30  # height of a row of differences, and of the room around all
 WIDE = 42  # letters of labels for which the axis of a chart in a paper has room

@@ -59,6 +59,8 @@ def plain(value: Any, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # of NumPy, pandas or PyTorch
+        return value.tolist()
     if isinstance(value, str):
         os.fsencode(value)
     if isinstance(value, int):
@@ -67,8 +69,6 @@ def _plain(value: Any) -> Any:
         raise ValueError(f"{len(value):,} values")
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # of NumPy, pandas or PyTorch
-        return value.tolist()
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):  # also OmegaConf's
         return (tuple if isinstance(value, tuple) else list)(map(_plain, value))
     return value

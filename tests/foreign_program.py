@@ -20,6 +20,7 @@ from multiprocessing import forkserver
 from typing import Any
 
 import hydra
+import hydra.version
 import numpy as np
 import torch
 from hydra.core.config_store import ConfigStore
@@ -43,6 +44,8 @@ def state() -> dict[str, Any]:
     named = logging.root.manager.loggerDict.values()
     loggers = [logging.root, *(one for one in named if isinstance(one, logging.Logger))]
     of_hydra = [hydra.version.getbase(), id(GlobalHydra.instance().hydra), id(HydraConfig.instance().cfg)]
+    handlers = vars(logging)["_handlerList"]
+    server: Any = forkserver._forkserver
     backends, configs = torch.backends, ConfigStore.instance().repo
     return {
         "default dtype": torch.get_default_dtype(),
@@ -75,7 +78,7 @@ def state() -> dict[str, Any]:
             for one in loggers
             if one.handlers or one.level or one.disabled or one.filters
         },
-        "handlers": [*map(id, logging._handlerList)],
+        "handlers": [*map(id, handlers)],
         "argparse": sorted(vars(argparse.ArgumentParser)),
         "Hydra": {str(kind): id(one) for kind, one in Singleton._instances.items()},
         "Hydra's app": of_hydra,
@@ -83,8 +86,8 @@ def state() -> dict[str, Any]:
             group: sorted(of) for group, of in configs.items() if of and isinstance(of, dict)
         },
         "resolvers": {name: id(one) for name, one in BaseContainer._resolvers.items()},
-        "start": [multiprocessing.get_start_method(allow_none=True), forkserver._forkserver._preload_modules],
-        "server": [str(forkserver.connect_to_new_process), forkserver._forkserver._forkserver_pid],
+        "start": [multiprocessing.get_start_method(allow_none=True), server._preload_modules],
+        "server": [str(forkserver.connect_to_new_process), server._forkserver_pid],
         "hooks": [sys.excepthook, threading.excepthook, sys.displayhook, sys.gettrace(), sys.getprofile()],
         "limits": [sys.getrecursionlimit(), sys.getswitchinterval()],
     }
@@ -134,7 +137,7 @@ def in_a_daemon(queue: Any) -> None:
 
 async def calls() -> None:
     """Everything that the interface has, from where there is an event loop, and from threads."""
-    settings = OmegaConf.create({"fusion": ["sum", "mean"], "seed": [0]})
+    settings: Any = OmegaConf.create({"fusion": ["sum", "mean"], "seed": [0]})
     rows = ablate.run(**settings, name="here", **SMALL, **IN_PROCESS)
     with ThreadPoolExecutor(2) as threads:
         both = [threads.submit(ablate.run, heads=heads, name="threads", **SMALL) for heads in (2, 8)]

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import numpy as np
@@ -284,7 +285,7 @@ def test_what_a_model_is_asked_for_is_checked_like_the_options_of_sample(tmp_pat
     monkeypatch.chdir(tmp_path)
     small = {"corpus": "grammar", "corpus.characters": 9000, "train.steps": 2, "model.d_model": 16}
     (run,) = ablate.run(heads=2, **small)["run_id"]
-    model = ablate.load_model(run)
+    model: Any = ablate.load_model(run)
     for given, line in (
         ({"tokens": -5}, "tokens=-5: must be at least 1"),
         ({"temperature": -1}, "temperature=-1.0: must be at least 0"),

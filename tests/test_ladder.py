@@ -25,7 +25,7 @@ from ablate.study.config import Overrides
 from ablate.study.loop import Loop
 from ablate.study.study import Study
 from benchmarks import kills
-from tests.helpers import CONCAT, make_record, run_cli
+from tests.helpers import CONCAT, but, make_record, run_cli
 
 SIZES = {"a": (16, 1), "b": (32, 1), "c": (48, 1), "d": (64, 1), "e": (80, 1)}  # width, layers
 DECLARED: dict[str, Any] = {
@@ -70,7 +70,7 @@ def declare(conf: Path, **changes: Any) -> None:
 def ladder(conf: Path, *overrides: str, **changes: Any) -> Study:
     """The study that `ablate run study=small` asks for. changes: as `declare`."""
     declare(conf, **changes)
-    sweep = compose(["-cd", str(conf), "study=small", *SETTINGS, *overrides])
+    sweep = compose(["-cd", str(conf), "study=small", *but(SETTINGS, *overrides)])
     assert sweep is not None
     return Study(sweep)
 

@@ -158,7 +158,7 @@ def sweep(tmp_path, monkeypatch):
         quick = QUICK[2:] if any(one.startswith("corpus=") for one in overrides) else QUICK
         if "study=ladder" in overrides:  # its rungs give the steps, for which the text is too short
             quick = [*(one for one in quick if not one.startswith("train.steps")), "study.epochs=1000000"]
-        asked = compose(["-m", *quick, *overrides])
+        asked = compose(["-m", *but(quick, *overrides)])
         assert isinstance(asked, Sweep)
         return asked
 

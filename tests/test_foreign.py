@@ -372,7 +372,7 @@ def test_none_is_a_value_of_what_was_varied(word, tmp_path):
 
 def test_a_missing_level_counts_as_none_and_is_said():
     rows = frame({"1": LOSSES["base"], "2": LOSSES["ours"]}).rename(columns={"method": "k"})
-    found = ablate.compare(rows.assign(k=[None] * 4 + [2.0] * 4), by="k", metric="loss", baseline="k=None")
+    found = ablate.compare(rows.assign(k=[np.nan] * 4 + [2.0] * 4), by="k", metric="loss", baseline="k=None")
     assert "4 rows without k count as k=None" in str(found) and found.tested["variant"].tolist() == ["k=2"]
 
 
@@ -380,7 +380,7 @@ def test_nan_is_no_result_and_inf_is_diverged():
     rows = frame().astype({"loss": object})
     rows.loc[[1, 6], "loss"] = ["nan", np.inf]
     found = ablate.compare(rows, **ASKED)
-    counts = found.table.set_index("variant")[["n", "diverged"]]
+    counts: Any = found.table.set_index("variant")[["n", "diverged"]]
     assert counts.loc["method=base"].tolist() == [3, 0] and counts.loc["method=ours"].tolist() == [3, 1]
     assert "done: method=base seed=1: no loss" in found.notes
 
@@ -402,7 +402,8 @@ def test_columns_with_our_names_and_other_meanings():
     assert contrast(rows.assign(error=rows["loss"]), metric="error")["verdict"] == "lower"
     by_role = rows.assign(role=rows["method"]).drop(columns="method")
     assert contrast(by_role, by="role", baseline="role=base")["pairs"] == 4
-    lists = rows.assign(method=[[8, 8]] * 4 + [[8, 4]] * 4)
+    of_lists: Any = [[8, 8]] * 4 + [[8, 4]] * 4
+    lists = rows.assign(method=of_lists)
     assert contrast(lists, baseline={"method": "[8, 8]"})["pairs"] == 4
 
 

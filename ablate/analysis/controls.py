@@ -101,7 +101,7 @@ def on_share_references(variants: Variants, references: ShareReferences) -> list
 
 def counterparts(variants: Variants, placebo: Mapping[str, Any]) -> dict[int, int]:
     """The variant that equals each one but for a placebo, for those that have one: overrides that give a
-    variant the start and the steps of its baseline, such as {value_scale: matched}."""
+    variant about the start of its baseline, such as {value_scale: matched}."""
     return dict(otherwise_equal(variants, placebo)) if placebo else {}
 
 

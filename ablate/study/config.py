@@ -228,7 +228,7 @@ class StudyConfig:
     seeds at which a contrast may be decided, the last one all seeds; [] for a fixed design, by default those
     of `looks.usual`. arms: what is compared, if it is no product of levels: by name,
     what each sets; every arm meets every combination of the factors. where: conditions that every run has to
-    fulfil. placebo: overrides that give a variant the start and the steps of its baseline. primary: the
+    fulfil. placebo: overrides that give a variant about the start of its baseline. primary: the
     contrasts chosen in advance. metric, margin: what they are judged by. answer: names of the levels for use
     in a sentence. demo: the overrides of its demonstration.
     """

@@ -11,6 +11,7 @@ import importlib
 import io
 import itertools
 import multiprocessing
+import multiprocessing.forkserver
 import multiprocessing.util
 import os
 import shutil
@@ -292,7 +293,8 @@ def call_cli(
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env),
         mock.patch.multiple(sys, argv=["ablate", *arguments], stdin=given, stdout=out, stderr=err),
-        mock.patch("ablate.launch.processes._server"),  # which a sweep begins before it may be refused
+        # Workers come from the server of WARM, which has loaded PyTorch.
+        mock.patch("ablate.launch.processes._server", multiprocessing.forkserver._forkserver),
         _no_later_than(timeout_s),
     ):
         try:

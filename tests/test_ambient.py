@@ -31,7 +31,7 @@ def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(
         directory.mkdir()
         (directory / "mine.py").write_text(MINE)
     with closing(Command(cwd=there, module="tests.foreign_program")) as program:
-        out, err = program.communicate(120)
+        out, err = program.communicate(300)
     assert program.returncode == 0, out + err
     said = dict(line.split(" ", 1) for line in out.splitlines() if line.startswith(SAID))
     assert json.loads(said["changed"]) == {}

@@ -53,7 +53,7 @@ WRONG = [
     (["train.lrr=3"], ["train.lrr", "did you mean train.lr?"]),
     (["train.heads=3"], ["did you mean heads?"]),
     (["heads.x=3"], ["heads is a single value"]),
-    (["+foo=1"], ["+foo=1", "foo=1"]),
+    (["+foo=1"], ["+foo: no such key; did you mean force?"]),
     (["++heads=8"], ["++heads=8", "heads=8"]),
     (["~train"], ["~train", "can't be removed"]),
     (["heads"], ["heads", "KEY=VALUE"]),

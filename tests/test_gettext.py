@@ -202,10 +202,10 @@ def test_without_catalogues_a_line_names_a_package():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["pair", "prefix"])
-def test_a_run(install, tmp_path, model):
+def test_a_run(install, tmp_path, caplog, model):
     install("a", {f"The number {i} of many": f"Die Nummer {i} von vielen" for i in range(200)})
     install("broken", b"")
     small = ("train.steps=3", "train.eval_every=3", "train.batch=4", "model.d_model=16", "model.layers=1")
     done = call_cli("run", f"model={model}", "corpus=gettext", *small, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("skipped as damaged or not in UTF-8: 1 of 2 catalogues in de") == 1
+    assert caplog.text.count("skipped as damaged or not in UTF-8: 1 of 2 catalogues in de") == 1

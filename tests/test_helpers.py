@@ -184,7 +184,7 @@ def test_every_array_that_is_listed_is_started_whatever_other_commands_write(tmp
             started.append((array, count))
             return "7"
 
-    work = helper.Phase("s", "p", 2, None, None, None, [], [helper.Job("a", make_config(), [])])
+    work = helper.Phase("s", "p", 2, None, None, None, [], [helper.Job("a", make_config(), [], "")])
     one = sharing.Sharing(work, Noted(), Store(tmp_path), Board("s", 1))
     mended = iter([True])
 

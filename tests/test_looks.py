@@ -29,7 +29,7 @@ from ablate.study.looks import Looks
 from ablate.study.study import Study, read_declared
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
-from tests.helpers import QUICK, Command, call_cli, make_record, run_cli
+from tests.helpers import QUICK, Command, but, call_cli, make_record, run_cli
 from tests.sites import Site
 from tests.test_compare import note, of_cells
 from tests.test_tuned import DECLARED
@@ -561,7 +561,7 @@ def test_a_launcher_that_has_no_next_look_to_begin_with_trains_what_there_is(tmp
     """Four processes: six runs of development, of which no look follows yet, and two at the last look."""
     monkeypatch.setattr(HydraLauncher, "workers", 4)
     done = call_cli(
-        "run", "study=tuned", *SMALL, *TWO_ROUNDS, "train.steps=2", "hydra/launcher=basic", cwd=tmp_path
+        "run", "study=tuned", *but(SMALL, "train.steps=2"), *TWO_ROUNDS, "hydra/launcher=basic", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "runs/studies/tuned/results.csv")

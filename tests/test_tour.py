@@ -25,11 +25,11 @@ STUDENT = (
         "18 not",
         "concat with a projection is a sum over heads",
     ),
-    ("7 not", "3 × 8 × 10 × 8", "3 × 10 × 64", "Σ z_i                         3 × 10 × 8"),
+    ("7 not", "one head ≠ many, same weights"),
 )
 AUTHOR = (
     ("weighted_sum", "a demonstration", "32 runs in runs/studies/fusion-demo/results.csv"),
-    ("16 runs", "about ", "from timing a few steps"),
+    ("32 runs", "about ", "from timing a few steps"),
     (),
     ("32 runs in runs/studies/ours/results.csv",),
     ("On book.txt", "concatenating them", "95 % confidence for all 3 together", "--why explains"),

@@ -271,8 +271,8 @@ def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mo
     config = hydra.compose_config(
         parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=False
     )
-    _check_hydra(config, parsed)
     require_keys(RunConfig, map(str, config))
+    _check_hydra(config, parsed)
     return config
 
 

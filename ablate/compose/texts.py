@@ -17,13 +17,14 @@ from ablate.config.schema import TEXTS_OF_CORPORA, RunConfig
 _CONVERTED = re.compile(
     rf"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?:^|(?<=[,(\[]))(\s*)({OTHER_TYPES})(?=\s*(?:[,)\]]|$))"""
 )
-_OF_NUMBERS = re.compile(r"\b(range|interval)\(")
+# range(0,3), which is of numbers, and x(1).txt, which is no text without quotes.
+_CALL = re.compile(r"\s*(?!(choice|shuffle|sort|tag)\()[^,\[\"']*\(")
 
 
 def as_written(override: str) -> str:
     """The override with quotes around what Hydra would convert, if its key takes text."""
     key, equals, value = override.partition("=")
-    if not _takes_text(key.lstrip("+")) or _OF_NUMBERS.search(value):
+    if not _takes_text(key.lstrip("+")) or _CALL.match(value):
         return override
     return key + equals + _CONVERTED.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', value)
 

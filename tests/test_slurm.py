@@ -193,7 +193,9 @@ REFUSED = [
 @pytest.mark.parametrize(("override", "line"), REFUSED)
 def test_what_can_not_be_is_one_line_and_nothing_is_submitted(site, cut_off, override, line):
     corpus = ("corpus=file",) if override.startswith("corpus.") else ()
-    done = site.run("run", "-m", "seed=range(0,40)", *QUICK[2:], *(corpus or QUICK[:2]), *SLURM, override)
+    done = site.run(
+        "run", "-m", "seed=range(0,40)", *QUICK[2:], *(corpus or QUICK[:2]), *but(SLURM, override)
+    )
     assert done.returncode == 2 and line in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert not site.arrays()
     beside = {array["name"] for array in cut_off.arrays()}  # the run that goes on meanwhile

@@ -429,3 +429,54 @@ def test_every_word_for_a_status_is_known_once():
 
     words = [*itertools.chain.from_iterable(text.split() for text in WORDS.values())]
     assert len({*words}) == len(words) and {*Status} <= {*words}
+
+
+# --- what a hostile reader tried -------------------------------------------------------------------
+
+
+def csv(path: str, rows: pd.DataFrame) -> str:
+    rows.to_csv(path, index=False)
+    return path
+
+
+def test_two_values_of_a_measured_metric_are_refused(tmp_path):
+    rows = frame().rename(columns={"loss": "wall_s"})
+    twice = pd.concat([rows, rows.assign(wall_s=rows["wall_s"] + 1)])
+    with pytest.raises(ConfigError, match=r"method=base seed=0, wall_s 2\.0 and 3\.0"):
+        ablate.compare(csv(str(tmp_path / "t.csv"), twice), **ASKED | {"metric": "wall_s"})
+
+
+@pytest.mark.parametrize(
+    "column", ["match", "match_by", "form", "function_class", "role", "tuned", "lr", "params"]
+)
+def test_words_that_only_ablate_knows_say_nothing_in_a_table_of_others(column):
+    rows = frame({"base": LOSSES["base"], "tuned": LOSSES["ours"]}).rename(columns={"method": column})
+    baseline = f"{column}=base"
+    if column in ("lr", "params"):
+        rows[column], baseline = [1.0] * 4 + [2.0] * 4, f"{column}=1"
+    row = contrast(rows, by=column, baseline=baseline)
+    assert (row["pairs"], row["verdict"]) == (4, "lower")
+    assert row["diff"] == pytest.approx(-0.0975)
+
+
+def test_one_setting_of_ours_that_varies_names_variants():
+    rows = frame().assign(lr=[0.1] * 4 + [0.01] * 4).drop(columns="method")
+    assert [*ablate.compare(rows, metric="loss").table["variant"]] == ["lr=0.01", "lr=0.1"]
+    row = contrast(rows.rename(columns={"loss": "val_loss"}), metric="val_loss", by=(), baseline="lr=0.1")
+    assert (row["variant"], row["pairs"], row["verdict"]) == ("lr=0.01", 4, "better")
+
+
+@pytest.mark.parametrize("word", ["crashed", "running"])
+def test_an_attempt_left_out_by_status_is_no_duplicate(word):
+    rows = frame(State="finished")
+    first = rows.iloc[[0]].assign(State=word, loss=np.nan)
+    found = ablate.compare(pd.concat([first, rows], ignore_index=True), **ASKED)
+    assert found.tested["pairs"].tolist() == [4]
+    assert f"rows: State: 8 rows taken; left out: 1 {word}" in found.notes
+
+
+def test_statuses_of_ray_and_optuna():
+    rows = frame(state=["TrialState.COMPLETE"] * 4 + ["TERMINATED"] * 4)
+    assert contrast(rows)["pairs"] == 4
+    with pytest.raises(ConfigError, match=r"^loss: no finished run has it \(8 running\)$"):
+        ablate.compare(frame(state="TrialState.RUNNING"), **ASKED)

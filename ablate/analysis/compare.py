@@ -170,7 +170,6 @@ def compare(
     asks = any("out_proj" in contrast.baseline for contrast in contrasts)
     interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()
     measured = column_named(metric).role == "measured"
-    others = not variants.table["fusion"].any()
     ladders = [record for record in records if record.rungs]
     lines = [
         *why,
@@ -196,7 +195,7 @@ def compare(
         *notes.worse_than_guessing(rows),
         *([] if at or ladders else notes.missing_seeds(rows, variants.shown)),
         *looks_notes(every, variants, at, records),
-        *([] if others else controls.parametrization(table, placebo)),
+        *([] if variants.of_others else controls.parametrization(table, placebo)),
         *controls.on_share_references(variants, references),
         *(Doubt(fact.words, fact.brief) for fact in known if fact.is_doubt),
     ]

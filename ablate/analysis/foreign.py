@@ -28,7 +28,7 @@ SEPARATORS = ",;\t"  # the ones that spreadsheets write
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
 # What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
 WORDS = {
-    Status.DONE: "done finished finish complete completed success successful succeeded ok passed keep kept"
+    Status.DONE: "done finished finish complete completed terminated success successful succeeded ok passed keep kept"
     " true",
     Status.RUNNING: "running pending queued scheduled waiting starting started in_progress completing",
     Status.INTERRUPTED: "interrupted preempted preempting paused",
@@ -115,7 +115,8 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
     column = "status" if "status" in names else names[0]
     words = as_texts(table[column])
     known = {
-        word: STATUS.get(re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0])) for word in words.unique()
+        word: STATUS.get(re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0].split(".")[-1]))
+        for word in words.unique()
     }
     ours = words.map({word: str(status or word or "no status") for word, status in known.items()})
     table = table.drop(columns=column).assign(status=ours)

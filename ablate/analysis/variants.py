@@ -61,6 +61,11 @@ class Settings:
     options: dict[str, list[str]]
     table: pd.DataFrame
 
+    @property
+    def of_others(self) -> bool:
+        """Whether they are of a table of others, whose words for form, match or role mean something else."""
+        return not self.table["fusion"].any()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variants(Settings):
@@ -115,13 +120,13 @@ class Variants(Settings):
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
         # In a tuned study, only a variant at its own arm's value is a result.
-        own = np.array([is_own_value(role) for role in self.table["role"]])
+        own = np.array([self.of_others or is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.higher_is_better else "min")
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
         best &= self.higher_is_better is not None
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
-        table = self.table[[*self.shown, *extra]].copy()
+        table = self.table[[*dict.fromkeys([*self.shown, *extra])]].copy()
         table.insert(0, "variant", self.names)
         return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=best)
 
@@ -170,8 +175,11 @@ def collect(
     """
     others = of_others(rows)
     rows = with_options(known(rows))
+    unusable = _without_result(rows, metric)
+    if others:  # an attempt that crashed may stand beside its finished repetition
+        rows = rows[rows["status"].isin(RESULTS)]
     if rows.empty:
-        raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
+        raise unusable
     _check_metric(rows, metric)
     if not mixed:
         _refuse_mixed(rows)
@@ -206,7 +214,7 @@ def collect(
         raise Incomparable(f"{metric}: {why}; correct the row or leave it out")
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
-        raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
+        raise unusable
     shape = (variant.max() + 1, seed.max() + 1)
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
@@ -293,7 +301,7 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     arms = table.drop_duplicates(settings)
     for column in sorted(reversed(settings), key=lambda column: column not in WIDTHS):
         rest = [other for other in settings if other != column]
-        if column not in factors and not arms.duplicated(rest).any():
+        if column not in factors and rest and not arms.duplicated(rest).any():
             settings = rest
     needed = {*settings, *(tuned if table.duplicated(settings).any() else [])}
     return [column for column in kept if column in needed]
@@ -319,6 +327,14 @@ def metrics_of(rows: pd.DataFrame) -> list[str]:
     possible = rows[rows.columns.difference([*taken], sort=False)]
     numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
     return [*map(str, numeric.columns)]
+
+
+def _without_result(rows: pd.DataFrame, metric: str) -> Incomparable:
+    """The error that no finished run has the metric, with how many runs there are of each status."""
+    of_status = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
+    which = f" ({of_status})" if of_status else ""
+    way_out = "" if rows["fusion"].isna().all() and of_status else "; ablate runs lists the runs"
+    return Incomparable(f"{metric}: no finished run has it{which}{way_out}")
 
 
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:

@@ -182,12 +182,13 @@ def collect(
         raise unusable
     _check_metric(rows, metric)
     if not mixed:
-        _refuse_mixed(rows)
+        _refuse_mixed(rows.drop(columns=metric))
     by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
     pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
     looks = [column for column in LOOKS if column in rows]
     apart = looks if column_named(metric).by_evaluation else []
     columns = list(dict.fromkeys([*variant_columns(rows), *apart, *by]))
+    columns = [column for column in columns if column != metric]
     seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
     if others and by:  # a level is missing where a CSV file, or pandas, has None
@@ -203,7 +204,7 @@ def collect(
         once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
     named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
-    _refuse_duplicates(keyed, variant, seed, metric, named)
+    _refuse_duplicates(keyed, variant, seed, metric, named, by, pair_by)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
@@ -321,9 +322,10 @@ def diverged(rows: pd.DataFrame, value: Array) -> Array:
     return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
 
 
-def metrics_of(rows: pd.DataFrame) -> list[str]:
-    """The columns that can be compared: those with one number a run, some of them not empty."""
-    taken = {*CONFIG_COLUMNS, *SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
+def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
+    """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
+    of others, which may be called like a key of ours."""
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
     possible = rows[rows.columns.difference([*taken], sort=False)]
     numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
     return [*map(str, numeric.columns)]
@@ -338,7 +340,7 @@ def _without_result(rows: pd.DataFrame, metric: str) -> Incomparable:
 
 
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:
-    numeric = metrics_of(rows)
+    numeric = metrics_of(rows, metric)
     choices = f"choices: {', '.join(sorted(numeric))}"
     if metric not in numeric and metric not in ("val_loss", "test_loss"):
         if metric in METRICS and metric in rows and rows[metric].isna().all():
@@ -403,16 +405,27 @@ def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
 
 
 def _refuse_duplicates(
-    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, shown: Sequence[str]
+    keyed: pd.DataFrame,
+    variant: Array,
+    seed: Array,
+    metric: str,
+    shown: Sequence[str],
+    by: Sequence[str],
+    pair_by: Sequence[str],
 ) -> None:
     key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
     if len(twice):
         same = keyed[(key == twice.iloc[0]).to_numpy()]
         row = same.iloc[0]
-        foreign = keyed.columns.difference([*COLUMNS], sort=False)
-        others = [str(column) for column in foreign if same[column].astype(str).nunique() > 1]
-        way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
+        free = keyed.columns.difference([*COLUMNS, metric, *by, *pair_by], sort=False)
+        free = [column for column in free if not pd.api.types.is_float_dtype(keyed[column])]
+        others = [str(column) for column in free if same[column].astype(str).nunique() > 1]
+        way_out = "drop one"
+        if pair_by and "seed" not in pair_by and same["seed"].nunique() > 1:
+            way_out = f"--pair-by {','.join([*pair_by, 'seed'])} pairs by the seed, too"
+        elif others:
+            way_out = f"drop one, or --by {','.join([*by, others[0]])} if {others[0]} makes a variant"
         if looked := [column for column in LOOKS if column in same and same[column].nunique() > 1]:
             way_out = f"choose with --where {looked[0]}={row[looked[0]]}"
         ids = " and ".join(map(str, same["run_id"].dropna()))

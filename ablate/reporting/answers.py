@@ -109,7 +109,11 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
         return Answer(_placed(sentences, rows, brief=brief), [], [])
     if tested.empty or not sentences:
         why = [line.removeprefix(NO_VERDICTS) for line in comparison.notes if line.startswith(NO_VERDICTS)]
-        nothing = f"Nothing was tested: {(why or ['no variant has a baseline and two paired seeds'])[0]}."
+        constant = (comparison.table["pairs"].ge(2) | comparison.table["n_baseline"].ge(2)).any()
+        usual = "no variant has a baseline and two paired seeds"
+        if constant:
+            usual = "nothing scatters: a difference is the same at every seed, so no test applies"
+        nothing = f"Nothing was tested: {(why or [usual])[0]}."
         if record.looks and comparison.table["look"].eq(0).any():
             late = (
                 f": a late seed in development ({', '.join(record.looks.late)})" if record.looks.late else ""

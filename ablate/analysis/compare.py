@@ -32,6 +32,7 @@ from ablate.store.record import StudyRecord
 
 ALPHA, POWER = 0.05, 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
+NO_TEST = ": no test"  # how a reason ends for which a contrast could not be tested
 NEVER = "no number of seeds would decide it"
 NUMBERS = (
     *(
@@ -60,6 +61,7 @@ NUMBERS = (
     ),
     *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
 )
+OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs")
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
 
 
@@ -131,6 +133,8 @@ def compare(
     rows, left_out = reported(rows, asked.get("where", ()))
     variants, why = _variants(rows, records, asked, [*(baseline or ())])
     metric = variants.metric
+    if clash := [name for name in variants.shown if name in (*NUMBERS, *OF_ROWS)]:
+        raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     margin = margin_of(records, margin, metric)
     contrasts = [contrast for record in records for contrast in record.primary]
     if baseline is not None:  # an argument takes precedence over the study
@@ -377,9 +381,10 @@ def _why(
     if row["n_baseline"] != row["n_baseline"] and row["pairs"] < 2:
         return "one paired seed" if row["pairs"] else "no paired seed"
     if variants.crossed:
-        return "its seeds are crossed, so they are not independent: no test"
+        return f"its seeds are crossed, so they are not independent{NO_TEST}"
     if np.isnan(row["p"]):
-        return f"{'the same difference at every' if row['diff'] else 'no difference at any'} seed: no test"
+        where = "seed" if variants.paired else "run"
+        return f"{'the same difference at every' if row['diff'] else 'no difference at any'} {where}{NO_TEST}"
     if row["p_holm"] < alpha:
         return "Holm's p alone would decide; the simultaneous interval holds 0"
     return None

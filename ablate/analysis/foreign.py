@@ -22,16 +22,7 @@ from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.files import marked_encoding
 from ablate.phrases import Doubt, Taken, counted, lines_if, some
-from ablate.store.columns import (
-    COLUMNS,
-    RESULTS,
-    SEED_COLUMNS,
-    TABLE,
-    Column,
-    Status,
-    column_named,
-    of_role,
-)
+from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
 
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
@@ -110,12 +101,11 @@ def as_results(
     table = table.reindex(columns=[*COLUMNS, *table.columns.difference([*COLUMNS], sort=False)])
     texts = [str(key) for key in table if str(table[key].dtype) in ("object", "str")]
     for key in (texts := [key for key in texts if table[key].notna().any()]):
-        if {list, dict, set, frozenset, np.ndarray} & {*map(type, table[key])}:
+        if {list, dict, set, np.ndarray} & {*map(type, table[key])}:
             try:
-                table[key] = table[key].map(as_text)
-                hash(tuple(table[key]))
+                table[key] = [as_text(sorted(one) if isinstance(one, set) else one) for one in table[key]]
             except TypeError as error:
-                raise ConfigError(f"{name}: {key} holds a set; write its values as text") from error
+                raise ConfigError(f"{name}: {key}: {error}; write its values as text") from error
         of_word = key in known and (known[key].role, known[key].kind) == ("config", "word")
         if key == metric or (key in known and not of_word):  # None is a word there
             table[key] = table[key].mask(table[key].isin(MISSING), None)
@@ -130,7 +120,7 @@ def as_results(
     if metric in rows and metric not in known and str(rows[metric].dtype) in ("object", "str"):
         cells = rows[metric][table["status"].isin(RESULTS)]
         if as_texts(cells).str.match(r"[+-]?\.?\d").any():  # else it is a column of words
-            _refuse_words(cells, column_named(metric), name)
+            _refuse_words(cells, Column(metric, "metric", "number"), name)
             rows[metric] = pd.to_numeric(rows[metric], errors="coerce")
     return pd.DataFrame(rows).reset_index(drop=True), lines
 

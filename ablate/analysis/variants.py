@@ -126,7 +126,7 @@ class Variants(Settings):
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
         best &= self.higher_is_better is not None
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
-        table = self.table[[*dict.fromkeys([*self.shown, *extra])]].copy()
+        table = self.table[[*dict.fromkeys([*self.shown, *extra])]].drop(columns="variant", errors="ignore")
         table.insert(0, "variant", self.names)
         return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=best)
 
@@ -175,11 +175,13 @@ def collect(
     """
     others = of_others(rows)
     rows = with_options(known(rows))
-    unusable = _without_result(rows, metric)
+    there = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
+    ours = rows["fusion"].notna().any() or rows.empty
+    unusable = f"{metric}: no finished run has it{'; ablate runs lists the runs' if ours else f' ({there})'}"
     if others:  # an attempt that crashed may stand beside its finished repetition
         rows = rows[rows["status"].isin(RESULTS)]
     if rows.empty:
-        raise unusable
+        raise Incomparable(unusable)
     _check_metric(rows, metric)
     if not mixed:
         _refuse_mixed(rows.drop(columns=metric))
@@ -187,8 +189,7 @@ def collect(
     pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
     looks = [column for column in LOOKS if column in rows]
     apart = looks if column_named(metric).by_evaluation else []
-    columns = list(dict.fromkeys([*variant_columns(rows), *apart, *by]))
-    columns = [column for column in columns if column != metric]
+    columns = [key for key in dict.fromkeys([*variant_columns(rows), *apart, *by]) if key != metric]
     seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
     if others and by:  # a level is missing where a CSV file, or pandas, has None
@@ -204,7 +205,7 @@ def collect(
         once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
     named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
-    _refuse_duplicates(keyed, variant, seed, metric, named, by, pair_by)
+    _refuse_duplicates(keyed, variant, seed, metric, by, pair_by)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
@@ -215,7 +216,7 @@ def collect(
         raise Incomparable(f"{metric}: {why}; correct the row or leave it out")
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
-        raise unusable
+        raise Incomparable(unusable)
     shape = (variant.max() + 1, seed.max() + 1)
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
@@ -331,14 +332,6 @@ def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
     return [*map(str, numeric.columns)]
 
 
-def _without_result(rows: pd.DataFrame, metric: str) -> Incomparable:
-    """The error that no finished run has the metric, with how many runs there are of each status."""
-    of_status = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
-    which = f" ({of_status})" if of_status else ""
-    way_out = "" if rows["fusion"].isna().all() and of_status else "; ablate runs lists the runs"
-    return Incomparable(f"{metric}: no finished run has it{which}{way_out}")
-
-
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:
     numeric = metrics_of(rows, metric)
     choices = f"choices: {', '.join(sorted(numeric))}"
@@ -405,21 +398,15 @@ def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
 
 
 def _refuse_duplicates(
-    keyed: pd.DataFrame,
-    variant: Array,
-    seed: Array,
-    metric: str,
-    shown: Sequence[str],
-    by: Sequence[str],
-    pair_by: Sequence[str],
+    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, by: Sequence[str], pair_by: Sequence[str]
 ) -> None:
     key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
     if len(twice):
         same = keyed[(key == twice.iloc[0]).to_numpy()]
         row = same.iloc[0]
-        free = keyed.columns.difference([*COLUMNS, metric, *by, *pair_by], sort=False)
-        free = [column for column in free if not pd.api.types.is_float_dtype(keyed[column])]
+        shown = dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])
+        free = same.select_dtypes(exclude="float").columns.difference([*COLUMNS, metric, *by], sort=False)
         others = [str(column) for column in free if same[column].astype(str).nunique() > 1]
         way_out = "drop one"
         if pair_by and "seed" not in pair_by and same["seed"].nunique() > 1:

@@ -383,8 +383,8 @@ def _why(
     if variants.crossed:
         return f"its seeds are crossed, so they are not independent{NO_TEST}"
     if np.isnan(row["p"]):
-        where = "seed" if variants.paired else "run"
-        return f"{'the same difference at every' if row['diff'] else 'no difference at any'} {where}{NO_TEST}"
+        where = "at every seed" if variants.paired else "in every run"
+        return f"{'the same' if row['diff'] else 'no'} difference {where}{NO_TEST}"
     if row["p_holm"] < alpha:
         return "Holm's p alone would decide; the simultaneous interval holds 0"
     return None

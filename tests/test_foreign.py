@@ -478,7 +478,9 @@ def test_an_attempt_left_out_by_status_is_no_duplicate(word):
 def test_statuses_of_ray_and_optuna():
     rows = frame(state=["TrialState.COMPLETE"] * 4 + ["TERMINATED"] * 4)
     assert contrast(rows)["pairs"] == 4
-    with pytest.raises(ConfigError, match=r"^loss: no finished run has it \(8 running\)$"):
+    with pytest.raises(
+        ConfigError, match=r"^loss: no finished run has it \(8 running\); --metric takes another column$"
+    ):
         ablate.compare(frame(state="TrialState.RUNNING"), **ASKED)
 
 

@@ -39,12 +39,10 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     differently: equal function_class, and no other difference in what can be learned."""
     table = variants.table
     rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
-    keys = list(zip(table["function_class"], *(rest[column] for column in rest), strict=True))
+    classes = table["function_class"].where(not variants.of_others, "")
+    keys = list(zip(classes, *(rest[column] for column in rest), strict=True))
     return [
-        not variants.of_others
-        and bool(keys[one][0])
-        and keys[one] == keys[base]
-        and bool({*apart.split()} - {*OF_TRAINING})
+        bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
         for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
     ]
 

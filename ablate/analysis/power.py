@@ -135,7 +135,7 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
         raise ConfigError(
             f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
         )
-    if of_others(result.rows) and not result.table["baseline"].notna().any():
+    if of_others(result.rows) and len(n) > 1 and result.table["baseline"].isna().all():
         raise ConfigError(f"no baseline is named; name one, as --baseline {result.table['variant'].iloc[-1]}")
     single = math.sqrt(2) * _pooled(sd[known], n[known])
     source = f"√2 times that of single variants, {n.max()} seeds: no two variants to pair"

@@ -177,7 +177,8 @@ def collect(
     rows = with_options(known(rows))
     there = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
     ours = rows["fusion"].notna().any() or rows.empty
-    unusable = f"{metric}: no finished run has it{'; ablate runs lists the runs' if ours else f' ({there})'}"
+    way_out = "; ablate runs lists the runs" if ours else f" ({there}); --metric takes another column"
+    unusable = f"{metric}: no finished run has it{way_out}"
     if others:  # an attempt that crashed may stand beside its finished repetition
         rows = rows[rows["status"].isin(RESULTS)]
     if rows.empty:

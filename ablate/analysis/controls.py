@@ -39,7 +39,7 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     differently: equal function_class, and no other difference in what can be learned."""
     table = variants.table
     rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
-    classes = table["function_class"].where(not variants.of_others, "")
+    classes = [""] * len(table) if variants.of_others else table["function_class"]
     keys = list(zip(classes, *(rest[column] for column in rest), strict=True))
     return [
         bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})

@@ -116,7 +116,8 @@ def compare(
     from ablate.analysis.question import question
     from ablate.reporting.answers import lines
 
-    results = recall(rows) if isinstance(rows, pd.DataFrame) else load_results([str(rows)])
+    is_frame = isinstance(rows, pd.DataFrame)
+    results = recall(rows, metric) if is_frame else load_results([str(rows)], metric)
     options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
     result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)

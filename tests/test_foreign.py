@@ -429,3 +429,154 @@ def test_every_word_for_a_status_is_known_once():
 
     words = [*itertools.chain.from_iterable(text.split() for text in WORDS.values())]
     assert len({*words}) == len(words) and {*Status} <= {*words}
+
+
+# --- what a hostile reader tried -------------------------------------------------------------------
+
+
+def csv(path: str, rows: pd.DataFrame) -> str:
+    rows.to_csv(path, index=False)
+    return path
+
+
+def test_two_values_of_a_measured_metric_are_refused(tmp_path):
+    rows = frame().rename(columns={"loss": "wall_s"})
+    twice = pd.concat([rows, rows.assign(wall_s=rows["wall_s"] + 1)])
+    with pytest.raises(ConfigError, match=r"method=base seed=0, wall_s 2\.0 and 3\.0"):
+        ablate.compare(csv(str(tmp_path / "t.csv"), twice), **{**ASKED, "metric": "wall_s"})
+
+
+@pytest.mark.parametrize(
+    "column", ["match", "match_by", "form", "function_class", "role", "tuned", "lr", "params"]
+)
+def test_words_that_only_ablate_knows_say_nothing_in_a_table_of_others(column):
+    rows = frame({"base": LOSSES["base"], "tuned": LOSSES["ours"]}).rename(columns={"method": column})
+    baseline = f"{column}=base"
+    if column in ("lr", "params"):
+        rows[column], baseline = [1.0] * 4 + [2.0] * 4, f"{column}=1"
+    row = contrast(rows, by=column, baseline=baseline)
+    assert (row["pairs"], row["verdict"]) == (4, "lower")
+    assert row["diff"] == pytest.approx(-0.0975)
+
+
+def test_one_setting_of_ours_that_varies_names_variants():
+    rows = frame().assign(lr=[0.1] * 4 + [0.01] * 4).drop(columns="method")
+    assert [*ablate.compare(rows, metric="loss").table["variant"]] == ["lr=0.01", "lr=0.1"]
+    row = contrast(rows.rename(columns={"loss": "val_loss"}), metric="val_loss", by=(), baseline="lr=0.1")
+    assert (row["variant"], row["pairs"], row["verdict"]) == ("lr=0.01", 4, "better")
+
+
+@pytest.mark.parametrize("word", ["crashed", "running"])
+def test_an_attempt_left_out_by_status_is_no_duplicate(word):
+    rows = frame(State="finished")
+    first = rows.iloc[[0]].assign(State=word, loss=np.nan)
+    found = ablate.compare(pd.concat([first, rows], ignore_index=True), **ASKED)
+    assert found.tested["pairs"].tolist() == [4]
+    assert f"rows: State: 8 rows taken; left out: 1 {word}" in found.notes
+
+
+def test_statuses_of_ray_and_optuna():
+    rows = frame(state=["TrialState.COMPLETE"] * 4 + ["TERMINATED"] * 4)
+    assert contrast(rows)["pairs"] == 4
+    with pytest.raises(
+        ConfigError, match=r"^loss: no finished run has it \(8 running\); --metric takes another column$"
+    ):
+        ablate.compare(frame(state="TrialState.RUNNING"), **ASKED)
+
+
+@pytest.mark.parametrize("cell", ["OOM", "3.2 ± 0.01", "32.1%", "3,200.51", "2,1"])
+def test_a_cell_of_the_metric_that_is_no_number_is_named(tmp_path, cell):
+    rows = frame().astype({"loss": object})
+    rows.loc[1, "loss"] = cell
+    path = csv(str(tmp_path / "t.csv"), rows)
+    with pytest.raises(
+        ConfigError, match=re.escape(f"t.csv: line 3: loss '{cell}' is no usable number; corr")
+    ):
+        ablate.compare(path, **ASKED)
+    left_out = rows.assign(state=["finished", "crashed"] + ["finished"] * 6)
+    assert contrast(left_out)["pairs"] == 3
+
+
+@pytest.mark.parametrize("name", ["precision", "average", "code", "scale", "bias", "at", "long", "lr"])
+def test_a_metric_may_be_called_like_a_key_of_ours(name):
+    row = contrast(frame().rename(columns={"loss": name}), metric=name)
+    assert (row["pairs"], row["verdict"], row["diff"]) == (4, "lower", pytest.approx(-0.0975))
+
+
+def test_decimal_commas_in_the_metric_whatever_separates_the_cells(tmp_path):
+    rows = frame()
+    rows["loss"] = rows["loss"].map(lambda loss: str(loss).replace(".", ","))
+    for given in (rows, csv(str(tmp_path / "t.csv"), rows)):
+        found = ablate.compare(given, **ASKED)
+        assert found.tested["diff"].tolist() == pytest.approx([-0.0975])
+        assert any("decimal commas in loss: 2,0 is read as 2.0" in line for line in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "advice"),
+    [
+        ({}, "drop one, or --by method,dataset if dataset makes a variant"),
+        ({"pair_by": "dataset"}, "--pair-by dataset,seed pairs by the seed, too"),
+    ],
+)
+def test_advice_on_duplicates_keeps_what_was_given_and_never_names_the_metric(asked, advice):
+    rows = pd.concat([frame(dataset=name, loss=frame()["loss"] + at) for at, name in enumerate("ab")])
+    with pytest.raises(ConfigError, match=f"; {advice}$"):
+        ablate.compare(rows, **{**ASKED, **asked})
+    with pytest.raises(ConfigError, match=r"loss 2\.0 and 3\.0\); drop one$"):
+        ablate.compare(rows.drop(columns="dataset"), **ASKED)
+
+
+def test_a_constant_difference_is_said_to_be_constant():
+    for rows in (
+        frame({"base": (1.0, 2.0), "ours": (0.5, 1.5)}),
+        frame({"base": (1.0, 1.0), "ours": (2.0, 2.0)}),
+    ):
+        found = ablate.compare(rows, **ASKED)
+        assert "Nothing was tested: the same difference at every seed." in str(found)
+    apart = frame({"base": (1.0, 1.0), "ours": (2.0, 2.0)}).drop(columns="seed")
+    assert "Nothing was tested: the same difference in every run." in str(ablate.compare(apart, **ASKED))
+
+
+def test_columns_are_suggested_in_the_order_of_the_table():
+    rows = frame(fold=["a", "b"] * 4)
+    with pytest.raises(ConfigError, match="as --by method: method, fold"):
+        ablate.compare(rows, metric="loss")
+
+
+def test_a_setting_that_differs_along_is_a_doubt():
+    rows = frame(lr=[0.1] * 4 + [0.01] * 4)
+    found = ablate.compare(rows, **{**ASKED, "baseline": "lr=0.1,method=base"})
+    assert "lr (0.1, 0.01) differs along with method: a difference may be its doing" in found.notes
+    assert found.tested["pairs"].tolist() == [4]
+
+
+def test_cells_and_columns_that_no_table_has():
+    method: Any = [{"b", "a"}] * 4 + [{"c"}] * 4
+    assert contrast(frame().assign(method=method), baseline={"method": '["a", "b"]'})["pairs"] == 4
+    dicts: Any = [{"a": {1}}] * 8
+    with pytest.raises(ConfigError, match=r"^rows: tags: .*set is not JSON.*; write its values as text$"):
+        ablate.compare(frame().assign(tags=dicts), **ASKED)
+    levels = frame().set_axis(pd.MultiIndex.from_product([["x"], ["method", "seed", "loss"]]), axis=1)
+    with pytest.raises(ConfigError, match=r"^rows: its columns have 2 levels; give each one name$"):
+        ablate.compare(levels, **ASKED)
+
+
+def test_a_plan_asks_for_a_baseline(command, tmp_path):
+    path = csv(str(tmp_path / "t.csv"), frame())
+    code, _, err = command("plan", path, "--by", "method", "--metric", "loss", "--difference", "0.02")
+    assert code == 2 and "no baseline is named; name one, as --baseline method=base" in err
+
+
+@pytest.mark.parametrize("name", ["Seed", "SEED", "random_seed"])
+def test_a_seed_by_another_name_is_taken_and_said(name):
+    found = ablate.compare(frame().rename(columns={"seed": name}), **ASKED)
+    assert found.tested["pairs"].tolist() == [4] and f"rows: {name} is the seed" in found.notes
+
+
+def test_what_was_varied_may_be_called_variant_but_not_like_a_number_of_the_answer():
+    row = contrast(frame().rename(columns={"method": "variant"}), by="variant", baseline="variant=base")
+    assert (row["variant"], row["pairs"]) == ("variant=ours", 4)
+    for name in ("family", "n", "p"):
+        with pytest.raises(ConfigError, match=f"--by {name}: the answer has a column of this name"):
+            ablate.compare(frame().rename(columns={"method": name}), metric="loss", by=name)

@@ -32,6 +32,7 @@ from ablate.store.record import StudyRecord
 
 ALPHA, POWER = 0.05, 0.8
 BASELINE, NO_BASELINE = "baseline", "no baseline"
+NO_TEST = ": no test"  # how a reason ends for which a contrast could not be tested
 NEVER = "no number of seeds would decide it"
 NUMBERS = (
     *(
@@ -60,6 +61,7 @@ NUMBERS = (
     ),
     *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
 )
+OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs")
 WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
 
 
@@ -131,6 +133,8 @@ def compare(
     rows, left_out = reported(rows, asked.get("where", ()))
     variants, why = _variants(rows, records, asked, [*(baseline or ())])
     metric = variants.metric
+    if clash := [name for name in variants.shown if name in (*NUMBERS, *OF_ROWS)]:
+        raise ConfigError(f"--by {clash[0]}: the answer has a column of this name; give yours another")
     margin = margin_of(records, margin, metric)
     contrasts = [contrast for record in records for contrast in record.primary]
     if baseline is not None:  # an argument takes precedence over the study
@@ -170,7 +174,6 @@ def compare(
     asks = any("out_proj" in contrast.baseline for contrast in contrasts)
     interaction = projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame()
     measured = column_named(metric).role == "measured"
-    others = not variants.table["fusion"].any()
     ladders = [record for record in records if record.rungs]
     lines = [
         *why,
@@ -196,7 +199,7 @@ def compare(
         *notes.worse_than_guessing(rows),
         *([] if at or ladders else notes.missing_seeds(rows, variants.shown)),
         *looks_notes(every, variants, at, records),
-        *([] if others else controls.parametrization(table, placebo)),
+        *([] if variants.of_others else controls.parametrization(table, placebo)),
         *controls.on_share_references(variants, references),
         *(Doubt(fact.words, fact.brief) for fact in known if fact.is_doubt),
     ]
@@ -378,9 +381,10 @@ def _why(
     if row["n_baseline"] != row["n_baseline"] and row["pairs"] < 2:
         return "one paired seed" if row["pairs"] else "no paired seed"
     if variants.crossed:
-        return "its seeds are crossed, so they are not independent: no test"
+        return f"its seeds are crossed, so they are not independent{NO_TEST}"
     if np.isnan(row["p"]):
-        return f"{'the same difference at every' if row['diff'] else 'no difference at any'} seed: no test"
+        where = "at every seed" if variants.paired else "in every run"
+        return f"{'the same' if row['diff'] else 'no'} difference {where}{NO_TEST}"
     if row["p_holm"] < alpha:
         return "Holm's p alone would decide; the simultaneous interval holds 0"
     return None

@@ -145,13 +145,15 @@ def not_shown(
 
 def having(variants: Variants, *roles: str) -> list[int]:
     """The variants that have one of the roles."""
-    return [at for at, text in enumerate(variants.table["role"]) if {*text.split()} & {*roles}]
+    given = [] if variants.of_others else variants.table["role"]
+    return [at for at, text in enumerate(given) if {*text.split()} & {*roles}]
 
 
 def own_values(variants: Variants) -> tuple[list[int], list[str]]:
     """The variants that are at their arm's own value, all of a study that is not tuned; and the columns of
     the tuned keys, which may differ between such variants."""
-    tuned = sorted({column_of(key, variants.columns, "tune") for key in variants.table["tuned"] if key})
+    keys = {*variants.table["tuned"]} - {""} if not variants.of_others else set[str]()
+    tuned = sorted({column_of(key, variants.columns, "tune") for key in keys})
     return having(variants, "tuned") or [*range(len(variants.table))], tuned
 
 

@@ -39,7 +39,8 @@ def same_classes(variants: Variants, pairs: Sequence[Pair]) -> list[bool]:
     differently: equal function_class, and no other difference in what can be learned."""
     table = variants.table
     rest = table[[column for column in OF_THE_MODEL if column in variants.columns]]
-    keys = list(zip(table["function_class"], *(rest[column] for column in rest), strict=True))
+    classes = [""] * len(table) if variants.of_others else table["function_class"]
+    keys = list(zip(classes, *(rest[column] for column in rest), strict=True))
     return [
         bool(keys[one][0]) and keys[one] == keys[base] and bool({*apart.split()} - {*OF_TRAINING})
         for (one, base), apart in zip(pairs, differing(variants, pairs), strict=True)
@@ -56,8 +57,10 @@ def unknown_forms(variants: Variants) -> list[str]:
 def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None]:
     """For each pair, its baseline, or another variant with this baseline, that the variant equals by
     construction; None for most."""
-    forms = equal_forms(variants)
     equal: list[int | None] = [None] * len(pairs)
+    if variants.of_others:
+        return equal
+    forms = equal_forms(variants)
     seen: dict[tuple[Any, int], int] = {}
     # Of two equal variants, keep the one named after the form: sum, not the normalized mean.
     named = [variants.table.at[one, "fusion"] == forms[one][0].partition(" ")[0] for one, _ in pairs]
@@ -71,7 +74,7 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
 def share_references(variants: Variants, bases: Iterable[int]) -> ShareReferences:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
-    if column_named(variants.metric).unit != "nats" or "scores" not in variants.columns:
+    if column_named(variants.metric).unit != "nats" or variants.of_others or "scores" not in variants.columns:
         return {}
     partner = dict(otherwise_equal(variants, {"scores": NO_ATTENTION}, free=MATCH))
     if not (having := [base for base in bases if base in partner]):

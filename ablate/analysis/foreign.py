@@ -28,8 +28,8 @@ SEPARATORS = ",;\t"  # the ones that spreadsheets write
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
 # What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
 WORDS = {
-    Status.DONE: "done finished finish complete completed success successful succeeded ok passed keep kept"
-    " true",
+    Status.DONE: "done finished finish complete completed terminated success successful succeeded ok passed"
+    " keep kept true",
     Status.RUNNING: "running pending queued scheduled waiting starting started in_progress completing",
     Status.INTERRUPTED: "interrupted preempted preempting paused",
     Status.FAILED: "failed failure fail crashed crash killed error errored aborted cancelled canceled timeout"
@@ -43,8 +43,9 @@ _WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
 
 
-def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of a CSV file, which may be gzipped, and lines on them. Raises ConfigError."""
+def read_table(path: Path, metric: str | None = None) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a CSV file, which may be gzipped, and lines on them. metric: as for `as_results`. Raises
+    ConfigError."""
     text = _decoded(path)
     header, rows, separator = _split(text, path)
     if not rows:
@@ -54,7 +55,7 @@ def read_table(path: Path) -> tuple[pd.DataFrame, list[str]]:
     plain.seek(0)
     table = pd.read_csv(plain, dtype=str, keep_default_na=False, na_values=[""], low_memory=False)
     table.index = pd.Index([*rows], name="line")
-    results, lines = as_results(table, str(path), commas=separator == ";")
+    results, lines = as_results(table, str(path), metric, commas=separator == ";")
     cut = f"{path}: its last line has no end; if it was cut off there, its last value is wrong"
     return results, [*lines, *lines_if(text[-1] not in "\r\n", Taken(cut))]
 
@@ -66,10 +67,14 @@ def read_cells(path: Path) -> dict[int, dict[str, str]]:
     return {line: dict(zip(header, cells, strict=True)) for line, cells in rows.items()}
 
 
-def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple[pd.DataFrame, list[str]]:
+def as_results(
+    table: pd.DataFrame, name: str, metric: str | None = None, *, commas: bool = False
+) -> tuple[pd.DataFrame, list[str]]:
     """A table completed to the columns of results, with types and an index of its own, and lines on what was
-    made of it. name: its name in errors. commas: whether any column may have decimal commas, not only one
-    that has to hold numbers. Raises ConfigError."""
+    made of it. name: its name in errors. metric: a column that has to hold numbers, whatever ablate means by
+    its name. commas: whether any column may have decimal commas, not only such a one. Raises ConfigError."""
+    if table.columns.nlevels > 1:
+        raise ConfigError(f"{name}: its columns have {table.columns.nlevels} levels; give each one name")
     if any(key not in (None, "line") for key in table.index.names):  # as after a groupby
         table = table.reset_index()
     elif not table.index.is_unique:
@@ -78,6 +83,10 @@ def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple
     table = table.loc[:, [not re.fullmatch(r"(Unnamed: \d+)?", key) for key in table.columns]]
     _refuse_twice([*table.columns], name)
     table, lines = _with_status(table, name)
+    seeds = [key for key in table if str(key).lower() in ("seed", "random_seed")]
+    if len(seeds) == 1 and seeds != ["seed"]:
+        table = table.rename(columns={seeds[0]: "seed"})
+        lines = [*lines, Taken(f"{name}: {seeds[0]} is the seed")]
     results = table[table["status"].isin(RESULTS)]  # the row of a damaged run may have only its id
     for column in REQUIRED:
         is_given = column in table and table[column].notna().any()
@@ -85,17 +94,22 @@ def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple
             raise ConfigError(f"{name}: {_place(empty)} has no {column}; complete it, or leave the row out")
     # Others mean something else by the words for what only our studies have, such as phase or error.
     is_ours = "fusion" in table and table["fusion"].notna().any()
-    theirs = set[str]() if is_ours else {*of_role("identity")} & {*table.columns} - {"status"}
+    words = {*of_role("identity")} | ({metric} & {*of_role("config", "provenance")})
+    theirs = set[str]() if is_ours else words & {*table.columns} - {"status"}
     known = {one.name: one for one in TABLE if one.name not in theirs}
     numeric = [key for key, one in known.items() if one.kind in ("whole", "number")]
-    table = table.reindex(columns=[*COLUMNS, *table.columns.difference([*COLUMNS])])
+    table = table.reindex(columns=[*COLUMNS, *table.columns.difference([*COLUMNS], sort=False)])
     texts = [str(key) for key in table if str(table[key].dtype) in ("object", "str")]
     for key in (texts := [key for key in texts if table[key].notna().any()]):
-        if {list, dict, np.ndarray} & {*map(type, table[key])}:
-            table[key] = table[key].map(as_text)
-        if key in known and (known[key].role, known[key].kind) != ("config", "word"):  # None is a word there
+        if {list, dict, set, np.ndarray} & {*map(type, table[key])}:
+            try:
+                table[key] = [as_text(sorted(one) if isinstance(one, set) else one) for one in table[key]]
+            except TypeError as error:
+                raise ConfigError(f"{name}: {key}: {error}; write its values as text") from error
+        of_word = key in known and (known[key].role, known[key].kind) == ("config", "word")
+        if key == metric or (key in known and not of_word):  # None is a word there
             table[key] = table[key].mask(table[key].isin(MISSING), None)
-    points = [key for key in texts if (commas if key not in known else key in numeric)]
+    points = [key for key in texts if key in numeric or (key not in known and (commas or key == metric))]
     lines += _with_points(table, points, name, commas=commas)
     rows = {key: typed(table[key], known[key]) for key in known} | {
         str(key): _of_own_type(table[key]) for key in table if key not in known
@@ -103,6 +117,11 @@ def as_results(table: pd.DataFrame, name: str, *, commas: bool = False) -> tuple
     for key in numeric:
         if key not in SEED_COLUMNS:
             _refuse_words(rows[key], known[key], name)
+    if metric in rows and metric not in known and str(rows[metric].dtype) in ("object", "str"):
+        cells = rows[metric][table["status"].isin(RESULTS)]
+        if as_texts(cells).str.match(r"[+-]?\.?\d").any():  # else it is a column of words
+            _refuse_words(cells, Column(metric, "metric", "number"), name)
+            rows[metric] = pd.to_numeric(rows[metric], errors="coerce")
     return pd.DataFrame(rows).reset_index(drop=True), lines
 
 
@@ -115,7 +134,8 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
     column = "status" if "status" in names else names[0]
     words = as_texts(table[column])
     known = {
-        word: STATUS.get(re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0])) for word in words.unique()
+        word: STATUS.get(re.sub(r"[\s-]+", "_", word.lower().split(" by ")[0].split(".")[-1]))
+        for word in words.unique()
     }
     ours = words.map({word: str(status or word or "no status") for word, status in known.items()})
     table = table.drop(columns=column).assign(status=ours)

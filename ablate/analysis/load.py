@@ -72,16 +72,16 @@ class Results:
         return {run_id: at for store in self.stores for run_id, at in store.directories(run_ids).items()}
 
 
-def load(targets: Sequence[str]) -> Results:
+def load(targets: Sequence[str], metric: str | None = None) -> Results:
     """The rows of all targets; a run that is in several of them appears once.
 
     targets: studies by name or directory, stores, or CSV files; by default the store in the current
-    directory. Raises ConfigError.
+    directory. metric: a column that has to hold numbers. Raises ConfigError.
     """
     sources = [find_source(target) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
     for source in sources:
-        rows, lines = _rows(source)
+        rows, lines = _rows(source, metric)
         parts.append(rows)
         notes += [*lines, *_without_plan(rows, source, str(source.table))]
     kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
@@ -91,13 +91,13 @@ def load(targets: Sequence[str]) -> Results:
     return Results(_once(rows.drop(columns="source"), rows["source"]), sources, notes)
 
 
-def recall(rows: pd.DataFrame) -> Results:
+def recall(rows: pd.DataFrame, metric: str | None = None) -> Results:
     """A table from load or run, or a foreign one, with what is known of its source. Raises ConfigError.
 
     The source is known from DataFrame.attrs or, as a merge drops them, from the columns study and run_id.
     """
     target = rows.attrs.get("target")
-    rows, lines = as_results(rows, "rows")
+    rows, lines = as_results(rows, "rows", metric)
     source = find_source(target) if target else _remembered(rows)
     return Results(rows, [source] if source else [], [*lines, *_without_plan(rows, source, "rows")])
 
@@ -154,9 +154,9 @@ def _study(name: str) -> Source:
     return Source(store.results_path(name).parent, store, name)
 
 
-def _rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
+def _rows(source: Source, metric: str | None) -> tuple[pd.DataFrame, list[str]]:
     if source.table:
-        rows, notes = read_table(source.table)
+        rows, notes = read_table(source.table, metric)
         if source.record and not source.store:
             require_fit(rows, source.table, source.record)
         return rows, notes
@@ -191,7 +191,10 @@ def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     rows of one source (source: of each row) without a seed, which may be of several runs. A run that has
     different roles in several studies loses them."""
     of_study = ["study", *ROLE_COLUMNS]
-    run = _texts(rows, rows.columns.difference([*of_study, *MEASURED_COLUMNS]))
+    run = _texts(rows, rows.columns.difference([*of_study]))
+    run.loc[rows["run_id"].notna() & rows["fusion"].notna(), [*MEASURED_COLUMNS]] = (
+        ""  # as noisy as its machine
+    )
     run = run.groupby([*run.columns], sort=False).ngroup()
     again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)
     run = run.astype(str) + "-" + again.astype(str) if again.any() else run

@@ -174,6 +174,11 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[str]:
     for column in variants.shown if others else []:
         if empty := int(rows[column].isna().sum()):
             lines.append(Taken(f"{counted(empty, 'row')} without {column} count as {column}=None"))
+    for column in variants.columns if others and variants.shown else []:
+        levels = variants.table[column].unique()
+        if column not in variants.shown and len(levels) > 1:
+            line = f"{column} ({some(levels)}) differs along with {', '.join(variants.shown)}"
+            lines.append(Doubt(f"{line}: a difference may be its doing", f"{column} differs, too"))
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
     by = ",".join(variants.shown if others else ["fusion"])
     for column in rows.columns.difference([*ours], sort=False):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.frames import of_others
 from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
@@ -134,6 +135,8 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
         raise ConfigError(
             f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
         )
+    if of_others(result.rows) and len(n) > 1 and result.table["baseline"].isna().all():
+        raise ConfigError(f"no baseline is named; name one, as --baseline {result.table['variant'].iloc[-1]}")
     single = math.sqrt(2) * _pooled(sd[known], n[known])
     source = f"√2 times that of single variants, {n.max()} seeds: no two variants to pair"
     return single, int(n.max() - 1), f"noise: sd {single:.2g} = {source}"

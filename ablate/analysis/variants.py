@@ -61,6 +61,11 @@ class Settings:
     options: dict[str, list[str]]
     table: pd.DataFrame
 
+    @property
+    def of_others(self) -> bool:
+        """Whether they are of a table of others, whose words for form, match or role mean something else."""
+        return not self.table["fusion"].any()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variants(Settings):
@@ -115,13 +120,13 @@ class Variants(Settings):
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
         # In a tuned study, only a variant at its own arm's value is a result.
-        own = np.array([is_own_value(role) for role in self.table["role"]])
+        own = np.array([self.of_others or is_own_value(role) for role in self.table["role"]])
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.higher_is_better else "min")
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
         best &= self.higher_is_better is not None
         extra = ["params", "match_error"] if self.table["match_error"].notna().any() else ["params"]
-        table = self.table[[*self.shown, *extra]].copy()
+        table = self.table[[*dict.fromkeys([*self.shown, *extra])]].drop(columns="variant", errors="ignore")
         table.insert(0, "variant", self.names)
         return table.assign(n=n, diverged=self.diverged.sum(1), mean=mean, sd=sd, best=best)
 
@@ -170,16 +175,22 @@ def collect(
     """
     others = of_others(rows)
     rows = with_options(known(rows))
+    there = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
+    ours = rows["fusion"].notna().any() or rows.empty
+    way_out = "; ablate runs lists the runs" if ours else f" ({there}); --metric takes another column"
+    unusable = f"{metric}: no finished run has it{way_out}"
+    if others:  # an attempt that crashed may stand beside its finished repetition
+        rows = rows[rows["status"].isin(RESULTS)]
     if rows.empty:
-        raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
+        raise Incomparable(unusable)
     _check_metric(rows, metric)
     if not mixed:
-        _refuse_mixed(rows)
+        _refuse_mixed(rows.drop(columns=metric))
     by = [column_of(key, rows.columns, f"--by {key}") for key in dict.fromkeys(by)]
     pair_by = [column_of(key, rows.columns, f"--pair-by {key}") for key in dict.fromkeys(pair_by)]
     looks = [column for column in LOOKS if column in rows]
     apart = looks if column_named(metric).by_evaluation else []
-    columns = list(dict.fromkeys([*variant_columns(rows), *apart, *by]))
+    columns = [key for key in dict.fromkeys([*variant_columns(rows), *apart, *by]) if key != metric]
     seeds = pair_by or [column for column in SEED_COLUMNS if column in rows and rows[column].notna().any()]
     keyed = rows.assign(**{column: as_texts(rows[column]) for column in [*columns, *seeds, *looks]})
     if others and by:  # a level is missing where a CSV file, or pandas, has None
@@ -195,7 +206,7 @@ def collect(
         once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
     named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
-    _refuse_duplicates(keyed, variant, seed, metric, named)
+    _refuse_duplicates(keyed, variant, seed, metric, by, pair_by)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
@@ -206,7 +217,7 @@ def collect(
         raise Incomparable(f"{metric}: {why}; correct the row or leave it out")
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
-        raise Incomparable(f"{metric}: no finished run has it; ablate runs lists the runs")
+        raise Incomparable(unusable)
     shape = (variant.max() + 1, seed.max() + 1)
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
@@ -293,7 +304,7 @@ def distinguishing(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     arms = table.drop_duplicates(settings)
     for column in sorted(reversed(settings), key=lambda column: column not in WIDTHS):
         rest = [other for other in settings if other != column]
-        if column not in factors and not arms.duplicated(rest).any():
+        if column not in factors and rest and not arms.duplicated(rest).any():
             settings = rest
     needed = {*settings, *(tuned if table.duplicated(settings).any() else [])}
     return [column for column in kept if column in needed]
@@ -313,16 +324,17 @@ def diverged(rows: pd.DataFrame, value: Array) -> Array:
     return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
 
 
-def metrics_of(rows: pd.DataFrame) -> list[str]:
-    """The columns that can be compared: those with one number a run, some of them not empty."""
-    taken = {*CONFIG_COLUMNS, *SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
+def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
+    """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
+    of others, which may be called like a key of ours."""
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
     possible = rows[rows.columns.difference([*taken], sort=False)]
     numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
     return [*map(str, numeric.columns)]
 
 
 def _check_metric(rows: pd.DataFrame, metric: str) -> None:
-    numeric = metrics_of(rows)
+    numeric = metrics_of(rows, metric)
     choices = f"choices: {', '.join(sorted(numeric))}"
     if metric not in numeric and metric not in ("val_loss", "test_loss"):
         if metric in METRICS and metric in rows and rows[metric].isna().all():
@@ -387,16 +399,21 @@ def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
 
 
 def _refuse_duplicates(
-    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, shown: Sequence[str]
+    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, by: Sequence[str], pair_by: Sequence[str]
 ) -> None:
     key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
     if len(twice):
         same = keyed[(key == twice.iloc[0]).to_numpy()]
         row = same.iloc[0]
-        foreign = keyed.columns.difference([*COLUMNS], sort=False)
-        others = [str(column) for column in foreign if same[column].astype(str).nunique() > 1]
-        way_out = f"drop one, or --by {others[0]} if it makes a variant" if others else "drop one"
+        shown = dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])
+        free = same.select_dtypes(exclude="float").columns.difference([*COLUMNS, metric, *by], sort=False)
+        others = [str(column) for column in free if same[column].astype(str).nunique() > 1]
+        way_out = "drop one"
+        if pair_by and "seed" not in pair_by and same["seed"].nunique() > 1:
+            way_out = f"--pair-by {','.join([*pair_by, 'seed'])} pairs by the seed, too"
+        elif others:
+            way_out = f"drop one, or --by {','.join([*by, others[0]])} if {others[0]} makes a variant"
         if looked := [column for column in LOOKS if column in same and same[column].nunique() > 1]:
             way_out = f"choose with --where {looked[0]}={row[looked[0]]}"
         ids = " and ".join(map(str, same["run_id"].dropna()))

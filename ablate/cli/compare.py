@@ -103,7 +103,7 @@ def compare(
 
     if pivot is not None and cost:
         raise typer.BadParameter("shows means alone; leave --cost out", param_hint="--pivot")
-    results = load(targets or [])
+    results = load(targets or [], metric)
     chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
     asked = list[str]()  # lines on what an option adds
     missing = [line for record in results.records for line in not_begun(results.rows, record)]

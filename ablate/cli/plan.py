@@ -86,7 +86,7 @@ def plan(
     from ablate.analysis.question import question
     from ablate.compute.limits import available_cores
 
-    results = load(targets)
+    results = load(targets, metric)
     table, lines = seeds_needed(
         results.rows,
         difference=difference,

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import NEVER, Comparison
+from ablate.analysis.compare import NEVER, NO_TEST, Comparison
 from ablate.analysis.contrasts import NO_VERDICTS, names
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.power import seconds_a_run, seeds_of
@@ -109,7 +109,9 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
         return Answer(_placed(sentences, rows, brief=brief), [], [])
     if tested.empty or not sentences:
         why = [line.removeprefix(NO_VERDICTS) for line in comparison.notes if line.startswith(NO_VERDICTS)]
-        nothing = f"Nothing was tested: {(why or ['no variant has a baseline and two paired seeds'])[0]}."
+        reasons = comparison.table["why"].dropna()
+        why += [text.removesuffix(NO_TEST) for text in reasons if text.endswith(NO_TEST)]
+        nothing = f"Nothing was tested: {[*why, 'no variant has a baseline and two paired seeds'][0]}."
         if record.looks and comparison.table["look"].eq(0).any():
             late = (
                 f": a late seed in development ({', '.join(record.looks.late)})" if record.looks.late else ""

@@ -64,7 +64,7 @@ def write_report(
     out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. margin,
     question: as for `compare`. Raises ConfigError, before any work is done if it can't be written.
     """
-    subject = find(target)
+    subject = find(target, question.get("metric"))
     path = subject.page if out is None else Path(out)
     own_files.check_file(path, "html")
     if charts is not None:

@@ -49,11 +49,11 @@ class Subject:
         return self.store.directories(self.rows["run_id"].dropna()) if self.store else {}
 
 
-def find(target: str | Path | pd.DataFrame) -> Subject:
+def find(target: str | Path | pd.DataFrame, metric: str | None = None) -> Subject:
     """The subject that a target names: a study by name or directory, a store, a CSV file, or rows from
-    ablate.load or ablate.run. Raises ConfigError."""
+    ablate.load or ablate.run. metric: as for load. Raises ConfigError."""
     is_whole = not isinstance(target, pd.DataFrame)
-    results = load([str(target)]) if is_whole else recall(target)
+    results = load([str(target)], metric) if is_whole else recall(target, metric)
     if not results.sources:
         name, record, store, page = "results", None, None, Path("report.html")
     else:

@@ -91,6 +91,7 @@ REFUSED = [
             "train.learning_rate": "train.lr",
             "model.n_layer": "model.layers",
             "n_head": "heads",
+            "d_ff": "model.mlp_hidden",
             "batch_size": "train.batch",
             "max_iters": "train.steps",
         }.items()

@@ -6,12 +6,14 @@ message about what fails, with numbers. They compute in float64, with drawn weig
 
 import copy
 import dataclasses
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ablate import rng
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS, Method
@@ -162,16 +164,31 @@ def pairing(kind: str, spec: AttentionSpec) -> None:
 
 
 def determinism(kind: str, spec: AttentionSpec) -> None:
-    """The same seed gives the same model, and the same input the same output."""
+    """The same seed gives the same model."""
     first, again = build(spec), build(spec)
     for name, param in first.named_parameters():
         if not torch.equal(param, again.get_parameter(name)):
             raise Broken(
                 f"{name} starts differently each time; draw no weights in the method, use Linear for them"
             )
-    tokens = torch.randint(0, 59, (3, 11))
-    if not torch.equal(first(tokens), first(tokens)):
-        raise Broken("the same input gives another output each time")
+
+
+def resumable(kind: str, spec: AttentionSpec) -> None:
+    """With the same buffers, draws and input it computes the same: nothing else is kept between steps."""
+    model, tokens, calls = build(spec), torch.randint(0, 59, (2, 11)), []
+    parts = [part for site in model.sites() for part in getattr(site.attention, kind).modules()]
+    start = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    for _ in range(3):  # the first may fill a cache
+        for name, buffer in model.named_buffers():
+            buffer.copy_(start[name])
+        with rng.drawing(0, "data", kind), torch.no_grad():
+            loss = repr(model.loss(tokens, tokens.roll(1)))
+        calls.append((loss, [{key: _seen(value) for key, value in vars(part).items()} for part in parts]))
+    _, (_, before), (_, after) = calls
+    changed = {key for was, now in zip(before, after, strict=True) for key in now if now[key] != was.get(key)}
+    if changed or len({loss for loss, _ in calls}) > 1:
+        named = f" ({', '.join(sorted(changed - {'_buffers'}))})" if changed - {"_buffers"} else ""
+        raise Broken(f"keeps state outside of buffers{named}: register_buffer it, or a resumed run differs")
 
 
 def parameters(kind: str, spec: AttentionSpec) -> None:
@@ -299,7 +316,7 @@ def bfloat16(kind: str, spec: AttentionSpec) -> None:
 
 COMMON: tuple[Check, ...] = (
     *(shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops),
-    bfloat16,
+    *(resumable, bfloat16),
 )
 CAUSAL: tuple[Check, ...] = (no_leak, no_mixing)  # neither future positions nor other texts
 CHECKS: dict[str, tuple[Check, ...]] = {"fusion": (*COMMON, variance), "scores": (*COMMON, patterns)}
@@ -373,6 +390,10 @@ def _of_form(form: str, heads: int) -> list[PartConfig]:
         return []
     parts = variants_of("fusion", name)
     return [part for part in parts if fusion.methods()[name].form(heads, fusion.method_of(part)[1]) == form]
+
+
+def _seen(value: object) -> str:
+    return repr(value.getstate() if isinstance(value, random.Random) else value)
 
 
 def _heads(spec: AttentionSpec) -> Tensor:

@@ -244,7 +244,7 @@ def broken(monkeypatch):
         (Switched, "folds", "folds is true, and fused is no sum over heads of values times a matrix that"),
         (Switched, "homogeneous", "folds is true, and fused is no sum"),
         (Several, "shape", "forward returns a tuple, and has to return a Tensor"),
-        *((method, "same buffers", "keeps state outside of buffers (weight): register_buffer it, or a resumed run")
+        *((method, "same buffers", "keeps state outside of buffers (weight): register_buffer it, or a")
           for method in (Counted, OwnDraws)),
         (Crowd, "The rows of a batch", "a text gives another result in a batch than alone, by"),
     ],

@@ -210,8 +210,11 @@ def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
     (tmp_path / "mine.py").write_text("# words stale nothing\n" + (tmp_path / "mine.py").read_text())
     assert run_mine(tmp_path).returncode == 0
     write(tmp_path, factor=3)
-    assert_refused(run_mine(tmp_path), "or add force=stale, or give")
-    assert_refused(run_mine(tmp_path, "-m", "seed=0,1", "name=other"), "or add force=stale, or give")
+    assert_refused(run_mine(tmp_path), "; ablate run also takes force=stale, or another name of it")
+    assert_refused(
+        run_mine(tmp_path, "-m", "seed=0,1", "name=other"),
+        "; ablate run also takes force=stale, or another name of it",
+    )
     assert not (tmp_path / "runs" / "studies" / "other").exists()  # the name stays free
     assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "stale", "sum": "done"}
     assert run_mine(tmp_path, "force=stale").returncode == 0

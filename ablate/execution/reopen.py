@@ -19,8 +19,6 @@ from ablate.store.columns import Row
 from ablate.store.run_files import Damaged, checkpoints, read_finished, read_started
 from ablate.store.store import Store
 
-OF_A_RUN = ", or add force=stale, or give the method another name"
-
 
 @dataclass(frozen=True)
 class Stored:
@@ -66,21 +64,14 @@ def require_as_begun(run: Run, store: Store) -> None:
         goes_on = bool(checkpoints(directory)) and not lease.is_live(directory)
         tokenizer = run.corpus.tokenizer if goes_on else None
         with contextlib.suppress(Damaged, FileNotFoundError):
-            row = read_started(directory)
-            require_same(directory, row, run.name, tokenizer=tokenizer, code=goes_on, ways_of_a_run=OF_A_RUN)
+            require_same(directory, read_started(directory), run.name, tokenizer=tokenizer, code=goes_on)
 
 
 def require_same(
-    directory: Path,
-    row: Row,
-    run: str,
-    *,
-    tokenizer: Tokenizer | None = None,
-    code: bool = False,
-    ways_of_a_run: str = "",
+    directory: Path, row: Row, run: str, *, tokenizer: Tokenizer | None = None, code: bool = False
 ) -> None:
     """Hold what is used of a run against its row: its methods and, where they are given, the tokenizer and
-    the code. run: its name. ways_of_a_run: the ways out that only `ablate run` has. Raises ConfigError, which names what was and what is."""
+    the code. run: its name. Raises ConfigError, which names what was and what is."""
     for name, was in (row.get("part_files") or {}).items():
         if not provenance.is_of_plugin(name):
             continue
@@ -94,7 +85,7 @@ def require_same(
         if now != was:
             raise ConfigError(
                 f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
-                f" {now[:8]}; give --plugin {copy}{ways_of_a_run}"
+                f" {now[:8]}; give --plugin {copy}; ablate run also takes force=stale, or another name of it"
             )
     if tokenizer and (now := tokenizer.sha256) != (was := row.get("tokenizer_sha256", now)):
         raise ConfigError(

@@ -96,6 +96,19 @@ REFUSED = [
             "max_iters": "train.steps",
         }.items()
     ),
+    # What makes no variants.
+    *(
+        ([*words], f"{words[-1]}: it makes no variants; give one value")
+        for words in (
+            ("-m", "name=x,y"),
+            ("-m", "force=true,stale"),
+            ("-m", "size=demo,full"),
+            ("-m", "device=cpu,auto"),
+            ("-m", "train.compile=true,false"),
+            ("study=heads", "study.margin=0.1,0.2"),
+            ("study=heads", "name=a,b"),
+        )
+    ),
     # What Hydra asserts.
     (["hydra.verbose=3"], ""),
     (["hydra.verbose=[1,2]"], ""),

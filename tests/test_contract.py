@@ -244,8 +244,8 @@ def broken(monkeypatch):
         (Switched, "folds", "folds is true, and fused is no sum over heads of values times a matrix that"),
         (Switched, "homogeneous", "folds is true, and fused is no sum"),
         (Several, "shape", "forward returns a tuple, and has to return a Tensor"),
-        *((method, "same buffers", "keeps state outside of buffers (weight): register_buffer it, or a")
-          for method in (Counted, OwnDraws)),
+        (Counted, "same buffers", "keeps state outside of buffers (weight): register_buffer it, or a"),
+        (OwnDraws, "same buffers", "keeps state outside of buffers: register_buffer it, or a resumed run"),
         (Crowd, "The rows of a batch", "a text gives another result in a batch than alone, by"),
     ],
 )  # fmt: skip

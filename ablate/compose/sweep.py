@@ -205,9 +205,7 @@ class OwnConfigSource(FileConfigSource):
             where = header.get("package") or ".".join(Path(config_path).parent.parts)
             group, defaults = Path(config_path).parent.name, config.get("defaults") or ()
             if where == "_global_" and group in PRESETS and any(isinstance(one, str) for one in defaults):
-                raise ValueError(
-                    of_a_group(group, PRESETS[group])
-                )  # it would move the default's keys as well
+                raise ValueError(of_a_group(group, PRESETS[group]))  # the default's keys would move, too
             restore(config, path, "" if where in ("", "_global_") else f"{where}.")
             return ConfigResult(self.provider, self.full_path(), config, header)
         except (OSError, *REFUSALS) as error:

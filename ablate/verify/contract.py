@@ -6,7 +6,6 @@ message about what fails, with numbers. They compute in float64, with drawn weig
 
 import copy
 import dataclasses
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
@@ -182,12 +181,12 @@ def resumable(kind: str, spec: AttentionSpec) -> None:
         for name, buffer in model.named_buffers():
             buffer.copy_(start[name])
         with rng.drawing(0, "data", kind), torch.no_grad():
-            loss = repr(model.loss(tokens, tokens.roll(1)))
-        calls.append((loss, [{key: _seen(value) for key, value in vars(part).items()} for part in parts]))
+            loss = repr(model.loss(tokens, tokens.roll(1)).item())
+        calls.append((loss, [{key: repr(value) for key, value in vars(part).items()} for part in parts]))
     _, (_, before), (_, after) = calls
     changed = {key for was, now in zip(before, after, strict=True) for key in now if now[key] != was.get(key)}
     if changed or len({loss for loss, _ in calls}) > 1:
-        named = f" ({', '.join(sorted(changed - {'_buffers'}))})" if changed - {"_buffers"} else ""
+        named = "".join(f" ({key})" for key in sorted(changed - {"_buffers"}))
         raise Broken(f"keeps state outside of buffers{named}: register_buffer it, or a resumed run differs")
 
 
@@ -390,10 +389,6 @@ def _of_form(form: str, heads: int) -> list[PartConfig]:
         return []
     parts = variants_of("fusion", name)
     return [part for part in parts if fusion.methods()[name].form(heads, fusion.method_of(part)[1]) == form]
-
-
-def _seen(value: object) -> str:
-    return repr(value.getstate() if isinstance(value, random.Random) else value)
 
 
 def _heads(spec: AttentionSpec) -> Tensor:

@@ -23,6 +23,7 @@ from ablate.verify.contract import (
     Broken,
     Check,
     checks_of,
+    determinism,
     findings,
     flops,
     pairing,
@@ -327,7 +328,7 @@ def test_what_claims_nothing_is_a_class_of_its_own(broken):
 
 def test_not_a_number_fails_whatever_compares(broken):
     failed = broken(NoNumber)
-    blind = {pairing, parameters, flops, variance}  # these look at weights, counts and an option it lacks
+    blind = {pairing, determinism, parameters, flops, variance}  # of weights, counts, an option it lacks
     assert {*failed} == {words_of(check) for check in {*checks_of("fusion", "mutant")} - blind}
 
 

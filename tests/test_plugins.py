@@ -91,7 +91,7 @@ def test_check_says_what_fails(tmp_path):
     write(tmp_path, factor=2, claims="    one_head_passes = True\n\n")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert checked.returncode == 1
-    assert checked.stdout == "fusion=mine: 10 checks of 11 hold\n"
+    assert checked.stdout == "fusion=mine: 11 checks of 12 hold\n"
     assert checked.stderr == (
         "failed: With one head, fused = z at the start (one_head_passes): one_head_passes is true, and"
         " with one head it is off by 1, relatively\n"
@@ -103,7 +103,7 @@ def test_ten_lines_without_a_claim_pass(tmp_path, fused):
     path = write(tmp_path, body=fused)
     assert len(path.read_text().strip().splitlines()) == 10
     checked = call_cli("check", "mine.py", cwd=tmp_path)
-    assert (checked.stdout, checked.stderr) == ("fusion=mine: all 10 checks hold\n", "")
+    assert (checked.stdout, checked.stderr) == ("fusion=mine: all 11 checks hold\n", "")
 
 
 def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
@@ -111,7 +111,7 @@ def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
     write(tmp_path, body="z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)", claims=claims)
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert (checked.returncode, checked.stderr.count("\n")) == (1, 1)
-    assert checked.stdout == "fusion=mine: 10 checks of 12 hold\n"
+    assert checked.stdout == "fusion=mine: 11 checks of 13 hold\n"
     assert "folds is true, and fused is no sum over heads" in checked.stderr
 
 

@@ -181,7 +181,7 @@ def resumable(kind: str, spec: AttentionSpec) -> None:
         for name, buffer in model.named_buffers():
             buffer.copy_(start[name])
         with rng.drawing(0, "data", kind), torch.no_grad():
-            loss = repr(model.loss(tokens, tokens.roll(1)).item())
+            loss = model.loss(tokens, tokens.roll(1)).item()
         calls.append((loss, [{key: repr(value) for key, value in vars(part).items()} for part in parts]))
     _, (_, before), (_, after) = calls
     changed = {key for was, now in zip(before, after, strict=True) for key in now if now[key] != was.get(key)}

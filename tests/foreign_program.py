@@ -170,6 +170,7 @@ def app(config: Any) -> None:
 
 
 def main() -> None:
+    multiprocessing.set_start_method(None, force=True)  # as a program begins that is no fork of another
     own = {"fusion": "nothing", "hydra": {"run": {"dir": "."}, "output_subdir": None}}
     ConfigStore.instance().store("mine", own)
     app()

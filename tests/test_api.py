@@ -310,6 +310,17 @@ def test_what_a_model_is_asked_for_is_checked_like_the_options_of_sample(tmp_pat
     for ids in ([[1]], [0.5], "ab", 3, torch.tensor(3)):
         with pytest.raises(TypeError, match=r"^ids=.*: expected Tensor \| Sequence\[int\]$"):
             model.decode(ids)
+    context = model.config.model.context
+    for ids, line in (
+        (torch.tensor([[last + 1]]), f"tokens_BT: an id is no token; they are numbers from 0 to {last}"),
+        (torch.tensor([[-1]]), f"tokens_BT: an id is no token; they are numbers from 0 to {last}"),
+        (torch.zeros(1, context + 1).long(), f"tokens_BT: {context + 1} tokens a row; give at most model."),
+    ):
+        with pytest.raises(ConfigError, match=f"^{re.escape(line)}"):
+            model(ids)
+    for ids in (torch.zeros(3).long(), torch.zeros(1, 3), [[1, 2]]):
+        with pytest.raises(TypeError, match=r"^tokens_BT: expected token ids in rows, a tensor \(B, T\)"):
+            model(ids)
     for option, value in (("--tokens", "-5"), ("--temperature", "nan"), ("--top-k", "-3")):
         code, _, said = command("sample", run, option, value)
         assert code == 2 and said.startswith(f"ablate: {option} {value}: ")

@@ -95,7 +95,7 @@ WRONG = [
     (["-cd", ".", "-cn", "moved"], ["hydra.sweep.dir=elsewhere: it has no effect here; --runs DIR says"]),
     (
         ["-cd", ".", "train=global", "train.clip=2"],
-        ["train.clip: not in this train", "defaults: [default], without '# @package _global_'"],
+        ["train/global.yaml: no config", "defaults: [default], without '# @package _global_'"],
     ),
     (["train=null"], ["train=null", "default"]),
     (["heads=${nope}"], ["nope"]),

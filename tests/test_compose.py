@@ -91,9 +91,23 @@ REFUSED = [
             "train.learning_rate": "train.lr",
             "model.n_layer": "model.layers",
             "n_head": "heads",
+            "d_ff": "model.mlp_hidden",
             "batch_size": "train.batch",
             "max_iters": "train.steps",
         }.items()
+    ),
+    # What makes no variants.
+    *(
+        ([*words], f"{words[-1]}: it makes no variants; give one value")
+        for words in (
+            ("-m", "name=x,y"),
+            ("-m", "force=true,stale"),
+            ("-m", "size=demo,full"),
+            ("-m", "device=cpu,auto"),
+            ("-m", "train.compile=true,false"),
+            ("study=heads", "study.margin=0.1,0.2"),
+            ("study=heads", "name=a,b"),
+        )
     ),
     # What Hydra asserts.
     (["hydra.verbose=3"], ""),

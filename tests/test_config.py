@@ -306,3 +306,8 @@ def test_the_site_has_a_page_of_keys():
 def test_names_are_readable_and_unique():
     config = make_config("fusion=sum", "heads=8", "out_proj=false", "seed=3")
     assert run_name(config, "0123456789abcdef") == "sum-h8-noproj-d64x2-s3-01234567"
+
+
+def test_an_error_is_one_line_whatever_it_repeats():
+    line = ConfigError("name=a\u2028b\nc: no")
+    assert str(line) == "name=a b c: no" and len(str(line).splitlines()) == 1

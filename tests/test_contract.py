@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from ablate.verify.contract import (
     Broken,
     Check,
     checks_of,
+    determinism,
     findings,
     flops,
     pairing,
@@ -180,6 +182,32 @@ Projected = weighing(
     lambda shape: Linear(shape.d_model, shape.heads, bias=False),
     lambda self, z, x: (z + self.weight(x)[..., None]).flatten(-2),
 )
+Counted = weighing(
+    lambda shape: 0,
+    lambda self, z, x: (setattr(self, "weight", self.weight + 1), z.flatten(-2) * (1 + 0.0001 * self.weight))[
+        1
+    ],
+)
+OwnDraws = weighing(
+    lambda shape: random.Random(1), lambda self, z, x: z.flatten(-2) * (1 + self.weight.random())
+)
+
+
+class Kept(Side):
+    """What may be: a buffer that counts, a cache, and draws of the generators that a process shares."""
+
+    calls: Tensor
+
+    def __init__(self, shape, options):
+        super().__init__(shape, options)
+        self.register_buffer("calls", torch.zeros(()))
+        self.ones: list[Tensor] = []
+
+    def forward(self, z_BTHV, x_BTC):
+        self.calls = self.calls + 1
+        self.ones = self.ones or [torch.ones(z_BTHV.shape[1], 1, 1)]
+        factor = 1 + 0.01 * self.calls + 0.01 * random.random() + 0.01 * torch.rand(()).item()
+        return (z_BTHV * self.ones[0] * factor).flatten(-2)
 
 
 @pytest.fixture
@@ -217,12 +245,18 @@ def broken(monkeypatch):
         (Switched, "folds", "folds is true, and fused is no sum over heads of values times a matrix that"),
         (Switched, "homogeneous", "folds is true, and fused is no sum"),
         (Several, "shape", "forward returns a tuple, and has to return a Tensor"),
+        (Counted, "same buffers", "keeps state outside of buffers (weight): register_buffer it, or a"),
+        (OwnDraws, "same buffers", "keeps state outside of buffers: register_buffer it, or a resumed run"),
         (Crowd, "The rows of a batch", "a text gives another result in a batch than alone, by"),
     ],
 )  # fmt: skip
 def test_a_fusion_that_breaks_it_is_told_how(broken, method, check, words):
     failures = broken(method)
     assert any(check in name and words in why for name, why in failures.items()), failures
+
+
+def test_buffers_and_a_cache_and_draws_are_no_state_beside_them(broken):
+    assert not [name for name in broken(Kept) if "same buffers" in name or "same seed" in name]
 
 
 def test_a_fusion_that_is_not_what_it_says(broken):
@@ -294,7 +328,7 @@ def test_what_claims_nothing_is_a_class_of_its_own(broken):
 
 def test_not_a_number_fails_whatever_compares(broken):
     failed = broken(NoNumber)
-    blind = {pairing, parameters, flops, variance}  # these look at weights, counts and an option it lacks
+    blind = {pairing, determinism, parameters, flops, variance}  # of weights, counts, an option it lacks
     assert {*failed} == {words_of(check) for check in {*checks_of("fusion", "mutant")} - blind}
 
 

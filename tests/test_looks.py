@@ -334,6 +334,7 @@ def test_the_looks_of_a_study_that_has_begun_stay(typed):
         ),
         (("seed=range(0,9)", "study.looks=[3,6,9]"), "beyond its last look"),
         (("seed=range(0,9)",), "beyond its last look"),
+        (("fusion=concat,sum,gated", "seed=range(0,9)"), "fusion was .* when the study began"),
     ):
         other = typed("study=fusion", *words).estimate.record
         with pytest.raises(StoreError, match=message):

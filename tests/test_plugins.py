@@ -91,7 +91,7 @@ def test_check_says_what_fails(tmp_path):
     write(tmp_path, factor=2, claims="    one_head_passes = True\n\n")
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert checked.returncode == 1
-    assert checked.stdout == "fusion=mine: 10 checks of 11 hold\n"
+    assert checked.stdout == "fusion=mine: 11 checks of 12 hold\n"
     assert checked.stderr == (
         "failed: With one head, fused = z at the start (one_head_passes): one_head_passes is true, and"
         " with one head it is off by 1, relatively\n"
@@ -103,7 +103,7 @@ def test_ten_lines_without_a_claim_pass(tmp_path, fused):
     path = write(tmp_path, body=fused)
     assert len(path.read_text().strip().splitlines()) == 10
     checked = call_cli("check", "mine.py", cwd=tmp_path)
-    assert (checked.stdout, checked.stderr) == ("fusion=mine: all 10 checks hold\n", "")
+    assert (checked.stdout, checked.stderr) == ("fusion=mine: all 11 checks hold\n", "")
 
 
 def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
@@ -111,7 +111,7 @@ def test_a_false_claim_that_it_folds_is_blamed_on_that(tmp_path):
     write(tmp_path, body="z_BTHV.sum(-2) * x_BTC.mean(-1, keepdim=True)", claims=claims)
     checked = call_cli("check", "mine.py", cwd=tmp_path)
     assert (checked.returncode, checked.stderr.count("\n")) == (1, 1)
-    assert checked.stdout == "fusion=mine: 10 checks of 12 hold\n"
+    assert checked.stdout == "fusion=mine: 11 checks of 13 hold\n"
     assert "folds is true, and fused is no sum over heads" in checked.stderr
 
 
@@ -210,8 +210,11 @@ def test_a_finished_run_stands_until_another_file_takes_its_name(tmp_path):
     (tmp_path / "mine.py").write_text("# words stale nothing\n" + (tmp_path / "mine.py").read_text())
     assert run_mine(tmp_path).returncode == 0
     write(tmp_path, factor=3)
-    assert_refused(run_mine(tmp_path), "or add force=stale, or give")
-    assert_refused(run_mine(tmp_path, "-m", "seed=0,1", "name=other"), "or add force=stale, or give")
+    assert_refused(run_mine(tmp_path), "; ablate run also takes force=stale, or another name of it")
+    assert_refused(
+        run_mine(tmp_path, "-m", "seed=0,1", "name=other"),
+        "; ablate run also takes force=stale, or another name of it",
+    )
     assert not (tmp_path / "runs" / "studies" / "other").exists()  # the name stays free
     assert {row["fusion"]: row["status"] for row in rows(tmp_path)} == {"mine": "stale", "sum": "done"}
     assert run_mine(tmp_path, "force=stale").returncode == 0

@@ -39,7 +39,7 @@ AUTHOR = (
 )
 ENGINEER = (
     ("mine.py: it passes",),
-    ("fusion=mine start=1.0: all 10 checks hold",),
+    ("fusion=mine start=1.0: all 11 checks hold",),
     ("mine    4      true", "10 runs in runs/studies/mine/results.csv"),
     ("as measured", "if lower", "if higher"),
     ("train.lr", "runs/studies/mine-tuned/results.csv"),
@@ -56,7 +56,7 @@ SEEN = {
     "ablate compare why": ("5 paired seeds, 95 % confidence", "difference [low, high]", "verdict"),
     "ablate report why": ("runs/studies/why/report.html",),
     "ablate new fusion mine": ("mine.py",),
-    "ablate check mine.py": ("all 10 checks hold",),
+    "ablate check mine.py": ("all 11 checks hold",),
     "ablate duel mine.py concat": ("mine", "concat", "nats"),
     "ablate run study=fusion --dry-run": ("runs", "at least", "at most"),
     "ablate run study=fusion size=demo": ("in runs/studies/fusion-demo/results.csv",),

@@ -18,13 +18,17 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ablate.compose.configs import SIZES
 from ablate.compose.refusals import REFUSALS, explain, explained, plain
-from ablate.config.read import read_run
+from ablate.config.identity import deciding
+from ablate.config.read import hints, read_run
 from ablate.config.rules import ConfigError, did_you_mean
-from ablate.config.schema import RunConfig
+from ablate.config.schema import RunConfig, TrainConfig
 
 # How overrides begin that concern the study only, unlike study=NAME, whose YAML may set keys of runs.
 OF_THE_STUDY = ("size=", "study.", "++study.")
 NOT_OF_A_RUN = ("hydra", "study", "size")
+UNSWEPT = {"name", "size", "force", "device"} | {
+    f"train.{key}" for key in hints(TrainConfig).keys() - deciding(TrainConfig)
+}
 MOST_RUNS = 100_000  # in one command, since each is checked before the first begins
 YAML_WORDS = {"True": "true", "False": "false"}  # Hydra writes these as Python does
 TOO_MANY = f"a sweep has at most {MOST_RUNS:,}; sweep over a part of the values at a time"
@@ -115,6 +119,11 @@ class Composer:
         with explained([]):
             parsed = self._parser.parse_overrides([*overrides])
             settings = {override.get_key_element(): _setting(override) for override in parsed}
+        for key, setting in settings.items():
+            if len(setting.values) > 1 and (key in UNSWEPT or key.lstrip("+").startswith("study.")):
+                raise ConfigError(
+                    f"{key.lstrip('+')}={','.join(setting.values)}: it makes no variants; give one value"
+                )
         runs = math.prod(len(setting.values) for setting in settings.values())
         if runs > MOST_RUNS:
             sizes = " × ".join(

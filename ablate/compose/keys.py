@@ -23,6 +23,7 @@ NAMED_ELSEWHERE = {
     "heads": "n_head n_heads num_heads num_attention_heads",
     "model.d_model": "n_embd hidden_size dim",
     "model.layers": "n_layer n_layers num_layers num_hidden_layers",
+    "model.mlp_hidden": "d_ff d_mlp d_inner n_inner dim_feedforward intermediate_size",
     "model.context": "block_size n_positions max_seq_len",
     "train.steps": "max_iters max_steps epochs",
     "train.batch": "batch_size",

@@ -48,7 +48,7 @@ from ablate.compose.refusals import (
     sets_the_mode,
 )
 from ablate.compose.texts import as_written, restore
-from ablate.config.read import read, require_keys
+from ablate.config.read import PRESETS, of_a_group, read, require_keys
 from ablate.config.rules import ConfigError, ErrorText
 from ablate.config.schema import RunConfig
 
@@ -203,6 +203,9 @@ class OwnConfigSource(FileConfigSource):
             if not isinstance(config, DictConfig):
                 raise TypeError("it is a list; write KEY: VALUE")
             where = header.get("package") or ".".join(Path(config_path).parent.parts)
+            group, defaults = Path(config_path).parent.name, config.get("defaults") or ()
+            if where == "_global_" and group in PRESETS and any(isinstance(one, str) for one in defaults):
+                raise ValueError(of_a_group(group, PRESETS[group]))  # the default's keys would move, too
             restore(config, path, "" if where in ("", "_global_") else f"{where}.")
             return ConfigResult(self.provider, self.full_path(), config, header)
         except (OSError, *REFUSALS) as error:

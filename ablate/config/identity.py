@@ -71,7 +71,7 @@ def digest(content: Any) -> str:
 def identity_keys(config: Any) -> dict[str, Any]:
     """The keys of a configuration that decide what a run computes, with their values, nested as in it."""
     came_later, content = introduced(type(config)), {}
-    for key in _deciding(type(config)):
+    for key in deciding(type(config)):
         value = getattr(config, key)
         if key not in came_later or value != came_later[key]:
             content[key] = identity_keys(value) if dataclasses.is_dataclass(value) else value
@@ -81,7 +81,7 @@ def identity_keys(config: Any) -> dict[str, Any]:
 def _keys_of_row(cls: type, row: Mapping[str, str], path: str = "") -> dict[str, Any]:
     """identity_keys but for the seeds, from a row."""
     came_later, content = introduced(cls), {}
-    for key in [key for key in _deciding(cls) if path + key not in ("seed", "seeds")]:
+    for key in [key for key in deciding(cls) if path + key not in ("seed", "seeds")]:
         hint = bare(hints(cls)[key])
         if hint is PartConfig:
             options = json.loads(row[f"{key}_options"])
@@ -117,7 +117,7 @@ def _cell(text: str) -> Any:
 
 
 @functools.cache
-def _deciding(cls: type) -> list[str]:
+def deciding(cls: type) -> list[str]:
     """The keys of a configuration class that are part of the identity."""
     rules = {key: get_args(hint)[1:] for key, hint in hints(cls).items()}
     return [key for key, own in rules.items() if not any(isinstance(rule, OutsideIdentity) for rule in own)]

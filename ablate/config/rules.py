@@ -12,6 +12,9 @@ from typing import Annotated, Any, ClassVar
 class ConfigError(ValueError):
     """The request can't be carried out. The message is one line: the value, the reason, the way out."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # what it repeats may have line ends
+
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """The rest of a message about an unknown word: a suggestion, if one is close, and the choices."""

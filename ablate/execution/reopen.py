@@ -85,7 +85,7 @@ def require_same(
         if now != was:
             raise ConfigError(
                 f"--plugin {file}: not the file that {run} was made with: its code was {was[:8]} and is"
-                f" {now[:8]}; give --plugin {copy}, or add force=stale, or give the method another name"
+                f" {now[:8]}; give --plugin {copy}; ablate run also takes force=stale, or another name of it"
             )
     if tokenizer and (now := tokenizer.sha256) != (was := row.get("tokenizer_sha256", now)):
         raise ConfigError(

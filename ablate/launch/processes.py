@@ -196,13 +196,15 @@ def _as_workers_begin() -> Iterator[None]:
     which modules of the working directory come last, or a random.py there would be taken for Python's own."""
     can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if can_block else ()
-    path = [*sys.path]
+    path, is_unset = [*sys.path], multiprocessing.get_start_method(allow_none=True) is None
     sys.path.sort(key=lambda entry: entry == "" and os.getcwd() != PACKAGE)
     try:
         with environment(**SAFE_PATH, **dict.fromkeys(COUNTS_OF_THREADS, "1")):
             yield
     finally:
         sys.path[:] = path
+        if is_unset:  # a start asks for the default method, which settles it for the whole program
+            multiprocessing.set_start_method(None, force=True)
         if can_block:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 

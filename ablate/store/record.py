@@ -283,18 +283,18 @@ def grown(
             f"name={name}: its rungs, their seeds or their steps were others when the study began, and there"
             " are results since; a ladder does not grow: give another name, as name=NAME"
         )
+    # Looks judge a family of contrasts at a level that its size sets, so they keep its levels.
+    of_old, of_new = (
+        {key: sorted(of) for key, of in one.factors.items()} if old.looks else {} for one in (old, new)
+    )
     seeds = new.looks.seeds if new.looks else new.reporting_seeds
-    if old.looks and seeds != old.looks.seeds and has_results(name):
+    if old.looks and of_old == of_new and seeds != old.looks.seeds and has_results(name):
         raise StoreError(
             f"name={name}: its looks take the seeds {some(old.looks.seeds)}, the last one at"
             f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other seeds, only"
             " under another name, as name=NAME"
         )
-    # Looks judge a family of contrasts at a level that its size sets, so they keep its levels.
-    was, now = (
-        one.declaration | ({key: sorted(of) for key, of in one.factors.items()} if old.looks else {})
-        for one in (old, new)
-    )
+    was, now = of_old | old.declaration, of_new | new.declaration
     for key in dict.fromkeys([*was, *now]):
         if was.get(key) != now.get(key) and has_results(name):
             raise StoreError(

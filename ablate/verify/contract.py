@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ablate import rng
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PartConfig
 from ablate.execution.plugins import KINDS, Method
@@ -162,16 +163,31 @@ def pairing(kind: str, spec: AttentionSpec) -> None:
 
 
 def determinism(kind: str, spec: AttentionSpec) -> None:
-    """The same seed gives the same model, and the same input the same output."""
+    """The same seed gives the same model."""
     first, again = build(spec), build(spec)
     for name, param in first.named_parameters():
         if not torch.equal(param, again.get_parameter(name)):
             raise Broken(
                 f"{name} starts differently each time; draw no weights in the method, use Linear for them"
             )
-    tokens = torch.randint(0, 59, (3, 11))
-    if not torch.equal(first(tokens), first(tokens)):
-        raise Broken("the same input gives another output each time")
+
+
+def resumable(kind: str, spec: AttentionSpec) -> None:
+    """With the same buffers, draws and input it computes the same: nothing else is kept between steps."""
+    model, tokens, calls = build(spec), torch.randint(0, 59, (2, 11)), []
+    parts = [part for site in model.sites() for part in getattr(site.attention, kind).modules()]
+    start = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    for _ in range(3):  # the first may fill a cache
+        for name, buffer in model.named_buffers():
+            buffer.copy_(start[name])
+        with rng.drawing(0, "data", kind), torch.no_grad():
+            loss = model.loss(tokens, tokens.roll(1)).item()
+        calls.append((loss, [{key: repr(value) for key, value in vars(part).items()} for part in parts]))
+    _, (_, before), (_, after) = calls
+    changed = {key for was, now in zip(before, after, strict=True) for key in now if now[key] != was.get(key)}
+    if changed or len({loss for loss, _ in calls}) > 1:
+        named = "".join(f" ({key})" for key in sorted(changed - {"_buffers"}))
+        raise Broken(f"keeps state outside of buffers{named}: register_buffer it, or a resumed run differs")
 
 
 def parameters(kind: str, spec: AttentionSpec) -> None:
@@ -299,7 +315,7 @@ def bfloat16(kind: str, spec: AttentionSpec) -> None:
 
 COMMON: tuple[Check, ...] = (
     *(shapes, no_leak, no_mixing, gradients, pairing, determinism, parameters, flops),
-    bfloat16,
+    *(resumable, bfloat16),
 )
 CAUSAL: tuple[Check, ...] = (no_leak, no_mixing)  # neither future positions nor other texts
 CHECKS: dict[str, tuple[Check, ...]] = {"fusion": (*COMMON, variance), "scores": (*COMMON, patterns)}

@@ -35,30 +35,9 @@ BASELINE, NO_BASELINE = "baseline", "no baseline"
 NO_TEST = ": no test"  # how a reason ends for which a contrast could not be tested
 NEVER = "no number of seeds would decide it"
 NUMBERS = (
-    *(
-        "pairs",
-        "n_baseline",
-        "diff",
-        "low",
-        "high",
-        "p",
-        "p_holm",
-        "low_marginal",
-        "high_marginal",
-        "sd_diff",
-    ),
-    *(
-        "p_tost",
-        "p_tost_holm",
-        "p_sign",
-        "p_sign_floor",
-        "d_z",
-        "ratio",
-        "below",
-        "skew",
-        "correlation",
-        "p_welch",
-    ),
+    *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
+    *("sd_diff", "p_tost", "p_tost_holm", "p_sign", "p_sign_floor", "d_z", "ratio", "below", "skew"),
+    *("correlation", "p_welch"),
     *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
 )
 OF_ROWS = ("n", "mean", "sd", "best", "family", "baseline", "verdict", "why", "differs")
@@ -394,5 +373,5 @@ def _identical(variants: Variants, row: Mapping[Any, Any]) -> str:
     """The words for two variants that agree to the last digit."""
     runs = f"at all {row['pairs']} seeds" if row["pairs"] else "in every run"
     what = " ".join(row["differs"].split())
-    perhaps = "" if variants.table["fusion"].any() else "; perhaps the option never reached the program"
+    perhaps = "; perhaps the option never reached the program" if variants.of_others else ""
     return f"identical {runs}: {what} {'change' if ' ' in what else 'changes'} nothing here{perhaps}"

@@ -206,7 +206,7 @@ def collect(
         once = ~_evaluated_again(keyed, [variant, seed], looks, metric)
         keyed, variant, seed = keyed[once], variant[once], seed[once]
     named = [*dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])]
-    _refuse_duplicates(keyed, variant, seed, metric, by, pair_by)
+    _refuse_duplicates(keyed, variant, seed, metric, named, by, pair_by)
 
     value = pd.to_numeric(keyed[metric], errors="coerce").to_numpy(float)
     huge = np.isfinite(value) & (np.abs(value) > LARGEST)
@@ -399,14 +399,20 @@ def row_in_words(row: Mapping[Hashable, Any], columns: Iterable[str]) -> str:
 
 
 def _refuse_duplicates(
-    keyed: pd.DataFrame, variant: Array, seed: Array, metric: str, by: Sequence[str], pair_by: Sequence[str]
+    keyed: pd.DataFrame,
+    variant: Array,
+    seed: Array,
+    metric: str,
+    named: Sequence[str],
+    by: Sequence[str],
+    pair_by: Sequence[str],
 ) -> None:
+    """Raises Incomparable if two rows have one variant and seed. named: the columns that name a row."""
     key = pd.Series(variant * (seed.max() + 1) + seed)
     twice = key[key.duplicated(keep=False)]
     if len(twice):
         same = keyed[(key == twice.iloc[0]).to_numpy()]
         row = same.iloc[0]
-        shown = dict.fromkeys(["fusion", "heads", *by, *pair_by, "seed"])
         free = same.select_dtypes(exclude="float").columns.difference([*COLUMNS, metric, *by], sort=False)
         others = [str(column) for column in free if same[column].astype(str).nunique() > 1]
         way_out = "drop one"
@@ -419,7 +425,7 @@ def _refuse_duplicates(
         ids = " and ".join(map(str, same["run_id"].dropna()))
         raise Incomparable(
             f"two rows of one variant and seed{f': runs {ids}' if ids else ''}"
-            f" ({row_in_words(row.to_dict(), shown)}, {metric}"
+            f" ({row_in_words(row.to_dict(), named)}, {metric}"
             f" {' and '.join(map(str, same[metric]))}); {way_out}"
         )
 

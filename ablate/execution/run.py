@@ -170,13 +170,8 @@ def training(
 # --- its state, in a checkpoint ---------------------------------------------------------------------
 
 
-TENSORS = (
-    "param",
-    "first",
-    "second",
-    "average",
-    "buffer",
-)  # the kinds of them, as they begin the name of each
+# The kinds of them, as they begin the name of each.
+TENSORS = ("param", "first", "second", "average", "buffer")
 
 
 def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:

@@ -196,7 +196,7 @@ def family_pairs(
 def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
     """One line: why nothing is compared with this baseline, and one with which something would be."""
     given, why = {}, f"there is no fusion to compare with {STANDARD_FUSION}"
-    if not variants.table["fusion"].any():
+    if variants.of_others:
         why = "no baseline is named"
     if baseline:
         given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}

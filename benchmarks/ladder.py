@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.analysis.rungs import Rungs, as_below
-from ablate.analysis.scaling import forecast, interval_score
+from ablate.analysis.scaling import forecast
 
 SHAPES = (64, 2), (80, 3), (96, 4), (128, 4), (160, 5)  # d_model, layers
 SIZES = np.array([12 * layers * d_model**2 for d_model, layers in SHAPES], float)
@@ -56,6 +56,15 @@ NOISES: dict[str, Callable[[float], float]] = {
     "0.024": lambda size: 0.024,
     "falling": lambda size: 0.0147 * (size / SIZES[0]) ** -0.18,
 }
+
+
+def interval_score(low: np.ndarray, high: np.ndarray, observed: np.ndarray, level: float) -> np.ndarray:
+    """Width, plus 2/(1 − level) times how far the observed value lies outside; lower is better. Elementwise.
+
+    See: Gneiting and Raftery (2007), Strictly proper scoring rules, section 6.2.
+    """
+    outside = np.maximum(low - observed, 0) + np.maximum(observed - high, 0)
+    return high - low + 2 / (1 - level) * outside
 
 
 @dataclass(frozen=True)

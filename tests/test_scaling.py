@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ablate.analysis.rungs import Rungs, all_pairs, as_below, decision_accuracy, noise_trend, seen, slopes
-from ablate.analysis.scaling import FORMS, forecast, interval_score, parameter_ratio
+from ablate.analysis.rungs import Rungs, as_below, noise_trend, seen, slopes
+from ablate.analysis.scaling import FORMS, forecast, parameter_ratio
 
 SIZES = np.array([1e5, 2.3e5, 4.4e5, 8e5, 1.7e6])
 RELATIVE = SIZES / SIZES[0]
@@ -144,12 +144,6 @@ def test_the_naive_interval_is_that_of_the_rung_below():
     assert (low[0], high[0]) == pytest.approx((difference.mean() - half, difference.mean() + half))
 
 
-def test_the_interval_score_adds_to_the_width_what_was_missed():
-    low, high = np.array([1.0, 1.0, 1.0]), np.array([2.0, 2.0, 2.0])
-    score = interval_score(low, high, np.array([1.5, 0.75, 2.5]), 0.9)
-    assert score == pytest.approx([1, 1 + 20 * 0.25, 1 + 20 * 0.5])
-
-
 def test_noise_that_falls_with_size_is_seen():
     """The variance is proportional to N^−1, which 400 seeds show."""
     rungs = of_law("constant", noise=0.02 * RELATIVE**-0.5, seeds=(400,) * 5)
@@ -189,19 +183,3 @@ def test_no_ratio_from_three_sizes_or_less_than_a_decade():
     assert parameter_ratio(rungs.up_to(3), PAIRS) is None
     assert parameter_ratio(rungs.up_to(4), PAIRS) is None  # four sizes, a factor of eight
     assert parameter_ratio(rungs, PAIRS) is not None
-
-
-def test_decision_accuracy_counts_pairs_that_the_top_resolves():
-    """At the top 1 is worse than 0, and 2 is like 0 within noise: (1, 0) and (2, 1) are resolved. Of these
-    the lowest rung has (1, 0) wrong, the next has both right, and the forecast has (2, 1) wrong."""
-    noise = 0.01 * np.array([[1, -1, 0, 2], [0, 1, -1, 1], [1, 0, 1, -2]])
-    levels = [[2, 1.8, 1.7], [2, 2.1, 1.9], [2, 2.3, 2.005]]
-    rungs = Rungs(SIZES[:3], [np.array(level)[:, None] + noise for level in levels])
-    assert all_pairs(3) == [(1, 0), (2, 0), (2, 1)]
-    made = decision_accuracy(rungs, np.array([0.2, -5.0, 0.1]))
-    assert made is not None and made.resolved == 2
-    assert made.share.tolist() == [0.5, 1, 0.5]
-    z2 = scipy_stats.norm.ppf(0.975) ** 2  # Wilson's interval of 2 of 2
-    assert (made.low[1], made.high[1]) == pytest.approx((2 / (2 + z2), 1))
-    equal = Rungs(SIZES[:3], [np.ones((3, 1)) * 2 + noise[:1] for _ in range(3)])
-    assert decision_accuracy(equal, np.zeros(3)) is None

@@ -14,7 +14,7 @@ from ablate.model.attention import Share
 from ablate.model.layers import Linear, Times
 from ablate.verify.attentions import Sizes
 from ablate.verify.identities import IDENTITIES
-from ablate.verify.results import DIFFERENT, EQUAL, FAIL, PASS, first_steps, verify
+from ablate.verify.results import DIFFERENT, EQUAL, FAIL, PASS, verify
 from tests.helpers import call_cli
 
 SIZES = [
@@ -123,14 +123,6 @@ def test_only_some():
         verify(Sizes(), ["99"])
 
 
-def test_a_constant_on_the_values_takes_most_of_the_placebo_away():
-    for step in first_steps():
-        if step["value_scale"] == "matched":
-            assert step["start"] == pytest.approx(1, abs=0.1)
-        else:
-            assert step["start"] == pytest.approx(6, abs=0.5) and step["step"] > 3
-
-
 def test_the_command(tmp_path):
     shown = call_cli("verify", "--only", "7,9", cwd=tmp_path)
     assert shown.returncode == 0 and all(
@@ -138,7 +130,7 @@ def test_the_command(tmp_path):
     )
     assert "Q2: Does the output projection matter?" in shown.stderr
     plain = json.loads(call_cli("verify", "--format", "json", cwd=tmp_path).stdout)
-    assert {*plain} == {"identities", "first_steps"} and len(plain["first_steps"]) == 4
+    assert {*plain} == {"identities"} and len(plain["identities"]) > 30
     refused = call_cli("verify", "--only", "99", cwd=tmp_path)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert not [*tmp_path.iterdir()]

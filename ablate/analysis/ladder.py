@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.rungs import Decisions, Rungs, all_pairs, decision_accuracy, slopes
-from ablate.analysis.scaling import forecast, interval_score, parameter_ratio
+from ablate.analysis.rungs import Rungs, slopes
+from ablate.analysis.scaling import parameter_ratio
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import USABLE
 from ablate.store.columns import column_named
-from ablate.store.record import LEVEL, Predicted, Rung, StudyRecord
+from ablate.store.record import Predicted, Rung, StudyRecord
 
 SHAPE = ("layers", "d_model", "heads", "key_width", "value_width")
-BEYOND = 10  # times the top's parameters, for a forecast that nothing tests
 
 
 @dataclass(frozen=True)
@@ -37,27 +36,21 @@ class Arm:
     """An arm against the baseline. steps: its contrasts in the comparison, a row for each rung that has one,
     the lowest first, with its columns and `rung`, an index. slope: what a doubling of the parameters adds
     to the difference. ratio: how many times its parameters the baseline takes for its loss. predicted: of
-    the top. score, naive: the interval scores of the prediction and of "as at the rung below"; NaN without
-    a result at the top. beyond: the difference at BEYOND times the top."""
+    the top."""
 
     name: str
     steps: pd.DataFrame
     slope: Estimate | None
     ratio: Estimate | None
     predicted: Predicted | None
-    score: float
-    naive: float
-    beyond: Estimate | None
 
 
 @dataclass(frozen=True)
 class LadderResult:
-    """The results of a ladder, which may be under way. record: of its study. decisions: how often each rung,
-    and the forecast, decided between two arms as the top does; None as long as the top decides nothing."""
+    """The results of a ladder, which may be under way. record: of its study."""
 
     record: StudyRecord
     arms: list[Arm]
-    decisions: Decisions | None
 
     @property
     def rungs(self) -> list[Rung]:
@@ -100,14 +93,9 @@ def climbed(
     names = [baseline, *(name for name in record.arms if name != baseline)]
     losses = _losses(rows, metric, record, places, names)
     whole, kept = _whole(record, losses)
-    seeds = len(record.rungs[-1].seeds)
     pairs, prediction = [(at, 0) for at in range(1, len(kept))], record.prediction
-    beyond = ratio = None
-    if whole:
-        later = forecast(whole, pairs, BEYOND * record.rungs[-1].size, seeds, level=LEVEL)
-        beyond = (later.centre, later.low, later.high)
-        times = parameter_ratio(whole, pairs) if column_named(metric).unit else None
-        ratio = (times.ratio, times.low, times.high) if times else None
+    times = parameter_ratio(whole, pairs) if whole and column_named(metric).unit else None
+    ratio = (times.ratio, times.low, times.high) if times else None
     arms = []
     for at, name in enumerate(names[1:], 1):
         steps = _steps(table, variants, record, name)
@@ -120,12 +108,10 @@ def climbed(
                 slope=_slope(record, losses, at),
                 ratio=_one(ratio, fitted),
                 predicted=predicted,
-                beyond=_one(beyond, fitted),
-                **_scores(steps, predicted, len(record.rungs) - 1),
             )
         )
     is_compared = any(len(arm.steps) for arm in arms)
-    return LadderResult(record, arms, _decisions(whole, seeds)) if is_compared else None
+    return LadderResult(record, arms) if is_compared else None
 
 
 def places_of(record: StudyRecord) -> dict[str, list[tuple[int, str]]]:
@@ -213,24 +199,6 @@ def _slope(record: StudyRecord, losses: Sequence[Array], arm: int) -> Estimate |
         return None
     of = slopes(Rungs(_sizes(record)[at], [losses[r][[0, arm]] for r in at]), [(1, 0)])
     return Estimate(*(float(value[0]) * math.log(2) for value in (of.slope, of.low, of.high)))
-
-
-def _scores(steps: pd.DataFrame, predicted: Predicted | None, top: int) -> dict[str, float]:
-    seen = steps.loc[steps["rung"] == top, "diff"].to_numpy(float)
-    if predicted is None or not len(seen):
-        return {"score": math.nan, "naive": math.nan}
-    intervals = {"score": (predicted.low, predicted.high), "naive": tuple(predicted.as_below)}
-    return {
-        name: float(interval_score(np.array(low), np.array(high), seen[0], LEVEL))
-        for name, (low, high) in intervals.items()
-    }
-
-
-def _decisions(whole: Rungs | None, seeds: int) -> Decisions | None:
-    if whole is None:
-        return None
-    below, every = whole.up_to(len(whole.sizes) - 1), all_pairs(len(whole.losses[0]))
-    return decision_accuracy(whole, forecast(below, every, whole.sizes[-1], seeds, level=LEVEL).centre)
 
 
 def _one(values: tuple[Array, Array, Array] | None, at: int | None) -> Estimate | None:

@@ -1,4 +1,4 @@
-"""What the measured rungs of a ladder show: differences at each size, their slopes, and whose sign held.
+"""What the measured rungs of a ladder show: differences at each size, and their slopes.
 
 A ladder trains the same variants at several sizes of the model, its rungs. Losses are paired by seed within a
 rung, lower is better, and differences are variant − baseline. Arrays in, numbers out; no files, no tables, no
@@ -18,7 +18,6 @@ from ablate.analysis.stats import Array
 
 Pairs = Sequence[tuple[int, int]]  # rows of variant and baseline
 
-RESOLVED = 0.05  # p, two-sided, below which the top decides a pair
 # Differences with one baseline correlate by about a half, their squares by a quarter.
 SHARED = 0.25
 TREND_SD = (
@@ -74,18 +73,6 @@ class Slopes:
     high: Array
 
 
-@dataclass(frozen=True)
-class Decisions:
-    """How often a small model decides as the largest one does. resolved: the number of pairs of variants that
-    differ at the top. share, low, high: (R,) of these pairs, the share whose sign is that of the top: on each
-    rung below it and, last, in the forecast; with its Wilson interval. None if no pair is resolved."""
-
-    resolved: int
-    share: Array
-    low: Array
-    high: Array
-
-
 def seen(rungs: Rungs, pairs: Pairs) -> Seen:
     of_rungs = [stats.moments(difference_KS) for difference_KS in rungs.differences(pairs)]
     n, mean, sd = (np.stack(values, 1) for values in zip(*of_rungs, strict=True))
@@ -137,31 +124,3 @@ def as_below(rungs: Rungs, pairs: Pairs, seeds: int, *, level: float = 0.9) -> t
     n, mean, sd = (values[:, 0] for values in (top.n, top.mean, top.sd))
     half = t.isf((1 - level) / 2, n - 1) * sd * np.sqrt(1 / n + 1 / seeds)
     return mean - half, mean + half
-
-
-def all_pairs(variants: int) -> list[tuple[int, int]]:
-    return [(one, base) for one in range(variants) for base in range(one)]
-
-
-def decision_accuracy(rungs: Rungs, forecast: Array) -> Decisions | None:
-    """Over all pairs of variants whose paired t-test on the highest rung has p < RESOLVED; None if none has.
-
-    forecast: of the difference of each of `all_pairs` on the highest rung, made from the rungs below.
-    Pairs that share a variant are not independent, so that the Wilson intervals are too short.
-    See: Magnusson et al. (2025), DataDecide, arXiv 2504.11393.
-    """
-    from scipy.stats import binomtest
-
-    pairs = all_pairs(rungs.losses[-1].shape[0])
-    one, base = np.array(pairs, int).reshape(-1, 2).T
-    top_VS = rungs.losses[-1]
-    test = stats.paired(top_VS[one], top_VS[base], margin=0.0)
-    with np.errstate(invalid="ignore"):
-        resolved = test["p"] < RESOLVED
-    if not (total := int(resolved.sum())):
-        return None
-    tried_KR = np.column_stack([seen(rungs, pairs).mean[:, :-1], forecast])[resolved]
-    right_R = (np.sign(tried_KR) == np.sign(test["diff"][resolved])[:, None]).sum(0)
-    limits = [binomtest(int(right), total).proportion_ci(method="wilson") for right in right_R]
-    low, high = np.array(limits).T
-    return Decisions(total, right_R / total, low, high)

@@ -192,15 +192,6 @@ def parameter_ratio(rungs: Rungs, pairs: Pairs, *, level: float = 0.95, draws: i
     return Ratio(ratios(rungs.levels()[None])[0], low, high)
 
 
-def interval_score(low: Array, high: Array, observed: Array, level: float) -> Array:
-    """Width, plus 2/(1 − level) times how far the observed value lies outside; lower is better. Elementwise.
-
-    See: Gneiting and Raftery (2007), Strictly proper scoring rules, section 6.2.
-    """
-    outside = np.maximum(low - observed, 0) + np.maximum(observed - high, 0)
-    return high - low + 2 / (1 - level) * outside
-
-
 # --- helpers ----------------------------------------------------------------------------------------
 
 

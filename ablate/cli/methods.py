@@ -109,14 +109,12 @@ def verify(
 
     from ablate.verify.attentions import Sizes
     from ablate.verify.identities import QUESTIONS
-    from ablate.verify.results import FAIL, first_steps, of_run
+    from ablate.verify.results import FAIL, of_run
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
     verdicts = verified(Sizes(), [name.strip() for name in (only or "").split(",") if name.strip()])
     tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
-    if only is None:
-        tables["first_steps"] = first_steps()
     if run is not None:
         tables["run"] = of_run(run)
     failed = [verdict for verdict in verdicts if verdict.verdict == FAIL]
@@ -144,8 +142,6 @@ def verify(
 
 CAPTIONS = {
     "identities": "equations, in float64: the error relative to the largest entry",
-    "first_steps": "the size of the branch without out_proj relative to that with it, at the start and of the"
-    " first step",
     "run": "the relative change if the same weights make one head, and the share of outputs outside the range"
     " of the values",
 }

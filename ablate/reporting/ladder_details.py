@@ -1,13 +1,11 @@
-"""How the results of a ladder came about: rates, forms, scores, decisions, what grows. Prints nothing."""
-
-import math
+"""How the results of a ladder came about: rates, forms, what grows. Prints nothing."""
 
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.ladder import BEYOND, Arm, Estimate, LadderResult, shapes
+from ablate.analysis.ladder import Arm, Estimate, LadderResult, shapes
 from ablate.analysis.scaling import FORMS
-from ablate.phrases import counted, lines_if
+from ablate.phrases import lines_if
 from ablate.reporting.words import number, signed, unit
 from ablate.store.record import LEVEL
 
@@ -21,8 +19,7 @@ def details(comparison: Comparison, ladder: LadderResult) -> list[str]:
         *_rates(ladder),
         *(line for arm in ladder.arms for line in _of_arm(arm, ladder, unit(comparison.metric))),
         *_frozen(ladder),
-        *_decisions(ladder),
-        "Intervals of slopes, ratios and shares are of 95 %, each by itself.",
+        "Intervals of slopes and ratios are of 95 %, each by itself.",
         *_growth(comparison, ladder),
     ]
 
@@ -40,25 +37,18 @@ def _rates(ladder: LadderResult) -> list[str]:
 
 
 def _of_arm(arm: Arm, ladder: LadderResult, nats: str) -> list[str]:
-    """Its slope and its ratio of parameters, the forms with their score, and the forecast beyond the top."""
+    """Its slope, its ratio of parameters, and the forms that predicted it."""
     parts = list[str]()
     if arm.slope:
         parts.append(f"with twice the parameters its difference changes by {_estimate(arm.slope)}{nats}")
     if ratio := arm.ratio:
         times = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] times"
         parts.append(f"{ladder.baseline} reaches its loss with {times} its parameters")
-    else:
-        parts += lines_if(arm.beyond, NO_RATIO)
+    elif arm.slope:
+        parts.append(NO_RATIO)
     if predicted := arm.predicted:
         weights = [f"{form} {predicted.weights[form]:.2f}" for form in FORMS if form in predicted.weights]
         parts.append(f"predicted by the forms {', '.join(weights)}")
-    if not math.isnan(arm.score):
-        scores = f"interval score {number(arm.score)}, of 'as at the rung below' {number(arm.naive)}"
-        parts.append(f"{scores} (lower is better)")
-    if arm.beyond:
-        size = f"{BEYOND * ladder.top.size / 1e6:.2g} M"
-        far = f"at {size} {_estimate(arm.beyond)}{nats} ({100 * LEVEL:g} %)"
-        parts.append(f"{far} if one of the three forms holds, which nothing tests")
     return lines_if(parts, f"{arm.name}: {'; '.join(parts)}.")
 
 
@@ -68,24 +58,6 @@ def _frozen(ladder: LadderResult) -> list[str]:
     return [
         f"{prediction.rung} was predicted on {prediction.date}, before a run of it began: intervals of"
         f" {100 * LEVEL:g} % for the differences seen there."
-    ]
-
-
-def _decisions(ladder: LadderResult) -> list[str]:
-    """How often the lower rungs, and the forecast, have the same arm of two ahead as the top."""
-    if not any(ladder.at_top(arm) for arm in ladder.arms):
-        return []
-    top = ladder.top.name
-    if (found := ladder.decisions) is None:
-        return [f"No two arms differ at {top} (p < 0.05), so there is no decision to compare with."]
-    names = [*(rung.name for rung in ladder.rungs[:-1]), "the forecast"]
-    each = [
-        f"{name} {100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
-        for name, share, low, high in zip(names, found.share, found.low, found.high, strict=True)
-    ]
-    return [
-        f"Of {counted(found.resolved, 'pair')} of arms that differ at {top} (p < 0.05), with the same one"
-        f" ahead: {', '.join(each)}; pairs share arms, so these intervals are too short."
     ]
 
 

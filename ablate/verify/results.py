@@ -1,5 +1,5 @@
-"""What `ablate verify` reports: the verdict on each identity, shapes, and what no equation says, measured:
-the first step without out_proj, and the heads of a trained run.
+"""What `ablate verify` reports: the verdict on each identity, and what no equation says, measured: the heads
+of a trained run.
 
 legend: as in ablate.verify.attentions.
 """
@@ -19,14 +19,12 @@ from ablate.execution.reopen import reopened
 from ablate.execution.trained import in_float64, weights_of
 from ablate.model.attend import CAUSAL
 from ablate.model.attention import Attention
-from ablate.model.layers import STD, Linear
-from ablate.model.models import Model, build_model, inputs_of_attention
-from ablate.model.spec import AttentionSpec
+from ablate.model.layers import Linear
+from ablate.model.models import Model, inputs_of_attention
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
 from ablate.store.store import Store
-from ablate.training.optim import Moments, adamw_
-from ablate.verify.attentions import SEEDS, Bench, Sizes, attention_spec, model_of, relative_error
+from ablate.verify.attentions import Bench, Sizes, relative_error
 from ablate.verify.identities import IDENTITIES, NARROWER, Identity
 
 EQUAL = 1e-10  # the largest error of an equation, relative to the largest entry
@@ -73,53 +71,6 @@ def _judged(identity: Identity, bench: Bench) -> Verdict:
         return Verdict(*described, None, FAIL, "the result has numbers that are not finite")
     holds = error >= DIFFERENT if identity.differs else error <= EQUAL
     return Verdict(*described, error, PASS if holds else FAIL)
-
-
-# --- the first step without out_proj ------------------------------------------------------------------
-
-WIDTH, CONTEXT, LR = 64, 64, 1e-3
-
-
-def first_steps() -> list[dict[str, Any]]:
-    """The size of attention's branch and of its first step without out_proj: heads, value_scale; start, step,
-    the norms of the branch and of its first change, as multiples of those with out_proj.
-
-    Both have the standard initialization. One head without out_proj can represent the same functions as with
-    it, and yet starts larger and moves differently: a placebo with an effect. value_scale=matched removes the
-    difference at the start.
-    """
-    steps = []
-    for heads in (1, 4):
-        width = WIDTH // heads
-        with_it = attention_spec(d_model=WIDTH, heads=heads, key_width=width, value_width=width)
-        start, step = _sizes(with_it)
-        for value_scale, gain in (("1", 1.0), ("matched", STD * WIDTH**0.5)):
-            without = dataclasses.replace(with_it, out_proj=False, value_gain=gain)
-            start_without, step_without = _sizes(without)
-            sizes = {"start": start_without / start, "step": step_without / step}
-            steps.append({"heads": heads, "value_scale": value_scale, **sizes})
-    return steps
-
-
-def _sizes(spec: AttentionSpec) -> tuple[float, float]:
-    """The norm of the first layer's branch at the start, and of its change by one update of AdamW."""
-    model = build_model(model_of(spec, CONTEXT), SEEDS).double()
-    random = torch.Generator().manual_seed(0)
-    tokens = torch.randint(0, 59, (16, CONTEXT + 1), generator=random)
-    x_BTC = torch.randn(4, CONTEXT, WIDTH, dtype=torch.float64, generator=random)
-    params = dict(model.named_parameters())
-    loss = model.loss(tokens[:, :-1], tokens[:, 1:])
-    grads = dict(zip(params, torch.autograd.grad(loss, [*params.values()]), strict=True))
-    attention = model.blocks[0].attention
-
-    def branch() -> Tensor:
-        with torch.no_grad():
-            return attention(x_BTC, x_BTC)
-
-    before = branch()
-    rates: dict[str, Any] = {"lr": LR, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
-    adamw_(params, grads, Moments.zeros(params), 1, decayed=dict.fromkeys(params, False), **rates)
-    return before.norm().item(), (branch() - before).norm().item()
 
 
 # --- the heads of a trained run -------------------------------------------------------------------------

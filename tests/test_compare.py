@@ -29,7 +29,7 @@ ROW = {
     **dict.fromkeys(COLUMNS),
     **{"status": "done", "fusion": "concat", "heads": 4, "out_proj": True, "seed": 0, "params": 97},
     **{"corpus_sha256": "abc", "tokenizer": "char", "vocab": 11, "splits": "[0.8, 0.1, 0.1]"},
-    **{"code": "c0de", "torch": "2.9.0", "value_width": 16, "key_width": 16},
+    **{"numerics": 1, "torch": "2.9.0", "value_width": 16, "key_width": 16},
 }
 
 
@@ -72,7 +72,7 @@ def test_any_column_that_differs_makes_another_variant():
     assert summarize(rows)["variant"].tolist() == names
 
 
-@pytest.mark.parametrize("column, other", [("corpus_sha256", "xyz"), ("code", "0ld"), ("torch", "2.8.0")])
+@pytest.mark.parametrize("column, other", [("corpus_sha256", "xyz"), ("numerics", 2), ("torch", "2.8.0")])
 def test_texts_and_programs_are_not_mixed_unless_asked(column, other):
     rows = table({"val_loss": 1.0}, {"val_loss": 2.0, "seed": 1, column: other})
     with pytest.raises(Incomparable, match=rf"{column} .* / .*--mixed"):

@@ -1,21 +1,41 @@
-"""Losses that a refactor must not change; tests/golden/README.md tells how to renew them."""
+"""What a refactor must not change: losses, results, and texts as models read them."""
 
-import csv
+import json
+from pathlib import Path
 
 import pytest
 
+from ablate.data.corpora.base import registry
 from ablate.model import fusion, scores
-from tests.golden.renew import FILE, RUNS, losses
+from ablate.numerics import NUMERICS
+from tests.golden.renew import FILE, RUNS, TEXTS, TOLERANCES, differing, losses, texts
+
+GOLDEN = json.loads(FILE.read_text(encoding="utf-8"))
+EXACT = 1e-9  # relative, in float64
+WAY_OUT = (
+    "if this is meant, raise NUMERICS in ablate/numerics.py, so that older results become stale, and write"
+    " the new numbers: python -m tests.golden.renew; if it is not, mend it"
+)
 
 
-def test_every_method_has_a_golden_run():
-    assert {*RUNS} >= {*fusion.methods(), *scores.methods()} - {"softmax"}  # of concat
+def test_every_method_and_text_is_golden():
+    chosen = {word.partition("=")[2] for words in RUNS.values() for word in words}
+    assert chosen >= {*fusion.methods(), *scores.methods()} - {"softmax"}  # of concat
+    fixed_by_digests = {"hub", "download"}
+    assert chosen | {*TEXTS, "file"} >= {*registry.methods()} - fixed_by_digests
+    assert {*GOLDEN["losses"]} == {*RUNS} and {*GOLDEN["texts"]} == {*TEXTS}
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_losses_are_the_golden_ones(name):
-    with FILE.open(encoding="utf-8", newline="") as file:
-        golden = {(row["method"], row["what"]): float(row["loss"]) for row in csv.DictReader(file)}
-    found = {(method, what): loss for method, what, loss in losses(name)}
-    assert len(found) == 7
-    assert found == pytest.approx({key: golden[key] for key in found}, abs=1e-4)
+def test_results_are_the_golden_ones(name):
+    changed = differing(losses(name), GOLDEN["losses"][name], TOLERANCES.get(name, EXACT))
+    assert not changed, f"{name}: {'; '.join(changed)}: {WAY_OUT}"
+
+
+def test_texts_are_read_as_before(tmp_path: Path):
+    changed = {name for name, of in texts(tmp_path).items() if of != GOLDEN["texts"][name]}
+    assert not changed, f"{sorted(changed)}: {WAY_OUT}"
+
+
+def test_the_golden_numbers_are_of_this_version():
+    assert GOLDEN["numerics"] == NUMERICS, "python -m tests.golden.renew, and commit both"

@@ -393,7 +393,7 @@ def test_rows_of_two_versions_of_other_seeds_or_of_some_arms_are_refused(tmp_pat
     rows, record = made(entry, losses_of())
     rows = rows.assign(fusion="concat", scores="softmax", parts="a")
     judge(entry, rows, record)
-    with pytest.raises(ConfigError, match=r"several versions of the code .* force=stale"):
+    with pytest.raises(ConfigError, match=r"several versions of the numerics .* force=stale"):
         judge(entry, rows.assign(parts=["b", *rows["parts"][1:]]), record)
     with pytest.raises(ConfigError, match="its reporting seeds are not the first 4, 8 of the entry's"):
         judge(entry, rows, replace(record, seeds=[1, 2, 3, 4]))
@@ -427,7 +427,7 @@ def test_what_does_not_fit_is_named(tmp_path):
     table, verdict = directory / "results.csv", directory / "verdict.json"
     whole, content = table.read_text(encoding="utf-8"), verdict.read_text(encoding="utf-8")
     *others, last = whole.splitlines(keepends=True)
-    pairs = ((",report,", ",develop,"), ("c0de", "c1de"))
+    pairs = ((",report,", ",develop,"), (",2.9.0,", ",2.9.1,"))
     of_phase, of_code = (whole.replace(last, last.replace(*pair)) for pair in pairs)
     for file, damaged, line in (
         (verdict, content.replace(REPLICATED, NOT, 1), "verdict does not follow from results.csv"),
@@ -549,7 +549,10 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     resumed = run_cli("claims", "run", "001", cwd=tmp_path)
     assert resumed.returncode == 0 and resumed.stdout == done.stdout, resumed.stderr
     (old,) = Store(tmp_path / "runs").directories([_last_run(tmp_path, one)]).values()
-    result = {**json.loads((old / "result.json").read_text()), "code": "0" * 12}  # as if the code had changed
+    result = {
+        **json.loads((old / "result.json").read_text()),
+        "numerics": 0,
+    }  # as if the numerics had changed
     files = result.pop("files")
     del result["seal"]
     sealed = {**result, "files": files, "seal": digest([result, files])}

@@ -21,6 +21,7 @@ from ablate.execution.execute import execute
 from ablate.execution.reopen import reopened, require_as_begun
 from ablate.execution.run import PlacedRun, prepare
 from ablate.probes.study import write_maps
+from ablate.store import provenance
 from ablate.store.store import Store
 from ablate.study.cluster.helper import Job, _prepared
 from ablate.study.loop import _job
@@ -165,14 +166,21 @@ def test_weights_and_config_are_those_that_were_sealed(made):
     ],
     ids=lambda command: " ".join(command[::2]),
 )
-def test_what_other_code_computed_is_not_computed_again(made, command):
-    reseal(directory(made), code="0" * 12, torch="1.0.0")
+def test_what_another_program_computed_is_not_computed_again(made, command):
+    reseal(directory(made), numerics=0, torch="1.0.0")
     done = call_cli(*command, cwd=made)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert re.search(
-        r"\(code was 0{12}, is [0-9a-f]{12}; torch was 1\.0\.0, is 2\.\S+\); train it", done.stderr
-    )
+    assert re.search(r"\(numerics was 0, is \d+; torch was 1\.0\.0, is 2\.\S+\); train it", done.stderr)
     assert call_cli("sample", "concat", "--prompt", "a", cwd=made).returncode == 0
+
+
+def test_other_code_of_the_same_numerics_counts_as_before_and_is_told(made):
+    reseal(directory(made), code="0" * 12)
+    assert call_cli("verify", "--only", "1", "--run", "concat", cwd=made).returncode == 0
+    again = call_cli("run", *BOOK, *QUICK, cwd=made)
+    assert again.returncode == 0 and "1 run had finished before, 1 of them by an ablate with" in again.stderr
+    reseal(directory(made), code=provenance.code())
+    assert "1 run had finished before; force" in call_cli("run", *BOOK, *QUICK, cwd=made).stderr
 
 
 # --- going on ---------------------------------------------------------------------------------------
@@ -201,7 +209,7 @@ def edit(run: PlacedRun, changed: Mapping[str, str]) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"code": "0" * 12}, r"other code or another torch.*code was 0{12}, is \w{12}.*force=stale"),
+        ({"code": "0" * 12}, r"another program.*code was 0{12}, is \w{12}.*force=stale"),
         ({"tokenizer_sha256": "0" * 64}, r"another tokenizer.* 0{12}, and it is \w{12}.*force=true"),
     ],
 )

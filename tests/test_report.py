@@ -717,17 +717,17 @@ def test_a_csv_from_elsewhere(tmp_path):
 
 
 def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
-    """Two seeds, each of code of its own."""
+    """Two seeds, each by a version of the numerics."""
     (tmp_path / "mine.csv").write_text(
-        "fusion,heads,out_proj,seed,val_loss,code\nconcat,4,true,0,2.0,a\nconcat,4,true,1,2.1,b\n"
-        "sum,4,true,0,2.2,a\nsum,4,true,1,2.31,b\n"
+        "fusion,heads,out_proj,seed,val_loss,numerics\nconcat,4,true,0,2.0,1\nconcat,4,true,1,2.1,2\n"
+        "sum,4,true,0,2.2,1\nsum,4,true,1,2.31,2\n"
     )
     code, _, said = command("report", "mine.csv")
     assert code == 2 and "allow it with --mixed of compare, report or plan" in said
-    mixed, chosen = gather(find("mine.csv"), mixed=True), gather(find("mine.csv"), where=["code=a"])
-    assert mixed.comparison.table["n"].tolist() == [2, 2] and mixed.facts["code"] == "a, b"
-    assert chosen.comparison.table["n"].tolist() == [1, 1] and chosen.facts["code"] == "a"
-    assert chosen.notes[0] == "only rows where code=a"
+    mixed, chosen = gather(find("mine.csv"), mixed=True), gather(find("mine.csv"), where=["numerics=1"])
+    assert mixed.comparison.table["n"].tolist() == [2, 2]
+    assert chosen.comparison.table["n"].tolist() == [1, 1]
+    assert chosen.notes[0] == "only rows where numerics=1"
     options = ("--mixed", "--where", "seed<2", "--by", "fusion,heads", "--metric", "val_loss")
     assert command("report", "mine.csv", *options)[:2] == (0, "mine-report.html\n")
 

@@ -20,15 +20,15 @@ from ablate.execution.run import prepare
 from ablate.files.atomic import StoreError
 from ablate.store import store as store_module
 from ablate.store.columns import COLUMNS, csv_text
-from ablate.store.provenance import core_code, parts_code, torch_version
+from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, grown, read_record
 from ablate.store.run_files import Busy, Checkpoint, Damaged, RunWriter
 from ablate.store.store import Store
 from ablate.study.study import Study
 from tests.helpers import QUICK, ROOT, make_config, make_record, summarize, write_study
 
-ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", "code": core_code()}
-ROW |= {"torch": torch_version(), **parts_code("model/fusion/sum.py")}
+ROW = {"run_id": "0123456789abcdef", "status": "running", "fusion": "sum", **provenance()}
+ROW |= parts_code()
 METRICS = {"step": 3, "tokens": 21, "lr": 0.1, "train_loss": 2.5, "val_loss": 2.25, "grad_norm": 1.0}
 
 
@@ -311,14 +311,14 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
 def test_rows_that_two_targets_share_count_once_and_those_that_differ_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     columns = {"fusion": "sum", "heads": 4, "out_proj": True, "seed": 0, "params": 7}
-    other = {"code": "12345678e012", "parts": "87654321e012", "val_loss": 2.5}
+    other = {"numerics": 7, "code": "12345678e012", "parts": "87654321e012", "val_loss": 2.5}
     for name, more in {"a": {}, "b": {"wall_s": 3.0}, "c": other}.items():
         row = {**ROW, **columns, "status": "done", "val_loss": 2.25, **more}
         (tmp_path / f"{name}.csv").write_text(csv_text([row]))
     assert len(load(["a.csv", "b.csv"]).rows) == 1
     assert load(["c.csv"]).rows[["code", "parts"]].to_numpy().tolist() == [["12345678e012", "87654321e012"]]
     for order in (["a.csv", "c.csv"], ["c.csv", "a.csv"]):
-        with pytest.raises(Incomparable, match="code"):
+        with pytest.raises(Incomparable, match="numerics"):
             summarize(load(order).rows)
 
 

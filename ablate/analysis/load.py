@@ -17,11 +17,9 @@ from ablate.analysis.frames import frame, of_others
 from ablate.analysis.select import as_texts
 from ablate.config.identity import has_these_ids, id_of_row
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS
 from ablate.files import as_spelled
 from ablate.phrases import Doubt, lines_if, some
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
-from ablate.store.provenance import PACKAGE
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store, read_study
 
@@ -243,8 +241,7 @@ def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
 def _is_checkable(row: Mapping[str, str]) -> bool:
     """Whether an id can be computed from this row: not from that of a damaged run, which may have no cells,
     not for a plugin's method, whose options only its file knows, and not from that of an earlier version."""
-    own = all((PACKAGE / "model" / kind / f"{row[kind]}.py").is_file() for kind in PARTS if row.get(kind))
-    return own and row.get("status") in RESULTS and has_these_ids(row.get("ablate", ""))
+    return not row.get("parts") and row.get("status") in RESULTS and has_these_ids(row.get("ablate", ""))
 
 
 def _fits_its_id(row: Mapping[str, str]) -> bool:

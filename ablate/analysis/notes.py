@@ -43,9 +43,12 @@ def not_begun(rows: pd.DataFrame, record: StudyRecord) -> list[str]:
 
 
 def stale(rows: pd.DataFrame) -> list[str]:
-    """A line if some rows were made by other code or another torch."""
+    """A line if some rows were made by another version of the numerics or another torch."""
     count = int((rows["status"] == Status.STALE).sum())
-    line = f"{counted(count, 'stale row')}: by other code or another torch; force=stale makes new attempts"
+    line = (
+        f"{counted(count, 'stale row')}: by another version of the numerics or another torch; force=stale"
+        " makes new attempts"
+    )
     return lines_if(count, Doubt(line, counted(count, "stale row")))
 
 

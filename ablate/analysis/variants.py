@@ -34,7 +34,7 @@ from ablate.store.columns import (
 
 # Losses per token are not comparable across these columns, nor are results of different programs.
 TEXT_COLUMNS = config_about("text")
-CODE_COLUMNS = ("code", "torch")
+CODE_COLUMNS = ("numerics", "torch")
 # The columns that readers look for first: always shown, and the last to be dropped in a narrow terminal.
 FACTORS = ("fusion", "heads", "out_proj")
 # How often a run is evaluated does not change what it learns, so these columns define no variants, except for

@@ -97,7 +97,8 @@ def runs(
 ) -> None:
     """List the runs with their status.
 
-    A run is done, failed, diverged, interrupted, running, or stale (made by other code or another torch).
+    A run is done, failed, diverged, interrupted, running, or stale (by another version of the numerics or
+    another torch).
     """
     from ablate.analysis.load import find_source
     from ablate.store.store import Store

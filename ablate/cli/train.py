@@ -132,7 +132,8 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     from ablate.analysis.variants import USABLE, Incomparable, best_first, for_reading
     from ablate.reporting.answers import ONE_SEED, of_one_seed
     from ablate.reporting.tables import render_row
-    from ablate.store.columns import RESULTS
+    from ablate.store.columns import RESULTS, Status
+    from ablate.store.provenance import code
     from ablate.store.store import Store
 
     rows, store = outcome.rows(), Store()
@@ -168,7 +169,9 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
         )
     if outcome.finished_before:
         before = counted(outcome.finished_before, "run")
-        lines.append(f"{before} had finished before; force=true makes a new attempt")
+        other = int((rows["status"].eq(Status.DONE) & rows["code"].ne(code())).sum())
+        by = f", {other} of them by an ablate with other code and the same numerics" if other else ""
+        lines.append(f"{before} had finished before{by}; force=true makes a new attempt")
     if record.demonstration:
         lines.append("a demonstration: too few steps and seeds to conclude anything from")
     for line in lines:

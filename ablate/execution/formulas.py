@@ -1,7 +1,4 @@
-"""The values of the columns of a run, as pure functions without files.
-
-A change here changes what rows say, so this file is part of the column `code`.
-"""
+"""The values of the columns of a run, as pure functions without files."""
 
 import copy
 import json

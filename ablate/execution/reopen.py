@@ -2,6 +2,7 @@
 text, this program. Each is held against the row that the run began with; what is not the same is refused."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def reopened(directory: Path, *, code: bool = False) -> Stored:
     """The finished run in this directory, whose text is not opened yet. code: whether what it computed is
     computed again, for which this program has to be the one that made it. Raises ConfigError."""
     row, tokenizer = read_finished(directory, thorough=True), tokenizers.load(directory / "tokenizer.json")
-    require_same(directory, row, directory.name, tokenizer=tokenizer, code=code)
+    changed = provenance.changes(row) if code else ()
+    require_same(directory, row, directory.name, tokenizer=tokenizer, changed=changed)
     try:
         text = (directory / "config.yaml").read_text(encoding="utf-8")
         return Stored(directory, row, read(RunConfig, yaml.safe_load(text)), tokenizer)
@@ -64,14 +66,22 @@ def require_as_begun(run: Run, store: Store) -> None:
         goes_on = bool(checkpoints(directory)) and not lease.is_live(directory)
         tokenizer = run.corpus.tokenizer if goes_on else None
         with contextlib.suppress(Damaged, FileNotFoundError):
-            require_same(directory, read_started(directory), run.name, tokenizer=tokenizer, code=goes_on)
+            row = read_started(directory)
+            changed = provenance.changes_in_code(row) if goes_on else ()
+            require_same(directory, row, run.name, tokenizer=tokenizer, changed=changed)
 
 
 def require_same(
-    directory: Path, row: Row, run: str, *, tokenizer: Tokenizer | None = None, code: bool = False
+    directory: Path,
+    row: Row,
+    run: str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    changed: Sequence[str] = (),
 ) -> None:
-    """Hold what is used of a run against its row: its methods and, where they are given, the tokenizer and
-    the code. run: its name. Raises ConfigError, which names what was and what is."""
+    """Hold what is used of a run against its row: its methods and, where it is given, the tokenizer. run: its
+    name. changed: what of the program is another now. Raises ConfigError, which names what was and what
+    is."""
     for name, was in (row.get("part_files") or {}).items():
         if not provenance.is_of_plugin(name):
             continue
@@ -93,9 +103,9 @@ def require_same(
             f" {now[:12]}; put that back (it may be another version of tokenizers), or train anew with"
             " force=true"
         )
-    if code and (changed := provenance.changes(row)):
+    if changed:
         raise ConfigError(
-            f"{run}: made by other code or another torch, which may compute something else"
+            f"{run}: made by another program, which may compute something else"
             f" ({'; '.join(changed)}); train it anew with force=stale, or take another"
         )
 

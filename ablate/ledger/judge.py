@@ -18,6 +18,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.load import load
 from ablate.analysis.notes import FIRST_TEXT
+from ablate.analysis.variants import CODE_COLUMNS
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import write_atomically
 from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of
@@ -160,13 +161,13 @@ def _reporting_seeds(entry: Entry, record: StudyRecord) -> list[int]:
 
 
 def _require_one_program(rows: pd.DataFrame) -> None:
-    """Raises ConfigError unless one version of the code made all rows, and one of each method its rows."""
-    several = any(rows[column].nunique() > 1 for column in ("code", "torch") if column in rows)
+    """Raises ConfigError unless one version of the numerics made all rows, and one of a plugin its rows."""
+    several = any(rows[column].nunique() > 1 for column in CODE_COLUMNS if column in rows)
     if "parts" in rows:
         several |= (rows.groupby(["fusion", "scores"])["parts"].nunique() > 1).any()
     if several or (rows["status"] == Status.STALE).any():
         raise ConfigError(
-            "its rows are of several versions of the code or of torch, or of an older one;"
+            "its rows are of several versions of the numerics or of torch, or of an older one;"
             " ablate claims run with force=stale trains those anew"
         )
 

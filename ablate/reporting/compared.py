@@ -15,13 +15,13 @@ import pandas as pd
 from ablate.analysis.compare import Comparison
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import levels_of
-from ablate.config.schema import STANDARD_SCORES
+from ablate.config.schema import PARTS, STANDARD_SCORES
 from ablate.files.svg import inline
 from ablate.reporting.relations import STANDARD, Relation, relations
 from ablate.reporting.subject import Subject
-from ablate.store.provenance import PACKAGE, PART_FOLDERS
+from ablate.store.provenance import PACKAGE
 
-FOLDERS = {Path(folder).name: PACKAGE / folder for folder in PART_FOLDERS}  # by kind, also a column's name
+FOLDERS = {kind: PACKAGE / "model" / kind for kind in PARTS}  # by kind, also a column's name
 MOST = 6  # the most methods with a card, so that the answer stays on the first screen
 Method = tuple[str, str]  # kind and name
 

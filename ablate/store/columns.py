@@ -22,7 +22,9 @@ class Status(StrEnum):
     DIVERGED = auto()
     INTERRUPTED = auto()  # the same command resumes it
     RUNNING = auto()
-    STALE = auto()  # a result of other code or another torch, which may differ from today's
+    STALE = (
+        auto()
+    )  # a result of another version of the numerics or another torch, which may differ from today's
 
 
 # A diverged run is a result too.
@@ -180,6 +182,7 @@ TABLE = (
     Column("threads", "provenance", "whole"),
     Column("torch", "provenance", "text"),
     Column("ablate", "provenance", "text"),
+    Column("numerics", "provenance", "whole"),
     Column("code", "provenance", "text"),
     Column("parts", "provenance", "text"),
     Column("git", "provenance", "text"),

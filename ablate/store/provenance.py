@@ -1,8 +1,8 @@
-"""The provenance of results: code, versions, machine. Loads no torch.
+"""The provenance of results: the version of what is computed, plugins, packages, machine. Loads no torch.
 
-The digest of a source file is a hash of its syntax tree, so comments, docstrings and layout do not change it.
-A file of the package is named by its path in it (model/fusion/sum.py), one of a plugin by its name
-(plugin/mine.py), any other by its absolute path.
+Results of another version of the numerics, of another torch, or of a plugin that has changed since are stale.
+The digest of a plugin's file is a hash of its syntax tree, so comments, docstrings and layout do not change
+it. It is named by its name (plugin/mine.py), another file that it imports by its absolute path.
 """
 
 import ast
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.rules import ConfigError
-from ablate.config.schema import PARTS
+from ablate.numerics import NUMERICS
 from ablate.store.columns import RESULTS, Status
 from ablate.version import __version__
 
@@ -27,47 +27,34 @@ PACKAGE = Path(__file__).parent.parent
 IRRELEVANT = ("ctx", "kind", "type_comment", "type_ignores")
 PLUGIN = "plugin/"  # prefix of the name of a plugin's file
 _plugins: dict[Path, tuple[str, bytes]] = {}  # name and source of each plugin, as it was read
-# The source files that determine the result of every run: a change in one of them makes all runs stale.
-CORE = (
-    *sorted(
-        f"{folder}/{path.name}"
-        for folder in ("model", "training")
-        for path in (PACKAGE / folder).glob("[!_]*.py")
-    ),
-    "compute/fastest.py",
-    "rng.py",
-    *(f"data/{name}.py" for name in ("splits", "examples", "paired", "tokenizers", "tokenized")),
-    *(f"data/{name}.py" for name in ("counting", "matches", "measured")),
-    *(f"execution/{name}.py" for name in ("run", "formulas", "translate")),
-)
-# The folders of parts: a change in one of their files makes only the runs stale that use that part.
-PART_FOLDERS = tuple(f"model/{kind}" for kind in PARTS)
 
 
 @functools.cache
-def core_code() -> str:
-    """12 hex digits over the files of CORE. Raises ConfigError."""
-    return combined(tree_digests(CORE))
+def code() -> str:
+    """12 hex digits over all files of the package. They tell one copy of it from another, and make no result
+    stale."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    return combined({path.relative_to(PACKAGE).as_posix(): hashed(path.read_bytes()) for path in files})
 
 
 @functools.cache
 def parts_code(*files: str) -> Mapping[str, Any]:
-    """The columns about the code of a run's own parts. files: their source files, as paths in the package or
-    absolute ones.
+    """The columns about the code of a run's methods that are not ablate's own. files: the source files of
+    its methods.
 
-    part_files: the digests, by name, of these files and of the files of other parts that they import; parts:
-    12 hex digits over all of them.
+    part_files: the digests, by name, of these files and of those that they import from their own folders;
+    parts: 12 hex digits over all of them, None without any. Raises ConfigError.
     """
-    names = {name for file in files for name in with_imports(file, PART_FOLDERS)}
+    names = {name for file in files if not _is_own(Path(file)) for name in with_imports(Path(file))}
     digests = tree_digests(sorted(names))
-    return {"parts": combined(digests), "part_files": digests}
+    return {"parts": combined(digests) if digests else None, "part_files": digests}
 
 
 def changes(row: Mapping[str, Any]) -> list[str]:
-    """What of the code and torch that made this row is another now: for each what it was and is. A plugin
-    that is not loaded counts as unchanged."""
-    held = [("code", row.get("code"), core_code()), ("torch", row.get("torch"), torch_version())]
-    held += [(name, was, tree_digest(name)) for name, was in (row.get("part_files") or {"parts": ""}).items()]
+    """What made this row and is another now, so that it may compute something else: for each what it was and
+    is. A plugin that is not loaded counts as unchanged."""
+    held = [("numerics", row.get("numerics"), NUMERICS), ("torch", row.get("torch"), torch_version())]
+    held += [(name, was, tree_digest(name)) for name, was in (row.get("part_files") or {}).items()]
     return [
         f"{what} was {was}, is {now}"
         for what, was, now in held
@@ -75,8 +62,15 @@ def changes(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def changes_in_code(row: Mapping[str, Any]) -> list[str]:
+    """As `changes`, and any other difference of this copy of the program, as a run that goes on is to be made
+    by one alone."""
+    now = code()
+    return [*changes(row), *([] if row.get("code") == now else [f"code was {row.get('code')}, is {now}"])]
+
+
 def status_now(row: Mapping[str, Any]) -> str:
-    """The row's status, or `stale` if other code or another torch made the result."""
+    """The row's status, or `stale` if it does not count any more (`changes`)."""
     return Status.STALE if row["status"] in RESULTS and changes(row) else row["status"]
 
 
@@ -98,12 +92,13 @@ def git_state() -> str:
         return ""
 
 
-def provenance() -> dict[str, str]:
+def provenance() -> dict[str, Any]:
     """The columns that say which version of the program made a row."""
     return {
         "torch": torch_version(),
         "ablate": __version__,
-        "code": core_code(),
+        "numerics": NUMERICS,
+        "code": code(),
         "git": git_state(),
     }
 
@@ -144,10 +139,10 @@ def tree_digest(name: str) -> str | None:
     """
     of_plugins = {known: source for known, source in _plugins.values()}
     try:
-        tree = ast.parse(of_plugins[name] if name in of_plugins else (PACKAGE / name).read_bytes())
+        tree = ast.parse(of_plugins[name] if name in of_plugins else Path(name).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
-    return hashlib.sha256(canonical(tree).encode()).hexdigest()[:16]
+    return hashed(canonical(tree).encode())
 
 
 def tree_digests(names: Iterable[str]) -> dict[str, str]:
@@ -155,11 +150,14 @@ def tree_digests(names: Iterable[str]) -> dict[str, str]:
     digests = {}
     for name in names:
         if (digest := tree_digest(name)) is None:
-            raise ConfigError(
-                f"{PACKAGE / name}: this source file of ablate is missing or damaged; install ablate again"
-            )
+            raise ConfigError(f"{name}: can't be read as Python; correct or restore it")
         digests[name] = digest
     return digests
+
+
+def hashed(data: bytes) -> str:
+    """16 hex digits of SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def combined(digests: Mapping[str, str]) -> str:
@@ -184,28 +182,21 @@ def canonical(node: Any) -> str:
     return f"{type(node).__name__} {node!a}"
 
 
-def with_imports(file: str, folders: Iterable[str]) -> list[str]:
-    """The names of a file and of all files that it imports, directly or indirectly, from its own folder and
-    from `folders` of the package, sorted.
-
-    file: a path in the package, or an absolute one. If a folder is imported, the imports of its __init__
-    count, but not the __init__ itself, unless it is `file`; so do those of ablate.methods.
-    """
-    start, public = PACKAGE / file, PACKAGE / "methods.py"
-    inside = [start.parent, public, *(PACKAGE / folder for folder in folders)]
-    reached, waiting = set[Path](), [start]
+def with_imports(file: Path) -> list[str]:
+    """The names of a plugin's file and of all files that it imports, directly or indirectly, from its own
+    folder, sorted. If a folder is imported, the imports of its __init__ count, but not the __init__ itself,
+    unless it is `file`."""
+    reached, waiting = set[Path](), [file]
     while waiting:
         path = waiting.pop()
-        if path not in reached and any(path.is_relative_to(folder) for folder in inside):
+        if path not in reached and path.is_relative_to(file.parent) and not _is_own(path):
             reached.add(path)
             waiting += _imported(path)
-    return sorted(
-        _name(path) for path in reached if path == start or (path != public and path.name != "__init__.py")
-    )
+    return sorted(_name(path) for path in reached if path == file or path.name != "__init__.py")
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """The files that `path` imports from this package or from its own folder."""
+    """The files that `path` imports from its own folder, or from those above it."""
     for node in ast.walk(ast.parse(_plugins[path][1] if path in _plugins else path.read_bytes())):
         if isinstance(node, ast.Import):
             level, modules = 0, [alias.name for alias in node.names]
@@ -214,15 +205,17 @@ def _imported(path: Path) -> Iterator[Path]:
             level, modules = node.level, [module, *(f"{module}.{alias.name}" for alias in node.names)]
         else:
             continue
-        roots = [path.parents[level - 1]] if level else [PACKAGE.parent, path.parent]
-        for at in (root.joinpath(*module.split(".")) for module in modules for root in roots):
+        root = path.parents[level - 1] if level else path.parent
+        for at in (root.joinpath(*module.split(".")) for module in modules):
             yield from filter(Path.is_file, (at.with_suffix(".py"), at / "__init__.py"))
 
 
+def _is_own(path: Path) -> bool:
+    return path.is_relative_to(PACKAGE)
+
+
 def _name(path: Path) -> str:
-    if path in _plugins:
-        return _plugins[path][0]
-    return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.as_posix()
+    return _plugins[path][0] if path in _plugins else path.as_posix()
 
 
 def _stands_alone(node: Any) -> bool:

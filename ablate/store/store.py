@@ -135,7 +135,7 @@ class Store:
         role are empty if the studies disagree on them.
 
         A run that is being trained again is `running`; if the new attempt is interrupted, the old result
-        stays. Results of other code or another torch are `stale`.
+        stays. Results of another version of the numerics or another torch are `stale`.
         """
         studies = self._studies_by_run()
         # The row of a damaged run has only the first half of its id, from the name.

@@ -78,7 +78,7 @@ def adamw_(
             [],
             list(torch.full((len(names),), step - 1.0, device=next(iter(params.values())).device).unbind()),
             fused=True,
-            grad_scale=divisor,
+            grad_scale=None if divisor is None else divisor.float(),  # it takes no other type
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,

@@ -157,10 +157,15 @@ class Computing:
         self.loss: Callable[..., Tensor] = _compiled(self.model) if compiled else self.model.loss
 
     def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss, 0-dimensional, and the gradient of each parameter by name, all in float32."""
+        """The mean loss, 0-dimensional, and the gradient of each parameter by name, all in the precision of
+        the weights."""
         loss = self.loss(*batch)
         grads = torch.autograd.grad(loss, [*self.params.values()])
-        return loss.detach(), {name: grad.float() for name, grad in zip(self.params, grads, strict=True)}
+        weights = self.weights.parameters()
+        return loss.detach(), {
+            name: grad.to(weight.dtype)
+            for name, grad, weight in zip(self.params, grads, weights, strict=True)
+        }
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -304,6 +309,7 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
     windows = max(1, EVALUATION_NUMBERS[device.type] // (context * widest))
     nats_3, count_3, correct, rows, exact = np.zeros(3), np.zeros(3, int), 0, 0, 0
     nats = [np.empty(0, np.float32)]
+    wide = torch.promote_types(next(model.parameters()).dtype, torch.float32)
     with _evaluating(model):
         for batch in split.windows(context=context, windows=windows, most=most):
             inputs, targets, positions, source = batch.to(device)
@@ -314,7 +320,7 @@ def evaluate(model: Model, split: Split, *, context: int, most: int | None = Non
             place = torch.arange(len(wanted), device=device) if positions is None else positions
             in_third_3K = _in_thirds(place, width)
             right = logits.argmax(-1) == wanted
-            nats_K = torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
+            nats_K = torch.nn.functional.cross_entropy(logits.to(wide), wanted, reduction="none")
             nats.append(nats_K.cpu().numpy())
             nats_3 += torch.where(in_third_3K, nats_K, 0).sum(1).cpu().numpy()
             count_3 += in_third_3K.sum(1).cpu().numpy()

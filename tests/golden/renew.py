@@ -1,17 +1,38 @@
-"""Train the golden runs and write their losses: python -m tests.golden.renew."""
+"""Write what the golden runs and texts give: python -m tests.golden.renew."""
 
-import csv
+import hashlib
+import json
+import math
+import tempfile
 from pathlib import Path
+from unittest import mock
 
-from ablate.data.corpus import open_corpus
+import torch
+
+from ablate.data.corpus import Corpus, open_corpus
+from ablate.execution import formulas, translate
+from ablate.execution.run import prepare, training
 from ablate.model.models import build_model
-from ablate.model.sizing import resolve_spec
-from ablate.training.train import Evaluation, Step, train
-from tests.helpers import make_config
+from ablate.numerics import NUMERICS
+from ablate.store.columns import METRICS
+from ablate.training.train import Averaged, Evaluation, Step
+from tests.helpers import catalogue, make_config
 
-FILE = Path(__file__).with_name("losses.csv")
-# Read off the default device's CPU: seeded text, every option of a method at something but its default. All
-# that decides a loss stands here, so that a default may change.
+FILE = Path(__file__).with_name("golden.json")
+
+# All that decides a loss stands here, so that a default may change.
+COMMON = (
+    *("model.d_model=32", "model.context=32", "corpus.seed=0"),
+    *("train.steps=20", "train.batch=8", "train.lr=3e-3", "train.warmup=0.05", "train.min_lr_ratio=0.1"),
+    *("train.weight_decay=0.1", "train.beta2=0.99", "train.clip=1.0", "train.eval_every=10"),
+    *("train.eval_tokens=null", "train.linear=mkl", "device=cpu"),
+)
+GRAMMAR = ("corpus=grammar", "corpus.characters=30000")
+TASK = ("corpus.held_out=40", "corpus.vocabulary=16")
+NUMBERS = ("corpus=numbers", "corpus.held_out=40")
+PAIRS = ("corpus=copy", *TASK, "model=pair")
+# Every option of a method at something but its default; every option of the optimizer; every task and way of
+# reading it. In float64, but for two.
 RUNS = {
     "concat": ("fusion=concat",),
     "sum": ("fusion=sum", "fusion.normalize=variance", "out_proj=false"),
@@ -28,38 +49,141 @@ RUNS = {
     "offsets": ("scores=offsets",),
     "windows": ("scores=windows", "key_heads=1"),
     "qk_norm": ("scores=qk_norm", "value_proj=false"),
+    "float32": ("train.precision=float32",),
+    "bfloat16": ("train.precision=bfloat16",),
+    "matched by the MLP": ("fusion=sum", "match=params"),
+    "matched by values": ("fusion=sum", "match=flops", "match_by=value_width", "scale=none"),
+    "optimizer": (
+        *("train.beta1=0.8", "train.eps=1e-4", "train.clip=null", "train.weight_decay=0"),
+        *("train.warmup=0", "train.min_lr_ratio=1", "train.average=0.5", "train.eval_tokens=640"),
+    ),
+    "model": ("model.bias=true", "model.dropout=0.1", "model.mlp_hidden=48", "scale=outside"),
+    "seeds": ("seed=3", "seeds.backbone=1", "seeds.data=2"),
+    "copy": ("corpus=copy", *TASK),
+    "reverse": ("corpus=reverse", *TASK),
+    "sort": ("corpus=sort", *TASK),
+    "induction": ("corpus=induction", *TASK, "corpus.vocabulary=32"),
+    "mqar": ("corpus=mqar", *TASK, "corpus.examples=200", "corpus.filler=blank"),
+    "lags": ("corpus=lags", "corpus.characters=20000"),
+    "encoder-decoder": (*PAIRS, "at=cross", "fusion=mean", "model.encoder_layers=1"),
+    "prefix": ("corpus=copy", *TASK, "model=prefix", "model.layers=2"),
+    "numbers": (*NUMBERS, "model=pair", "model.context=96", "train.translate=true"),
 }
-COMMON = (
-    *("corpus=grammar", "corpus.characters=30000", "model.d_model=32", "model.context=32"),
-    *("train.steps=60", "train.batch=8", "train.lr=3e-3", "train.warmup=0.05", "train.min_lr_ratio=0.1"),
-    *("train.weight_decay=0.1", "train.beta2=0.99", "train.clip=1.0", "train.eval_every=60"),
-    "train.eval_tokens=null",
-)
+# Relative; of float32 and bfloat16 what other processors and another order of additions leave the same.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 3e-2}
+
+# Texts as models read them, from fixed files.
+TEXT = "".join(f"Line {n}: the {n * n} mice of room {n % 7} met — naïvely — again.\n\n" for n in range(300))
+TASKS = ("copy", "reverse", "sort", "induction", "mqar")
+TEXTS = {
+    "char": ("corpus=file", "corpus.tokenizer=char", "corpus.split=position"),
+    "byte": ("corpus=file", "corpus.tokenizer=byte", "corpus.split=position", "corpus.splits=[0.8,0.1,0.1]"),
+    "bpe": ("corpus=file", "corpus.tokenizer=bpe", "corpus.bpe_vocab=300"),
+    "paragraphs": ("corpus=file", "corpus.tokenizer=char", "corpus.unique=paragraph"),
+    "documents": ("corpus=file", "corpus.tokenizer=char", "corpus.split=document"),
+    "grammar": ("corpus=grammar", "corpus.characters=20000"),
+    "lags": ("corpus=lags", "corpus.characters=20000"),
+    **{name: (f"corpus={name}", "corpus.held_out=40") for name in TASKS},
+    "pairs": ("corpus=pairs", "model=pair", "corpus.tokenizer=char", "corpus.long=cut"),
+    "numbers": (*NUMBERS, "model=prefix"),
+    "docs": ("corpus=docs", "corpus.tokenizer=char"),
+    "stdlib": ("corpus=stdlib", "corpus.tokenizer=char"),
+    "gettext": ("corpus=gettext", "model=pair", "corpus.tokenizer=char"),
+}
 
 
-def losses(name: str) -> list[tuple[str, str, float]]:
-    """(method, what, loss) for every tenth step, and the validation split at the end."""
-    config = make_config(*COMMON, *RUNS[name])
-    corpus = open_corpus(config.corpus)
-    spec = resolve_spec(config, corpus.tokenizer.vocab_size)
-    rows = []
-    for event in train(
-        build_model(spec, config.resolved_seeds()),
-        config.train,
-        train_split=corpus.splits["train"],
-        validation_split=corpus.splits["validation"],
-        context=spec.context,
-        data_seed=config.seed,
+def losses(name: str) -> dict[str, float]:
+    """The training loss of every tenth step, and the columns of results at the end, by name."""
+    words = RUNS[name]
+    text = () if words[0].startswith("corpus=") else GRAMMAR
+    run = prepare(make_config(*text, *COMMON, *words))
+    model = build_model(run.spec, run.config.resolved_seeds())
+    if name not in TOLERANCES:
+        model = model.double()
+    values, metrics, averaged, last = {}, [], None, None
+    for event in training(run, model, run.config.train):
+        match event:
+            case Step(step) if step % 10 == 0:
+                values[f"step {step}"] = event.loss.item()
+            case Evaluation():
+                last = event
+                metrics.append(formulas.at_evaluation(event))
+            case Averaged():
+                averaged = event
+    assert last is not None
+    row = formulas.at_end(run, model, last, metrics, averaged)
+    if run.config.train.translate:
+        row |= translate.scores(translate.of_test(model.eval(), run.corpus, run.spec.context))
+    return values | {
+        column: float(row[column])
+        for column in METRICS
+        if column not in ("tokens_per_s", "wall_s") and isinstance(row.get(column), int | float)
+    }
+
+
+def fingerprint(corpus: Corpus, context: int = 32) -> str:
+    """12 hex digits over three batches of training and all other splits, as a model reads them."""
+    digest = hashlib.sha256()
+    for name, split in corpus.splits.items():
+        training = name == "train"
+        batches = (
+            (split.batch(context=context, batch=4, seed=5, step=step) for step in (1, 2, 3))
+            if training
+            else split.windows(context=context, windows=8)
+        )
+        for tensor in (part for batch in batches for part in batch if part is not None):
+            digest.update(str(tuple(tensor.shape)).encode() + tensor.to(torch.int64).numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def texts(directory: Path) -> dict[str, str]:
+    """The fingerprint of each text, by name. directory: an empty one, where their files are laid."""
+    library, modules = directory / "library", [*(f"m{n}.py" for n in range(60))]
+    files = {f"documents/{n}.txt": TEXT[60 * n : 60 * n + 400] for n in range(60)} | {
+        "text.txt": TEXT,
+        "pairs.tsv": "".join(f"room {n}\tRaum {n * n}\n" for n in range(200)),
+        "library/pydoc_data/topics.py": f"topics = {{'mice': {TEXT[:500]!r}}}\n",
+        **{
+            f"library/{name}": f'"""{TEXT[50 * n : 50 * n + 300]}"""\nN = {n}\n'
+            for n, name in enumerate(modules)
+        },
+    }
+    for name, content in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(content, encoding="utf-8", newline="\n")
+    catalogues = directory / "locale" / "de" / "LC_MESSAGES"
+    catalogues.mkdir(parents=True)
+    rooms = {f"Room {n} is open": f"Raum {n} ist offen" for n in range(90)}
+    (catalogues / "rooms.mo").write_bytes(catalogue(rooms))
+    paths = {"pairs": "pairs.tsv", "documents": "documents"}
+    found = {}
+    with (
+        mock.patch("ablate.data.library.root", lambda: library),
+        mock.patch("ablate.data.corpora.docs.root", lambda: library),
+        mock.patch("ablate.data.library.sys.stdlib_module_names", {name[:-3] for name in modules}),
+        mock.patch("ablate.data.corpora.gettext.DIRECTORIES", [catalogues.parents[1]]),
     ):
-        if isinstance(event, Evaluation) and event.step > 0:
-            rows.append((name, "validation", event.validation.loss))
-        elif isinstance(event, Step) and event.step % 10 == 1:
-            rows.append((name, f"step {event.step}", event.loss.item()))
-    return rows
+        for name, words in TEXTS.items():
+            path = directory / paths.get(name, "text.txt")
+            own = [f"corpus.path={path}"] if words[0] in ("corpus=file", "corpus=pairs") else []
+            config = make_config(*words, *own)
+            found[name] = fingerprint(open_corpus(config.corpus, config.model))
+    return found
+
+
+def differing(found: dict[str, float], golden: dict[str, float], tolerance: float) -> list[str]:
+    """What is not as it was: name, value before, value now."""
+    return [
+        f"{what}: was {golden.get(what)}, is {found.get(what)}"
+        for what in {**golden, **found}
+        if what not in found
+        or what not in golden
+        or not math.isclose(found[what], golden[what], rel_tol=tolerance, abs_tol=tolerance / 10)
+    ]
 
 
 if __name__ == "__main__":
-    with FILE.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("method", "what", "loss"))
-        table.writerows((m, what, f"{loss:.6f}") for name in RUNS for m, what, loss in losses(name))
+    with tempfile.TemporaryDirectory() as directory:
+        found = {"numerics": NUMERICS, "losses": {name: losses(name) for name in RUNS}}
+        found["texts"] = texts(Path(directory))
+    FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8", newline="\n")

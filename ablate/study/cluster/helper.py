@@ -32,7 +32,7 @@ from ablate.files.atomic import read_json, write_atomically
 from ablate.launch.pool import train_all
 from ablate.launch.processes import start_server
 from ablate.live.board import Lines
-from ablate.store.provenance import PACKAGE, PART_FOLDERS, core_code, parts_code, torch_version
+from ablate.store.provenance import code, torch_version
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.run_files import Stamp
 from ablate.store.store import Store
@@ -104,13 +104,8 @@ def _jobs(content: Mapping[str, Any]) -> list[Job]:
 
 def program() -> dict[str, str]:
     """What has to be the same wherever the runs of a study are trained."""
-    parts = [
-        path.relative_to(PACKAGE).as_posix()
-        for folder in PART_FOLDERS
-        for path in sorted((PACKAGE / folder).glob("*.py"))
-    ]
     return {
-        "code": f"{core_code()} {parts_code(*parts)['parts']}",
+        "code": code(),
         "torch": torch_version(),
         "Python": platform.python_version(),
     }

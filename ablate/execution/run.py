@@ -13,12 +13,12 @@ import torch
 from ablate import rng
 from ablate.compute import device
 from ablate.compute.fastest import PRODUCTS
+from ablate.config.extras import require
 from ablate.config.identity import run_id, run_name
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig, TrainConfig
 from ablate.data.corpus import Corpus, open_corpus, require_usable
 from ablate.execution.place import attention_of, linear_of, require_memory
-from ablate.execution.translate import require_sacrebleu
 from ablate.model.attend import FORMULATIONS
 from ablate.model.costs import flops_per_token
 from ablate.model.models import Model, build_model
@@ -107,7 +107,9 @@ def place(run: Run) -> PlacedRun:
     if not train.is_ragged:  # every step is of the same size
         require_memory(run.spec, config.train, where, attention, train.target_share)
     if config.train.translate:
-        require_sacrebleu()
+        require(
+            "train.translate=true", "sacrebleu", extra="translate", otherwise="or leave train.translate out"
+        )
     _require_compiler(config, where)
     return PlacedRun(config, run.spec, run.corpus, where, linear, attention)
 

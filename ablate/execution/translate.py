@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ablate.config.rules import ConfigError
 from ablate.data.corpus import Corpus
 from ablate.data.paired import Layout, Pair, Paired
 from ablate.model.models import Model
@@ -81,21 +80,6 @@ def signatures() -> dict[str, str]:
     for metric in metrics.values():
         metric.corpus_score(["a"], [["a"]])  # a signature includes the number of references
     return {column: str(metric.get_signature()) for column, metric in metrics.items()}
-
-
-def require_sacrebleu() -> None:
-    """Raises ConfigError if sacrebleu is not installed.
-
-    study/study.py refuses that before, with the distribution's name of today: the words below are part of the
-    column `code`, so to change them makes every row stale.
-    """
-    try:
-        import sacrebleu  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "train.translate=true: BLEU and chrF are sacrebleu's, and it is not installed; pip install"
-            " 'ablate[translate]', or leave train.translate out"
-        ) from None
 
 
 def _metrics() -> dict[str, Any]:

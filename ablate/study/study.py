@@ -19,7 +19,6 @@ from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import check, holds, spelled
-from ablate.config.extras import require
 from ablate.config.identity import digest, identity_keys
 from ablate.config.overrides import as_value, flatten
 from ablate.config.read import hints, read
@@ -28,7 +27,7 @@ from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training
-from ablate.execution.run import PlacedRun, Run, prepare, resolve
+from ablate.execution.run import Run, prepare, resolve
 from ablate.live.board import checking
 from ablate.phrases import some
 from ablate.store.columns import Row
@@ -83,7 +82,7 @@ class Study:
         self.reasons: dict[str, str] = {}
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
-        make = resolve if remote else _prepare
+        make = resolve if remote else prepare
         self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
         if self.config and (at := self._looks_at(self.config)):
             self.design = replace(self.design, looks=self._looks(self.config, at))
@@ -352,15 +351,6 @@ def _declared(sweep: Sweep) -> StudyConfig:
     of_demo = _of_demo(sweep.study) if sweep.is_demonstration else {}
     instead = {key.removeprefix("study."): of_demo[key] for key in of_demo.keys() - given}
     return read_declared(sweep.study, instead=instead)
-
-
-def _prepare(config: RunConfig) -> PlacedRun:
-    """The run on this machine, where what it needs is installed. Raises ConfigError."""
-    if config.train.translate:
-        require(
-            "train.translate=true", "sacrebleu", extra="translate", otherwise="or leave train.translate out"
-        )
-    return prepare(config)
 
 
 def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:

@@ -27,7 +27,7 @@ from ablate.execution.timing import step_seconds
 from ablate.store.columns import MEASURED_COLUMNS, Row
 from ablate.store.record import Choice, StudyRecord, grown
 from ablate.study import run as running
-from ablate.study import tuned
+from ablate.study import tuned, tuning
 from ablate.study.config import Overrides, Phase
 from ablate.study.curve import has_late_seed, minimum
 from ablate.study.looks import Looks
@@ -45,10 +45,10 @@ DECLARED = {
 }
 
 
-def study(**changes) -> tuned.Tuning:
+def study(**changes) -> tuned.TunedDesign:
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
-    return declared.tuning(declared.levels)
+    return declared.tuned_design(declared.levels)
 
 
 ARMS = {
@@ -157,7 +157,7 @@ def parabolas(curvature: float = MILD, **optimum: float) -> Callable[[Overrides]
 
 
 def run(
-    study: tuned.Tuning, row: Callable[[Overrides], Row], rows: dict[Overrides, Row] | None = None
+    study: tuned.TunedDesign, row: Callable[[Overrides], Row], rows: dict[Overrides, Row] | None = None
 ) -> dict[Overrides, Row]:
     """The rows of a whole study, begun from `rows`."""
     rows = dict(rows or {})
@@ -167,8 +167,8 @@ def run(
     return rows
 
 
-def values(study: tuned.Tuning, rows: dict[Overrides, Row]) -> dict[str, str | None]:
-    choices = tuned.progress(study, rows).choices
+def values(study: tuned.TunedDesign, rows: dict[Overrides, Row]) -> dict[str, str | None]:
+    choices = study.found(rows).choices
     return {at(arm)["fusion"]: choice.value for arm, choice in choices.items()}
 
 
@@ -197,7 +197,7 @@ def test_the_minimum_of_a_parabola_by_hand(first, losses, place, doubt):
 )
 def test_the_choice_of_a_value_by_hand(losses, value, doubt):
     grid = ["0.001", "0.002", "0.004", "0.008"][: len(losses)]
-    assert tuned.choose(study(), grid, losses) == Choice(value, doubt)
+    assert tuning.choose(study().search, grid, losses) == Choice(value, doubt)
 
 
 def test_develop_then_report_at_four_values():
@@ -226,11 +226,11 @@ def test_develop_then_report_at_four_values():
 def test_an_edge_extends_the_grid_for_every_arm_up_to_a_limit():
     s = study()
     rows = run(s, parabolas(concat=0.002, sum=0.008))
-    assert tuned.progress(s, rows).points[("fusion=sum",)] == ["0.001", "0.002", "0.004", "0.008", "0.016"]
+    assert s.found(rows).points[("fusion=sum",)] == ["0.001", "0.002", "0.004", "0.008", "0.016"]
     grid = {at(one)["train.lr"] for one in rows if at(one)["fusion"] == "concat" and at(one)["seed"] == "0"}
     assert {"0.008", "0.016"} < grid and values(s, rows)["sum"] == "0.008"
     far = run(s, parabolas(concat=0.002, sum=1.0))
-    now = tuned.progress(s, far)
+    now = s.found(far)
     assert [*now.points.values()] == [["0.001", "0.002", "0.004", "0.008", "0.016"]] * 2
     assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed: train.lr=0.016")
     assert any("fusion=sum" in line and "not bracketed" in line for line in s.closing(far))
@@ -245,7 +245,7 @@ def test_a_steep_curve_is_fitted_through_half_octaves_beside_its_best_point():
         return {key: value + 0.3 * above**2 if "loss" in key else value for key, value in row.items()}
 
     rows = run(s, lambda one: lopsided(one) if at(one)["fusion"] == "sum" else mild(one))
-    points = tuned.progress(s, rows).points
+    points = s.found(rows).points
     assert points[("fusion=concat",)] == ["0.001", "0.002", "0.004"]
     assert points[("fusion=sum",)] == ["0.001", "0.001414", "0.002", "0.002828", "0.004"]
     assert abs(math.log2(float(values(s, rows)["sum"] or 0) / 0.0025)) < 0.08
@@ -275,7 +275,7 @@ def test_what_cannot_be_built_is_left_out_and_nothing_extends_there():
     no_sum = run(s, lambda one: LEFT_OUT if at(one)["fusion"] == "sum" else usual(one))
     assert values(s, no_sum) == {"concat": "0.002"}
     below = run(s, lambda one: LEFT_OUT if float(at(one)["train.lr"]) > 0.005 else usual(one))
-    now = tuned.progress(s, below)
+    now = s.found(below)
     assert [*now.points.values()] == [["0.001", "0.002", "0.004", "0.008"]] * 2
     assert now.choices[("fusion=sum",)].doubt.startswith("not bracketed")
 
@@ -340,7 +340,7 @@ def test_a_late_seed_in_development_raises_the_first_look():
 def test_whole_numbers_stay_whole():
     factors = {"fusion": ["concat", "sum"], "train.batch": [8, 16, 32]}
     s = study(tune="train.batch", factors=factors)
-    assert tuned.choose(s, ["8", "16", "32"], [3.0, 1.0, 2.0]).value == "18"
+    assert tuning.choose(s.search, ["8", "16", "32"], [3.0, 1.0, 2.0]).value == "18"
 
 
 def test_whole_numbers_end_at_one():
@@ -354,7 +354,7 @@ def test_whole_numbers_end_at_one():
     assert {at(one)["train.batch"] for one in rows} == {"1", "2", "4"}
     roles = [*tuned.members(s, rows).values()]
     assert not any("octave_down" in of_run for of_run in roles) and any("octave_up" in one for one in roles)
-    assert tuned.value_text(s, 0.3) == "1"
+    assert s.search.text(0.3) == "1"
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_grown_study_keeps_runs_at_old_values_without_a_role():
 # --- what compare makes of it -----------------------------------------------------------------------
 
 
-def results(s: tuned.Tuning, rows: dict[Overrides, Row]) -> pd.DataFrame:
+def results(s: tuned.TunedDesign, rows: dict[Overrides, Row]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **ROW,

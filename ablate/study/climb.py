@@ -28,7 +28,7 @@ from ablate.phrases import counted
 from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Role, Rung, frozen
 from ablate.study.config import Design, Overrides, Phase, Rows, seed_of
 from ablate.study.curve import HALF, minimum
-from ablate.study.tuned import SETTLED, Tuning, at_value, development, mean_loss, progress, value_text
+from ablate.study.tuning import SETTLED, at_value, tune
 
 if TYPE_CHECKING:
     from ablate.study.ladder import Ladder
@@ -163,7 +163,7 @@ class Climb(Design):
                 climbed.choices[arm] = choice
                 climbed.best[self._place[arm]] = best
                 if choice.value is not None:
-                    for run in at_value(self._tuning([arm]), arm, choice.value, [*map(str, rung.seeds)]):
+                    for run in at_value(arm, self.key, choice.value, [*map(str, rung.seeds)]):
                         climbed.runs[run], climbed.reports[run] = at, arm
         return climbed
 
@@ -197,23 +197,21 @@ class Climb(Design):
         self, at: int, arms: Sequence[Overrides], grid: Sequence[str], climbed: State, rows: Rows
     ) -> Iterator[tuple[Overrides, Choice, float]]:
         """Tune these arms, as a tuned study does."""
-        tuning = self._tuning(arms, grid)
-        now = progress(tuning, rows)
-        for arm, points in now.points.items():
-            climbed.runs.update(dict.fromkeys(development(tuning, arm, points), at))
-        for arm, choice in now.choices.items():
+        search = self.config.search(grid)
+        found = tune(search, arms, rows)
+        for arm, points in found.points.items():
+            climbed.runs.update(dict.fromkeys(search.runs(arm, points), at))
+        for arm, choice in found.choices.items():
             yield arm, choice, math.log2(float(choice.value)) if choice.value else math.nan
 
     def _curve(
         self, at: int, arm: Overrides, values: Sequence[str], climbed: State, rows: Rows
     ) -> list[float] | None:
         """The mean loss of an arm at these values; None until all of their runs have ended."""
-        tuning = self._tuning([arm], values)
-        runs = development(tuning, arm, values)
+        search = self.config.search(values)
+        runs = search.runs(arm, values)
         climbed.runs.update(dict.fromkeys(runs, at))
-        if _without_result(runs, rows):
-            return None
-        return [mean_loss(tuning, rows, arm, value) for value in values]
+        return None if _without_result(runs, rows) else search.curve(rows, arm, values)
 
     def _line(self, at: int, which: int, climbed: State) -> float | None:
         """The octave of an arm's value at a rung: on the line through the best ones below, in log2 of the
@@ -226,12 +224,8 @@ class Climb(Design):
         slope, offset = np.polyfit(sizes, [octave for _, octave in known], 1)
         return float(offset + slope * np.log2(self.rungs[at].size))
 
-    def _tuning(self, arms: Sequence[Overrides], grid: Sequence[str] | None = None) -> Tuning:
-        levels = {**self.levels, self.key: grid or self.levels[self.key]}
-        return Tuning(levels, arms, config=self.config)
-
     def _text(self, octave: float) -> str:
-        return value_text(self._tuning(self.arms), 2.0**octave)
+        return self.config.search(self.levels[self.key]).text(2.0**octave)
 
     # --- the prediction -------------------------------------------------------------------------------
 

@@ -100,8 +100,8 @@ class Ladder(Tuned):
                 )
         if taken := {"model", "heads", "train.steps"} & given.keys():
             raise ConfigError(f"{min(taken)}={given[min(taken)][0]}: the rungs set it; leave it out")
-        tuning = self.tuning(levels)
-        report = tuning.levels["seed"]
+        tuned = self.tuned_design(levels)
+        report = tuned.levels["seed"]
         if max(self.seeds_a_rung) > len(report):
             raise ConfigError(
                 f"seed={','.join(report)}: {counted(max(self.seeds_a_rung), 'seed')} report"
@@ -126,7 +126,7 @@ class Ladder(Tuned):
                 f"study.rungs={typed(self.rungs)}: {sizes[-1] / sizes[0]:.2g} times as many parameters at the"
                 f" top as at the bottom ({shown}); a prediction takes a factor of {SPAN}"
             )
-        return Climb(tuning.levels, tuning.arms, config=self, rungs=rungs, configs=configs)
+        return Climb(tuned.levels, tuned.arms, config=self, rungs=rungs, configs=configs)
 
     def _rung(self, name: str, config: RunConfig, seeds: Sequence[str]) -> Rung:
         """The rung of this preset. config: of the preset."""

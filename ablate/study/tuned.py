@@ -1,11 +1,5 @@
-"""The kind `tuned`: each arm at its own best value of a key, chosen on development seeds.
-
-Comparing arms at one learning rate compares how well that rate suits them; taking the best of a few rates for
-each arm calls equal arms different in 7–97 % of studies, by how steep their curves are. So every arm is
-trained over one grid of powers of two, on development seeds, and evaluated on the validation split. Its value
-is the minimum of a parabola fitted to its mean loss in log2 of the key. The report is on fresh seeds and the
-test split.
-"""
+"""The kind `tuned`: each arm at its own best value of a key, chosen on development seeds (tuning). The report
+is on fresh seeds and the test split."""
 
 import functools
 import itertools
@@ -15,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import yaml
 
 from ablate.compose.composer import Composer
@@ -24,7 +17,7 @@ from ablate.config.contrast import Contrast
 from ablate.config.overrides import as_value
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import counted, lines_if
-from ablate.store.columns import RESULTS, Row, column_named, on_validation
+from ablate.store.columns import Row, column_named, on_validation
 from ablate.store.record import Choice, Role, keys_of_arms
 from ablate.study.config import (
     Absent,
@@ -37,12 +30,10 @@ from ablate.study.config import (
     combinations,
     seed_of,
 )
-from ablate.study.curve import HALF, STEEP, curvature, has_late_seed, minimum
 from ablate.study.looks import Looks
+from ablate.study.tuning import Found, Search, at_value, late_arms, tune
 
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
-DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
-SETTLED = (*RESULTS, Absent.LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +57,15 @@ class Tuned(StudyConfig):
     def first_seed(self) -> int:
         return 1 + max(map(int, self.develop))
 
-    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
-        return self.tuning(levels)
+    def search(self, grid: Sequence[str]) -> Search:
+        """Where the values of the key are looked for, from this grid on."""
+        metric = on_validation(self.metric)
+        return Search(key=self.tune, grid=grid, extend=self.extend, seeds=self.develop, metric=metric)
 
-    def tuning(self, levels: Mapping[str, Sequence[str]]) -> "Tuning":
+    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> Design:
+        return self.tuned_design(levels)
+
+    def tuned_design(self, levels: Mapping[str, Sequence[str]]) -> "TunedDesign":
         key = self.tune
         if key not in levels:
             raise ConfigError(
@@ -97,23 +93,11 @@ class Tuned(StudyConfig):
                 raise ConfigError(
                     f"study.primary: the baseline {name}={as_value(value)} is no level of the study's factors"
                 )
-        return Tuning({**levels, key: grid, "seed": report}, arms, config=self)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The state of a study, derived from its rows. points: of each arm, the grid with its extensions so far,
-    and half-octaves where its curve is steep. choices: by arm, once development is complete. waiting:
-    development runs without a result. round: of development, as `round 2 (0.003 to 0.024)`."""
-
-    points: Mapping[Overrides, list[str]]
-    choices: Mapping[Overrides, Choice]
-    waiting: list[Overrides]
-    round: str
+        return TunedDesign({**levels, key: grid, "seed": report}, arms, config=self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning(Design):
+class TunedDesign(Design):
     """The design of a tuned study. arms: overrides without the key and the seed, a name's first."""
 
     config: Tuned
@@ -123,10 +107,12 @@ class Tuning(Design):
     def key(self) -> str:
         return self.config.tune
 
-    @property
-    def grid(self) -> Sequence[str]:
-        """Values of the key, lowest first, in the syntax of overrides."""
-        return self.levels[self.key]
+    @cached_property
+    def search(self) -> Search:
+        return self.config.search(self.levels[self.key])
+
+    def found(self, rows: Rows) -> Found:
+        return tune(self.search, self.arms, rows)
 
     @cached_property
     def named(self) -> Mapping[Overrides, str]:
@@ -146,7 +132,8 @@ class Tuning(Design):
         return 1 + at_baselines + 2 * ("octaves" in self.config.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
-        return [run for value in self.grid for run in at_value(self, arm, value, self.levels["seed"][:1])]
+        first = self.levels["seed"][:1]
+        return [run for value in self.search.grid for run in at_value(arm, self.key, value, first)]
 
     def arm_of(self, run: Overrides) -> Overrides:
         """The arm without the key and the seed, which `_at` adds."""
@@ -154,18 +141,12 @@ class Tuning(Design):
 
     def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
         """The rows of arms at their own values."""
-        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in progress(self, rows).choices.items()}
+        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.found(rows).choices.items()}
         return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
 
     def looks_after(self, rows: Rows) -> Looks | None:
-        now, late = progress(self, rows), []
-        for arm, choice in now.choices.items():
-            loss_PS = np.array([losses_of(self, rows, arm, point) for point in now.points[arm]])
-            if choice.value and has_late_seed(
-                np.array(now.points[arm], float) / float(choice.value), loss_PS
-            ):
-                late.append(self.name(arm))
-        return self.looks and self.looks.after(late)
+        late = late_arms(self.search, self.found(rows), rows)
+        return self.looks and self.looks.after([*map(self.name, late)])
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
@@ -179,17 +160,17 @@ class Tuning(Design):
                     of[role] = list(dict.fromkeys([*of.get(role, []), *names]))
                 phase = "report" if arms_by_role else "develop"
                 roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
-        return roles, {self.name(arm): choice for arm, choice in progress(self, rows).choices.items()}
+        return roles, {self.name(arm): choice for arm, choice in self.found(rows).choices.items()}
 
     def phase(self, rows: Rows) -> Phase:
         """Development, round by round, and then the report."""
-        now = progress(self, rows)
+        now = self.found(rows)
         known = len({run for run, row in rows.items() if row["status"] != Absent.LEFT_OUT})
         most = "at most " if self.looks else ""
         if now.choices:
             return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
         points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
-        octaves = min(EXTENSIONS, self.config.extend) if {*points.values()} == {len(self.grid)} else 0
+        octaves = min(EXTENSIONS, self.config.extend) if {*points.values()} == {len(self.search.grid)} else 0
         develop = (sum(points.values()) + octaves * len(points)) * len(self.config.develop)
         report = sum(map(self.runs_a_seed, points)) * len(self.levels["seed"])
         values = "rates" if self.key == "train.lr" else f"values of {self.key}"
@@ -197,7 +178,7 @@ class Tuning(Design):
 
     def closing(self, rows: Rows) -> list[str]:
         """The chosen value, in one line per arm; or why nothing could be chosen."""
-        now = progress(self, rows)
+        now = self.found(rows)
         if now.waiting:
             return [
                 f"{len(now.waiting)} development runs have no result, so nothing is tuned yet;"
@@ -224,80 +205,21 @@ class Tuning(Design):
         return " ".join(words) or " ".join(arm)
 
 
-def members(study: Tuning, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
+def members(study: TunedDesign, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
     """Every run of the study that follows from these rows, with its roles in the report: tuned (at the arm's
     own value), baseline_rate (at the value of a baseline of the arm), octave_down and octave_up (at half and
     at twice its own value); each with the arms whose value it comes from. A development run has none."""
-    now = progress(study, rows)
+    now = study.found(rows)
     members: dict[Overrides, dict[str, list[Overrides]]] = {
-        overrides: {} for arm, points in now.points.items() for overrides in development(study, arm, points)
+        overrides: {} for arm, points in now.points.items() for overrides in study.search.runs(arm, points)
     }
     for arm, choice in now.choices.items():
         if choice.value is None:
             continue
         for role, source, value in _report(study, arm, now.choices):
-            for overrides in at_value(study, arm, value, study.levels["seed"]):
+            for overrides in at_value(arm, study.key, value, study.levels["seed"]):
                 members.setdefault(overrides, {}).setdefault(role, []).append(source)
     return members
-
-
-def progress(study: Tuning, rows: Rows) -> Progress:
-    """The state of the study. While some arm does best at an end of the grid, the grid grows there by an
-    octave, for all arms; then arms with steep curves get their half-octaves."""
-    left_out = {overrides for overrides, row in rows.items() if row.get("status") == Absent.LEFT_OUT}
-    arms = [arm for arm in study.arms if {*development(study, arm, study.grid)} - left_out]
-    extend, grid, below, above = study.config.extend, [*study.grid], 0, 0
-    points, halves, number = {arm: grid for arm in arms}, False, 0
-    while True:
-        number += 1
-        what = "half-octaves" if halves else f"{grid[0]} to {grid[-1]}"
-        develop = [run for arm in arms for run in development(study, arm, points[arm])]
-        waiting = [one for one in develop if one in rows and rows[one]["status"] not in SETTLED]
-        if waiting or any(overrides not in rows for overrides in develop):
-            return Progress(points, {}, waiting, f"round {number} ({what})")
-        curves = {arm: [mean_loss(study, rows, arm, value) for value in points[arm]] for arm in arms}
-        best = {points[arm][_best(curve)] for arm, curve in curves.items()}
-        half = value_text(study, float(grid[0]) / 2)
-        down, up = grid[0] in best and below < extend and half != grid[0], grid[-1] in best and above < extend
-        if not (down or up):
-            finer = {arm: _with_halves(study, points[arm], curve) for arm, curve in curves.items()}
-            if finer == points:
-                choices = {arm: choose(study, points[arm], curve) for arm, curve in curves.items()}
-                return Progress(points, choices, [], "")
-            points, halves = finer, True
-            continue
-        if down:
-            grid, below = [half, *grid], below + 1
-        if up:
-            grid, above = [*grid, value_text(study, float(grid[-1]) * 2)], above + 1
-        points = {arm: grid for arm in arms}
-
-
-def choose(study: Tuning, grid: Sequence[str], curve: Sequence[float]) -> Choice:
-    """Choose the value of an arm. curve: its mean loss at each point of the grid; inf if a seed diverged, NaN
-    if the arm can't be built there."""
-    loss = np.array(curve)
-    if not np.isfinite(loss).any():
-        return Choice(None, f"no value: all of {study.key}={','.join(grid)} diverged")
-    at, doubt = minimum(np.log2([float(value) for value in grid]), loss)
-    best, known = _best(curve), ~np.isnan(loss)
-    if not (known[:best].any() and known[best + 1 :].any()):
-        doubt = f"not bracketed: {study.key}={grid[best]}, the best of the grid, is at its end"
-    return Choice(value_text(study, 2.0**at), doubt)
-
-
-def _with_halves(study: Tuning, points: list[str], curve: Sequence[float]) -> list[str]:
-    """The points and, if the curve is steep around the best of them, those half an octave beside it."""
-    loss, octaves = np.array(curve), np.log2([float(point) for point in points])
-    finite, best = np.isfinite(loss), _best(curve)
-    if finite.sum() < 3 or np.diff(octaves).min() < 1.5 * HALF:
-        return points
-    if curvature(octaves[finite], loss[finite]) <= STEEP:
-        return points
-    inside = [side for side in (-HALF, HALF) if octaves[0] < octaves[best] + side < octaves[-1]]
-    return sorted(
-        {*points, *(value_text(study, float(points[best]) * 2.0**side) for side in inside)}, key=float
-    )
 
 
 # --- the baseline of an arm --------------------------------------------------------------------------
@@ -366,15 +288,8 @@ def _octaves(key: str, values: Sequence[str]) -> list[str]:
     return grid
 
 
-def value_text(study: Tuning, value: float) -> str:
-    """A value of the key in the syntax of overrides; a whole number above 0 if all values of the grid are."""
-    if all(point.isdigit() for point in study.grid):
-        return str(max(1, round(value)))
-    return f"{value:.{DIGITS}g}"
-
-
 def _report(
-    study: Tuning, arm: Overrides, choices: Mapping[Overrides, Choice]
+    study: TunedDesign, arm: Overrides, choices: Mapping[Overrides, Choice]
 ) -> Iterator[tuple[str, Overrides, str]]:
     """The values at which an arm reports: (role, arm whose value it comes from, value)."""
     own = choices[arm].value
@@ -388,35 +303,6 @@ def _report(
             if other and reference and reference.value is not None:
                 yield "baseline_rate", other, reference.value
     if "octaves" in study.config.report_at:
-        if (half := value_text(study, float(own) / 2)) != own:
+        if (half := study.search.text(float(own) / 2)) != own:
             yield "octave_down", arm, half
-        yield "octave_up", arm, value_text(study, float(own) * 2)
-
-
-def at_value(study: Tuning, arm: Overrides, value: str, seeds: Sequence[str]) -> list[Overrides]:
-    return [(*arm, f"{study.key}={value}", f"seed={seed}") for seed in seeds]
-
-
-def development(study: Tuning, arm: Overrides, grid: Sequence[str]) -> list[Overrides]:
-    return [overrides for value in grid for overrides in at_value(study, arm, value, study.config.develop)]
-
-
-def mean_loss(study: Tuning, rows: Rows, arm: Overrides, value: str) -> float:
-    """The mean of the metric on the validation split over development seeds, negated if higher is better; inf
-    if a seed diverged, NaN if the arm can't be built."""
-    losses = losses_of(study, rows, arm, value)
-    return math.fsum(losses) / len(losses) if math.inf not in losses else math.inf
-
-
-def losses_of(study: Tuning, rows: Rows, arm: Overrides, value: str) -> list[float]:
-    """As in mean_loss, of each development seed."""
-    metric = on_validation(study.config.metric)
-    those = [rows[overrides] for overrides in at_value(study, arm, value, study.config.develop)]
-    if any(row["status"] == Absent.LEFT_OUT for row in those):
-        return [math.nan] * len(those)
-    sign, losses = -1 if column_named(metric).higher_is_better else 1, [row.get(metric) for row in those]
-    return [sign * float(x) if x is not None and math.isfinite(x) else math.inf for x in losses]
-
-
-def _best(curve: Sequence[float]) -> int:
-    return int(np.argmin(np.where(np.isnan(curve), np.inf, curve)))
+        yield "octave_up", arm, study.search.text(float(own) * 2)

@@ -24,6 +24,7 @@ NO_VERDICTS = "no verdicts: "  # how the line begins that says why nothing is co
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
+TRIED = 100  # variants at most, two by two, for a baseline to propose
 NO_ATTENTION = "uniform"  # scores=uniform: every position reads all earlier ones alike, and learns no pattern
 
 
@@ -222,8 +223,8 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
         common = sum((table[column] == value).sum() for column, value in values.items())
         return len(values), -usual, -common
 
-    pairing = {}
-    for base, other in itertools.permutations(learning if len(learning) > 1 else rows, 2):
+    pairing, tried = {}, (learning if len(learning) > 1 else rows)[:TRIED]
+    for base, other in itertools.permutations(tried, 2):
         values = {column: base[column] for column in columns if base[column] != other[column]}
         follow = (followers(variants, values) | {*MATCH}) - given.keys()
         values = {column: value for column, value in values.items() if column not in follow} or values

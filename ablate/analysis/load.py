@@ -190,11 +190,10 @@ def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     """Each run once. If two results of a run differ, both stay, for the comparison to report; so do equal
     rows of one source (source: of each row) without a seed, which may be of several runs. A run that has
     different roles in several studies loses them."""
-    of_study = ["study", *ROLE_COLUMNS]
-    run = _texts(rows, rows.columns.difference([*of_study]))
-    run.loc[rows["run_id"].notna() & rows["fusion"].notna(), [*MEASURED_COLUMNS]] = (
-        ""  # as noisy as its machine
-    )
+    given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
+    run = _texts(rows, given)
+    as_noisy_as_their_machine = given.intersection(MEASURED_COLUMNS)
+    run.loc[rows["run_id"].notna() & rows["fusion"].notna(), as_noisy_as_their_machine] = ""
     run = run.groupby([*run.columns], sort=False).ngroup()
     again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)
     run = run.astype(str) + "-" + again.astype(str) if again.any() else run

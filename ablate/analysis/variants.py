@@ -42,6 +42,7 @@ FACTORS = ("fusion", "heads", "out_proj")
 LOOKS = config_about("evaluation")
 BUDGET = ("steps", "batch", "context")  # their product is the number of tokens that a run is trained on
 USABLE = (Status.DONE, Status.STALE)
+MOST_CELLS = 10_000_000  # of variants times seeds: about half a gigabyte
 CARRIED = (
     *("form", "function_class", "params", "match_error", "role", "tuned", "run_id"),
     *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
@@ -218,7 +219,13 @@ def collect(
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
         raise Incomparable(unusable)
-    shape = (variant.max() + 1, seed.max() + 1)
+    shape = (int(variant.max()) + 1, int(seed.max()) + 1)
+    if shape[0] * shape[1] > MOST_CELLS:
+        raise Incomparable(
+            f"{shape[0]:,} variants times {shape[1]:,} {'seeds' if seeds else 'runs'} are more cells than the"
+            f" {MOST_CELLS:,} that fit into memory, and {len(keyed):,} of them have a row; choose rows with"
+            " --where, or other columns with --by or --pair-by"
+        )
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]

@@ -1,7 +1,6 @@
 """Pair variants with their baselines: of a command, of a study's contrasts, of the roles of a tuned study."""
 
 import itertools
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.phrases import option
 from ablate.store.columns import WIDTHS, column_named
 
 EQUAL = "equal by construction"  # the verdict on two variants that are the same function
@@ -203,7 +203,7 @@ def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
         given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}
         why = f"no two variants differ only in {', '.join(given)}"
     another = _another(variants, given) or _another(variants, {})
-    return f"{NO_VERDICTS}{why}" + (f"; try --baseline {another}" if another else "")
+    return f"{NO_VERDICTS}{why}" + (f"; try {option('--baseline', another)}" if another else "")
 
 
 def _another(variants: Variants, given: Mapping[str, str]) -> str:
@@ -231,9 +231,7 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
         if given.items() <= values.items() and all(value and "," not in value for value in values.values()):
             pairing[",".join(f"{key}={value}" for key, value in values.items())] = values
     nearest = sorted(pairing, key=lambda text: rank(pairing[text]))
-    return next(
-        (shlex.quote(text) for text in nearest if pair_up(variants, pairing[text], own, free=free)), ""
-    )
+    return next((text for text in nearest if pair_up(variants, pairing[text], own, free=free)), "")
 
 
 def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:

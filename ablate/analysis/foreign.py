@@ -40,6 +40,8 @@ WORDS = {
     Status.STALE: "stale",
 }
 STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
+FORMULA = re.compile(r"\s*[=+@＝＋－＠-]|[\t\r\n]")  # how a text begins that a spreadsheet would run
+_MARKED = re.compile(f"'(?={FORMULA.pattern})")  # as tables of ours have them, where people open them
 MISSING = ("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "none", "<NA>", "#N/A", "-")
 _WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
@@ -225,7 +227,7 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]], str]
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                cells_by_line[line] = cells
+                cells_by_line[line] = [cell[1:] if _MARKED.match(cell) else cell for cell in cells]
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error
@@ -246,8 +248,8 @@ def _refuse_columns(columns: Sequence[str], name: str) -> None:
     """Raises ConfigError for more than MOST_COLUMNS of them, and for two of one name."""
     if len(columns) > MOST_COLUMNS:
         raise ConfigError(
-            f"{name}: {len(columns):,} columns, and at most {MOST_COLUMNS:,} are read; leave out those that no"
-            " comparison needs"
+            f"{name}: {len(columns):,} columns, and at most {MOST_COLUMNS:,} are read; leave out those that"
+            " no comparison needs"
         )
     for column, count in Counter(columns).items():
         if column and count > 1:

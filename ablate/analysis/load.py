@@ -5,8 +5,9 @@ The results.csv and study.json of a study that was copied from its store have to
 import contextlib
 import csv
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -42,9 +43,21 @@ class Source:
         return self.study or (self.table.stem if self.table else self.directory.resolve().name)
 
     @cached_property
-    def record(self) -> StudyRecord | None:
+    def stored(self) -> StudyRecord | None:
         """The record of the study; None if there is none."""
         return read_study(self.directory) if self.study else None
+
+    @property
+    def record(self) -> StudyRecord | None:
+        """The record, without the command that it holds if that is not ablate's."""
+        if self.stored is None or _is_ours(self.stored):
+            return self.stored
+        return replace(self.stored, command="", typed=[], config_dir=None)
+
+    @property
+    def notes(self) -> list[str]:
+        line = f"{self.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
+        return lines_if(self.record != self.stored, Doubt(line, "a command that is not ablate's"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ def load(targets: Sequence[str], metric: str | None = None) -> Results:
     for source in sources:
         rows, lines = _rows(source, metric)
         parts.append(rows)
-        notes += [*lines, *_without_plan(rows, source, str(source.table))]
+        notes += [*lines, *_without_plan(rows, source, str(source.table)), *source.notes]
     kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
     rows = pd.concat(kept, names=["source"]).reset_index("source").reset_index(drop=True)
     if rows.empty:
@@ -99,7 +112,8 @@ def recall(rows: pd.DataFrame, metric: str | None = None) -> Results:
     target = rows.attrs.get("target")
     rows, lines = as_results(rows, "rows", metric)
     source = find_source(target) if target else _remembered(rows)
-    return Results(rows, [source] if source else [], [*lines, *_without_plan(rows, source, "rows")])
+    notes = [*lines, *_without_plan(rows, source, "rows"), *(source.notes if source else ())]
+    return Results(rows, [source] if source else [], notes)
 
 
 def find_source(target: str) -> Source:
@@ -148,6 +162,17 @@ def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
     return pd.DataFrame(points, columns=["run_id", "step", "val_loss"])
 
 
+def _is_ours(record: StudyRecord) -> bool:
+    """Whether what it says was typed is a command of ablate's, in words that a shell takes as they are."""
+    try:
+        words = shlex.split(record.command)
+    except ValueError:
+        return False
+    begins = words[:2] in ([], ["ablate", "duel"], ["ablate", "claims"])
+    plain = all(map(str.isprintable, (*words, *record.typed, record.config_dir or "")))
+    return begins and plain and shlex.join(words) == record.command
+
+
 def _study(name: str) -> Source:
     """A study of the store in the current directory."""
     store = Store()
@@ -192,7 +217,7 @@ def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     different roles in several studies loses them."""
     given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
     run = _texts(rows, given)
-    as_noisy_as_their_machine = given.intersection(MEASURED_COLUMNS)
+    as_noisy_as_their_machine = given.intersection([*MEASURED_COLUMNS])
     run.loc[rows["run_id"].notna() & rows["fusion"].notna(), as_noisy_as_their_machine] = ""
     run = run.groupby([*run.columns], sort=False).ngroup()
     again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ablate.config.identity import short_id
 from ablate.execution.events import Stepped
-from ablate.phrases import counted, duration, lines_if
+from ablate.phrases import counted, duration, lines_if, visible
 from ablate.store import lease
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.jobs import Array, State, read_arrays
@@ -180,4 +180,5 @@ def _table(
 
 def _both_ends(name: str) -> str:
     """The name without its middle if it is too wide: a method begins it, and its rate and seed end it."""
+    name = visible(name)
     return name if len(name) <= WIDEST else f"{name[:12]}…{name[13 - WIDEST :]}"

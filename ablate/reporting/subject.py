@@ -3,6 +3,7 @@ commands that reproduce its runs, with every key that affects a result. Loads no
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -174,7 +175,7 @@ def _plugins(subject: Subject) -> list[str]:
         for name in row.get("part_files") or ()
         if is_of_plugin(name)
     }
-    return sorted(name for name in names if name.endswith(".py"))
+    return sorted(name for name in names if re.fullmatch(r"\w[\w.-]*\.py", name))
 
 
 def _config(directory: Any) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def capital(text: str) -> str:
 
 
 LONG_WORD = re.compile(r"(\S{150})\S{150,}(\S{50})")  # the groups are the ends, which are shown
-LONGEST = 4000  # characters of a line
+LONGEST = 2000  # characters of a line
 SEEN = "\xa0\u202f\u200c\u200d"  # spaces that do not break, and the joiners of some scripts
 
 

@@ -57,7 +57,7 @@ class Source:
     @property
     def notes(self) -> list[str]:
         line = f"{self.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
-        return lines_if(self.record != self.stored, Doubt(line, "a command that is not ablate's"))
+        return lines_if(self.record is not self.stored, Doubt(line, "a command that is not ablate's"))
 
 
 @dataclass(frozen=True)

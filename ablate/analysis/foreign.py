@@ -41,7 +41,7 @@ WORDS = {
 }
 STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
 FORMULA = re.compile(r"\s*[=+@＝＋－＠-]|[\t\r\n]")  # how a text begins that a spreadsheet would run
-_MARKED = re.compile(f"'(?={FORMULA.pattern})")  # as tables of ours have them, where people open them
+_MARKED = re.compile(f"^'(?={FORMULA.pattern})")  # as tables of ours have them, where people open them
 MISSING = ("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "none", "<NA>", "#N/A", "-")
 _WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
@@ -223,11 +223,11 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]], str]
         io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
     )
     cells_by_line: dict[int, list[str]] = {}
-    line = 1
+    line, is_marked = 1, "'" in text
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                cells_by_line[line] = [cell[1:] if _MARKED.match(cell) else cell for cell in cells]
+                cells_by_line[line] = [_MARKED.sub("", cell) for cell in cells] if is_marked else cells
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error

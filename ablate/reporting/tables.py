@@ -57,10 +57,8 @@ def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:
         is_run = isinstance(text, str) and FORMULA.match(text) and not _NUMBER.fullmatch(text)
         return f"'{text}" if is_run else text
 
-    def texts(cells: pd.Series) -> pd.Series:
-        return cells if _is_number(cells) else cells.astype(object).map(marked)
-
-    return pd.DataFrame({marked(name): texts(cells) for name, cells in frame.items()})
+    columns = ((marked(name), cells) for name, cells in frame.items())
+    return pd.DataFrame({n: c if _is_number(c) else c.astype(object).map(marked) for n, c in columns})
 
 
 def lines_of(

@@ -39,17 +39,17 @@ def wrapped(text: str, stream: TextIO | None) -> str:
     return "\n".join(map(lines.fill, text.splitlines()))
 
 
-def console(*, stderr: bool = True, width: int | None = None) -> "Console":
-    """A terminal for lines and tables that change; what they hold is text, without markup."""
+def console(*, stderr: bool = True, **given: Any) -> "Console":
+    """A terminal for lines and tables that change; what they hold is text, without markup. given: to rich."""
     from rich.console import Console
     from rich.segment import Segment
 
     class Cleaned(Console):
-        def render(self, *given: Any) -> Iterator[Segment]:
-            for text, style, control in super().render(*given):
+        def render(self, *what: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*what):
                 yield Segment(text if control else cleaned(text), style, control)
 
-    return Cleaned(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+    return Cleaned(stderr=stderr, highlight=False, markup=False, emoji=False, **given)
 
 
 def say_what_is_warned() -> None:

@@ -124,7 +124,8 @@ class Variants(Settings):
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
         # In a tuned study, only a variant at its own arm's value is a result.
-        own = np.array([self.of_others or is_own_value(role) for role in self.table["role"]])
+        roles = [""] * len(n) if self.of_others else self.table["role"]
+        own = np.array([*map(is_own_value, roles)], bool)
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.higher_is_better else "min")
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)

@@ -247,10 +247,8 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]], str]
 def _refuse_columns(columns: Sequence[str], name: str) -> None:
     """Raises ConfigError for more than MOST_COLUMNS of them, and for two of one name."""
     if len(columns) > MOST_COLUMNS:
-        raise ConfigError(
-            f"{name}: {len(columns):,} columns, and at most {MOST_COLUMNS:,} are read; leave out those that"
-            " no comparison needs"
-        )
+        most = f"{len(columns):,} columns, and at most {MOST_COLUMNS:,} are read"
+        raise ConfigError(f"{name}: {most}; leave out those that no comparison needs")
     for column, count in Counter(columns).items():
         if column and count > 1:
             raise ConfigError(f"{name}: two columns are called {column}; leave one of them out")

@@ -54,11 +54,6 @@ class Source:
             return self.stored
         return replace(self.stored, command="", typed=[], config_dir=None)
 
-    @property
-    def notes(self) -> list[str]:
-        line = f"{self.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
-        return lines_if(self.record is not self.stored, Doubt(line, "a command that is not ablate's"))
-
 
 @dataclass(frozen=True)
 class Results:
@@ -96,7 +91,7 @@ def load(targets: Sequence[str], metric: str | None = None) -> Results:
     for source in sources:
         rows, lines = _rows(source, metric)
         parts.append(rows)
-        notes += [*lines, *_without_plan(rows, source, str(source.table)), *source.notes]
+        notes += [*lines, *_without_plan(rows, source, str(source.table))]
     kept = {at: part for at, part in enumerate(parts) if len(part)} or dict(enumerate(parts))
     rows = pd.concat(kept, names=["source"]).reset_index("source").reset_index(drop=True)
     if rows.empty:
@@ -112,8 +107,7 @@ def recall(rows: pd.DataFrame, metric: str | None = None) -> Results:
     target = rows.attrs.get("target")
     rows, lines = as_results(rows, "rows", metric)
     source = find_source(target) if target else _remembered(rows)
-    notes = [*lines, *_without_plan(rows, source, "rows"), *(source.notes if source else ())]
-    return Results(rows, [source] if source else [], notes)
+    return Results(rows, [source] if source else [], [*lines, *_without_plan(rows, source, "rows")])
 
 
 def find_source(target: str) -> Source:
@@ -199,7 +193,10 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
 
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[str]:
-    """A line if rows are of studies whose declarations are not known."""
+    """A line if rows are of studies whose declarations are not known, or whose command is not shown."""
+    if source and source.record is not source.stored:
+        line = f"{source.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
+        return [Doubt(line, "a command that is not ablate's")]
     if of_others(rows) or (source and (source.record or not (source.study or source.table))):
         return []
     studies = rows["study"].dropna().unique()

@@ -235,11 +235,8 @@ def collect(
         raise Incomparable(unusable)
     shape = (int(variant.max()) + 1, int(seed.max()) + 1)
     if shape[0] * shape[1] > MOST_CELLS:
-        raise Incomparable(
-            f"{shape[0]:,} variants times {shape[1]:,} {'seeds' if seeds else 'runs'} are more cells than the"
-            f" {MOST_CELLS:,} that fit into memory, and {len(keyed):,} of them have a row; choose rows with"
-            " --where, or other columns with --by or --pair-by"
-        )
+        cells = f"{shape[0]:,} variants times {shape[1]:,} seeds are more cells than the {MOST_CELLS:,}"
+        raise Incomparable(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]

@@ -16,10 +16,12 @@ import pytest
 from rich.table import Table
 
 import ablate
+from ablate.analysis.contrasts import names
 from ablate.analysis.load import load
 from ablate.analysis.variants import levels_of, variant_names
 from ablate.execution.events import Finished
 from ablate.live.board import Lines
+from ablate.live.table import _table
 from ablate.phrases import cleaned, error_line, option, visible
 from ablate.printing import console, put, say_what_is_warned
 from ablate.reporting import short
@@ -133,12 +135,12 @@ def test_an_error_of_two_megabytes_is_short_where_it_is_shown():
 def test_names_tell_all_variants_apart_and_can_be_read_back():
     columns = ["method", "learning rate", "k"]
     table = pd.DataFrame([(a, b, c) for a in NAMES for b in NAMES for c in ("", "2")], columns=columns)
-    names = variant_names(table, columns)
-    assert len({*names}) == len(table)
-    levels = [levels_of(name) for name in names]
+    called_so = variant_names(table, columns)
+    assert len({*called_so}) == len(table)
+    levels = [levels_of(name) for name in called_so]
     assert all([*one] == ["method", '"learning rate"', "k"] for one in levels)
     assert len({tuple(one.values()) for one in levels}) == len(table)
-    assert not OBEYED.search("".join(names)) and "\n" not in "".join(names)
+    assert not OBEYED.search("".join(called_so)) and "\n" not in "".join(called_so)
     plain = pd.DataFrame({"fusion": ["sum"], "windows": ["[8, 8]"]})
     assert variant_names(plain, ["fusion", "windows"]) == ["fusion=sum windows=[8, 8]"]
 
@@ -151,6 +153,21 @@ def test_a_table_has_a_label_of_its_own_for_each_variant():
     assert not OBEYED.search(str(result)) and not OBEYED.search(result._repr_html_())
     shown = [called({"method": name, "scores": "softmax"}) for name in NAMES]
     assert len({*shown}) == len(NAMES) and "method softmax" in shown
+
+
+def test_names_that_were_shortened_to_one_stay_whole(capsys):
+    rows = [{"run_id": f"{at}" * 16, "status": "done", "steps": 4} for at in range(2)]
+    for ends, is_cut in (("aa", False), ("ab", True)):
+        runs = {f"{at}" * 8: f"weighted_sum-h{at}{'-wide' * 9}{end}" for at, end in enumerate(ends)}
+        console(stderr=False, width=200).print(_table(rows, [], {}, "", {}, runs))
+        out, _ = capsys.readouterr()
+        assert all(run in out for run in runs.values()) != is_cut and ("…" in out) == is_cut
+
+
+def test_terms_that_two_levels_share_tell_nothing():
+    levels = "fusion=sum heads=4", "fusion=mean heads=4"
+    assert names(*levels, {"sum": "adding", "mean": "averaging"}) == ("adding", "averaging", "heads=4")
+    assert names(*levels, {"sum": "adding", "mean": "adding"}) == ("sum", "mean", "heads=4")
 
 
 @pytest.mark.parametrize("words", [(), ("--why",), ("--pivot", "method")])

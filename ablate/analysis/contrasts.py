@@ -250,7 +250,8 @@ def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -
     ours, theirs = levels_of(variant), levels_of(baseline)
     differing = [key for key in ours if ours[key] != theirs.get(key)]
     shared = ", ".join(f"{key}={value}" for key, value in ours.items() if value and key not in differing)
-    return _called(ours, differing, terms or {}), _called(theirs, differing, terms or {}), shared
+    one, other = (_called(side, differing, terms or {}) for side in (ours, theirs))
+    return (one, other, shared) if one != other or not terms else names(variant, baseline)
 
 
 def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, str]) -> str:

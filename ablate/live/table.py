@@ -161,8 +161,11 @@ def _table(
         numbers = [losses.get(key) for key in ("train_loss", "val_loss")]
         texts = [f"{float(number):.4f}" if number else "" for number in numbers]
         short = row["run_id"][:8]
-        table.add_row(_both_ends(names.get(short, short)), state, *on, step, left, *texts)
+        table.add_row(called.get(short, short), state, *on, step, left, *texts)
 
+    called = {short: _both_ends(visible(name)) for short, name in names.items()}
+    if len({*called.values()}) < len({*names.values()}):
+        called = {short: visible(name) for short, name in names.items()}
     for pace in going_on:
         steps, at_end = pace.row["steps"], pace.at_end
         bar = ProgressBar(total=steps, completed=pace.step, width=12)
@@ -180,5 +183,4 @@ def _table(
 
 def _both_ends(name: str) -> str:
     """The name without its middle if it is too wide: a method begins it, and its rate and seed end it."""
-    name = visible(name)
     return name if len(name) <= WIDEST else f"{name[:12]}…{name[13 - WIDEST :]}"

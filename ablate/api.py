@@ -11,6 +11,7 @@ from ablate.arguments import checked, plain
 from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
+from ablate.phrases import one_line
 from ablate.reporting.short import ShownComparison
 
 Files = str | Path | Sequence[str | Path]
@@ -47,7 +48,7 @@ def run(*, plugins: Files = (), config_dir: str | Path | None = None, **keys: An
         outcome = run_sweep(sweep)
         rows = outcome.rows()
     for line in (*outcome.remarks, *outcome.refused):
-        warnings.warn(line, stacklevel=3)
+        warnings.warn(one_line(line), stacklevel=3)
     rows.attrs["target"] = outcome.study
     return rows
 
@@ -63,7 +64,7 @@ def load(path: str | Path | None = None) -> pd.DataFrame:
 
     results = load_results([] if path is None else [str(path)])
     for line in results.notes:
-        warnings.warn(line, stacklevel=3)
+        warnings.warn(one_line(line), stacklevel=3)
     results.rows.attrs["target"] = str(Store().root if path is None else path)
     return results.rows
 

@@ -1,6 +1,8 @@
 """Small helpers for the text of messages and tables."""
 
+import json
 import re
+import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 
@@ -49,9 +51,43 @@ def lines_if(condition: object, line: str) -> list[str]:
     return [line] if condition else []
 
 
+def option(name: str, *values: str) -> str:
+    """An option with its values, as they are typed in a shell."""
+    return f"{name} {shlex.quote(','.join(values))}"
+
+
 def capital(text: str) -> str:
     """The text with a capital letter, unless it begins with a name as in heads=4."""
     return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+
+
+LONG_WORD = re.compile(r"(\S{150})\S{150,}(\S{50})")  # the groups are the ends, which are shown
+LONGEST = 2000  # characters of a line
+SEEN = "\xa0\u202f\u200c\u200d"  # spaces that do not break, and the joiners of some scripts
+
+
+def cleaned(text: str) -> str:
+    """The text with what a terminal would obey, or no reader sees, written as in JSON: \\u001b. JSON that has
+    it stays the same JSON."""
+    return re.sub(r"[^\t\n -~]", _written_out, text)
+
+
+def visible(text: str) -> str:
+    """The text cleaned, as one line in which other white space than single spaces is written out, too."""
+    return re.sub(r"[^ -~]|(?<= ) ", _written_out, text)
+
+
+def one_line(text: str) -> str:
+    """The text cleaned, as one line without the middle of overlong words, and of what exceeds LONGEST."""
+    line = cleaned(LONG_WORD.sub(r"\1…\2", re.sub(r"\s", " ", text)))
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+
+
+def _written_out(found: re.Match[str]) -> str:
+    one = found[0]
+    if one in SEEN or (one.isprintable() and one != " "):
+        return one
+    return json.dumps(one)[1:-1] if one > "\uffff" else f"\\u{ord(one):04x}"
 
 
 # How PyTorch says that there was no memory left, on a GPU, on a Mac or on a CPU.
@@ -77,4 +113,4 @@ def error_line(error: BaseException, plugins: Mapping[str, str]) -> str:
     the name of each, by the path of its file."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in plugins]
     line = [f" (line {frame.lineno} of {plugins[frame.filename]})" for frame in frames[-1:]]
-    return (f"{type(error).__name__}: {error}".splitlines() or [""])[0] + "".join(line)
+    return one_line((f"{type(error).__name__}: {error}".splitlines() or [""])[0]) + "".join(line)

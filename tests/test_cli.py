@@ -19,7 +19,7 @@ import pytest
 from hydra.errors import MissingConfigException
 
 from ablate.cli.app import COMMANDS, in_a_line
-from ablate.cli.shared import say, say_loading
+from ablate.cli.shared import say_loading
 from ablate.cli.train import next_step
 from ablate.compose import configs
 from ablate.compose.keys import sections
@@ -28,6 +28,7 @@ from ablate.config.read import PRESETS
 from ablate.execution.events import ignore
 from ablate.execution.execute import execute
 from ablate.execution.run import prepare
+from ablate.printing import say
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
 from benchmarks.kills import state
@@ -675,4 +676,5 @@ GONE = "the current directory was deleted; change to one that exists"
 
 def test_what_is_said_is_one_line_that_can_be_read(capsys):
     say(f"ablate: {'x' * 20_000}: not\na\x1b[31m number\u2028 {'y' * 100}")
-    assert capsys.readouterr().err == f"ablate: {'x' * 150}…{'x' * 49}: not a [31m number  {'y' * 100}\n"
+    printed = capsys.readouterr().err
+    assert printed == f"ablate: {'x' * 150}…{'x' * 49}: not a\\u001b[31m number  {'y' * 100}\n"

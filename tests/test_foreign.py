@@ -580,3 +580,26 @@ def test_what_was_varied_may_be_called_variant_but_not_like_a_number_of_the_answ
     for name in ("family", "n", "p"):
         with pytest.raises(ConfigError, match=f"--by {name}: the answer has a column of this name"):
             ablate.compare(frame().rename(columns={"method": name}), metric="loss", by=name)
+
+
+# --- what would not fit into memory ----------------------------------------------------------------
+
+
+def test_a_table_with_too_many_columns_is_refused_in_a_line(command):
+    Path("wide.csv").write_text(",".join(f"c{i}" for i in range(40_000)) + "\n" + "1," * 39_999 + "1\n")
+    code, _, err = command("compare", "wide.csv")
+    assert code == 2 and "wide.csv: 40,000 columns, and at most 5,000 are read; leave out" in err
+
+
+def test_variants_without_a_common_seed_are_refused_before_memory_is_gone():
+    rows = pd.DataFrame({"method": [f"m{i}" for i in range(4000)], "seed": range(4000), "loss": 1.0})
+    with pytest.raises(
+        ConfigError, match="4,000 variants times 4,000 seeds are more cells than the 10,000,000 that fit"
+    ):
+        ablate.compare(rows, **ASKED | {"baseline": "method=m0"})
+
+
+def test_a_baseline_is_proposed_for_many_variants_too():
+    one_seed = pd.DataFrame({"method": [f"m{i}" for i in range(2000)], "seed": 0, "loss": 1.0})
+    found = ablate.compare(one_seed, by="method", metric="loss")
+    assert any("no baseline is named; try --baseline method=m0" in line for line in found.notes)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from ablate.execution.events import Evaluated, Finished, Stepped
 from ablate.export.runs import select as exported
 from ablate.live import board
 from ablate.live.board import Board, Lines, Place
 from ablate.live.table import WIDEST, Pace, _both_ends, look, summary, time_left
+from ablate.printing import console
 from ablate.probes.study import find as probed
 from ablate.store.columns import Status
 from ablate.store.removal import named, prunable, remove
@@ -212,7 +212,7 @@ def test_the_table_of_what_goes_on_names_runs_alike(four: Path):
     assert record
     write_study(store, replace(record, factors={**record.factors, "train.lr": ["0.003", "0.01"]}))
     text = io.StringIO()
-    Console(file=text, width=100, highlight=False).print(look(store, "synthetic").table)
+    console(file=text, width=100).print(look(store, "synthetic").table)
     assert text.getvalue().count("-lr0.003 ") == 4
 
 
@@ -276,9 +276,7 @@ def test_a_terminal_has_the_table_of_the_store_with_steps_that_only_the_command_
     monkeypatch.chdir(four)
     screen = io.StringIO()
     monkeypatch.setattr(board, "SHARE", 1e9)  # every time
-    monkeypatch.setattr(
-        board, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100, highlight=False)
-    )
+    monkeypatch.setattr(board, "console", lambda **_: console(file=screen, force_terminal=True, width=100))
     store = Store()
     row = next(row for row in store.rows() if row["status"] == "done")
     name = next(name for name in store.finished() if name.endswith(row["run_id"][:8]))
@@ -339,7 +337,7 @@ def test_the_time_left_is_that_of_what_is_under_way_and_of_what_has_not_begun():
 
 
 def test_lines_of_a_study_with_phases_count_through_them():
-    lines = Lines(Console(file=io.StringIO()), 45)
+    lines = Lines(console(file=io.StringIO()), 45)
     lines.place = Place("rates, round 2 (0.006 to 0.048)", "about 129 runs", 45)
     lines.hear("sum", Finished({"status": "failed", "error": "by hand"}))
     assert lines.whereabouts == "rates, round 2 (0.006 to 0.048) · 46 of about 129 runs"

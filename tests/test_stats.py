@@ -1,6 +1,7 @@
 """Statistics of paired seeds: answers worked by hand, and the same from scipy and statsmodels."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -126,6 +127,20 @@ def test_many_seeds_are_flipped_at_random_from_a_seed():
     assert (p == stats.sign_flip(a - b, seed=7)[0]).all()
     exact = reference.ttest_1samp(a - b, 0, axis=1)[1]
     assert p == pytest.approx(exact, abs=0.03)
+
+
+@pytest.mark.parametrize("k, n", [(2, 3000), (700, 18), (300, 14)])
+def test_sign_flips_are_held_in_memory_by_blocks(k: int, n: int):
+    difference = np.random.default_rng(0).normal(0.01, 1, (k, n))
+    tracemalloc.start()
+    p, _ = stats.sign_flip(difference, seed=3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 90e6  # all at once it would be 160 MB to 480 MB
+    if n > stats.EXACT_FLIPS:
+        signs = np.random.default_rng(3).integers(2, size=(n, stats.RANDOM_FLIPS)) * 2 - 1
+        sums, seen = difference[-1] @ signs, difference[-1].sum()
+        assert p[-1] == 2 * (1 + min((sums >= seen).sum(), (sums <= seen).sum())) / 10_000
 
 
 def test_power_is_that_of_statsmodels_and_seeds_those_of_the_table():

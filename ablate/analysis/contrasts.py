@@ -1,7 +1,6 @@
 """Pair variants with their baselines: of a command, of a study's contrasts, of the roles of a tuned study."""
 
 import itertools
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
+from ablate.phrases import option
 from ablate.store.columns import WIDTHS, column_named
 
 EQUAL = "equal by construction"  # the verdict on two variants that are the same function
@@ -24,6 +24,7 @@ NO_VERDICTS = "no verdicts: "  # how the line begins that says why nothing is co
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
+TRIED = 100  # variants at most, two by two, for a baseline to propose
 NO_ATTENTION = "uniform"  # scores=uniform: every position reads all earlier ones alike, and learns no pattern
 
 
@@ -202,7 +203,7 @@ def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
         given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}
         why = f"no two variants differ only in {', '.join(given)}"
     another = _another(variants, given) or _another(variants, {})
-    return f"{NO_VERDICTS}{why}" + (f"; try --baseline {another}" if another else "")
+    return f"{NO_VERDICTS}{why}" + (f"; try {option('--baseline', another)}" if another else "")
 
 
 def _another(variants: Variants, given: Mapping[str, str]) -> str:
@@ -222,17 +223,15 @@ def _another(variants: Variants, given: Mapping[str, str]) -> str:
         common = sum((table[column] == value).sum() for column, value in values.items())
         return len(values), -usual, -common
 
-    pairing = {}
-    for base, other in itertools.permutations(learning if len(learning) > 1 else rows, 2):
+    pairing, tried = {}, (learning if len(learning) > 1 else rows)[:TRIED]
+    for base, other in itertools.permutations(tried, 2):
         values = {column: base[column] for column in columns if base[column] != other[column]}
         follow = (followers(variants, values) | {*MATCH}) - given.keys()
         values = {column: value for column, value in values.items() if column not in follow} or values
         if given.items() <= values.items() and all(value and "," not in value for value in values.values()):
             pairing[",".join(f"{key}={value}" for key, value in values.items())] = values
     nearest = sorted(pairing, key=lambda text: rank(pairing[text]))
-    return next(
-        (shlex.quote(text) for text in nearest if pair_up(variants, pairing[text], own, free=free)), ""
-    )
+    return next((text for text in nearest if pair_up(variants, pairing[text], own, free=free)), "")
 
 
 def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
@@ -251,7 +250,8 @@ def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -
     ours, theirs = levels_of(variant), levels_of(baseline)
     differing = [key for key in ours if ours[key] != theirs.get(key)]
     shared = ", ".join(f"{key}={value}" for key, value in ours.items() if value and key not in differing)
-    return _called(ours, differing, terms or {}), _called(theirs, differing, terms or {}), shared
+    one, other = (_called(side, differing, terms or {}) for side in (ours, theirs))
+    return (one, other, shared) if one != other or not terms else names(variant, baseline)
 
 
 def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, str]) -> str:

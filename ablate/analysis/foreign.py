@@ -10,6 +10,7 @@ import io
 import re
 import reprlib
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from ablate.phrases import Doubt, Taken, counted, lines_if, some
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
 
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
+MOST_COLUMNS = 5_000  # of which each takes a millisecond or two
 REQUIRED = ("fusion", "heads", "out_proj", "seed")  # in a row that has one, if the table has the column
 # What other programs call the status of a run: W&B, MLflow, Optuna, Ray, SLURM, and people.
 WORDS = {
@@ -38,6 +40,8 @@ WORDS = {
     Status.STALE: "stale",
 }
 STATUS = {word: status for status, words in WORDS.items() for word in words.split()}
+FORMULA = re.compile(r"\s*[=+@＝＋－＠-]|[\t\r\n]")  # how a text begins that a spreadsheet would run
+_MARKED = re.compile(f"^'(?={FORMULA.pattern})")  # as tables of ours have them, where people open them
 MISSING = ("", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "null", "NULL", "None", "none", "<NA>", "#N/A", "-")
 _WITH_COMMA = re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
@@ -81,7 +85,7 @@ def as_results(
         table = table.reset_index(drop=True)
     table = table.rename(columns=lambda key: str(key).strip())
     table = table.loc[:, [not re.fullmatch(r"(Unnamed: \d+)?", key) for key in table.columns]]
-    _refuse_twice([*table.columns], name)
+    _refuse_columns([*table.columns], name)
     table, lines = _with_status(table, name)
     seeds = [key for key in table if str(key).lower() in ("seed", "random_seed")]
     if len(seeds) == 1 and seeds != ["seed"]:
@@ -219,11 +223,11 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]], str]
         io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
     )
     cells_by_line: dict[int, list[str]] = {}
-    line = 1
+    line, is_marked = 1, "'" in text
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                cells_by_line[line] = cells
+                cells_by_line[line] = [_MARKED.sub("", cell) for cell in cells] if is_marked else cells
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path}: line {line}: {error}; correct its quotation marks") from error
@@ -236,14 +240,18 @@ def _split(text: str, path: Path) -> tuple[list[str], dict[int, list[str]], str]
                 " another separator or file; correct it, or leave it out"
             )
     header = [name.strip() for name in header]
-    _refuse_twice(header, str(path))
+    _refuse_columns(header, str(path))
     return header, rows, separator
 
 
-def _refuse_twice(columns: Sequence[str], name: str) -> None:
-    twice = [column for column in columns if column and columns.count(column) > 1]
-    if twice:
-        raise ConfigError(f"{name}: two columns are called {twice[0]}; leave one of them out")
+def _refuse_columns(columns: Sequence[str], name: str) -> None:
+    """Raises ConfigError for more than MOST_COLUMNS of them, and for two of one name."""
+    if len(columns) > MOST_COLUMNS:
+        most = f"{len(columns):,} columns, and at most {MOST_COLUMNS:,} are read"
+        raise ConfigError(f"{name}: {most}; leave out those that no comparison needs")
+    for column, count in Counter(columns).items():
+        if column and count > 1:
+            raise ConfigError(f"{name}: two columns are called {column}; leave one of them out")
 
 
 def _refuse_words(cells: pd.Series, column: Column, name: str) -> None:

@@ -5,8 +5,9 @@ The results.csv and study.json of a study that was copied from its store have to
 import contextlib
 import csv
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -40,9 +41,16 @@ class Source:
         return self.study or (self.table.stem if self.table else self.directory.resolve().name)
 
     @cached_property
-    def record(self) -> StudyRecord | None:
+    def stored(self) -> StudyRecord | None:
         """The record of the study; None if there is none."""
         return read_study(self.directory) if self.study else None
+
+    @property
+    def record(self) -> StudyRecord | None:
+        """The record, without the command that it holds if that is not ablate's."""
+        if self.stored is None or _is_ours(self.stored):
+            return self.stored
+        return replace(self.stored, command="", typed=[], config_dir=None)
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,17 @@ def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
     return pd.DataFrame(points, columns=["run_id", "step", "val_loss"])
 
 
+def _is_ours(record: StudyRecord) -> bool:
+    """Whether what it says was typed is a command of ablate's, in words that a shell takes as they are."""
+    try:
+        words = shlex.split(record.command)
+    except ValueError:
+        return False
+    begins = words[:2] in ([], ["ablate", "duel"], ["ablate", "claims"])
+    plain = all(map(str.isprintable, (*words, *record.typed, record.config_dir or "")))
+    return begins and plain and shlex.join(words) == record.command
+
+
 def _study(name: str) -> Source:
     """A study of the store in the current directory."""
     store = Store()
@@ -172,7 +191,10 @@ def _remembered(rows: pd.DataFrame) -> Source | None:
 
 
 def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[str]:
-    """A line if rows are of studies whose declarations are not known."""
+    """A line if rows are of studies whose declarations are not known, or whose command is not shown."""
+    if source and source.record is not source.stored:
+        line = f"{source.directory / 'study.json'}: holds a command that is not ablate's, which is not shown"
+        return [Doubt(line, "a command that is not ablate's")]
     if of_others(rows) or (source and (source.record or not (source.study or source.table))):
         return []
     studies = rows["study"].dropna().unique()
@@ -188,11 +210,10 @@ def _once(rows: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     """Each run once. If two results of a run differ, both stay, for the comparison to report; so do equal
     rows of one source (source: of each row) without a seed, which may be of several runs. A run that has
     different roles in several studies loses them."""
-    of_study = ["study", *ROLE_COLUMNS]
-    run = _texts(rows, rows.columns.difference([*of_study]))
-    run.loc[rows["run_id"].notna() & rows["fusion"].notna(), [*MEASURED_COLUMNS]] = (
-        ""  # as noisy as its machine
-    )
+    given = rows.columns[rows.notna().any()].difference(["study", *ROLE_COLUMNS])
+    run = _texts(rows, given)
+    as_noisy_as_their_machine = given.intersection([*MEASURED_COLUMNS])
+    run.loc[rows["run_id"].notna() & rows["fusion"].notna(), as_noisy_as_their_machine] = ""
     run = run.groupby([*run.columns], sort=False).ngroup()
     again = run.groupby([run, source]).cumcount().where(rows["seed"].isna(), 0)
     run = run.astype(str) + "-" + again.astype(str) if again.any() else run

@@ -1,6 +1,5 @@
 """Lists of loose runs (`single`): only those of one text and equal settings are compared with each other."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
@@ -9,7 +8,7 @@ from ablate.analysis.frames import is_empty
 from ablate.analysis.select import select
 from ablate.analysis.variants import Incomparable
 from ablate.config.conditions import as_text, column_for
-from ablate.phrases import counted, lines_if
+from ablate.phrases import counted, lines_if, option
 from ablate.store.columns import WIDTHS, column_named, config_about
 from ablate.store.record import StudyRecord
 
@@ -57,4 +56,4 @@ def _conditions(rows: pd.DataFrame, group: pd.DataFrame, columns: Sequence[str])
         chosen = select(rows, [condition])
         if len(group) <= len(chosen) < len(rows):
             rows = chosen
-            yield f"--where {shlex.quote(condition)}"
+            yield option("--where", condition)

@@ -24,7 +24,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import Doubt, Taken, counted, lines_if, some
+from ablate.phrases import Doubt, Taken, counted, lines_if, option, some
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
@@ -183,13 +183,11 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[str]:
             line = f"{column} ({some(levels)}) differs along with {', '.join(variants.shown)}"
             lines.append(Doubt(f"{line}: a difference may be its doing", f"{column} differs, too"))
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
-    by = ",".join(variants.shown if others else ["fusion"])
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
-            lines.append(
-                f"{column} ({some(kinds)}) defines no variants here; --by {by},{column} makes it do so"
-            )
+            way_out = option("--by", *variants.shown if others else ["fusion"], column)
+            lines.append(f"{column} ({some(kinds)}) defines no variants here; {way_out} makes it do so")
     return lines
 
 

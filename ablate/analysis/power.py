@@ -16,7 +16,7 @@ from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import Taken, counted
+from ablate.phrases import Taken, counted, option
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
@@ -136,7 +136,8 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
             f"{result.metric} is the same at every seed of each variant: there is no noise to plan for"
         )
     if of_others(result.rows) and len(n) > 1 and result.table["baseline"].isna().all():
-        raise ConfigError(f"no baseline is named; name one, as --baseline {result.table['variant'].iloc[-1]}")
+        last = option("--baseline", *(f"{key}={result.table[key].iloc[-1]}" for key in result.shown))
+        raise ConfigError(f"no baseline is named; name one, as {last}")
     single = math.sqrt(2) * _pooled(sd[known], n[known])
     source = f"√2 times that of single variants, {n.max()} seeds: no two variants to pair"
     return single, int(n.max() - 1), f"noise: sd {single:.2g} = {source}"

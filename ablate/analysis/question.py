@@ -12,7 +12,7 @@ from ablate.analysis.variants import metrics_of, variant_columns
 from ablate.config.conditions import Where, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.phrases import Taken
+from ablate.phrases import Taken, option
 from ablate.store.columns import METRICS, column_named, of_role
 from ablate.store.record import StudyRecord
 
@@ -115,5 +115,6 @@ def varied(
         return words, [Taken(f"variants: by {words[0]}, the only column of words; --by takes others")]
     if words or not {*several} & {*variant_columns(rows)}:
         names = ", ".join(words or several) or "none has a value twice"
-        raise ConfigError(f"name the column that was varied, as --by {[*words, *several, 'COL'][0]}: {names}")
+        by = option("--by", [*words, *several, "COL"][0])
+        raise ConfigError(f"name the column that was varied, as {by}: {names}")
     return by, []

@@ -15,6 +15,7 @@ differences and Holm on the equivalences may together err up to 2α (benchmarks/
 """
 
 import functools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ CLAIMS_AGAINST = (WORSE, HIGHER, LOWER, *WITHIN, EQUIVALENT)
 
 EXACT_FLIPS = 16  # up to this many seeds, all 2ⁿ sign flips are enumerated
 RANDOM_FLIPS = 9_999
+SEEDS_AT_ONCE, SUMS_AT_ONCE = 256, 2**21  # of which sign flips are held in memory: 20 MB and 16 MB
 MOST_SEEDS = 100_000
 ROUNDING = 1e-12  # relative
 UNCORRELATED = 0.2  # below it, pairing seeds gains nothing
@@ -200,38 +202,42 @@ def sign_flip(difference_KS: Array, seed: int = 0) -> tuple[Array, Array]:
 
     Up to EXACT_FLIPS seeds it is exact, with floor 2/2ⁿ; above, it takes RANDOM_FLIPS flips drawn by `seed`.
     """
-    from scipy.stats import permutation_test
-
     p, floor = np.full(len(difference_KS), np.nan), np.full(len(difference_KS), np.nan)
     n = (~np.isnan(difference_KS)).sum(1)
-    for size in np.unique(n[n >= 2]):
-        rows = np.flatnonzero(n == size)
-        values = difference_KS[rows]
-        values = values[~np.isnan(values)].reshape(len(rows), size)
-        if size > EXACT_FLIPS:
-            p[rows], floor[rows] = _random_flips(values, seed), 2 / (RANDOM_FLIPS + 1)
-            continue
-        p[rows] = permutation_test(
-            (values,),
-            lambda x, axis: x.mean(axis),
-            permutation_type="samples",
-            n_resamples=2 ** int(size),
-            vectorized=True,
-            axis=-1,
-            batch=max(1, 10_000_000 // values.size),
-        ).pvalue
-        floor[rows] = 2 / 2.0**size
+    for size in map(int, np.unique(n[n >= 2])):
+        rows, is_exact = np.flatnonzero(n == size), size <= EXACT_FLIPS
+        flips, added = (2**size, 0) if is_exact else (RANDOM_FLIPS, 1)  # added: the observed signs
+        floor[rows] = 2 / (flips + added)
+        kept = [*_signs(size, seed)] if size <= SEEDS_AT_ONCE else []
+        at_once = max(1, SUMS_AT_ONCE // flips)
+        for some in np.split(rows, range(at_once, len(rows), at_once)):
+            values = difference_KS[some]
+            values = values[~np.isnan(values)].reshape(len(some), size)
+            smaller = _smaller_side(values, kept or _signs(size, seed))
+            p[some] = np.minimum(2 * (smaller + added) / (flips + added), 1.0)
     return p, floor
 
 
-def _random_flips(values_KS: Array, seed: int) -> Array:
-    """Two-sided p-values from RANDOM_FLIPS flips, the same for all rows, and the observed signs: twice the
-    smaller side, as in scipy.stats.permutation_test, which takes seconds where this takes one product."""
-    flips = np.random.default_rng(seed).integers(2, size=(values_KS.shape[1], RANDOM_FLIPS)) * 2.0 - 1
-    sums, seen = values_KS @ flips, values_KS.sum(1)[:, None]
+def _smaller_side(values_KS: Array, signs: Iterable[Array]) -> Array:
+    """(K,) how many flips give a sum at least as large as the observed one, or at most as large: the fewer,
+    as in scipy.stats.permutation_test. signs: (seeds, flips), in blocks of seeds."""
+    sums_KF, at = np.zeros((len(values_KS), 1)), 0
+    for block in signs:
+        sums_KF = sums_KF + values_KS[:, at : at + len(block)] @ block
+        at += len(block)
+    seen = values_KS.sum(1)[:, None]
     slack = 1e-12 * np.abs(values_KS).sum(1)[:, None]  # treat sums as equal if they are up to rounding
-    sides = [(sums >= seen - slack).sum(1), (sums <= seen + slack).sum(1)]
-    return np.minimum(2 * (np.minimum(*sides) + 1) / (RANDOM_FLIPS + 1), 1.0)
+    return np.minimum((sums_KF >= seen - slack).sum(1), (sums_KF <= seen + slack).sum(1))
+
+
+def _signs(size: int, seed: int) -> Iterator[Array]:
+    """The signs of `size` seeds, all or RANDOM_FLIPS drawn ones: (seeds, flips), in blocks of seeds."""
+    if size <= EXACT_FLIPS:
+        yield (np.arange(2**size) >> np.arange(size)[:, None] & 1) * 2.0 - 1
+        return
+    draws = np.random.default_rng(seed)
+    for start in range(0, size, SEEDS_AT_ONCE):
+        yield draws.integers(2, size=(min(SEEDS_AT_ONCE, size - start), RANDOM_FLIPS)) * 2.0 - 1
 
 
 def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:

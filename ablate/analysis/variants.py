@@ -3,6 +3,7 @@
 It reads no files, prints nothing, and loads no torch.
 """
 
+import json
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ablate.analysis.stats import Array, moments
 from ablate.config.conditions import as_text, column_for, column_of
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
-from ablate.phrases import counted
+from ablate.phrases import SEEN, counted, option, visible
 from ablate.store.columns import (
     COLUMNS,
     CONFIG_COLUMNS,
@@ -42,6 +43,9 @@ FACTORS = ("fusion", "heads", "out_proj")
 LOOKS = config_about("evaluation")
 BUDGET = ("steps", "batch", "context")  # their product is the number of tokens that a run is trained on
 USABLE = (Status.DONE, Status.STALE)
+MOST_CELLS = 10_000_000  # of variants times seeds: about half a gigabyte
+_MARKED = r'"(?:[^"\\]|\\.)*"'  # a level, or a column, whose end could not be told in a name
+_LEVEL = re.compile(rf"({_MARKED}|\w+)=({_MARKED}|[^=]*?)(?= (?:{_MARKED}|\w+)=|$)")
 CARRIED = (
     *("form", "function_class", "params", "match_error", "role", "tuned", "run_id"),
     *("epochs", "overlap", "ngram_order", "ngram_val_loss", "ngram_loss"),
@@ -120,7 +124,8 @@ class Variants(Settings):
         none with one seed, and of a metric of which that is not known)."""
         n, mean, sd = moments(self.values)
         # In a tuned study, only a variant at its own arm's value is a result.
-        own = np.array([self.of_others or is_own_value(role) for role in self.table["role"]])
+        roles = [""] * len(n) if self.of_others else self.table["role"]
+        own = np.array([*map(is_own_value, roles)], bool)
         rivals = pd.Series(mean).where(own).groupby(self.budgets, dropna=False)
         first = rivals.transform("max" if self.higher_is_better else "min")
         best = own & (mean == first) & (rivals.transform("count") > 1) & (n.max() > 1)
@@ -133,8 +138,19 @@ class Variants(Settings):
 
 def variant_names(table: pd.DataFrame, shown: Sequence[str]) -> list[str]:
     """A name such as fusion=sum heads=4 for each row of text."""
+    columns = [column if re.fullmatch(r"\w+", column) else _marked(column) for column in shown]
+    texts = {level: in_name(level) for column in shown for level in table[column].unique()}
     rows = table[list(shown)].itertuples(index=False, name=None)
-    return [" ".join(f"{c}={v}" for c, v in zip(shown, row, strict=True)) for row in rows]
+    return [" ".join(f"{c}={texts[v]}" for c, v in zip(columns, row, strict=True)) for row in rows]
+
+
+def in_name(level: str) -> str:
+    """A level as it stands in a name: if it might be read as something else, between quotation marks."""
+    return _marked(level) if re.search(rf'^"|=| · |\\u|[{SEEN}]', level) or visible(level) != level else level
+
+
+def _marked(text: str) -> str:
+    return visible(json.dumps(text, ensure_ascii=False))
 
 
 def names(rows: pd.DataFrame, shown: Sequence[str]) -> pd.Series:
@@ -159,9 +175,8 @@ def mean_interval(table: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
 
 
 def levels_of(name: str) -> dict[str, str]:
-    """The columns in such a name with their levels, which may hold spaces: fusion=concat windows=[8, 8]."""
-    parts = (part.partition("=") for part in re.split(r" (?=\w+=)", name))
-    return {column: level for column, _, level in parts}
+    """The columns in such a name with their levels as written in it: fusion=concat windows=[8, 8]."""
+    return dict(_LEVEL.findall(name))
 
 
 def collect(
@@ -218,7 +233,10 @@ def collect(
     usable = keyed["status"].isin(USABLE).to_numpy() & np.isfinite(value)
     if not usable.any():
         raise Incomparable(unusable)
-    shape = (variant.max() + 1, seed.max() + 1)
+    shape = (int(variant.max()) + 1, int(seed.max()) + 1)
+    if shape[0] * shape[1] > MOST_CELLS:
+        cells = f"{shape[0]:,} variants times {shape[1]:,} seeds are more cells than the {MOST_CELLS:,}"
+        raise Incomparable(f"{cells} that fit; choose rows with --where, or other columns with --pair-by")
     values, lost = np.full(shape, np.nan), np.zeros(shape, bool)
     run_ids, processors = np.full(shape, "", object), np.full(shape, "", object)
     values[variant[usable], seed[usable]] = value[usable]
@@ -417,11 +435,11 @@ def _refuse_duplicates(
         others = [str(column) for column in free if same[column].astype(str).nunique() > 1]
         way_out = "drop one"
         if pair_by and "seed" not in pair_by and same["seed"].nunique() > 1:
-            way_out = f"--pair-by {','.join([*pair_by, 'seed'])} pairs by the seed, too"
+            way_out = f"{option('--pair-by', *pair_by, 'seed')} pairs by the seed, too"
         elif others:
-            way_out = f"drop one, or --by {','.join([*by, others[0]])} if {others[0]} makes a variant"
+            way_out = f"drop one, or {option('--by', *by, others[0])} if {others[0]} makes a variant"
         if looked := [column for column in LOOKS if column in same and same[column].nunique() > 1]:
-            way_out = f"choose with --where {looked[0]}={row[looked[0]]}"
+            way_out = f"choose with {option('--where', f'{looked[0]}={row[looked[0]]}')}"
         ids = " and ".join(map(str, same["run_id"].dropna()))
         raise Incomparable(
             f"two rows of one variant and seed{f': runs {ids}' if ids else ''}"

@@ -19,9 +19,10 @@ import typer
 from typer.core import TyperGroup
 
 from ablate.cli import completion
-from ablate.cli.shared import TERMINATED, RunsOption, say
+from ablate.cli.shared import TERMINATED, RunsOption
 from ablate.config.rules import ConfigError
 from ablate.phrases import error_line, out_of_memory
+from ablate.printing import put, say, say_what_is_warned
 from ablate.version import __version__, conflict
 
 # The base class of all errors of usage; Typer does not export it.
@@ -127,12 +128,12 @@ def _root(
     runs_dir: RunsOption = None,
 ) -> None:
     if version:
-        typer.echo(__version__)
+        put(__version__)
         if line := conflict():
             say(f"ablate: {line}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        put(context.get_help())
 
 
 def main() -> None:
@@ -142,6 +143,7 @@ def main() -> None:
         return completion.answer(build())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     _print_anything()
+    say_what_is_warned()
     try:
         os.getcwd()  # raises if it is gone, which libraries report in many ways
         sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))

@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table, say
+from ablate.cli.shared import READ, FormatOption, RunsOption, WideOption, print_table
 from ablate.cli.train import say_lines, show_estimate
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted
+from ablate.printing import put, say
 
 NumberArgument = Annotated[str, typer.Argument(metavar="NNN", help="The number of an entry, as 001.")]
 
@@ -61,20 +62,20 @@ def show(number: NumberArgument) -> None:
     entry = find_entry(number)
     if is_of_first_edition(entry):
         say(FIRST_EDITION)
-    typer.echo(f"{entry.name}: {entry.sentence}")
-    typer.echo(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
-    typer.echo(f"published: {entry.published}")
+    put(f"{entry.name}: {entry.sentence}")
+    put(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
+    put(f"published: {entry.published}")
     for name, arm in entry.arms.items():
-        typer.echo(f"arm {name}: {spelled(arm)}")
-    typer.echo(f"all arms: {spelled(entry.settings)}")
+        put(f"arm {name}: {spelled(arm)}")
+    put(f"all arms: {spelled(entry.settings)}")
     for one in entry.predictions:
-        typer.echo(f"- {expectation(one, entry.margin)}")
-    typer.echo(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")
-    typer.echo(f"digest: {entry.digest}")
+        put(f"- {expectation(one, entry.margin)}")
+    put(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")
+    put(f"digest: {entry.digest}")
     if entry.name in read_frozen():
-        typer.echo(f"seeds: {', '.join(str(entry.seed(k)) for k in range(max(entry.seeds)))}")
+        put(f"seeds: {', '.join(str(entry.seed(k)) for k in range(max(entry.seeds)))}")
     else:
-        typer.echo("seeds: they follow from the batch in which it is frozen")
+        put("seeds: they follow from the batch in which it is frozen")
 
 
 @claims.command()
@@ -100,8 +101,8 @@ def freeze(
     for entry in entries:
         older = counted(developed[entry.name], "development row")
         more = f"; {older} of its arms, older than the freeze" if developed[entry.name] else ""
-        typer.echo(f"{entry.name}: frozen, digest {entry.digest[:12]}{more}")
-    typer.echo(f"batch {batch[:12]}, which gives the seeds of {counted(len(entries), 'claim')}")
+        put(f"{entry.name}: frozen, digest {entry.digest[:12]}{more}")
+    put(f"batch {batch[:12]}, which gives the seeds of {counted(len(entries), 'claim')}")
 
 
 @claims.command(context_settings={"ignore_unknown_options": True})
@@ -142,7 +143,7 @@ def run(
         for line in unusable(rows):
             say(line)
         done = int(rows["status"].isin(RESULTS).sum())
-        typer.echo(f"{counted(done, 'run')} of a trial, which shows nothing of the result")
+        put(f"{counted(done, 'run')} of a trial, which shows nothing of the result")
         if done < len(outcome.run_ids) and not outcome.left_at_work:
             raise typer.Exit(1)
         return
@@ -151,8 +152,8 @@ def run(
     if judged is None:
         raise typer.Exit(1)
     for one in judged.predictions:
-        typer.echo(f"{one.contrast}: {one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}] nats, n = {one.n}")
-    typer.echo(f"{entry.name}: {judged.verdict}")
+        put(f"{one.contrast}: {one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}] nats, n = {one.n}")
+    put(f"{entry.name}: {judged.verdict}")
 
 
 @claims.command()
@@ -171,7 +172,7 @@ def check(
         say(line)
     if wrong:
         raise typer.Exit(1)
-    typer.echo("the ledger fits")
+    put("the ledger fits")
 
 
 @claims.command()
@@ -180,4 +181,4 @@ def page() -> None:
     from ablate.ledger.page import PAGE, page
 
     PAGE.write_text(page(), encoding="utf-8", newline="\n")
-    typer.echo(str(PAGE))
+    put(str(PAGE))

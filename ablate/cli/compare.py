@@ -24,10 +24,10 @@ from ablate.cli.shared import (
     WideOption,
     print_table,
     remark,
-    say,
     use_plugins,
 )
 from ablate.phrases import Taken, lines_if
+from ablate.printing import put, say
 
 if TYPE_CHECKING:
     from ablate.analysis.compare import Comparison
@@ -147,7 +147,7 @@ def _in_short(
 
     for line in short.lines(result, records, notes):
         remark(line, format)
-    typer.echo()
+    put()
     table = short.table(result, records[0].tuned_column if records else "", marginal=marginal)
     if format == "table" and not wide:
         table = short.in_width(table, shutil.get_terminal_size().columns)
@@ -168,14 +168,14 @@ def _in_full(
     lines = answers.lines(result, records)
     for line in lines:
         remark(line, format)
-    typer.echo()
+    put()
     if result.ladder:
         print_table(short.table(result, marginal=marginal), format, wide=wide)
-        typer.echo()
+        put()
     for family in result.families:
         remark(words.caption(result, family), format)
         print_table(words.for_reading(result, family, marginal=marginal), format, wide=wide)
-        typer.echo()
+        put()
     return lines
 
 
@@ -186,7 +186,7 @@ def _for_a_paper(result: "Comparison", pivot: str | None, format: Format, *, wid
     keys = [key.strip() for key in pivot.split(",") if key.strip()] if pivot is not None else []
     table = paper.pivot(result, keys) if pivot is not None else paper.by_variant(result)
     if format == "latex":
-        typer.echo(paper.latex(table), nl=False)
+        put(paper.latex(table), end="")
     elif format not in READ:
         print_table(paper.tidy(result, keys), format)
     else:
@@ -222,4 +222,4 @@ def report(
     from ablate.reporting.html import write_report
 
     chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
-    typer.echo(write_report(target, out=out, charts=charts, margin=margin, **chosen))
+    put(write_report(target, out=out, charts=charts, margin=margin, **chosen))

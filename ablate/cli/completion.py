@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from ablate.config.rules import ConfigError
+from ablate.printing import put
 
 ASKED = "_ABLATE_COMPLETE"  # the variable by which Typer's shell scripts ask for completions
 
@@ -28,7 +29,7 @@ def answer(program: Callable[..., Any]) -> None:
             program(prog_name="ablate")
     finally:  # however it exits: some shells look at the exit code
         for line in offered.getvalue().splitlines():
-            print(line.removeprefix(before))
+            put(line.removeprefix(before))
 
 
 def _join_words() -> str:

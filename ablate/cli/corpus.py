@@ -12,6 +12,7 @@ from ablate.cli.shared import FormatOption, WideOption, print_table
 from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import counted
+from ablate.printing import put
 
 if TYPE_CHECKING:
     from ablate.config.schema import RunConfig
@@ -98,11 +99,11 @@ def show(
         row["documents"] = f"{opened.documents:,}"
         row["counting"] = f"n-grams of {counted(known.order, 'token')}{part}"
     row["sha256"] = opened.sha256
-    typer.echo(render_row(pd.Series(row, dtype=object)))
+    put(render_row(pd.Series(row, dtype=object)))
     print_table(pd.DataFrame([figures(opened, split, known) for split in opened.splits]), "table")
     for split in opened.splits:
         if lines := beginning(opened, split, run.config.resolved_seeds()["data"]):
-            typer.echo("\n  ".join([f"\n{split}", *lines]))
+            put("\n  ".join([f"\n{split}", *lines]))
 
 
 @corpus.command()
@@ -128,7 +129,7 @@ def get(
             f" when it is needed; choices: {', '.join(downloads(config_dir))}"
         )
     for file in read(Download, chosen.options, "corpus").files:
-        typer.echo(fetch(file))
+        put(fetch(file))
 
 
 def _choice(text: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:

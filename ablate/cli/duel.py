@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ablate.cli.shared import RunsOption, say, say_loading, use_plugins
+from ablate.cli.shared import RunsOption, say_loading, use_plugins
 from ablate.cli.train import say_lines
 from ablate.config.overrides import as_value
+from ablate.printing import put, say
 
 UNITS = {"s": 1, "m": 60, "h": 3600}  # of a budget of time
 
@@ -89,8 +90,8 @@ def duel(
     if doubts := short.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
         say(f"{doubts}.")
     for line in lines:
-        typer.echo(line)
-    typer.echo(write_report(between.study))
+        put(line)
+    put(write_report(between.study))
 
 
 def _seconds(budget: str) -> float:

@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import PluginOption, RunsOption, say, say_loading, use_plugins
+from ablate.cli.shared import PluginOption, RunsOption, say_loading, use_plugins
 from ablate.phrases import counted, lines_if
+from ablate.printing import put, say
 
 
 def export(
@@ -56,7 +57,7 @@ def export(
         from ablate.export.hf import export as export_model
 
         use_plugins(plugin)
-        typer.echo(export_model(target, out))
+        put(export_model(target, out))
         return
     exporter(to)  # an unknown name should not wait for the runs to be read
     from ablate.export.trackers import export as export_runs
@@ -67,7 +68,7 @@ def export(
     left_out = ", ".join(f"{count} {status}" for status, count in selection.left_out.items())
     runs = counted(sum(done.counts.values()), "run")
     left = "".join(lines_if(left_out, f"; left out: {left_out}"))
-    typer.echo(f"{to}: {runs} of {selection.study} in {done.place}: {counts}{left}")
+    put(f"{to}: {runs} of {selection.study} in {done.place}: {counts}{left}")
     if done.no_report and selection.only is None:
         say(f"without a report: {done.no_report}")
     if done.view:

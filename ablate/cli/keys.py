@@ -7,6 +7,7 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.shared import FormatOption, WideOption, print_table, remark
+from ablate.printing import put
 
 COLUMNS = ["key", "default", "meaning"]
 
@@ -44,4 +45,4 @@ def keys(
         if section.keys:
             table = pd.DataFrame([astuple(key) for key in section.keys], columns=COLUMNS)
             print_table(table if table["default"].any() else table.drop(columns="default"), format, wide=wide)
-        typer.echo()
+        put()

@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 import typer
 
 from ablate.cli import completion
-from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say, say_loading, use_plugins
+from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say_loading, use_plugins
 from ablate.config.rules import DEVICE, ConfigError
 from ablate.phrases import counted
+from ablate.printing import put, say
 
 TEMPLATES = Path(__file__).parent.parent / "verify" / "templates"
 
@@ -50,7 +51,7 @@ def new(
     named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
     named = named.replace("mine.py", f"{name}.py").replace("=mine", f"={name}").replace(",mine", f",{name}")
     path.write_text(named.replace('"mine"', f'"{name}"'), encoding="utf-8", newline="\n")
-    typer.echo(f"{path}: it passes; change it, then: ablate check {path}")
+    put(f"{path}: it passes; change it, then: ablate check {path}")
 
 
 def check(
@@ -73,7 +74,7 @@ def check(
                     broken[finding.broken].append(finding.check)
             lost = sum(map(len, broken.values()))
             held = f"{len(own) - lost} checks of {len(own)}" if lost else f"all {counted(len(own), 'check')}"
-            typer.echo(f"{variant}: {held} hold")
+            put(f"{variant}: {held} hold")
             for why, checks in broken.items():
                 others = f"; so do {len(checks) - 1} more" if len(checks) > 1 else ""
                 say(f"failed: {checks[0]}: {why}{others}")
@@ -119,7 +120,7 @@ def verify(
         tables["run"] = of_run(run)
     failed = [verdict for verdict in verdicts if verdict.verdict == FAIL]
     if format == "json":
-        typer.echo(json.dumps(tables, indent=2, ensure_ascii=False))
+        put(json.dumps(tables, indent=2, ensure_ascii=False))
     else:
         for name, rows in tables.items():
             say(CAPTIONS[name])
@@ -128,7 +129,7 @@ def verify(
                 table["error"] = ["" if e is None or e != e else f"{e:.1e}" for e in table["error"]]
                 table = table.drop(columns="crash")
             print_table(table, "table", wide=wide)
-            typer.echo()
+            put()
         for question, words in QUESTIONS.items():
             if any(verdict.question == question for verdict in verdicts):
                 say(f"{question}: {words}")

@@ -18,9 +18,9 @@ from ablate.cli.shared import (
     WhereOption,
     WideOption,
     print_table,
-    say,
 )
 from ablate.config.contrast import MARGIN
+from ablate.printing import say
 
 
 def _between(low: float, high: float) -> Callable[[float | None], float | None]:

@@ -16,12 +16,12 @@ from ablate.cli.shared import (
     WhereOption,
     WideOption,
     print_table,
-    say,
 )
 from ablate.config.conditions import column_of
 from ablate.config.identity import short_id
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, lines_if, some
+from ablate.printing import say
 from ablate.store.names import without_id
 
 if TYPE_CHECKING:

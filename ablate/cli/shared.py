@@ -2,25 +2,23 @@
 
 import importlib.metadata
 import os
-import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ablate.cli import completion
 from ablate.config.contrast import MARGIN
 from ablate.config.schema import PARTS
+from ablate.printing import put, say, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ablate.execution.plugins import Method
 
-LONG_WORD = re.compile(r"(\S{150})\S{150,}(\S{50})")  # the groups are the ends, which are shown
 TERMINATED = 143  # the exit code after SIGTERM
 
 
@@ -142,12 +140,12 @@ def print_table(
     from ablate.reporting.tables import lines_of, render
 
     if format != "table":
-        typer.echo(render(frame, format), nl=False)
+        put(render(frame, format), end="")
         return
     in_terminal = sys.stdout is not None and sys.stdout.isatty()
     room = shutil.get_terminal_size().columns if in_terminal and not wide else None
     text, left_out = lines_of(frame, room, bold=in_terminal, spare=spare)
-    typer.echo(text, nl=False)
+    put(text, end="", bold=in_terminal)
     if left_out:
         say(f"no room for {', '.join(left_out)}; --wide shows {'it' if len(left_out) == 1 else 'them'}")
 
@@ -156,28 +154,10 @@ def remark(text: str, format: Format) -> None:
     """Print text that goes with a table: a paragraph in Markdown, a comment in LaTeX."""
     if format == "latex":
         text = "\n".join(f"% {line}" for line in text.splitlines())
-    typer.echo(f"{text}\n" if format == "md" else _wrapped(text, sys.stdout))
-
-
-def say(line: str) -> None:
-    """Print one line on stderr, cleared of line ends, control characters and overlong words."""
-    printable = "".join(c if c.isprintable() else " " for c in line)
-    print(_wrapped(LONG_WORD.sub(r"\1…\2", printable), sys.stderr), file=sys.stderr)
+    put(f"{text}\n" if format == "md" else wrapped(text, sys.stdout))
 
 
 def say_loading() -> None:
     """Say in a terminal that PyTorch is about to be loaded, unless it is: it takes seconds."""
     if "torch" not in sys.modules and sys.stderr is not None and sys.stderr.isatty():
         say("loading PyTorch …")
-
-
-def _wrapped(text: str, stream: TextIO | None) -> str:
-    """The text broken between words to the terminal's width; unchanged if the stream is no terminal."""
-    if stream is None or not stream.isatty():
-        return text
-    width = shutil.get_terminal_size().columns
-    lines = (
-        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
-        for line in text.splitlines()
-    )
-    return "\n".join(lines)

@@ -19,12 +19,12 @@ from ablate.cli.shared import (
     RunsOption,
     WideOption,
     print_table,
-    say,
     say_loading,
     use_plugins,
 )
 from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import counted, duration, lines_if
+from ablate.printing import put, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,11 +81,13 @@ def run(
                 from ablate.verify.contract import CAUSAL, require_sound
 
                 require_sound(methods, only=CAUSAL)
-            sweep = compose(overrides or [])
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                sweep = compose(overrides or [])
         with _silence(quiet):
             for warning in caught:  # such as Hydra's about a user's config without _self_
                 say(str(warning.message))
-            if sweep is None:  # --cfg and the like, which have printed already
+            if sweep is None:  # --cfg and the like, which have printed
+                put(printed.getvalue(), end="")
                 return
             say_loading()
             outcome = run_sweep(sweep, dry_run=dry_run, begun=begun)
@@ -143,7 +145,7 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     if len(rows) == 1:
         row = rows.iloc[0]
         shown = row[SINGLE_RUN_COLUMNS]
-        typer.echo(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), nl=False)
+        put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
         fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
         lines = [*on_scale(rows, frame(fixed)), *lines]
         if row["status"] in RESULTS:
@@ -178,7 +180,7 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
         say(line)
     total = len(store.study_rows(outcome.study))
     part = f"{len(rows):,} of " if len(rows) < total else ""
-    typer.echo(f"\n{part}{counted(total, 'run')} in {store.results_path(outcome.study)}")
+    put(f"\n{part}{counted(total, 'run')} in {store.results_path(outcome.study)}")
     return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 
@@ -214,16 +216,16 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
     for line in remarks:
         say(line)
     for key, levels in estimate.record.factors.items():
-        typer.echo(f"{key}: {_some(levels)}")
-    typer.echo(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
+        put(f"{key}: {_some(levels)}")
+    put(f"seeds: {_some([*map(str, estimate.record.seeds)])}")
     finished = f", {estimate.finished} of them finished" if estimate.finished else ""
     size = f"{estimate.workers} at a time, {counted(estimate.threads, 'thread')} each"
-    typer.echo(f"{counted(estimate.runs, 'run')}{finished}; {_jobs(estimate)}{size}")
+    put(f"{counted(estimate.runs, 'run')}{finished}; {_jobs(estimate)}{size}")
     if estimate.untimed:
-        typer.echo(f"how long is not known: {estimate.untimed}")
+        put(f"how long is not known: {estimate.untimed}")
     else:
         where = "each, as timed here; the queue is not counted" if estimate.cluster else FROM_STEPS
-        typer.echo(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
+        put(f"about {duration(estimate.seconds)} {where}{_evaluating(estimate)}")
     limit_min = getattr(estimate.cluster, "timeout_min", None)
     if limit_min and estimate.times.longest > limit_min * 60:
         say(
@@ -231,9 +233,9 @@ def show_estimate(estimate: "Estimate", remarks: Sequence[str]) -> None:
             f" {duration(estimate.times.longest)} here, so it would be ended and go on in another job"
         )
     if estimate.in_bfloat16 is not None:
-        typer.echo(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")
+        put(f"about {duration(estimate.in_bfloat16)} with train.precision=bfloat16; docs/precision.md")
     for line in estimate.forecast:
-        typer.echo(line)
+        put(line)
 
 
 def _jobs(estimate: "Estimate") -> str:

@@ -14,10 +14,10 @@ from ablate.cli.shared import (
     WhereOption,
     WideOption,
     print_table,
-    say,
     say_loading,
     use_plugins,
 )
+from ablate.printing import put, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +81,7 @@ def probe(
         if name in chosen:
             say(f"{name}: as by chance, but for {beyond} of {runs} runs")
     for written in (path, *([maps] if text else [])):
-        typer.echo(written) if format == "table" else say(str(written))
+        put(written) if format == "table" else say(str(written))
 
 
 def _chosen(only: str | None) -> list[str]:
@@ -155,4 +155,4 @@ def sample(
     shown = example(model, seed, prompt)
     if shown is None:
         shown = model.generate(prompt, tokens=tokens, temperature=temperature, top_k=top_k, seed=seed)
-    typer.echo(shown)
+    put(shown)

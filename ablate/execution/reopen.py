@@ -2,6 +2,7 @@
 text, this program. Each is held against the row that the run began with; what is not the same is refused."""
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,8 +86,8 @@ def require_same(
     for name, was in (row.get("part_files") or {}).items():
         if not provenance.is_of_plugin(name):
             continue
-        file, now = name.removeprefix(provenance.PLUGIN), provenance.tree_digest(name)
-        copy = directory / file if (directory / file).exists() else file
+        file, now = Path(name.removeprefix(provenance.PLUGIN)).name, provenance.tree_digest(name)
+        copy = shlex.quote(str(directory / file if (directory / file).exists() else file))
         if now is None:
             raise ConfigError(
                 f"{run}: was made with the plugin {file}; add --plugin {copy}, or make it anew with"

@@ -26,7 +26,8 @@ from ablate.execution.events import (
     Stepped,
 )
 from ablate.live.table import job_lines, look
-from ablate.phrases import lines_if
+from ablate.phrases import lines_if, one_line
+from ablate.printing import console
 from ablate.store.columns import Row, Status
 from ablate.store.jobs import Array
 from ablate.store.names import swept, title
@@ -40,11 +41,11 @@ MANY, SILENT_S = 1000, 3.0  # from how many runs on to report the checking; seco
 
 def checking(runs: Sequence[T]) -> Iterator[T]:
     """Yield the runs of a sweep while they are checked; if they are many, print progress now and then."""
-    console, printed = Console(stderr=True, highlight=False), time.monotonic()
+    screen, printed = console(), time.monotonic()
     for count, run in enumerate(runs):
         if len(runs) >= MANY and time.monotonic() - printed > SILENT_S:
             printed = time.monotonic()
-            console.print(f"checked {count:,} of {len(runs):,} runs", soft_wrap=True)
+            screen.print(f"checked {count:,} of {len(runs):,} runs", soft_wrap=True)
         yield run
 
 
@@ -120,7 +121,7 @@ class Lines:
         return f"[{self.count}/{self.total}{most}] {name}" if self.total else name
 
     def say(self, line: str) -> None:
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(one_line(line), soft_wrap=True)
 
     def say_once(self, line: str) -> None:
         """Print a line unless it was the last one that this printed."""
@@ -132,7 +133,7 @@ class Lines:
 @functools.cache
 def one_by_one(total: int | None) -> Lines:
     """The lines of a process that trains runs for a launcher of Hydra's."""
-    return Lines(Console(stderr=True, highlight=False), total)
+    return Lines(console(), total)
 
 
 class Board(Lines):
@@ -140,7 +141,7 @@ class Board(Lines):
     every second; runs that are done have no line then. only: ids of the runs to show; all by default."""
 
     def __init__(self, study: str, total: int | None, only: Collection[str] | None = None) -> None:
-        super().__init__(Console(stderr=True, highlight=False), total)
+        super().__init__(console(), total)
         self.study, self.only = study, only
         record = Store().read_study(study)
         self.swept = swept(record) if record else ()
@@ -183,7 +184,7 @@ def watch(store: Store, study: str | None) -> None:
     In a terminal the table is updated in place and stays at the end; elsewhere the summary line is printed
     whenever it changes. Raises StoreError.
     """
-    lines = Lines(Console(highlight=False), None)
+    lines = Lines(console(stderr=False), None)
     live = Live(console=lines.console, auto_refresh=False) if lines.console.is_terminal else None
     with contextlib.suppress(KeyboardInterrupt), live or contextlib.nullcontext():
         while True:

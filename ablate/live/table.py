@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ablate.config.identity import short_id
 from ablate.execution.events import Stepped
-from ablate.phrases import counted, duration, lines_if
+from ablate.phrases import counted, duration, lines_if, visible
 from ablate.store import lease
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.jobs import Array, State, read_arrays
@@ -161,8 +161,11 @@ def _table(
         numbers = [losses.get(key) for key in ("train_loss", "val_loss")]
         texts = [f"{float(number):.4f}" if number else "" for number in numbers]
         short = row["run_id"][:8]
-        table.add_row(_both_ends(names.get(short, short)), state, *on, step, left, *texts)
+        table.add_row(called.get(short, short), state, *on, step, left, *texts)
 
+    called = {short: _both_ends(visible(name)) for short, name in names.items()}
+    if len({*called.values()}) < len({*names.values()}):
+        called = {short: visible(name) for short, name in names.items()}
     for pace in going_on:
         steps, at_end = pace.row["steps"], pace.at_end
         bar = ProgressBar(total=steps, completed=pace.step, width=12)

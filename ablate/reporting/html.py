@@ -18,7 +18,9 @@ from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.question import Question
+from ablate.analysis.variants import in_name
 from ablate.config.extras import require
+from ablate.phrases import cleaned
 from ablate.reporting import own_files, short, words
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder_details import details
@@ -100,7 +102,7 @@ def write_report(
     )
     if charts is not None:
         own_files.write_charts(specs, Path(charts))
-    own_files.write(path, content.encode(), "html")
+    own_files.write(path, cleaned(content).encode(), "html")
     return path
 
 
@@ -144,9 +146,9 @@ def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]
 def called(levels: Mapping[Hashable, str]) -> str:
     """A variant by its levels, as in `sum · heads 4`; softmax, the standard rule on scores, is not named."""
     return " · ".join(
-        str(level) if column in ("fusion", "scores") else f"{column} {level}"
+        in_name(level) if column in ("fusion", "scores") else f"{column} {in_name(level)}"
         for column, level in levels.items()
-        if level != STANDARD["scores"]
+        if (column, level) != ("scores", STANDARD["scores"])
     )
 
 
@@ -165,11 +167,12 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
 
 def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:
     """A comparison as HTML for a notebook: its answer, one table per family, and notes."""
-    return _template("comparison.html.j2").render(
+    html = _template("comparison.html.j2").render(
         tables=[comparison_table(comparison, family) for family in comparison.families],
         answer=answer,
         notes=comparison.notes,
     )
+    return cleaned(html)
 
 
 def table(

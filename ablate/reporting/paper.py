@@ -17,7 +17,7 @@ from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import levels_of, mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted_between, lines_if
+from ablate.phrases import counted_between, lines_if, option
 from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.ladder import sizes
@@ -54,8 +54,8 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
         raise ConfigError(f"{where}: give different keys, as fusion,heads: the last goes across")
     others = [c for c in comparison.shown if c not in columns and table[c].nunique() > 1]
     if table.duplicated(columns).any():
-        first = f"{others[0]}={table[others[0]].iloc[0]}"
-        raise ConfigError(f"{where}: variants differ in {', '.join(others)} too; add it, or --where {first}")
+        first = option("--where", f"{others[0]}={table[others[0]].iloc[0]}")
+        raise ConfigError(f"{where}: variants differ in {', '.join(others)} too; add it, or {first}")
     if len(columns) == 1:
         return _as_rows(comparison, table, columns)
     *down, across = columns

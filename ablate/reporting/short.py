@@ -16,7 +16,7 @@ from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.contrasts import names
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import levels_of
-from ablate.phrases import Doubt, Taken, counted, lines_if
+from ablate.phrases import Doubt, Taken, cleaned, counted, lines_if
 from ablate.reporting import words
 from ablate.reporting.answers import answer, without
 from ablate.reporting.ladder import sizes
@@ -189,10 +189,11 @@ def _names(variants: pd.Series, tuned: str) -> list[str]:
     """The names of variants without what all of them share; a fusion is named by itself."""
     levels = [levels_of(without(name, tuned)) for name in variants]
     keys = [key for key in levels[0] if len({one.get(key) for one in levels}) > 1] or [*levels[0]][:1]
-    return [
+    called = [
         " ".join(one[key] if key == "fusion" else f"{key}={one[key]}" for key in keys if one.get(key))
         for one in levels
     ]
+    return called if len({*called}) == variants.nunique() else [*variants]
 
 
 def _difference(row: Mapping[Any, Any], metric: str) -> str:
@@ -226,7 +227,7 @@ class ShownComparison(Comparison):
         width = shutil.get_terminal_size().columns
         tuned = self.records[0].tuned_column if self.records else ""
         read = in_width(table(self, tuned), width)
-        return "\n".join([*lines(self, self.records, self.notes), "", render(read, "table")])
+        return cleaned("\n".join([*lines(self, self.records, self.notes), "", render(read, "table")]))
 
     def _repr_html_(self) -> str:
         from ablate.reporting.html import comparison_html

@@ -3,6 +3,7 @@ commands that reproduce its runs, with every key that affects a result. Loads no
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ def find(target: str | Path | pd.DataFrame, metric: str | None = None) -> Subjec
 
 # --- the commands that reproduce its runs ----------------------------------------------------------------
 
+PLAIN = re.compile(r"\w[\w.-]*\.py")  # the name of a plugin's copy in a run's directory
 SINGLE_RUNS = 10  # the most commands for a list of single runs
 # Keys about where a run computes or what it keeps, which do not affect its result, and those that the name of
 # a downloaded text stands for.
@@ -166,15 +168,16 @@ def whole_study(record: StudyRecord) -> str:
 
 def _plugins(subject: Subject) -> list[str]:
     """The plugin files of the runs, by the names of the copies that each run keeps."""
-    of_each_code = subject.rows.drop_duplicates("parts")["run_id"]
-    rows = [read_started(path) for run, path in subject.directories.items() if run in {*of_each_code}]
-    names = {
-        name.removeprefix(PLUGIN)
-        for row in rows
-        for name in row.get("part_files") or ()
+    of_each_code = {*subject.rows.drop_duplicates("parts")["run_id"]}
+    named = {
+        (path, name.removeprefix(PLUGIN))
+        for run, path in subject.directories.items()
+        if run in of_each_code
+        for name in read_started(path).get("part_files") or ()
         if is_of_plugin(name)
     }
-    return sorted(name for name in names if name.endswith(".py"))
+    kept = (name for path, name in named if PLAIN.fullmatch(name) and (path / name).is_file())
+    return sorted({*kept})
 
 
 def _config(directory: Any) -> dict[str, Any]:

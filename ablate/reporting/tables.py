@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 from rich.cells import cell_len
 
+from ablate.analysis.foreign import FORMULA
 from ablate.analysis.frames import is_empty
+from ablate.phrases import one_line, visible
 from ablate.store.columns import SEED_COLUMNS
 
 # Columns to leave out in a narrow terminal, the first one first.
@@ -29,21 +31,34 @@ def render(frame: pd.DataFrame, format: str) -> str:
     format: table, csv, json, md or latex.
     """
     if format == "csv":
-        return frame.to_csv(index=False, lineterminator="\n")
+        return _as_texts(frame).to_csv(index=False, lineterminator="\n")
     if format == "json":
-        records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        records = frame.astype(object).where(frame.notna() & ~frame.isin([np.inf, -np.inf]), None)
+        records = records.to_dict("records")
         return json.dumps(records, indent=2, ensure_ascii=False) + "\n"
     cells = [[readable(name, value) for name, value in row.items()] for row in frame.to_dict("records")]
-    names = [str(name) for name in frame.columns]
+    names = [visible(str(name)) for name in frame.columns]
     if format == "md":
         lines = [names, ["---:" if _is_number(frame[name]) else "---" for name in frame.columns], *cells]
+        marks = re.compile(r"[\\|]|<(?=[a-zA-Z/!?])")
         return "".join(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+            "| " + " | ".join(marks.sub(r"\\\g<0>", cell) for cell in line) + " |\n" for line in lines
         )
     if format == "latex":
         align = "".join("r" if _is_number(frame[name]) else "l" for name in frame.columns)
         return latex([*map(escaped, names)], align, [[*map(escaped, line)] for line in cells])
     return lines_of(frame, None)[0]
+
+
+def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with an apostrophe before each text, and name, that a spreadsheet would run as a formula."""
+
+    def marked(text: Any) -> Any:
+        is_run = isinstance(text, str) and FORMULA.match(text) and not _NUMBER.fullmatch(text)
+        return f"'{text}" if is_run else text
+
+    columns = ((marked(name), cells) for name, cells in frame.items())
+    return pd.DataFrame({n: c if _is_number(c) else c.astype(object).map(marked) for n, c in columns})
 
 
 def lines_of(
@@ -57,7 +72,7 @@ def lines_of(
     least = (*LEAST, *spare)
     columns = [
         TextColumn(
-            str(name),
+            visible(str(name)),
             [readable(name, value) for value in frame[name].tolist()],
             right=_is_number(frame[name]),
             rank=least.index(str(name)) if name in least else None,
@@ -97,7 +112,7 @@ def latex(names: list[str], align: str, rows: list[list[str]], *, over: str = ""
 
 def escaped(text: str) -> str:
     """Text for LaTeX: special characters escaped, a hyphen before a number as a minus sign."""
-    safe = "".join(_LATEX.get(character, character) for character in text)
+    safe = "".join(_LATEX.get(character, character) for character in visible(text))
     return re.sub(r"(?<![\w.])-(?=\d)", r"$-$", safe)
 
 
@@ -130,9 +145,10 @@ def readable(name: object, value: Any) -> str:
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{1 if name in _SHORT else 4}f}"
     if isinstance(value, int | np.integer) and abs(value) >= 1000 and name not in SEED_COLUMNS:
         return f"{value:,}"
-    return str(value)
+    return visible(one_line(str(value)) if name == "error" else str(value))
 
 
+_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 _SHORT = ("wall_s", "peak_memory_mb", "tokens_per_s", "step_ms", "minutes")
 
 

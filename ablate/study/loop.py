@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from ablate.compose.launchers import Cluster, Pool
 from ablate.compose.sweep import HydraLauncher, Lost, Sweep
@@ -29,6 +28,7 @@ from ablate.launch.pool import train_all, train_or_wait
 from ablate.launch.processes import SAFE_PATH
 from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import counted
+from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.names import swept
 from ablate.store.record import Machine, Prediction, StudyRecord, grown, with_looks
@@ -60,7 +60,7 @@ class Loop:
         self.finished_before = 0
         self.left_at_work = ""  # what was submitted, if the command does not wait for it
         self.over = False  # whether no further runs are to be proposed
-        self.lines = Lines(Console(stderr=True, highlight=False), None)  # the board, while there is one
+        self.lines = Lines(console(), None)  # the board, while there is one
         self.typed: dict[str, str] = {}  # the overrides of each run, by its name
         self.passed = 0  # the last look whose line was printed
 

@@ -18,8 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from ablate.compute import device
 from ablate.compute.limits import available_cores
 from ablate.config.read import read
@@ -32,6 +30,7 @@ from ablate.files.atomic import read_json, write_atomically
 from ablate.launch.pool import train_all
 from ablate.launch.processes import start_server
 from ablate.live.board import Lines
+from ablate.printing import console
 from ablate.store.provenance import code, torch_version
 from ablate.store.record import Machine, StudyRecord
 from ablate.store.run_files import Stamp
@@ -185,7 +184,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         workers=workers,
         threads=settings.threads,
         timeout_s=None,
-        listen=Lines(Console(width=200, highlight=False), len(runs)).listener,
+        listen=Lines(console(stderr=False, width=200), len(runs)).listener,
         gpus=device.each(devices),
         leave_from=number / phase.helpers,
         more=more,

@@ -1,0 +1,63 @@
+"""The door by which all text gets out of a command, cleaned once: what is printed may come from anywhere, as
+the names in a table of others, the error of a method, or a study.json do. Nothing else prints."""
+
+import logging
+import re
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ablate.phrases import cleaned, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BOLD = re.compile(r"(\x1b\[[01]m)")  # its beginning and its end
+
+
+def put(text: object = "", end: str = "\n", *, bold: bool = False) -> None:
+    """Print on stdout what was asked for. bold: whether some of it is, of a table with clean cells."""
+    pieces = BOLD.split(str(text)) if bold else [str(text)]
+    shown = (piece if at % 2 else cleaned(piece) for at, piece in enumerate(pieces))
+    print("".join(shown), end=end, flush=True)
+
+
+def say(line: str) -> None:
+    """Print one line on stderr."""
+    print(wrapped(one_line(line), sys.stderr), file=sys.stderr)
+
+
+def wrapped(text: str, stream: TextIO | None) -> str:
+    """The text broken between words to the terminal's width; unchanged if the stream is no terminal."""
+    if stream is None or not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(lines.fill, text.splitlines()))
+
+
+def console(*, stderr: bool = True, **given: Any) -> "Console":
+    """A terminal for lines and tables that change; what they hold is text, without markup. given: to rich."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Cleaned(Console):
+        def render(self, *what: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*what):
+                yield Segment(text if control else cleaned(text), style, control)
+
+    return Cleaned(stderr=stderr, highlight=False, markup=False, emoji=False, **given)
+
+
+def say_what_is_warned() -> None:
+    """Let warnings, and what is logged without a handler, through the door."""
+
+    class Said(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage())
+
+    logging.lastResort = Said(logging.WARNING)
+    warnings.showwarning = lambda message, category, *_: say(f"{category.__name__}: {message}")

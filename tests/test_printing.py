@@ -1,0 +1,266 @@
+"""What leaves a command is clean, whatever came in; and labels that stand for different things differ."""
+
+import ast
+import csv
+import io
+import json
+import logging
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.table import Table
+
+import ablate
+from ablate.analysis.contrasts import names
+from ablate.analysis.load import load
+from ablate.analysis.variants import levels_of, variant_names
+from ablate.execution.events import Finished
+from ablate.live.board import Lines
+from ablate.live.table import _table
+from ablate.phrases import cleaned, error_line, option, visible
+from ablate.printing import console, put, say_what_is_warned
+from ablate.reporting import short
+from ablate.reporting.html import called
+from ablate.reporting.subject import commands, find
+from ablate.reporting.tables import render
+from ablate.store.columns import csv_text
+from tests.helpers import ROOT
+from tests.synthetic import small_study
+from tests.test_foreign import ASKED
+
+# Names that somebody gave to methods: all are different, and none may do anything where it is shown.
+NAMES = ["base", "relu", "relu k=2", "relu k=3", '"relu k=3"', "a\nb", "a\\nb", "a\u2028b", "a|b", "a\\|b"]
+NAMES += ["50 % & more", "=HYPERLINK(1)", "+1+1", "@SUM(1)", "-3", "-3+1", "\x1b[31mred", "\x9b1mred"]
+NAMES += [
+    "gpj\u202e",
+    "softmax",
+    "[red]",
+    ":smile:",
+    "<img src=x>",
+    "k=2",
+    "a · k 2",
+    "a  b",
+    "a b",
+    "a\xa0b",
+]
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def odd() -> pd.DataFrame:
+    rows = [
+        (name, seed, 3 + at / 9 + (seed * 7 + at * 3) % 5 / 99)
+        for at, name in enumerate(NAMES)
+        for seed in range(3)
+    ]
+    return pd.DataFrame(rows, columns=["method", "seed", "loss"])
+
+
+PRINTING = ("print", "pprint", "echo", "secho", "echo_via_pager", "print_exc", "print_json", "basicConfig")
+PRINTING += ("Console", "StreamHandler")
+
+
+def calls_that_print(path: Path) -> list[str]:
+    """The calls in a file by which text could get out."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    called = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+    by_name = [one for one in called if one.split(".")[-1] in PRINTING and ".console." not in f".{one}"]
+    return by_name + [one for one in called if re.search(r"\bstd(out|err)\b.*\.write|\bos\.write$", one)]
+
+
+def test_only_the_door_prints():
+    package = ROOT / "ablate"
+    found = {str(path.relative_to(package)): calls_that_print(path) for path in package.rglob("*.py")}
+    found = {path: calls for path, calls in found.items() if calls}
+    assert {*found.pop("printing.py")} == {"print"}
+    # What is printed on the screen that the door has made; and a script by itself, which imports nothing of
+    # ablate's and prints how a process ended.
+    assert found == {"live/board.py": ["screen.print"], "study/cluster/engines/ray_calls.py": ["print"]}
+
+
+def test_what_a_terminal_would_obey_is_written_out():
+    assert (
+        cleaned("é\t日本 😀\n\x1b[2J\x9b1m\x7f\ud800\u202e")
+        == "é\t日本 😀\n\\u001b[2J\\u009b1m\\u007f\\ud800\\u202e"
+    )
+    assert visible(" a\nb  c ") == " a\\u000ab \\u0020c "
+    every = "".join(map(chr, range(0x2100))) + "\ud800\U000e0041"
+    assert not OBEYED.search(cleaned(every)) and "\n" not in visible(every)
+    text = json.dumps({every: [every]}, ensure_ascii=False)
+    assert json.loads(cleaned(text)) == json.loads(text)
+
+
+def test_bold_is_ours_alone(capsys):
+    put("\x1b[1mname\x1b[0m\x1b[31m", bold=True)
+    put("\x1b[1mname")
+    assert capsys.readouterr().out == "\x1b[1mname\x1b[0m\\u001b[31m\n\\u001b[1mname\n"
+
+
+def test_what_libraries_warn_of_and_log_is_said_clean(capsys, monkeypatch):
+    monkeypatch.setattr(logging, "lastResort", logging.lastResort)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        say_what_is_warned()
+        warnings.warn("a\x1b[31m\nb", stacklevel=1)
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        logging.getLogger("some.library").warning("%s: downloading", "c\x1b]0;d\x07")
+    assert capsys.readouterr().err == "UserWarning: a\\u001b[31m b\nc\\u001b]0;d\\u0007: downloading\n"
+
+
+def test_live_lines_and_tables_are_text(capsys):
+    row = {"run_id": "0" * 16, "status": "failed", "error": "[red]:smile:\x1b[31m\nx"}
+    Lines(console(), 3).hear("run", Finished(row))
+    table = Table(box=None, show_header=False)
+    table.add_row("[/]\x1b[2J", ":smile:")
+    console(stderr=False, width=40).print(table)
+    out, err = capsys.readouterr()
+    assert err == "[1/3] run: failed, [red]:smile:\\u001b[31m x\n"
+    assert "[/]\\u" in out and ":smile:" in out and "\x1b" not in out
+
+
+def test_an_error_of_two_megabytes_is_short_where_it_is_shown():
+    line = error_line(ValueError("no such weight " * 140_000), {})
+    assert line.startswith("ValueError: no such weight no") and 2000 < len(line) < 2010
+    dirty = error_line(ValueError("\ud800\x1b[2J" + "x" * 2_000_000), {})
+    assert dirty.startswith("ValueError: \\ud800\\u001b[2Jxxx") and len(dirty) < 300
+
+
+# --- labels ------------------------------------------------------------------------------------------
+
+
+def test_names_tell_all_variants_apart_and_can_be_read_back():
+    columns = ["method", "learning rate", "k"]
+    table = pd.DataFrame([(a, b, c) for a in NAMES for b in NAMES for c in ("", "2")], columns=columns)
+    called_so = variant_names(table, columns)
+    assert len({*called_so}) == len(table)
+    levels = [levels_of(name) for name in called_so]
+    assert all([*one] == ["method", '"learning rate"', "k"] for one in levels)
+    assert len({tuple(one.values()) for one in levels}) == len(table)
+    assert not OBEYED.search("".join(called_so)) and "\n" not in "".join(called_so)
+    plain = pd.DataFrame({"fusion": ["sum"], "windows": ["[8, 8]"]})
+    assert variant_names(plain, ["fusion", "windows"]) == ["fusion=sum windows=[8, 8]"]
+
+
+def test_a_table_has_a_label_of_its_own_for_each_variant():
+    result = ablate.compare(odd(), **ASKED)
+    labels = short.table(result)["variant"]  # without the only baseline
+    assert labels.nunique() == len(NAMES) - 1
+    assert {"method=relu", 'method="relu k=2"', 'method="relu k=3"'} <= {*labels}
+    assert not OBEYED.search(str(result)) and not OBEYED.search(result._repr_html_())
+    shown = [called({"method": name, "scores": "softmax"}) for name in NAMES]
+    assert len({*shown}) == len(NAMES) and "method softmax" in shown
+
+
+def test_names_that_were_shortened_to_one_stay_whole(capsys):
+    rows = [{"run_id": f"{at}" * 16, "status": "done", "steps": 4} for at in range(2)]
+    for ends, is_cut in (("aa", False), ("ab", True)):
+        runs = {f"{at}" * 8: f"weighted_sum-h{at}{'-wide' * 9}{end}" for at, end in enumerate(ends)}
+        console(stderr=False, width=200).print(_table(rows, [], {}, "", {}, runs))
+        out, _ = capsys.readouterr()
+        assert all(run in out for run in runs.values()) != is_cut and ("…" in out) == is_cut
+
+
+def test_terms_that_two_levels_share_tell_nothing():
+    levels = "fusion=sum heads=4", "fusion=mean heads=4"
+    assert names(*levels, {"sum": "adding", "mean": "averaging"}) == ("adding", "averaging", "heads=4")
+    assert names(*levels, {"sum": "adding", "mean": "adding"}) == ("sum", "mean", "heads=4")
+
+
+@pytest.mark.parametrize("words", [(), ("--why",), ("--pivot", "method")])
+def test_labels_break_no_row(words, command):
+    odd().to_csv("odd.csv", index=False)
+    asked = ("compare", "odd.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base", *words)
+    _, out, err = command(*asked)
+    assert not OBEYED.search(out + err)
+    _, out, _ = command(*asked, "--format", "md")
+    rows = [line for line in out.splitlines() if line.startswith("| ")]
+    cells = [re.split(r"(?<!\\)(?:\\\\)*\|", row)[1:-1] for row in rows]
+    assert len(rows) in (len(NAMES) + 1, len(NAMES) + 2) and {len(one) for one in cells} == {len(cells[0])}
+    _, out, _ = command(*asked, "--format", "latex")
+    body = out.partition("\\midrule\n")[2].partition("\\bottomrule")[0]
+    assert body.count("\n") == len(NAMES) == body.count("\\\\\n")
+    assert not re.search(r"(?<!\\)[%#]", body) and {
+        len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines()
+    } == {2}
+    _, out, _ = command(*asked, "--format", "json")
+    assert sorted(row["method"] for row in json.loads(out)) == sorted(NAMES)
+
+
+# --- CSV for people ----------------------------------------------------------------------------------
+
+
+def test_no_text_of_a_csv_for_people_is_a_formula(command):
+    odd().to_csv("odd.csv", index=False)
+    asked = ("--by", "method", "--baseline", "method=base")
+    _, out, _ = command("compare", "odd.csv", *asked, "--metric", "loss", "--format", "csv")
+    read = [*csv.DictReader(io.StringIO(out))]
+    methods = {row["method"] for row in read}
+    assert {"'=HYPERLINK(1)", "'+1+1", "'@SUM(1)", "'-3+1", "-3", "relu"} <= methods
+    assert all(float(row["diff"]) != 0 for row in read if row["diff"])  # a negative number stays one
+    Path("again.csv").write_text(out, encoding="utf-8", newline="")
+    again = load(["again.csv"], "mean").rows
+    assert {"=HYPERLINK(1)", "+1+1", "@SUM(1)", "-3+1", "-3"} <= {*again["method"]}
+    frame = pd.DataFrame({"=cmd": ["\t=1", "\r1", None], "n": [-1.5, np.inf, np.nan]})
+    assert render(frame, "csv") == "'=cmd,n\n'\t=1,-1.5\n'\r1,inf\n,\n"
+    assert json.loads(render(frame, "json"))[1]["n"] is None
+
+
+def test_what_programs_read_stays_as_it_is():
+    text = csv_text([{"run_id": "a", "error": "=1+1"}], ["run_id", "error"])
+    assert text == "run_id,error\na,=1+1\n"
+
+
+# --- commands that are shown -------------------------------------------------------------------------
+
+OURS = ("ablate duel sum 'my method.py' --budget 4h", "ablate claims run 001")
+OTHERS = [
+    "rm -rf ~",
+    "ablate duel sum concat; rm -rf ~",
+    "ablate run --plugin ../../x.py",
+    "ablate duel $(id) b",
+]
+OTHERS += ["ablate duel 'a", "ablate duel 'a\nb' c", "ablate duel '\x1b[2J' b", "ablate\tduel a b", "ablate"]
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """The commands that make a small study with such a record again, and the notes on it."""
+    monkeypatch.chdir(tmp_path)
+    parts = {"plugin/mine.py": "0", "plugin/../../x.py": "0", "plugin/gone.py": "0"}
+    store = small_study(Path("runs"), seeds=1, part_files=parts, parts="p")
+    for directory in store.directories(store.results()).values():
+        (directory / "mine.py").touch()
+    path = store.study_directory("synthetic") / "study.json"
+    record = json.loads(path.read_text())
+
+    def told(**given: Any) -> tuple[list[str], list[str]]:
+        path.write_text(json.dumps(record | given))
+        subject = find("synthetic")
+        return commands(subject), subject.notes
+
+    return told
+
+
+def test_a_command_is_shown_if_it_is_one_of_ablate(told, command):
+    file = Path("runs/studies/synthetic/study.json")
+    line = f"{file}: holds a command that is not ablate's, which is not shown"
+    for typed in OURS:
+        assert told(command=typed) == ([typed], [])
+    for typed in OTHERS:
+        (shown,), notes = told(command=typed)
+        assert shown.startswith("ablate run --plugin mine.py -m name=synthetic fusion=concat,sum ")
+        assert notes == [line] and "x.py" not in shown and "gone.py" not in shown
+    assert told(command="", typed=["-m", "name=a\nb"])[1] == [line]
+    code, out, err = command("compare", "synthetic", "--why")
+    assert code == 0 and line in err and "name=a" not in out + err
+
+
+def test_options_are_quoted_as_a_shell_reads_them():
+    rows = pd.DataFrame({"method": ["$(id)", "b"], "seed": 0, "loss": [1.0, 2.0]})
+    notes = ablate.compare(rows, by="method", metric="loss").notes
+    assert "no verdicts: no baseline is named; try --baseline 'method=$(id)'" in notes
+    assert option("--by", "a", "b;c") == "--by 'a,b;c'" and option("--by", "a", "b") == "--by a,b"

@@ -251,7 +251,7 @@ class Sharing:
         """Raises Lost after STARTS starts in which no run got any further."""
         attempts = self.store.attempts()
         lasts = [last_metrics(attempts[job.name]) for job in left if job.name in attempts]
-        progress = -len(left), sum(int(last["step"]) for last in lasts if last)
+        progress = -len(left), sum(last.get("step", 0) for last in lasts)
         if progress > self._progress:
             self._starts, self._progress = 0, progress
         if self._starts >= STARTS:

@@ -28,6 +28,11 @@ from tests.helpers import CONCAT, QUICK, ROOT, call_cli, make_record, remote, wr
 # --- files that another process has open ----------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch) -> None:
+    monkeypatch.setattr(atomic, "PATIENCE_S", 2.0)
+
+
 def hold(monkeypatch: pytest.MonkeyPatch, times: float, *operations: str) -> Counter[tuple[str, ...]]:
     """Have each operation of os on a path refused so many times before it succeeds, as Windows does while
     another process has the file open; returns how often each was refused."""

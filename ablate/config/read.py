@@ -115,6 +115,8 @@ def _within(path: str, key: object) -> str:
 
 def convert(hint: Any, value: Any, path: str) -> Any:
     """The plain value as one of this type, with its rules. Raises ConfigError."""
+    if isinstance(value, str):
+        require_text(value, f"{path}=")
     if get_origin(hint) is Annotated:
         return _convert_ruled(*get_args(hint), value=value, path=path)
     if hint is Any:
@@ -189,7 +191,7 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
     if hint is bool and isinstance(value, bool):
         return value
     if hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
-        return require_text(str(value), f"{path}=")  # `corpus.path=1984` is a path
+        return str(value)  # `corpus.path=1984` is a path
     way_out = ""
     if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         way_out = f"; write {int(value)}"

@@ -30,7 +30,8 @@ COPIED_S = 60  # a version is copied within this time; if the file is newer than
 CHANGES_S = 10  # how long to wait for other processes that are changing it
 VERSION = "version"  # a key of the file, missing in one that was written by hand
 NO_FILE = (None, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # a pipe, a directory, a link to itself, a socket
-PATIENCE_S = 2.0  # how long a file that another process has open may keep it from being renamed or deleted
+# How long a file that another process has open may keep it from being read, renamed or deleted.
+PATIENCE_S = 2.0 if sys.platform == "win32" else 0.0
 
 Content = dict[str, Any]
 T = TypeVar("T")
@@ -224,8 +225,7 @@ def read_json(path: Path, keys: set[str], most: int = MOST_BYTES) -> Content:
     """The mapping in a JSON file of at most so many bytes, with at least these keys. Raises
     FileNotFoundError, Garbled, or StoreError if it can't be read at the moment."""
     try:
-        read = functools.partial(patiently, read_bytes) if os.access(path, os.R_OK) else read_bytes
-        content = parsed(read(path, most))
+        content = parsed(patiently(read_bytes, path, most))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"

@@ -10,8 +10,6 @@ from typing import Any
 
 import typer
 
-from ablate.config.rules import ConfigError
-
 ASKED = "_ABLATE_COMPLETE"  # the variable by which Typer's shell scripts ask for completions
 
 
@@ -89,9 +87,8 @@ def runs() -> list[str]:
     """The names of the finished runs."""
     from ablate.store.store import Store
 
-    store, titles = Store(), dict[str, str]()
-    with contextlib.suppress(ConfigError):  # a study.json that can't be read
-        titles = store.titles()
+    store = Store()
+    titles = store.titles()
     return sorted(titles.get(name, name) for name in store.finished())
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from ablate.config.rules import ConfigError
-from ablate.files.reading import MOST_BYTES, opened, parsed, read_bytes
+from ablate.files.reading import opened, parsed, read_bytes
 
 NEW = ".new-"  # prefix of a directory that is not complete yet
 GONE = ".gone-"  # prefix of a directory that was taken away
@@ -48,14 +48,14 @@ def is_gone(error: OSError) -> bool:
 
 
 def names(directory: Path) -> list[str]:
-    """The names in a directory, sorted; empty if there is no such directory. Raises OSError."""
+    """The names in a directory, sorted; empty if there is no such directory. Raises StoreError."""
     try:
         return sorted(os.listdir(directory))
     except OSError as error:
-        if is_gone(error):
-            _require_whole(directory)
-            return []
-        raise
+        if not is_gone(error):
+            raise out_of_reach(directory, error) from error
+        _require_whole(directory)
+        return []
 
 
 def _require_whole(path: Path) -> None:
@@ -221,11 +221,11 @@ class Garbled(StoreError):
     """A file is not what ablate wrote."""
 
 
-def read_json(path: Path, keys: set[str], most: int = MOST_BYTES) -> Content:
-    """The mapping in a JSON file of at most so many bytes, with at least these keys. Raises
-    FileNotFoundError, Garbled, or StoreError if it can't be read at the moment."""
+def read_json(path: Path, keys: set[str]) -> Content:
+    """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
+    if it can't be read at the moment."""
     try:
-        content = parsed(patiently(read_bytes, path, most))
+        content = parsed(patiently(read_bytes, path))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"
@@ -361,7 +361,4 @@ class Versions(Generic[T]):
 
     def _numbers(self) -> list[int]:
         """The numbers that are taken."""
-        try:
-            return [int(name) for name in names(self.within) if name.isdecimal()]
-        except OSError as error:
-            raise out_of_reach(self.within, error) from error
+        return [int(name) for name in names(self.within) if name.isdecimal()]

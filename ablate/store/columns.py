@@ -3,7 +3,6 @@
 Every list of columns derives from it; whoever needs a fact of a column looks it up (`column_named`).
 """
 
-import contextlib
 import csv
 import io
 import json
@@ -255,55 +254,25 @@ def csv_value(value: Any) -> str:
 
 
 _AS_THEY_ARE = (str, int, float, type(None))
-
-
-# --- what a row may hold ----------------------------------------------------------------------------
-
-RUN_ID = re.compile("[0-9a-f]{16}")
+_TYPES = {
+    **{"text": (str,), "word": (str, int, float), "json": (str, list), "boolean": (bool,)},
+    **{"whole": (int,), "number": (int, float)},
+}
 
 
 def fault_of(row: Row) -> str:
     """Why ablate can't have written this row, which a reader would trip over; empty if it can."""
-    if not (isinstance(row["run_id"], str) and RUN_ID.fullmatch(row["run_id"])):
-        return "its run_id is none"
-    if row["status"] not in [*Status]:
-        return "its status is none"
-    return next((f"{name} has a value of another kind" for name in row if not _may_hold(name, row[name])), "")
-
-
-def _may_hold(name: str, value: Any) -> bool:
-    if value is None:
-        return True
-    if name == "part_files":
-        return isinstance(value, dict) and all(isinstance(digest, str) for digest in value.values())
-    match _BY_NAME[name].kind if name in _BY_NAME else "":
-        case "text":
-            return isinstance(value, str)
-        case "word":
-            return isinstance(value, str) or _is_number(value)
-        case "boolean":
-            return isinstance(value, bool)
-        case "whole":
-            return _is_number(value) and isinstance(value, int)
-        case "number":
-            return _is_number(value)
-        case "json" if name.endswith("_options"):
-            with contextlib.suppress(ValueError, RecursionError):
-                return isinstance(value, str) and isinstance(json.loads(value), dict)
-            return False
-        case "json":
-            return isinstance(value, list) and (_are_numbers(value) or all(map(_is_layer, value)))
-    return True
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(map(_is_number, values))
-
-
-def _is_layer(weights: Any) -> bool:
-    """Whether these are numbers by head, or by head and channel."""
-    return isinstance(weights, list) and all(_is_number(w) or (w and _are_numbers(w)) for w in weights)
+    if row["status"] not in [*Status] or not re.fullmatch("[0-9a-f]{16}", str(row["run_id"])):
+        return "no run_id or status of ablate's"
+    if row["status"] in RESULTS and row.get("seed") is None:
+        return "its seed is missing"
+    for name, value in row.items():
+        try:
+            if value is not None and name in _BY_NAME and type(value) not in _TYPES[_BY_NAME[name].kind]:
+                raise TypeError
+            if value is not None and (name == "part_files" or name.endswith("_options")):
+                dict((value if name == "part_files" else json.loads(value)).items())
+            csv_value(value)
+        except (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
+            return f"{name} has a value of another kind"
+    return ""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.config.identity import digest, short_id
+from ablate.config.identity import digest
 from ablate.files.atomic import (
     NO_FILE,
     Garbled,
@@ -187,25 +187,27 @@ def stamp(directory: Path) -> Stamp:
 
 
 class Damaged(StoreError):
-    """A run's files are not as the run left them. path: the file; row: what can still be read of the row."""
+    """A run's files are not as the run left them. path: the file."""
 
-    def __init__(self, path: Path, reason: str, row: Row) -> None:
+    def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
             f"{path}: {reason}; the command that made it runs it again, and keeps this in damaged/"
         )
         self.path = path
-        self.row = row
 
 
 def read_started(directory: Path) -> Row:
     """The row that a run began with. Raises FileNotFoundError, Damaged."""
-    path = directory / "result.json"
+    return _read_row(directory / "result.json", ROW_KEYS)
+
+
+def _read_row(path: Path, keys: set[str]) -> Row:
     try:
-        row = read_json(path, ROW_KEYS)
+        row = read_json(path, keys)
     except Garbled as error:
-        raise Damaged(path, "damaged", {}) from error
+        raise Damaged(path, "missing or damaged") from error
     if fault := fault_of(row):
-        raise Damaged(path, fault, {})
+        raise Damaged(path, fault)
     return row
 
 
@@ -219,9 +221,9 @@ def read_metrics(directory: Path) -> Iterator[Row]:
     its columns."""
     with (
         contextlib.suppress(OSError, ValueError, TypeError, csv.Error),
-        opened(directory / "metrics.csv") as file,
+        io.TextIOWrapper(opened(directory / "metrics.csv"), "utf-8", newline="") as file,
     ):
-        for row in csv.DictReader(io.TextIOWrapper(file, "utf-8", newline="")):
+        for row in csv.DictReader(file):
             numbers = {name: float(value) for name, value in row.items() if value}
             yield numbers | {"step": int(row["step"])}
 
@@ -236,21 +238,16 @@ def is_sealed(directory: Path) -> bool:
 
 def read_finished(directory: Path, *, thorough: bool = False) -> Row:
     """The row of a finished run. thorough: check the files beside it as well. Raises Damaged."""
-    path, nothing = (
-        directory / "result.json",
-        {"run_id": short_id(directory.name), "code": None, "torch": None},
-    )
+    path = directory / "result.json"
     try:
-        row = read_json(path, ROW_KEYS | {"seal", "files"})
-    except (FileNotFoundError, Garbled) as error:
-        raise Damaged(path, "missing or damaged", nothing) from error
+        row = _read_row(path, ROW_KEYS | {"seal", "files"})
+    except FileNotFoundError as error:
+        raise Damaged(path, "missing or damaged") from error
     seal, files = row.pop("seal"), row.pop("files")
-    if fault := fault_of(row):
-        raise Damaged(path, fault, nothing)
     if not isinstance(files, dict) or any(Path(name).name != name for name in files):
-        raise Damaged(path, "its files are not of this run", nothing)
+        raise Damaged(path, "its files are not of this run")
     if seal != digest([row, files]):
-        raise Damaged(path, "edited since the run ended", row)
+        raise Damaged(path, "edited since the run ended")
     for name, was in files.items() if thorough else ():
         path = directory / name
         try:
@@ -260,7 +257,7 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
                 raise out_of_reach(path, error) from error
             same = False
         if not same:
-            raise Damaged(path, "missing, damaged, or edited since the run ended", row)
+            raise Damaged(path, "missing, damaged, or edited since the run ended")
     return row
 
 
@@ -273,7 +270,7 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
     for path in checkpoints(directory):
         data = path.read_bytes()
         if path.stem != f"checkpoint-{hashlib.sha256(data).hexdigest()[:16]}":
-            raise Damaged(path, "damaged", {})
+            raise Damaged(path, "damaged")
         with safetensors.safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["about"])
         loaded.append(Checkpoint(arrays=safetensors.numpy.load(data), **about))

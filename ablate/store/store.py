@@ -25,7 +25,6 @@ from ablate.files.atomic import (
     explained,
     is_gone,
     names,
-    out_of_reach,
     require_short,
     write_atomically,
 )
@@ -75,7 +74,7 @@ class Store:
         """The latest attempt of each run that is under way or was interrupted, by name."""
         attempts: dict[str, Path] = {}
         for name in self.begun():
-            with _leaving_out(self.root / "store" / name):
+            with _leaving_out():
                 if attempt := self.run(name).latest():
                     attempts[name] = attempt
         return attempts
@@ -171,7 +170,7 @@ class Store:
 
     def _unfinished_rows(self) -> Iterator[Row]:
         for attempt in self.attempts().values():
-            with _leaving_out(attempt), contextlib.suppress(FileNotFoundError):  # gone since
+            with _leaving_out():
                 status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
                 yield {**read_started(attempt), "status": status}
 
@@ -185,7 +184,7 @@ class Store:
         """The records of all studies by name, without those that can't be read (files/reading.left_out)."""
         records: dict[str, StudyRecord] = {}
         for name in self.study_names():
-            with _leaving_out(self.study_directory(name)):
+            with _leaving_out():
                 if record := self.read_study(name):
                     records[name] = record
         return records
@@ -206,7 +205,7 @@ class Store:
 
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
-        with _leaving_out(studies):
+        with _leaving_out():
             return [name for name in _plain_names(studies) if _is_there(studies / name / "study.json")]
         return []
 
@@ -299,24 +298,19 @@ def _id_begins(path: Path, run: str) -> bool:
 
 
 @contextlib.contextmanager
-def _leaving_out(path: Path) -> Iterator[None]:
-    """Leave out what can't be read in the block, and go on. path: of it."""
+def _leaving_out() -> Iterator[None]:
+    """Leave out what can't be read in the block, and go on."""
     try:
         yield
     except FileNotFoundError:  # gone since
         pass
-    except OSError as error:
-        leave_out(out_of_reach(path, error))
     except StoreError as error:
         leave_out(error)
 
 
 def _plain_names(directory: Path) -> list[str]:
     """The names in a directory, without those that no command could print."""
-    try:
-        found = names(directory)
-    except OSError as error:
-        raise out_of_reach(directory, error) from error
+    found = names(directory)
     if odd := [name for name in found if not name.isprintable()]:
         leave_out(f"{directory}: {some([*map(ascii, odd)])}: no names that ablate gives; rename what it is")
     return [name for name in found if name.isprintable()]
@@ -359,7 +353,7 @@ def read_rows(store: Path) -> list[Row]:
     for name in _plain_names(store):
         if name.startswith("."):
             continue
-        with _leaving_out(store / name):
+        with _leaving_out():
             now = stamp(store / name)
             if not now and not RUN.fullmatch(name):  # not a run
                 continue
@@ -370,7 +364,8 @@ def read_rows(store: Path) -> list[Row]:
                 rows[name] = (now, read_finished(store / name))
             except Damaged as error:
                 if os.path.exists(store / name):  # otherwise it is just being replaced
-                    damaged.append({**error.row, "status": Status.FAILED, "error": str(error)})
+                    failed = {"status": Status.FAILED, "error": str(error)}
+                    damaged.append({"run_id": short_id(name), "code": None, "torch": None, **failed})
     if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):
         with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
             data = json.dumps(rows).encode()

@@ -17,6 +17,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from ablate.config.identity import digest
+from ablate.store.columns import column_named
 from ablate.store.store import Store
 from tests.helpers import call_cli, run_cli
 from tests.odd.files import spoilt
@@ -33,25 +34,25 @@ study:
   factors: {{fusion: [concat, sum]{rates}}}
   seeds: [2, 3, 4]
   primary: [{{vary: fusion, baseline: concat}}]
-  metric: val_loss
+  metric: test_loss
   margin: 0.02
   {own}
 """
-TUNED = "tune: train.lr\n  develop: [0]\n  extend: 0"
+TUNED = "tune: train.lr\n  develop: [0]\n  extend: 0\n  looks: []"
 STUDIES = {
     "looks": OF_A_STUDY.format(name="looks", kind="grid", rates="", own="looks: [2, 3]"),
-    "tuned": OF_A_STUDY.format(name="tuned", kind="tuned", rates=", train.lr: [0.001, 0.003]", own=TUNED),
+    "rates": OF_A_STUDY.format(name="rates", kind="tuned", rates=", train.lr: [0.001, 0.002]", own=TUNED),
 }
-RUN = "sum-h4-d8x1-s0"
+RUN = "mean-h4-d8x1-s0"
 READING = apart(
     f"""
-    runs  runs --format csv  runs {PILOT}  runs tuned --wide  compare {PILOT}  compare looks
-    compare tuned --why  compare  plan {PILOT}  runs --prune  runs --delete {RUN}  compare runs/studies/looks
+    runs  runs --format csv  runs {PILOT}  runs rates --wide  compare {PILOT}  compare looks
+    compare rates --why  compare  plan {PILOT}  runs --prune  runs --delete {RUN}  compare runs/studies/looks
     """
 )
 SLOW = apart(  # some of these
     f"""
-    report {PILOT}  report tuned  sample {RUN} --tokens 3  export {PILOT} --to tensorboard
+    report {PILOT}  report rates  sample {RUN} --tokens 3  export {PILOT} --to tensorboard
     export {RUN} --to hf  compare {PILOT} --cost
     """
 )
@@ -230,7 +231,8 @@ class Stores:
             assert made.returncode == 0, made.stderr
         store = Store(self.whole / "runs")
         finished = store.rows()[0]
-        row = {**finished, "run_id": "0123456789abcdef", "status": "running"}
+        before = {name: value for name, value in finished.items() if column_named(name).role != "metric"}
+        row = {**before, "run_id": "0123456789abcdef", "status": "running", "seed": 77}
         with contextlib.suppress(KeyboardInterrupt), store.run("sum-h4-01234567").attempt({}, row, known=[]):
             raise KeyboardInterrupt
         for place in (self.cases, *map(Path, self.own.values())):

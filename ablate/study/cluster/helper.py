@@ -38,7 +38,6 @@ from ablate.store.run_files import Stamp
 from ablate.store.store import Store
 from ablate.study import machine
 
-MOST_BYTES = 1 << 30  # of a phase: 100,000 runs have 150 MB
 GROWING = "looks"  # the name of a phase to which runs are added
 STAYS_S, EVERY_S = 5.0, 0.5  # how long a helper without runs waits for more, and how often it looks
 NO_SEEDS = SeedsConfig(backbone=None, fusion=None, data=None)
@@ -88,7 +87,7 @@ class Phase:
 def open_phase(path: Path) -> Phase:
     """The phase in a file, with its plugins installed. Raises ConfigError, also if this program is not the
     one that wrote the file."""
-    content = read_json(path, {"program"}, MOST_BYTES)
+    content = read_json(path, {"program"})
     _require_the_same(content.pop("program"))
     own = [
         Plugin(**{**plugin, "source": base64.b64decode(plugin["source"])}) for plugin in content["plugins"]
@@ -199,7 +198,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
 
 
 def _left_in(file: Path, phase: Phase, store: Store) -> list[Job]:
-    return replace(phase, jobs=_jobs(read_json(file, {"jobs"}, MOST_BYTES))).left(store)
+    return replace(phase, jobs=_jobs(read_json(file, {"jobs"}))).left(store)
 
 
 def _prepared(jobs: Sequence[Job]) -> tuple[list[PlacedRun], dict[str, str]]:

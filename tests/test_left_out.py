@@ -8,6 +8,7 @@ import shutil
 import socket
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,16 @@ def test_a_study_that_is_damaged_stops_only_who_asks_for_it(store, tmp_path, con
     assert "studies/other/study.json: can't be read (" in refusal("runs", "other", cwd=tmp_path)
 
 
+def test_a_run_ends_as_it_does_without_a_damaged_study_beside_it(store, tmp_path):
+    study_json(store).write_bytes(b"{")
+    out, lines = listed("run", *QUICK, cwd=tmp_path)
+    assert "status        done" in out and len(lines) == 1 and "other/study.json" in lines[0], lines
+    assert (store.root / "results.csv").read_text().count(",done,") == 9
+    before = {*(store.root / "store").iterdir()}
+    assert "other/study.json" in refusal("runs", "--prune", "--yes", cwd=tmp_path)  # it may need them
+    assert {*(store.root / "store").iterdir()} == before
+
+
 def as_pipe(path: Path) -> None:
     os.mkfifo(path)
 
@@ -170,7 +181,7 @@ ODD_CELLS = {
     "fusion_options": ("{", "[1]", {"a": 1}, "[" * 5000),
     "splits": ({"train": 1}, 0.8),
     "fusion_weights": ([["a"]], [[[]]], [[[[1.0]]]], [[1.0], 1.0]),
-    "part_files": ([], {"a": 1}),
+    "part_files": ([], "a"),
     "status": ("finished", 3, ["done"]),
     "run_id": ("../../x", "a", 3, ["a"]),
 }
@@ -285,7 +296,7 @@ def test_a_completion_and_a_call_from_python_leave_out_too(store, tmp_path):
     study_json(store).write_bytes(b"")
     with pytest.warns(UserWarning, match=r"left out: .*other/study\.json: can't be read"):
         assert len(ablate.load("mine")) == 4
-    given = {"_ABLATE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ablate sample run-"}
+    given: dict[str, Any] = {"_ABLATE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ablate sample run-"}
     done = call_cli(cwd=tmp_path, **given)
     assert done.stdout.count("run-") >= 8 and not done.stderr
 
@@ -371,7 +382,7 @@ def test_an_archive_that_cant_be_unpacked_is_one_line(tmp_path, spoil):
     with pytest.raises(
         CorpusError, match=r"a\.zip/a\.txt: can't be read \(.+\); mend that, or give other text"
     ):
-        [*read(opened, "utf-8", "strict", name="a.zip/a.txt")]
+        list(read(opened, "utf-8", "strict", name="a.zip/a.txt"))
 
 
 # --- odd stores (benchmarks/fuzz.py store) ------------------------------------------------------------

@@ -1,12 +1,13 @@
 """Files read back with bounds: regular ones only, of a size and a depth that ablate may have written, and the
 list of what a command left out since it could not be read. Loads no torch."""
 
+import io
 import json
 import math
 import os
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 MOST_BYTES = 1 << 28  # of 100,000 runs, the list for a cluster has 150 MB, and study.json 30 MB
 DEPTH = 20  # the deepest, weights by layer, head and channel in a row, are five levels down
@@ -26,7 +27,7 @@ def left_out() -> list[str]:
     return lines
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> io.BufferedReader:
     """The file, if it is a regular one: a pipe would wait, a device never end. Raises OSError."""
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(number).st_mode):

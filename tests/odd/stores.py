@@ -190,7 +190,7 @@ OF_ANYTHING: tuple[Damage, ...] = (another_kind, another_kind, another_name, ano
 
 def spoil(draw: random.Random, runs: Path) -> str:
     """Do one thing to one thing below `runs`; returns what it was, and to what."""
-    paths = sorted(path for path in runs.rglob("*") if path.name != "environment.json")
+    paths = sorted(runs.rglob("*"))
     told = [path for path in paths if path.name in ("study.json", "result.json", ".rows.json", "lease.json")]
     path = draw.choice(told if told and draw.random() < 0.6 else paths)
     is_file = path.is_file() and not path.is_symlink()
@@ -214,7 +214,7 @@ class Stores:
 
     def __init__(self, root: Path) -> None:
         self.whole, self.cases = root / "whole", root / "cases"
-        self.own = {"HOME": str(root / "home"), "ABLATE_CACHE": str(root / "cache")}
+        self.own: dict[str, Any] = {"HOME": str(root / "home"), "ABLATE_CACHE": str(root / "cache")}
         for name, text in STUDIES.items():
             (self.whole / "own" / "study").mkdir(parents=True, exist_ok=True)
             (self.whole / "own" / "study" / f"{name}.yaml").write_text(text)

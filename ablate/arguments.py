@@ -6,6 +6,7 @@ import os
 import re
 import reprlib
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 from ablate.config.rules import ConfigError
+from ablate.files.reading import left_out
 
 MOST = 10**6  # values of a range, which takes no memory before it is a list
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -31,9 +33,14 @@ def checked(function: Function) -> Function:
                 given.arguments[name] = _argument(signature.parameters[name].annotation, value, name)
         try:
             with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):  # NumPy's defaults
-                return function(*given.args, **given.kwargs)
+                result = function(*given.args, **given.kwargs)
         except OSError as error:
             raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
+        finally:
+            lines = left_out()
+        for line in lines:
+            warnings.warn(line, stacklevel=2)
+        return result
 
     return call  # pyright: ignore[reportReturnType]
 

@@ -96,7 +96,7 @@ NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|C
 
 def out_of_memory(error: BaseException) -> str:
     """A line with the ways out, if the error means that there was no memory left; else empty."""
-    said = str(error)
+    said = said_by(error)
     if not isinstance(error, MemoryError) and not (
         isinstance(error, RuntimeError) and NO_MEMORY.search(said)
     ):
@@ -113,4 +113,13 @@ def error_line(error: BaseException, plugins: Mapping[str, str]) -> str:
     the name of each, by the path of its file."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in plugins]
     line = [f" (line {frame.lineno} of {plugins[frame.filename]})" for frame in frames[-1:]]
-    return one_line((f"{type(error).__name__}: {error}".splitlines() or [""])[0]) + "".join(line)
+    said = f"{type(error).__name__}: {said_by(error)}"
+    return one_line(said.splitlines()[0]) + "".join(line)
+
+
+def said_by(error: BaseException) -> str:
+    """The message of an error in characters that every file holds, whatever a method has put into it."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception:
+        return "its message can't be shown"

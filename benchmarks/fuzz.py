@@ -3,9 +3,11 @@
     python benchmarks/fuzz.py --seed 7
     python benchmarks/fuzz.py --seed 7 --only 1234
     python benchmarks/fuzz.py python --cases 2000
+    python benchmarks/fuzz.py store --cases 1000
 
 With `python`, odd calls of the Python interface: each has to return, or to raise TypeError or ConfigError in
-one line, and to leave all that is global as it was.
+one line, and to leave all that is global as it was. With `store`, odd stores: each command that reads one has
+to end in a result or in one line, in 10 s of the processor, and to touch nothing outside of it.
 
 Ten command lines alternate with one odd file. A case fails with a traceback, if it takes longer than
 --longest says (more than the usual 20 s on a busy machine), if it changes a file of the user's, or if it
@@ -32,17 +34,18 @@ from tests.odd import trial as trials
 from tests.odd.calls import Call, Program, odd_call
 from tests.odd.commands import odd_command
 from tests.odd.files import odd_file
+from tests.odd.stores import OddStore, Stores, odd_store
 from tests.odd.trial import Case, Ending, Sandbox
 
 KINDS = (*[odd_command] * 10, odd_file)
 CASES = 3000 // 10 * len(KINDS)
 LIMITS = {resource.RLIMIT_DATA: 4 << 30, resource.RLIMIT_FSIZE: 1 << 30, resource.RLIMIT_CORE: 0}
 
-sandbox: Sandbox | Program  # of this process
+sandbox: Sandbox | Program | Stores  # of this process
 
 
-def case(face: str, seed: int, number: int) -> Case | Call:
-    kind = odd_call if face == "python" else KINDS[number % len(KINDS)]
+def case(face: str, seed: int, number: int) -> Case | Call | OddStore:
+    kind = {"python": odd_call, "store": odd_store}.get(face) or KINDS[number % len(KINDS)]
     return kind(random.Random(f"{seed} {number}"))
 
 
@@ -52,16 +55,16 @@ def begin(root: str, face: str, longest: float) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    sandbox = (Program if face == "python" else Sandbox)(Path(tempfile.mkdtemp(dir=root)))
+    sandbox = {"python": Program, "store": Stores}.get(face, Sandbox)(Path(tempfile.mkdtemp(dir=root)))
 
 
 def trial(face: str, seed: int, number: int) -> Ending:
     return sandbox.trial(case(face, seed, number))  # pyright: ignore[reportArgumentType]
 
 
-def shown(number: int, of: Case | Call, ending: Ending) -> str:
+def shown(number: int, of: Case | Call | OddStore, ending: Ending) -> str:
     """A violation as one line."""
-    if isinstance(of, Call):
+    if not isinstance(of, Case):
         return f"{number}: {'; '.join(ending.faults)}: {of}"
     words = shlex.join(word if len(word) < 200 else f"{word[:20]}…({len(word)})" for word in of.argv)
     return f"{number}: {'; '.join(ending.faults)}: ablate {ascii(words)[1:-1]}"
@@ -69,7 +72,7 @@ def shown(number: int, of: Case | Call, ending: Ending) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("face", nargs="?", choices=("commands", "python"), default="commands")
+    parser.add_argument("face", nargs="?", choices=("commands", "python", "store"), default="commands")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, action="append", help="this case alone, and all that it said")
     parser.add_argument("--first", type=int, default=0)

@@ -40,6 +40,7 @@ from ablate.config.schema import RunConfig
 from ablate.data.corpus import forget
 from ablate.execution import plugins
 from ablate.execution.plugins import KINDS
+from ablate.files.reading import left_out
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import HeadShape, ModelSpec
 from ablate.store import lease, provenance
@@ -289,6 +290,7 @@ def call_cli(
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
     code: Any = "it ends with SystemExit"
     forget()  # its key is a path as it was typed
+    left_out()  # by a command that failed
     with (
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, env),

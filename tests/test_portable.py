@@ -28,6 +28,11 @@ from tests.helpers import CONCAT, QUICK, ROOT, call_cli, make_record, remote, wr
 # --- files that another process has open ----------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch) -> None:
+    monkeypatch.setattr(atomic, "PATIENCE_S", 2.0)
+
+
 def hold(monkeypatch: pytest.MonkeyPatch, times: float, *operations: str) -> Counter[tuple[str, ...]]:
     """Have each operation of os on a path refused so many times before it succeeds, as Windows does while
     another process has the file open; returns how often each was refused."""
@@ -106,14 +111,14 @@ def test_a_damaged_entry_of_the_cache_that_stays_open_is_an_error(tmp_path, monk
 
 def test_a_file_that_is_being_replaced_is_read_a_moment_later(tmp_path, monkeypatch):
     (tmp_path / "study.json").write_text('{"name": 1}', encoding="utf-8")
-    text, tries = Path.read_text, iter([PermissionError(13, "Access is denied")] * 2)
+    read, tries = atomic.read_bytes, iter([PermissionError(13, "Access is denied")] * 2)
 
-    def read_text(path, **given):
+    def read_bytes(*given):
         if error := next(tries, None):
             raise error
-        return text(path, **given)
+        return read(*given)
 
-    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(atomic, "read_bytes", read_bytes)
     assert atomic.read_json(tmp_path / "study.json", {"name"}) == {"name": 1}
 
 

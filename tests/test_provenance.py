@@ -115,7 +115,7 @@ def test_a_plugin_that_changed_makes_its_results_stale(program):
 
 def test_a_diverged_run_may_be_stale_and_a_failed_one_is_failed(program):
     for seed, status in enumerate(("diverged", "failed")):
-        name, row = f"r{seed}", {"run_id": str(seed) * 16, "code": "0" * 12, "torch": "2.0.0"}
+        name, row = f"r{seed}", {"run_id": str(seed) * 16, "code": "0" * 12, "torch": "2.0.0", "seed": 0}
         with program.store.run(name).attempt({}, row | {"status": "running"}, known=[]) as writer:
             program.store.run(name).finish(writer, row | {"status": status}, known=[])
     assert [row["status"] for row in program.store.rows()] == ["stale", "failed"]

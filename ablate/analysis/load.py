@@ -2,8 +2,6 @@
 
 The results.csv and study.json of a study that was copied from its store have to fit each other."""
 
-import contextlib
-import csv
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +20,7 @@ from ablate.files import as_spelled
 from ablate.phrases import Doubt, lines_if, some
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.record import StudyRecord
+from ablate.store.run_files import read_metrics
 from ablate.store.store import Store, read_study
 
 
@@ -139,18 +138,16 @@ def find_source(target: str) -> Source:
 
 
 def metrics(directories: Mapping[str, Path]) -> pd.DataFrame:
-    """metrics.csv of these runs, as the columns run_id, step, val_loss; files that can't be read are left
-    out.
+    """metrics.csv of these runs, as the columns run_id, step, val_loss, as far as they can be read.
 
     directories: of the runs, by run_id, as from Store.directories.
     """
-    points: list[tuple[str, int, float]] = []
-    for run_id, directory in directories.items():
-        with (
-            contextlib.suppress(OSError, ValueError, KeyError, TypeError),
-            (directory / "metrics.csv").open(encoding="utf-8", newline="") as file,
-        ):
-            points += [(run_id, int(row["step"]), float(row["val_loss"])) for row in csv.DictReader(file)]
+    points = [
+        (run_id, row["step"], row["val_loss"])
+        for run_id, directory in directories.items()
+        for row in read_metrics(directory)
+        if "val_loss" in row
+    ]
     return pd.DataFrame(points, columns=["run_id", "step", "val_loss"])
 
 

@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from ablate.cli import completion
 from ablate.cli.shared import TERMINATED, RunsOption
 from ablate.config.rules import ConfigError
+from ablate.files.reading import left_out
 from ablate.phrases import error_line, out_of_memory
 from ablate.printing import put, say, say_what_is_warned
 from ablate.version import __version__, conflict
@@ -146,7 +147,10 @@ def main() -> None:
     say_what_is_warned()
     try:
         os.getcwd()  # raises if it is gone, which libraries report in many ways
-        sys.exit(build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False))
+        code = build(*sys.argv[1:2])(prog_name="ablate", standalone_mode=False)
+        for line in left_out():
+            say(line)
+        sys.exit(code)
     except BrokenPipeError:  # `ablate runs | head`
         sys.stderr.close()
         sys.exit(0)

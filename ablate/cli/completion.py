@@ -10,7 +10,6 @@ from typing import Any
 
 import typer
 
-from ablate.config.rules import ConfigError
 from ablate.printing import put
 
 ASKED = "_ABLATE_COMPLETE"  # the variable by which Typer's shell scripts ask for completions
@@ -90,9 +89,8 @@ def runs() -> list[str]:
     """The names of the finished runs."""
     from ablate.store.store import Store
 
-    store, titles = Store(), dict[str, str]()
-    with contextlib.suppress(ConfigError):  # a study.json that can't be read
-        titles = store.titles()
+    store = Store()
+    titles = store.titles()
     return sorted(titles.get(name, name) for name in store.finished())
 
 

@@ -48,7 +48,7 @@ from ablate.compose.refusals import (
     sets_the_mode,
 )
 from ablate.compose.texts import as_written, restore
-from ablate.config.read import PRESETS, of_a_group, read, require_keys
+from ablate.config.read import PRESETS, of_a_group, read, require_keys, require_text
 from ablate.config.rules import ConfigError, ErrorText
 from ablate.config.schema import RunConfig
 
@@ -152,6 +152,8 @@ def compose(args: Sequence[str]) -> Sweep | None:
 
     Raises ConfigError.
     """
+    for word in args:
+        require_text(word)
     parsed = parse(args)
     overrides = check_overrides(parsed)
     with explained(overrides), _hydra(parsed) as hydra:

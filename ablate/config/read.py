@@ -115,6 +115,8 @@ def _within(path: str, key: object) -> str:
 
 def convert(hint: Any, value: Any, path: str) -> Any:
     """The plain value as one of this type, with its rules. Raises ConfigError."""
+    if isinstance(value, str):
+        require_text(value, f"{path}=")
     if get_origin(hint) is Annotated:
         return _convert_ruled(*get_args(hint), value=value, path=path)
     if hint is Any:
@@ -139,7 +141,7 @@ def convert(hint: Any, value: Any, path: str) -> Any:
         return [convert(get_args(hint)[0], item, path) for item in value]
     if get_origin(hint) is Mapping and isinstance(value, Mapping):
         of = get_args(hint)[1]
-        return {str(key): convert(of, item, _within(path, key)) for key, item in value.items()}
+        return {require_text(str(key)): convert(of, item, _within(path, key)) for key, item in value.items()}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}={typed(value)}: this is a group of keys; set one, as {path}.KEY=VALUE")
@@ -194,6 +196,16 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
     if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         way_out = f"; write {int(value)}"
     raise ConfigError(f"{path}={typed(value)}: expected {_expected(hint)}{way_out}")
+
+
+def require_text(value: str, before: str = "") -> str:
+    """The value. Raises ConfigError for one with half characters, as names have whose bytes are no UTF-8:
+    no file could hold it. before: what precedes it in the message."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{before}{ascii(value)[1:-1]}: not in UTF-8; rename it") from None
+    return value
 
 
 def _expected(hint: Any) -> str:

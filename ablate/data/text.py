@@ -12,8 +12,10 @@ import glob
 import gzip
 import io
 import itertools
+import lzma
 import os
 import re
+import struct
 import time
 import unicodedata
 import zipfile
@@ -28,6 +30,8 @@ from ablate.config.rules import ConfigError
 from ablate.files import as_spelled, marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
+# What damaged archives raise; RuntimeError one that is encrypted or packed in a way that Python lacks.
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, struct.error, zipfile.BadZipFile, RuntimeError)
 GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
 # Which of the first four bytes are zero if a text begins with Latin letters: one is 0041 or 00000041, or the
 # same bytes reversed.
@@ -209,7 +213,7 @@ def readable(path: Path | zipfile.Path, name: str = "") -> Iterator[None]:
     """Turn read errors inside the block into CorpusErrors about `path`. name: used instead of the path."""
     try:
         yield
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:  # the last come from damaged files
+    except (OSError, *DAMAGED) as error:
         name = name or shown(Path(os.fsdecode(getattr(error, "filename", None) or str(path))))
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{name}: can't be read ({reason}); mend that, or give other text") from None

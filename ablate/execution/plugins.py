@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ablate.config.read import require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.files import as_spelled
@@ -62,6 +63,7 @@ def read(path: Path) -> Plugin:
     """Raises ConfigError."""
     try:
         path = as_spelled(path)
+        require_text(path.name, "--plugin ")
         return Plugin(str(path.absolute()), path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; name a Python file") from error

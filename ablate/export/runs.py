@@ -23,8 +23,8 @@ from ablate.export.exporter import ExportedRun, Plain, Point
 from ablate.phrases import some
 from ablate.store.columns import METRICS, WIDTHS, Status
 from ablate.store.record import ONE_BY_ONE
-from ablate.store.run_files import Damaged, read_finished
-from ablate.store.store import Store
+from ablate.store.run_files import read_finished
+from ablate.store.store import Store, StoreError
 
 EXPORTED = (Status.DONE, Status.DIVERGED)
 FACTS = (
@@ -102,8 +102,7 @@ def _of_run(target: str, store: Store) -> Selection:
     row = read_finished(path)
     if row["status"] not in EXPORTED:
         raise ConfigError(f"{path.name}: {row['status']} ({row.get('error')}); take a run that is done")
-    records = ((name, store.read_study(name)) for name in sorted(store.study_names()))
-    studies = [name for name, record in records if record and row["run_id"] in record.runs]
+    studies = [name for name, record in store.studies().items() if row["run_id"] in record.runs]
     if not studies:
         return Selection(store, ONE_BY_ONE, [path], {}, path)
     return dataclasses.replace(_of_study(store, studies[0]), left_out={}, only=path)
@@ -113,7 +112,7 @@ def _status(directory: Path) -> str:
     """The status that a run ended with. `stale` is none: what was measured stays measured."""
     try:
         return read_finished(directory)["status"]
-    except Damaged:
+    except StoreError:
         return "damaged"
 
 

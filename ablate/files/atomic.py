@@ -22,13 +22,16 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from ablate.config.rules import ConfigError
+from ablate.files.reading import opened, parsed, read_bytes
 
 NEW = ".new-"  # prefix of a directory that is not complete yet
 GONE = ".gone-"  # prefix of a directory that was taken away
 COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
 CHANGES_S = 10  # how long to wait for other processes that are changing it
 VERSION = "version"  # a key of the file, missing in one that was written by hand
-PATIENCE_S = 2.0  # how long a file that another process has open may keep it from being renamed or deleted
+NO_FILE = (None, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # a pipe, a directory, a link to itself, a socket
+# How long a file that another process has open may keep it from being read, renamed or deleted.
+PATIENCE_S = 2.0 if sys.platform == "win32" else 0.0
 
 Content = dict[str, Any]
 T = TypeVar("T")
@@ -45,20 +48,20 @@ def is_gone(error: OSError) -> bool:
 
 
 def names(directory: Path) -> list[str]:
-    """The names in a directory, sorted; empty if there is no such directory. Raises OSError."""
+    """The names in a directory, sorted; empty if there is no such directory. Raises StoreError."""
     try:
         return sorted(os.listdir(directory))
     except OSError as error:
-        if is_gone(error):
-            _require_whole(directory)
-            return []
-        raise
+        if not is_gone(error):
+            raise out_of_reach(directory, error) from error
+        _require_whole(directory)
+        return []
 
 
 def _require_whole(path: Path) -> None:
     """Raises StoreError if the path goes through a link that leads nowhere."""
     for part in (path, *path.parents):
-        if part.is_symlink() and not part.exists():
+        if os.path.islink(part) and not os.path.exists(part):
             raise StoreError(f"{part}: a link to {part.readlink()}, which is not there; mend or remove it")
 
 
@@ -207,7 +210,7 @@ def sync(path: Path) -> None:
 
 def file_digest(path: Path) -> str:
     """16 hex digits over the bytes of a file."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
@@ -218,17 +221,20 @@ class Garbled(StoreError):
     """A file is not what ablate wrote."""
 
 
-def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
+def read_json(path: Path, keys: set[str]) -> Content:
     """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
     if it can't be read at the moment."""
     try:
-        content = json.loads(patiently(path.read_text, encoding="utf-8"))
+        content = parsed(patiently(read_bytes, path))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"
     except OSError as error:
         if is_gone(error):
+            _require_whole(path)
             raise FileNotFoundError(path) from None
+        if error.errno in NO_FILE:
+            raise garbled(path, error.strerror or str(error)) from error
         raise out_of_reach(path, error) from error
     except ValueError as error:
         reason = str(error)
@@ -244,7 +250,10 @@ def out_of_reach(path: Path, error: OSError) -> StoreError:
 
 def garbled(path: Path, reason: str) -> Garbled:
     """The error for a file of ablate's that is damaged or was edited."""
-    return Garbled(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")
+    return Garbled(
+        f"{path}: can't be read ({reason}); restore it, or take the ablate that wrote it if that is newer; to"
+        f" begin anew, move {path.parent} away"
+    )
 
 
 class Versions(Generic[T]):
@@ -280,16 +289,18 @@ class Versions(Generic[T]):
         on a value that has the change already: so it does nothing else, and applied twice it does what it
         does once. Raises StoreError, and whatever `change` raises to refuse."""
         while True:
+            taken = self._numbers()
             version, before = self._current()
+            number = max([version, *taken]) + 1
             after = change(before)
             if after == before:
                 return after
             with explained(self.path.parent):
-                content = {**self.plain(after), VERSION: version + 1}
+                content = {**self.plain(after), VERSION: number}
                 text = json.dumps(content, indent=2, sort_keys=True) + "\n"
-                made = make_once(self.within / str(version + 1), {self.path.name: text.encode()})
+                made = make_once(self.within / str(number), {self.path.name: text.encode()})
                 # A number below the newest does not count: it was free again, and the change would be lost.
-                if self._publish() == version + 1 and made:
+                if self._publish() == number and made:
                     return after
 
     def _current(self) -> tuple[int, T]:
@@ -302,7 +313,7 @@ class Versions(Generic[T]):
         version = max(newest, content.pop(VERSION, 0)) if content else newest
         try:
             return version, self.empty if content is None else self.parse(content)
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise garbled(self.path, str(error)) from error
 
     def _read_copy(self, newest: int) -> Content | None:
@@ -311,7 +322,9 @@ class Versions(Generic[T]):
         version = self.within / str(newest)
         try:
             plain = read_json(self.path, set())
-            if plain.get(VERSION, 0) >= newest:
+            if not isinstance(at := plain.get(VERSION, 0), int):
+                raise garbled(self.path, f"{VERSION} is no number")
+            if at >= newest:
                 return plain
             if self.path.stat().st_ctime > version.stat().st_ctime + COPIED_S:
                 return plain
@@ -324,7 +337,7 @@ class Versions(Generic[T]):
         """Copy the newest version to the file and delete older ones; returns its number."""
         for newest in self._while_it_changes():
             with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
-                write_atomically(self.path, (self.within / str(newest) / self.path.name).read_bytes())
+                write_atomically(self.path, read_bytes(self.within / str(newest) / self.path.name))
                 if newest == self._newest():
                     for number in self._numbers():
                         if number < newest:
@@ -342,7 +355,10 @@ class Versions(Generic[T]):
         raise garbled(self.within, f"its newest, {self._newest()}, holds no {self.path.name}")
 
     def _newest(self) -> int:
-        return max(self._numbers(), default=0)
+        """The newest version, 0 without any: anything else of such a name lacks the file."""
+        versions = (n for n in self._numbers() if os.path.lexists(self.within / str(n) / self.path.name))
+        return max(versions, default=0)
 
     def _numbers(self) -> list[int]:
+        """The numbers that are taken."""
         return [int(name) for name in names(self.within) if name.isdecimal()]

@@ -90,16 +90,17 @@ def _pace(
 ) -> Pace:
     short = row["run_id"][:8]
     last = last_metrics(attempts[short]) if short in attempts else {}
-    at, seconds = int(last.get("step") or 0), float(last.get("seconds") or 0)  # half a line may be written
+    at, seconds = last.get("step", 0), last.get("seconds", 0.0)  # half a line may be written
+    row = {**row, "steps": row.get("steps") or 0, "eval_every": row.get("eval_every") or 0}
     if short in stepped:
         step, last = stepped[short].step, {**last, "train_loss": stepped[short].loss}
-    elif at and seconds:
+    elif at and seconds > 0:
         since = time.time() - changed.get(short, time.time())
         # The next evaluation has not been written yet, so the run can't be past it.
         step = min(at + int(since * at / seconds), at + row["eval_every"], row["steps"])
     else:
         step = at
-    return Pace(row, step, seconds / at if at and seconds else None, last)
+    return Pace(row, step, seconds / at if at and seconds > 0 else None, last)
 
 
 def summary(rows: list[Row], to_begin: int = 0) -> str:

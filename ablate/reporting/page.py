@@ -1,7 +1,6 @@
 """Gather the content of a report's page from rows, without drawing anything. Loads no torch."""
 
 import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -14,6 +13,7 @@ from ablate.analysis.question import Question
 from ablate.analysis.select import as_texts, at_own_value, select, with_options
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
+from ablate.files.atomic import StoreError, read_json
 from ablate.reporting.answers import Answer, answer
 from ablate.reporting.compared import FOLDERS, Card, cards, equations
 from ablate.reporting.limits import Limit, beside_counting, limits
@@ -121,8 +121,8 @@ def _environment(subject: Subject) -> dict[str, Any]:
     """python and platform of the runs, if known."""
     known: dict[str, list[str]] = {}
     for directory in subject.directories.values():
-        with contextlib.suppress(OSError, ValueError):
-            about = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
+        with contextlib.suppress(FileNotFoundError, StoreError):
+            about = read_json(directory / "environment.json", set())
             for key in ("python", "platform"):
                 known.setdefault(key, []).append(str(about.get(key, "")))
     return known

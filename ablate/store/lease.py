@@ -15,11 +15,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import delete, is_gone
+from ablate.files.atomic import NO_FILE, delete, is_gone
+from ablate.files.reading import parsed, read_bytes
 
 # A lease expires after this long without a heartbeat; the same for all who share a store.
 EXPIRES_S = float(os.environ.get("ABLATE_LEASE_EXPIRES_S", "120"))
 HEARTBEAT_S = min(5.0, EXPIRES_S / 4)
+ODD = (ValueError, KeyError, TypeError, OverflowError)  # a lease that ablate has not written
 SAME_S = 2.0  # times that differ by less are of one event: some systems count boots in whole seconds
 
 _mine = set[str]()  # the names of the attempts that this process works on
@@ -36,22 +38,23 @@ def is_live(directory: Path) -> bool:
     """Whether the process that holds the lease of this attempt is still working on it."""
     path = directory / "lease.json"
     try:
-        content = json.loads(path.read_bytes())
+        content = parsed(read_bytes(path))
         pid, started = int(content["pid"]), float(content["started"])
         if _is_of_here(content) and (now := _started(pid)) is not None:
             # If this process has given it up, its lease.json could not be removed.
             return abs(now - started) < SAME_S and (pid != os.getpid() or directory.name in _mine)
         return _clock(directory.parents[2]) - path.stat().st_mtime < EXPIRES_S
     except OSError as error:
-        return not is_gone(error)  # if it can't be read at the moment, leave the attempt alone
-    except (ValueError, KeyError, TypeError):
+        # If it can't be read at the moment, leave the attempt alone.
+        return not is_gone(error) and error.errno not in NO_FILE
+    except ODD:
         return False
 
 
 def host(directory: Path) -> str:
     """The machine whose process holds the lease of this attempt; empty if none does."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return json.loads((directory / "lease.json").read_bytes())["host"]
+    with contextlib.suppress(OSError, *ODD):
+        return str(parsed(read_bytes(directory / "lease.json"))["host"])
     return ""
 
 
@@ -64,8 +67,8 @@ def release(directory: Path) -> None:
 
 def release_ended(directory: Path, pid: int) -> None:
     """Remove the lease of a process of this machine that ended without releasing it."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads((directory / "lease.json").read_bytes())
+    with contextlib.suppress(OSError, *ODD):
+        content = parsed(read_bytes(directory / "lease.json"))
         if _is_of_here(content) and content["pid"] == pid:
             release(directory)
 

@@ -11,6 +11,7 @@ from ablate.config.conditions import Where, column_for
 from ablate.config.contrast import Contrasts
 from ablate.config.identity import digest
 from ablate.config.read import read, unlike_defaults
+from ablate.config.rules import ConfigError
 from ablate.files.atomic import StoreError
 from ablate.phrases import some
 
@@ -241,7 +242,10 @@ def keys_of_arms(arms: Mapping[str, Mapping[str, str]]) -> set[str]:
 
 def read_record(plain: Mapping[str, Any]) -> StudyRecord:
     """The record from the content of study.json. Raises ConfigError."""
-    return read(StudyRecord, plain, missing="ablate writes it")
+    record = read(StudyRecord, plain, missing="ablate writes it")
+    if record.looks and not record.looks.at:
+        raise ConfigError("looks.at=[]: no look")
+    return record
 
 
 def as_plain(record: StudyRecord) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
     rows = {row["run_id"][:8]: row for row in store.rows()}
     needed: dict[str, list[str]] = {}
     listed: dict[str, list[str]] = {}
-    for study in store.study_names():
+    for study in store.study_names():  # one that can't be read ends this: it may need any of these runs
         if record := store.read_study(study):
             for run_id in record.runs:
                 (listed if record.is_one_by_one else needed).setdefault(run_id, []).append(study)

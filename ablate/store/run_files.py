@@ -13,6 +13,7 @@ A checkpoint has the digest of its bytes in its name. Loads no torch.
 import contextlib
 import csv
 import hashlib
+import io
 import json
 import os
 from collections import deque
@@ -21,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.config.identity import digest, short_id
+from ablate.config.identity import digest
 from ablate.files.atomic import (
+    NO_FILE,
     Garbled,
     StoreError,
     delete,
@@ -34,8 +36,9 @@ from ablate.files.atomic import (
     replace_file,
     sync,
 )
+from ablate.files.reading import opened
 from ablate.store import lease
-from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
+from ablate.store.columns import METRICS_COLUMNS, Row, csv_text, fault_of
 
 ROW_KEYS = {"run_id", "status", "code", "torch"}
 SEALED = ("metrics.csv", "config.yaml", "model.safetensors")
@@ -128,8 +131,8 @@ class RunWriter:
         lease.release(self.path)
 
     def _append(self, name: str, text: str) -> None:
-        with self.here(), (self.path / name).open("a", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with self.here(), (self.path / name).open("ab") as file:
+            file.write(text.encode(errors="backslashreplace"))
 
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
@@ -184,30 +187,45 @@ def stamp(directory: Path) -> Stamp:
 
 
 class Damaged(StoreError):
-    """A run's files are not as the run left them. path: the file; row: what can still be read of the row."""
+    """A run's files are not as the run left them. path: the file."""
 
-    def __init__(self, path: Path, reason: str, row: Row) -> None:
+    def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
             f"{path}: {reason}; the command that made it runs it again, and keeps this in damaged/"
         )
         self.path = path
-        self.row = row
 
 
 def read_started(directory: Path) -> Row:
     """The row that a run began with. Raises FileNotFoundError, Damaged."""
+    return _read_row(directory / "result.json", ROW_KEYS)
+
+
+def _read_row(path: Path, keys: set[str]) -> Row:
     try:
-        return read_json(directory / "result.json", ROW_KEYS)
+        row = read_json(path, keys)
     except Garbled as error:
-        raise Damaged(directory / "result.json", "damaged", {}) from error
+        raise Damaged(path, "missing or damaged") from error
+    if fault := fault_of(row):
+        raise Damaged(path, fault)
+    return row
 
 
 def last_metrics(attempt: Path) -> Row:
-    """The last row of the metrics of an attempt, with values as text; empty before the first one."""
-    with contextlib.suppress(OSError), (attempt / "metrics.csv").open(encoding="utf-8", newline="") as file:
-        if rows := deque(csv.DictReader(file), maxlen=1):
-            return rows[0]
-    return {}
+    """The last row of the metrics of an attempt; empty before the first one."""
+    return next(iter(deque(read_metrics(attempt), maxlen=1)), {})
+
+
+def read_metrics(directory: Path) -> Iterator[Row]:
+    """The rows of metrics.csv as numbers, up to one that is damaged; one that is being written has a part of
+    its columns."""
+    with (
+        contextlib.suppress(OSError, ValueError, TypeError, csv.Error),
+        io.TextIOWrapper(opened(directory / "metrics.csv"), "utf-8", newline="") as file,
+    ):
+        for row in csv.DictReader(file):
+            numbers = {name: float(value) for name, value in row.items() if value}
+            yield numbers | {"step": int(row["step"])}
 
 
 def is_sealed(directory: Path) -> bool:
@@ -222,23 +240,24 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
     """The row of a finished run. thorough: check the files beside it as well. Raises Damaged."""
     path = directory / "result.json"
     try:
-        row = read_json(path, ROW_KEYS | {"seal", "files"})
-    except (FileNotFoundError, Garbled) as error:
-        row = {"run_id": short_id(directory.name), "code": None, "torch": None}
-        raise Damaged(path, "missing or damaged", row) from error
+        row = _read_row(path, ROW_KEYS | {"seal", "files"})
+    except FileNotFoundError as error:
+        raise Damaged(path, "missing or damaged") from error
     seal, files = row.pop("seal"), row.pop("files")
+    if not isinstance(files, dict) or any(Path(name).name != name for name in files):
+        raise Damaged(path, "its files are not of this run")
     if seal != digest([row, files]):
-        raise Damaged(path, "edited since the run ended", row)
+        raise Damaged(path, "edited since the run ended")
     for name, was in files.items() if thorough else ():
         path = directory / name
         try:
             same = file_digest(path) == was
         except OSError as error:
-            if not is_gone(error):
+            if not is_gone(error) and error.errno not in NO_FILE:
                 raise out_of_reach(path, error) from error
             same = False
         if not same:
-            raise Damaged(path, "missing, damaged, or edited since the run ended", row)
+            raise Damaged(path, "missing, damaged, or edited since the run ended")
     return row
 
 
@@ -251,7 +270,7 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
     for path in checkpoints(directory):
         data = path.read_bytes()
         if path.stem != f"checkpoint-{hashlib.sha256(data).hexdigest()[:16]}":
-            raise Damaged(path, "damaged", {})
+            raise Damaged(path, "damaged")
         with safetensors.safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["about"])
         loaded.append(Checkpoint(arrays=safetensors.numpy.load(data), **about))

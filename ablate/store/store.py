@@ -9,6 +9,7 @@ again. Any number of processes, on any number of machines, may share a store (do
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -22,10 +23,12 @@ from ablate.files.atomic import (
     StoreError,
     Versions,
     explained,
+    is_gone,
     names,
     require_short,
     write_atomically,
 )
+from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import some
 from ablate.store import lease
 from ablate.store.columns import ROLE_COLUMNS, Row, Status, csv_text
@@ -37,6 +40,7 @@ from ablate.store.stored_run import PART, StoredRun
 
 BELOW = 150  # the most characters of a path below the directory of results, by and large
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
+MOST_CACHED = 1 << 30  # bytes of the cache of rows; those of 100,000 runs have 200 MB
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
@@ -70,18 +74,18 @@ class Store:
         """The latest attempt of each run that is under way or was interrupted, by name."""
         attempts: dict[str, Path] = {}
         for name in self.begun():
-            with contextlib.suppress(OSError):  # it is out of reach
+            with _leaving_out():
                 if attempt := self.run(name).latest():
                     attempts[name] = attempt
         return attempts
 
     def _names(self) -> list[str]:
-        return names(self.root / "store")
+        return _plain_names(self.root / "store")
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name, id or title begins with `run`; or `run` itself,
         if it is the directory of one, in any store. Raises StoreError."""
-        if (Path(run) / "result.json").is_file():
+        if os.path.isfile(Path(run) / "result.json"):
             return Path(run).resolve()
         return self.root / "store" / self.named(run, self.finished(), "finished run")
 
@@ -113,10 +117,9 @@ class Store:
         """The names of runs as people read them (names.title), by the names of their directories. rows: of
         those runs; of all by default. Without a row a run has the name of its directory."""
         keys: dict[str, set[str]] = {}
-        for study in self.study_names():
-            if record := self.read_study(study):
-                for run_id in record.runs:
-                    keys.setdefault(run_id, set()).update(swept(record))
+        for record in self.studies().values():
+            for run_id in record.runs:
+                keys.setdefault(run_id, set()).update(swept(record))
         by_id = {row["run_id"][:8]: row for row in (self.rows() if rows is None else rows)}
         named: dict[str, Row] = {
             name: by_id.get(short_id(name), {}) for name in self.finished() | self.begun()
@@ -167,7 +170,7 @@ class Store:
 
     def _unfinished_rows(self) -> Iterator[Row]:
         for attempt in self.attempts().values():
-            with contextlib.suppress(OSError, StoreError):  # gone since
+            with _leaving_out():
                 status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
                 yield {**read_started(attempt), "status": status}
 
@@ -176,6 +179,15 @@ class Store:
     def read_study(self, name: str) -> StudyRecord | None:
         """The record in study.json; None if there is none. Raises StoreError if it can't be read."""
         return read_study(self.study_directory(name))
+
+    def studies(self) -> dict[str, StudyRecord]:
+        """The records of all studies by name, without those that can't be read (files/reading.left_out)."""
+        records: dict[str, StudyRecord] = {}
+        for name in self.study_names():
+            with _leaving_out():
+                if record := self.read_study(name):
+                    records[name] = record
+        return records
 
     def change_study(self, name: str, change: Callable[[StudyRecord | None], StudyRecord]) -> StudyRecord:
         """Replace the record by change(record); `change` is called again if another command was faster.
@@ -193,7 +205,9 @@ class Store:
 
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
-        return [name for name in names(studies) if (studies / name / "study.json").exists()]
+        with _leaving_out():
+            return [name for name in _plain_names(studies) if _is_there(studies / name / "study.json")]
+        return []
 
     def require_one_spelling(self, name: str) -> None:
         """Raises StoreError for a new name that differs from that of a study only in case: on macOS and on
@@ -247,18 +261,13 @@ class Store:
         return {self.root / "results.csv": csv_text(rows)} | of_study
 
     def _members(self, study: str, rows: list[Row]) -> list[Row]:
-        roles = self._roles(study)
+        roles = _roles(self.read_study(study))
         return [{**row, **roles[row["run_id"]], "study": study} for row in rows if row["run_id"] in roles]
-
-    def _roles(self, study: str) -> dict[str, Row]:
-        """The role columns of each run of a study, by run_id."""
-        record = self.read_study(study)
-        return {run_id: _columns(record.roles.get(run_id)) for run_id in record.runs} if record else {}
 
     def _studies_by_run(self) -> dict[str, dict[str, Row]]:
         members: dict[str, dict[str, Row]] = {}
-        for name in sorted(self.study_names()):
-            for run_id, role in self._roles(name).items():
+        for name, record in self.studies().items():
+            for run_id, role in _roles(record).items():
                 members.setdefault(run_id, {})[name] = role
         return members
 
@@ -266,6 +275,11 @@ class Store:
 def _agreed(roles: list[Row]) -> Row:
     """The role of a run if all of its studies agree on it, else no role."""
     return roles[0] if roles and all(role == roles[0] for role in roles) else _columns(None)
+
+
+def _roles(record: StudyRecord | None) -> dict[str, Row]:
+    """The role columns of each run of a study, by run_id."""
+    return {run_id: _columns(record.roles.get(run_id)) for run_id in record.runs} if record else {}
 
 
 def _columns(role: Role | None) -> Row:
@@ -279,8 +293,35 @@ def _id_begins(path: Path, run: str) -> bool:
         return False
     try:
         return len(run) <= 8 or read_finished(path)["run_id"].startswith(run)
-    except Damaged:
-        return not path.exists()  # it has not finished
+    except StoreError:
+        return not os.path.exists(path)  # it has not finished
+
+
+@contextlib.contextmanager
+def _leaving_out() -> Iterator[None]:
+    """Leave out what can't be read in the block, and go on."""
+    try:
+        yield
+    except FileNotFoundError:  # gone since
+        pass
+    except StoreError as error:
+        leave_out(error)
+
+
+def _plain_names(directory: Path) -> list[str]:
+    """The names in a directory, without those that no command could print."""
+    found = names(directory)
+    if odd := [name for name in found if not name.isprintable()]:
+        leave_out(f"{directory}: {some([*map(ascii, odd)])}: no names that ablate gives; rename what it is")
+    return [name for name in found if name.isprintable()]
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything at this path, be it a link to nowhere or what may not be looked at."""
+    try:
+        return bool(os.lstat(path))
+    except OSError as error:
+        return not is_gone(error)
 
 
 # --- study.json -----------------------------------------------------------------------------------
@@ -309,28 +350,37 @@ def read_rows(store: Path) -> list[Row]:
     known = _cached_rows(cache)
     rows: dict[str, tuple[Stamp, Row]] = {}
     damaged: list[Row] = []
-    for name in names(store):
+    for name in _plain_names(store):
         if name.startswith("."):
             continue
-        now = stamp(store / name)
-        if not now and not RUN.fullmatch(name):  # not a run
-            continue
-        if now and name in known and known[name][0] == now:
-            rows[name] = known[name]
-            continue
-        try:
-            rows[name] = (now, read_finished(store / name))
-        except Damaged as error:
-            if (store / name).exists():  # otherwise it is just being replaced
-                damaged.append({**error.row, "status": Status.FAILED, "error": str(error)})
+        with _leaving_out():
+            now = stamp(store / name)
+            if not now and not RUN.fullmatch(name):  # not a run
+                continue
+            if now and name in known and known[name][0] == now:
+                rows[name] = known[name]
+                continue
+            try:
+                rows[name] = (now, read_finished(store / name))
+            except Damaged as error:
+                if os.path.exists(store / name):  # otherwise it is just being replaced
+                    failed = {"status": Status.FAILED, "error": str(error)}
+                    damaged.append({"run_id": short_id(name), "code": None, "torch": None, **failed})
     if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):
         with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
-            write_atomically(cache, json.dumps(rows))
+            data = json.dumps(rows).encode()
+            write_atomically(cache, b'["%s", %s]' % (_seal(data), data))
     return [dict(row) for _, row in rows.values()] + damaged
 
 
 def _cached_rows(cache: Path) -> dict[str, tuple[Stamp, Row]]:
-    try:
-        return {name: (when, row) for name, (when, row) in json.loads(cache.read_bytes()).items()}
-    except (OSError, ValueError, AttributeError, TypeError):  # missing or damaged: it is only a cache
-        return {}
+    """The stamp and the row of each run, if every byte of the file is as it was written."""
+    with contextlib.suppress(OSError):
+        content = read_bytes(cache, MOST_CACHED)
+        if content[2:66] == _seal(data := content[69:-1]):
+            return json.loads(data)
+    return {}
+
+
+def _seal(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()

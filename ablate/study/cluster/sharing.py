@@ -7,7 +7,6 @@ helpers in jobs.json.
 
 import contextlib
 import dataclasses
-import json
 import os
 import secrets
 import sys
@@ -23,6 +22,7 @@ from ablate.compose.sweep import Lost
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
 from ablate.execution.run import Run
+from ablate.files.atomic import StoreError, read_json
 from ablate.live.board import Board
 from ablate.phrases import counted
 from ablate.store.jobs import Array, State, change_arrays, new_array, read_arrays, with_statuses
@@ -251,7 +251,7 @@ class Sharing:
         """Raises Lost after STARTS starts in which no run got any further."""
         attempts = self.store.attempts()
         lasts = [last_metrics(attempts[job.name]) for job in left if job.name in attempts]
-        progress = -len(left), sum(int(last["step"]) for last in lasts if last)
+        progress = -len(left), sum(last.get("step", 0) for last in lasts)
         if progress > self._progress:
             self._starts, self._progress = 0, progress
         if self._starts >= STARTS:
@@ -291,6 +291,6 @@ def _environment() -> list[str]:
 
 
 def _answer(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads(path.read_text(encoding="utf-8"))
+    with contextlib.suppress(FileNotFoundError, StoreError):
+        return read_json(path, set())
     return {}

@@ -1,0 +1,74 @@
+"""Files read back with bounds: regular ones only, of a size and a depth that ablate may have written, and the
+list of what a command left out since it could not be read. Loads no torch."""
+
+import io
+import json
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 1 << 28  # of 100,000 runs, the list for a cluster has 150 MB, and study.json 30 MB
+DEPTH = 20  # the deepest, weights by layer, head and channel in a row, are five levels down
+
+_left_out: dict[str, None] = {}
+
+
+def leave_out(what: object) -> None:
+    """Note, once, what could not be read, as a line with the reason, for whoever prints at the end."""
+    _left_out[f"left out: {what}"] = None
+
+
+def left_out() -> list[str]:
+    """The lines since the last call."""
+    lines = [*_left_out]
+    _left_out.clear()
+    return lines
+
+
+def opened(path: Path) -> io.BufferedReader:
+    """The file, if it is a regular one: a pipe would wait, a device never end. Raises OSError."""
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(None, "no regular file", str(path))
+    return os.fdopen(number, "rb")
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of at most so many bytes. Raises OSError."""
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(None, f"more than {most:,} bytes", str(path))
+        return file.read(most)
+
+
+def parsed(data: bytes) -> Any:
+    """The content of a JSON file: numbers finite, characters whole, nested in DEPTH levels at most. Raises
+    ValueError."""
+    text = data.decode()
+    try:
+        content = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if "\\ud" in text.lower():  # perhaps half a character, which nothing can print
+        json.dumps(content, ensure_ascii=False).encode()
+    level = [[content]]
+    for _ in range(DEPTH + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [value for values in inner for value in values if isinstance(value, list | dict)]
+    if level:
+        raise ValueError("nested too deeply")
+    return content
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{number:.20} is no finite number")
+    return value
+
+
+def _whole(number: str) -> int:
+    _finite(number)
+    return int(number)

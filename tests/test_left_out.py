@@ -1,0 +1,395 @@
+"""What can't be read of a store is left out in one line each, and only what was asked for by name fails."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import socket
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ablate
+from ablate.analysis.load import load
+from ablate.config.identity import digest
+from ablate.data.text import CorpusError, read
+from ablate.files import atomic
+from ablate.files.atomic import Garbled, StoreError, read_json
+from ablate.files.reading import DEPTH, left_out, parsed
+from ablate.store import lease
+from ablate.store.columns import fault_of
+from ablate.store.store import Store
+from tests.helpers import QUICK, call_cli, make_record, write_study
+from tests.odd.stores import Stores, held_by_modes, odd_store
+from tests.synthetic import small_study
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch) -> Store:
+    """Of two studies, `mine` and `other`, of four runs each."""
+    monkeypatch.chdir(tmp_path)
+    left_out()
+    small_study(tmp_path / "runs", name="other")
+    return small_study(tmp_path / "runs", name="mine")
+
+
+def study_json(store: Store, study: str = "other") -> Path:
+    return store.study_directory(study) / "study.json"
+
+
+def one_run(store: Store, study: str = "other") -> Path:
+    """The directory of its first run."""
+    record = store.read_study(study)
+    assert record
+    return store.root / "store" / f"run-{record.runs[0][:8]}"
+
+
+def listed(*command: str, cwd: Path) -> tuple[str, list[str]]:
+    """What a command printed, and the lines on what it left out. It has to succeed."""
+    done = call_cli(*command, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
+
+
+def refusal(*command: str, cwd: Path) -> str:
+    """The one line with which a command ends."""
+    done = call_cli(*command, cwd=cwd)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+WHOLE = {"name": "other", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [], "runs": []}
+CONTENTS = {
+    "nothing": b"",
+    "cut": b'{"name": "oth',
+    "a list": b"[]",
+    "null": json.dumps(WHOLE | {"runs": None}).encode(),
+    "another type": json.dumps(WHOLE | {"seeds": "one"}).encode(),
+    "of a newer ablate": json.dumps(WHOLE | {"budget": 3}).encode(),
+    "no number": json.dumps(WHOLE | {"margin": float("nan")}).encode(),
+    "infinite": json.dumps(WHOLE).replace("[]", "[1e400]", 1).encode(),
+    "huge": json.dumps(WHOLE | {"seeds": [10**400]}).encode(),
+    "version": json.dumps(WHOLE | {"version": "x"}).encode(),
+    "deep": b"[" * 100_000,
+    "half a character": json.dumps(WHOLE | {"question": "\ud800"}).encode(),
+    "not UTF-8": b'{"name": "\xff"}',
+    "looks without a seed": json.dumps(WHOLE | {"looks": {"at": [], "seeds": [], "contrasts": 1}}).encode(),
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_a_study_that_is_damaged_stops_only_who_asks_for_it(store, tmp_path, content):
+    before, none = listed("runs", "mine", "--format", "csv", "--columns", "run_id,val_loss", cwd=tmp_path)
+    shutil.rmtree(store.study_directory("other") / ".versions")  # else it could be the copy that is late
+    study_json(store).write_bytes(content)
+    after, lines = listed("runs", "mine", "--format", "csv", "--columns", "run_id,val_loss", cwd=tmp_path)
+    assert after == before and none == []
+    assert len(lines) == 1 and "studies/other/study.json: can't be read (" in lines[0], lines
+    assert "studies/other/study.json: can't be read (" in refusal("runs", "other", cwd=tmp_path)
+
+
+def test_a_run_ends_as_it_does_without_a_damaged_study_beside_it(store, tmp_path):
+    study_json(store).write_bytes(b"{")
+    out, lines = listed("run", *QUICK, cwd=tmp_path)
+    assert "status        done" in out and len(lines) == 1 and "other/study.json" in lines[0], lines
+    assert (store.root / "results.csv").read_text().count(",done,") == 9
+    before = {*(store.root / "store").iterdir()}
+    assert "other/study.json" in refusal("runs", "--prune", "--yes", cwd=tmp_path)  # it may need them
+    assert {*(store.root / "store").iterdir()} == before
+
+
+def as_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def as_socket(path: Path) -> None:
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:  # its path has to be short
+        made.bind(path.name)
+
+
+KINDS = {
+    "pipe": as_pipe,
+    "socket": as_socket,
+    "directory": Path.mkdir,
+    "link to nowhere": lambda path: path.symlink_to("nowhere"),
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files of these kinds are POSIX's")
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_what_is_no_regular_file_is_left_out(store, make):
+    rows = {row["run_id"] for row in store.study_rows("mine")}
+    run = one_run(store)
+    for path in (study_json(store), run / "result.json"):
+        path.unlink()
+        make(path)
+    left_out()
+    assert store.study_names() == ["mine", "other"] and [*store.studies()] == ["mine"]
+    assert len(lines := left_out()) == 1 and "studies/other/study.json" in lines[0], lines
+    by_id = {row["run_id"]: row for row in store.rows()}
+    damaged, lines = by_id.get(run.name[-8:]), left_out()
+    assert rows < by_id.keys() and len(by_id) == 8 - (damaged is None)
+    assert damaged["status"] == "failed" if damaged else any(run.name in line for line in lines), lines
+    assert {row["run_id"] for row in store.study_rows("mine")} == rows
+    with pytest.raises(StoreError, match=r"other/study\.json"):
+        store.study_rows("other")
+    with pytest.raises(StoreError, match=r"other/study\.json"):  # and it is not overwritten
+        write_study(store, make_record(name="other"))
+
+
+def test_names_that_nobody_can_print_are_left_out(store, tmp_path):
+    study_json(store).parent.rename(store.root / "studies" / "a\nb")
+    one_run(store, "mine").rename(store.root / "store" / "\x1b[31m-01234567")
+    out, lines = listed("runs", cwd=tmp_path)
+    assert out.count("synthetic") == 0 and out.count(" done ") == 7
+    assert len(lines) == 2 and any(r"'a\nb': no names that ablate gives" in line for line in lines), lines
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_what_one_may_not_read_is_left_out_and_named(store):
+    locked = [study_json(store), one_run(store, "mine") / "result.json", store.root / "studies" / "secret"]
+    locked[-1].mkdir()
+    for path in locked:
+        path.chmod(0)
+    left_out()
+    with held_by_modes():
+        assert len(store.rows()) == 7
+        lines = left_out()
+        assert all(
+            any(f"{path}" in line and "Permission denied" in line for line in lines) for path in locked
+        )
+        assert len(lines) == 3, lines
+        with pytest.raises(StoreError, match=r"other/study\.json: can't be read \(Permission denied\)"):
+            store.study_rows("other")
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+ODD_CELLS = {
+    "fusion": (["sum"], {"a": 1}, True),
+    "seed": ("0", 0.5, [0], True, None),
+    "heads": ("4",),
+    "val_loss": ("2.5", [2.5], True),
+    "out_proj": ("true", 1),
+    "code": (12,),
+    "error": (["why"],),
+    "fusion_options": ("{", "[1]", {"a": 1}, "[" * 5000),
+    "splits": ({"train": 1}, 0.8),
+    "fusion_weights": ([["a"]], [[[]]], [[[[1.0]]]], [[1.0], 1.0]),
+    "part_files": ([], "a"),
+    "status": ("finished", 3, ["done"]),
+    "run_id": ("../../x", "a", 3, ["a"]),
+}
+
+
+def test_a_row_with_a_value_of_another_kind_is_none_whatever_its_seal(store):
+    run = one_run(store, "mine")
+    whole = json.loads((run / "result.json").read_text())
+    files = whole.pop("files")
+    del whole["seal"]
+    assert not fault_of(whole)
+    assert not fault_of(whole | {"fusion_weights": [[1.0, [0.5, 1]], []], "value_scale": 1, "seed": 10**30})
+    for name, value in ((name, value) for name, values in ODD_CELLS.items() for value in values):
+        row = whole | {name: value}
+        assert name in fault_of(row), (name, value)
+        (run / "result.json").write_text(json.dumps({**row, "files": files, "seal": digest([row, files])}))
+        if name in ("seed", "fusion"):  # what the table of all rows shows then
+            table = load(["mine"]).rows.set_index("run_id")
+            assert table["status"].tolist().count("failed") == 1
+            bad = table[table["status"] == "failed"].iloc[0]
+            assert bad.name == whole["run_id"] and fault_of(row) in bad["error"]
+            assert table[name].dropna().size == 3
+    for text in ('"val_loss": NaN', '"val_loss": 1e999', '"val_loss": "\\ud800"'):
+        (run / "result.json").write_text(json.dumps(whole)[:-1] + f', "files": {{}}, "seal": "", {text}}}')
+        assert [row["status"] for row in store.study_rows("mine")].count("failed") == 1
+
+
+def test_files_that_a_row_lists_lie_beside_it(store):
+    run = one_run(store, "mine")
+    row = json.loads((run / "result.json").read_text())
+    del row["seal"], row["files"]
+    files = {"../../../book.txt": "0" * 16}
+    (run / "result.json").write_text(json.dumps({**row, "files": files, "seal": digest([row, files])}))
+    assert "its files are not of this run" in str(
+        [one["error"] for one in store.rows() if one["run_id"] in run.name or one["run_id"] == row["run_id"]]
+    )
+
+
+def test_remembered_rows_count_only_if_every_byte_is_as_it_was_written(store):
+    before = store.rows()
+    cache = store.root / "store" / ".rows.json"
+    data = cache.read_bytes()
+    json.loads(data)
+    name = one_run(store, "mine").name.encode()
+    for other in (
+        data.replace(b'"fusion": "concat"', b'"fusion": ["conc"]'),
+        data.replace(name, b"x" * len(name)),
+    ):
+        assert other != data and len(other) == len(data)
+        cache.write_bytes(other)
+        assert store.rows() == before
+        assert cache.read_bytes() == data  # written anew
+    for make in (
+        lambda: cache.write_bytes(b""),
+        lambda: cache.write_bytes(b"[" * 99_999),
+        lambda: os.mkfifo(cache),
+    ):
+        cache.unlink()
+        make()
+        assert store.rows() == before
+
+
+# --- beside them ------------------------------------------------------------------------------------
+
+
+def test_junk_among_the_versions_of_a_record_is_no_version(store):
+    within = store.study_directory("mine") / ".versions"
+    before = store.read_study("mine")
+    (within / "77").mkdir(parents=True)
+    (within / "99").write_text("")
+    (within / "x").mkdir()
+    assert store.read_study("mine") == before
+    after = store.change_study("mine", lambda record: make_record(name="mine", runs=["a"]))
+    assert store.read_study("mine") == after == make_record(name="mine", runs=["a"])
+    assert json.loads(study_json(store, "mine").read_text())["version"] == 100
+
+
+LEASES = (b"", b"[]", b"[" * 9999, b"{}", b'{"pid": 1e400, "started": 0}', b'{"pid": 1, "started": "x"}')
+LEASES += (json.dumps({"pid": 10**30, "started": 0, "host": [], "pids": 3, "boot": {}}).encode(),)
+
+
+@pytest.mark.parametrize("content", [*LEASES, as_pipe, Path.mkdir], ids=lambda content: "")
+def test_a_lease_that_nobody_wrote_holds_no_run(tmp_path, content):
+    attempt = tmp_path / "1" / "2" / "3"
+    attempt.mkdir(parents=True)
+    path = attempt / "lease.json"
+    content(path) if callable(content) else path.write_bytes(content)
+    now = path.stat().st_mtime
+    os.utime(path, (now - 1000, now - 1000))
+    assert not lease.is_live(attempt) and lease.host(attempt) in ("", "[]")
+    lease.release_ended(attempt, 1)
+
+
+def test_json_has_bounds(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    deepest: dict = {}
+    for _ in range(DEPTH - 1):
+        deepest = {"a": deepest}
+    assert parsed(json.dumps(deepest).encode()) == deepest
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parsed(json.dumps({"a": deepest, "b": [deepest]}).encode())
+    path.write_text('{"a": "\U0001f600"}')
+    assert read_json(path, {"a"}) == {"a": "\U0001f600"} == parsed(b'{"a": "\\ud83d\\ude00"}')
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(Garbled, match="more than 268,435,456 bytes"):
+        read_json(path, set())
+    assert "remove" not in str(atomic.garbled(path, "why"))
+
+
+def test_a_completion_and_a_call_from_python_leave_out_too(store, tmp_path):
+    study_json(store).write_bytes(b"")
+    with pytest.warns(UserWarning, match=r"left out: .*other/study\.json: can't be read"):
+        assert len(ablate.load("mine")) == 4
+    given: dict[str, Any] = {"_ABLATE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ablate sample run-"}
+    done = call_cli(cwd=tmp_path, **given)
+    assert done.stdout.count("run-") >= 8 and not done.stderr
+
+
+# --- characters and archives ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("corpus.path=\udcff.txt",), ("-cd", "\udcff"), ("name=a\udcff",)])
+def test_what_no_file_can_hold_is_refused_before_a_run_begins(tmp_path, words):
+    assert r"\udcff" in (line := refusal("run", *QUICK, *words, cwd=tmp_path)) and "not in UTF-8" in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_half_a_character_in_a_config_is_refused(tmp_path):
+    (tmp_path / "own").mkdir()
+    text = 'defaults: [config, {override corpus: file}, _self_]\ncorpus: {path: "a\\ud800"}\n'
+    (tmp_path / "own" / "mine.yaml").write_text(text)
+    assert r"path=a\ud800: not in UTF-8" in refusal("run", "-cd", "own", "-cn", "mine", cwd=tmp_path)
+
+
+FAILING = """
+from ablate.methods import register
+from ablate.model.fusion.concat import Concat
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+@register("half")
+class Half(Concat):
+    error = ValueError("half \\udcff of it")
+
+    def forward(self, z, x):
+        if z.shape[1] == 23:  # no check has this length
+            raise self.error
+        return super().forward(z, x)
+
+
+@register("mute")
+class OfMute(Half):
+    error = Mute()
+"""
+
+
+@pytest.mark.slow
+def test_the_reason_of_a_method_arrives_whatever_characters_it_has(tmp_path):
+    (tmp_path / "mine.py").write_text(FAILING)
+    words = ("--plugin", "mine.py", "fusion=half,mute", *QUICK, "model.context=23", "hydra/launcher=basic")
+    done = call_cli("run", "-m", *words, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    errors = {row["fusion"]: row["error"] for row in Store(tmp_path / "runs").rows()}
+    assert errors == {"half": r"ValueError: half \udcff of it", "mute": "Mute: its message can't be shown"}
+    assert r"half \udcff of it" in (tmp_path / "runs" / "results.csv").read_text()
+
+
+def archive(path: Path, spoil) -> zipfile.Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.txt", "The cat sat on the mat.\n" * 99)
+    data = bytearray(path.read_bytes())
+    spoil(data, data.index(b"PK\x01\x02"))
+    path.write_bytes(data)
+    return zipfile.Path(path, "a.txt")
+
+
+def encrypted(data: bytearray, directory: int) -> None:
+    data[6] |= 1
+    data[directory + 8] |= 1
+
+
+def of_an_unknown_method(data: bytearray, directory: int) -> None:
+    data[8] = data[directory + 10] = 97
+
+
+def with_other_bytes(data: bytearray, directory: int) -> None:
+    data[45:60] = b"\xff" * 15
+
+
+@pytest.mark.parametrize("spoil", [encrypted, of_an_unknown_method, with_other_bytes])
+def test_an_archive_that_cant_be_unpacked_is_one_line(tmp_path, spoil):
+    opened = archive(tmp_path / "a.zip", spoil)
+    with pytest.raises(
+        CorpusError, match=r"a\.zip/a\.txt: can't be read \(.+\); mend that, or give other text"
+    ):
+        list(read(opened, "utf-8", "strict", name="a.zip/a.txt"))
+
+
+# --- odd stores (benchmarks/fuzz.py store) ------------------------------------------------------------
+
+
+@pytest.mark.slow  # the store trains runs
+def test_odd_stores_are_read_to_a_result_or_to_one_line(tmp_path):
+    stores = Stores(tmp_path)
+    for number in range(10):
+        assert not (ending := stores.trial(odd_store(random.Random(f"0 {number}")))).faults, ending.faults

@@ -152,7 +152,7 @@ def test_a_file_put_there_by_hand(root: Path):
     place.write_text(TEXT.upper(), encoding="utf-8")
     assert refusal(file) == (
         f"{place}: another file, its SHA-256 is {hashlib.sha256(TEXT.upper().encode()).hexdigest()}, not"
-        f" {file['sha256']}; remove it, and it is downloaded from {nobody}"
+        f" {file['sha256']}; move it away, and it is downloaded from {nobody}"
     )
     place.write_text(TEXT, encoding="utf-8")
     assert whole(opened(file)) == TEXT
@@ -170,7 +170,7 @@ def test_no_space(server: Server, root: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pooch.HTTPDownloader.__call__", full)
+    monkeypatch.setattr("requests.get", full)
     assert refusal(file) == (
         f"{root}/downloads/play/play.txt: can't be written (No space left on device); make room for 2,150"
         " bytes, or set ABLATE_CACHE to a directory with room"

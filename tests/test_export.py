@@ -467,7 +467,7 @@ def test_a_missing_package_is_one_line_with_the_way_to_install_it(
         (["--to", "notes", "--out", "taken"], "taken: exists, and ablate export did not make it, so nothing"),
         (["--to", "notes", "--out", "taken/file"], "taken/file: a file, and nothing is overwritten"),
         (["--to", "notes", "--out", "theirs"], "theirs: holds an export to hf; name another with --out"),
-        (["--to", "notes", "--out", "broken"], "broken/ablate-export.json: damaged; remove it, and"),
+        (["--to", "notes", "--out", "broken"], "broken/ablate-export.json: damaged; move it away, and"),
         (["--to", "notes", "--out", ""], "name a directory"),
     ],
 )

@@ -19,7 +19,8 @@ from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSepa
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.export import manifest
 from ablate.export.exporter import HF, ExportedRun
-from ablate.files.atomic import explained, replace_file
+from ablate.files.atomic import explained
+from ablate.files.owned import replace_file
 from ablate.model.attention import form
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec

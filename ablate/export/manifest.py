@@ -78,7 +78,7 @@ def _read(path: Path) -> Mapping | None:
     except FileNotFoundError:
         return None
     except Garbled:
-        raise ConfigError(f"{path}: damaged; remove it, and what it lists is exported again") from None
+        raise ConfigError(f"{path}: damaged; move it away, and what it lists is exported again") from None
 
 
 def _key(run: ExportedRun) -> str:

@@ -12,6 +12,7 @@ from ablate.export import manifest
 from ablate.export.exporter import ExportedRun, Exporter, exporter, without_passwords
 from ablate.export.manifest import Manifest
 from ablate.export.runs import Selection, report_of
+from ablate.files.owned import scratch
 from ablate.reporting.html import write_report
 
 DEFAULT = "exports"  # the directory below that of the results
@@ -65,11 +66,11 @@ def _write(opened: Exporter, done: Manifest, run: ExportedRun, target: str) -> s
 def _write_report(opened: Exporter, done: Manifest, selection: Selection, target: str) -> str:
     """Write the study's report unless the place has it; returns why there is none, or nothing."""
     run = report_of(selection)
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch(Path(tempfile.gettempdir())) as directory:
         if done.digest_of(run) != run.digest or not opened.holds(run):
             try:
                 page = write_report(
-                    selection.store.study_directory(selection.study), out=Path(directory) / "report.html"
+                    selection.store.study_directory(selection.study), out=directory / "report.html"
                 )
             except ConfigError as error:  # nothing to compare
                 return str(error)

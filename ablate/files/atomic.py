@@ -2,8 +2,7 @@
 line.
 
 It relies on two operations that are atomic on every file system, also over a network: renaming a file over
-another, and renaming a directory onto a free name, in which only one of several processes succeeds. Windows
-refuses to rename or delete what any process has open at that moment, so it is tried again for PATIENCE_S.
+another, and renaming a directory onto a free name, in which only one of several processes succeeds (owned).
 Loads no torch.
 """
 
@@ -14,25 +13,31 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, UnknownKey
+from ablate.files.owned import (
+    NEW,
+    create,
+    delete,
+    drop,
+    patiently,
+    rename_onto_free,
+    replace_file,
+)
+from ablate.version import __version__
 
-NEW = ".new-"  # prefix of a directory that is not complete yet
-GONE = ".gone-"  # prefix of a directory that was taken away
 COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
 CHANGES_S = 10  # how long to wait for other processes that are changing it
+SETTLED_NS = 2_000_000_000
 VERSION = "version"  # a key of the file, missing in one that was written by hand
-PATIENCE_S = 2.0  # how long a file that another process has open may keep it from being renamed or deleted
 
 Content = dict[str, Any]
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class StoreError(ConfigError):
@@ -59,7 +64,9 @@ def _require_whole(path: Path) -> None:
     """Raises StoreError if the path goes through a link that leads nowhere."""
     for part in (path, *path.parents):
         if part.is_symlink() and not part.exists():
-            raise StoreError(f"{part}: a link to {part.readlink()}, which is not there; mend or remove it")
+            raise StoreError(
+                f"{part}: a link to {part.readlink()}, which is not there; mend it, or move it away"
+            )
 
 
 @contextlib.contextmanager
@@ -82,39 +89,12 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def patiently(operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """operation(…), tried again for PATIENCE_S while it raises PermissionError; that of the last time is
-    raised."""
-    until, pause = time.monotonic() + PATIENCE_S, 0.005
-    while True:
-        try:
-            return operation(*args, **kwargs)
-        except PermissionError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(pause)
-        pause = min(2 * pause, 0.1)
-
-
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that at any time either the old or the whole new content is there. Creates its
     directory if needed. Raises StoreError."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
-
-
-def replace_file(path: Path, content: str | bytes) -> None:
-    """As write_atomically, but the directory has to exist. Raises OSError."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        patiently(os.replace, temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
@@ -132,46 +112,15 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
         for parent in {(part / name).parent for name in files} - {part}:
             parent.mkdir()
         for name, data in files.items():
-            (part / name).write_bytes(data)
+            create(part / name, data)
         if rename_onto_free(part, directory):
             return True
     except OSError as error:
         if not is_gone(error):  # as above
-            shutil.rmtree(part, ignore_errors=True)
+            drop(part)
             raise
-    shutil.rmtree(part, ignore_errors=True)
+    drop(part)
     return False
-
-
-def rename_onto_free(directory: Path, free: Path) -> bool:
-    """Rename a directory that is not empty; False if the name is taken. Raises FileNotFoundError if the
-    directory is gone, OSError."""
-    try:
-        patiently(os.rename, directory, free)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-        return False
-    return True
-
-
-def take_away(directory: Path, into: Path) -> Path:
-    """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
-    its new path in `into`. Raises FileNotFoundError if it is gone, OSError."""
-    gone = into / f"{GONE}{secrets.token_hex(4)}"
-    patiently(os.rename, directory, gone)
-    return gone
-
-
-def remove_tree(directory: Path) -> None:
-    """Delete a directory with all that is in it, of which nobody sees a part. Raises FileNotFoundError,
-    OSError."""
-    patiently(shutil.rmtree, take_away(directory, directory.parent))
-
-
-def delete(path: Path) -> None:
-    """Delete a file. Raises FileNotFoundError, OSError."""
-    patiently(os.unlink, path)
 
 
 def require_short(root: Path, below: int) -> None:
@@ -206,7 +155,17 @@ def sync(path: Path) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """16 hex digits over the bytes of a file."""
+    """16 hex digits over the bytes of a file, which this process reads once for as long as the file keeps its
+    size, times and inode. Raises OSError."""
+    stat = path.stat()
+    stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    # One that is newer may change again within one tick of the file system's clock.
+    is_settled = stat.st_mtime_ns < time.time_ns() - SETTLED_NS
+    return (_digest_of if is_settled else _digest_of.__wrapped__)(path, stamp)
+
+
+@functools.lru_cache(4096)
+def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
@@ -235,16 +194,15 @@ def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
     raise garbled(path, reason)
 
 
-def out_of_reach(path: Path, error: OSError) -> StoreError:
+def out_of_reach(path: Path, error: Exception) -> StoreError:
     """The error for a file that may be intact: no network, too many open files, or no permission."""
-    return StoreError(
-        f"{path}: can't be read ({error.strerror or error}); mend that, and run the same command"
-    )
+    reason = getattr(error, "strerror", None) or error
+    return StoreError(f"{path}: can't be read ({reason}); mend that, and run the same command")
 
 
 def garbled(path: Path, reason: str) -> Garbled:
     """The error for a file of ablate's that is damaged or was edited."""
-    return Garbled(f"{path}: can't be read ({reason}); restore it, or remove {path.parent} to begin anew")
+    return Garbled(f"{path}: can't be read ({reason}); restore it, or move {path.parent} away to begin anew")
 
 
 class Versions(Generic[T]):
@@ -302,6 +260,12 @@ class Versions(Generic[T]):
         version = max(newest, content.pop(VERSION, 0)) if content else newest
         try:
             return version, self.empty if content is None else self.parse(content)
+        except UnknownKey as error:
+            keys, _, _ = str(error).partition(":")
+            raise StoreError(
+                f"{self.path}: ablate {__version__} knows no key {keys}; if a newer one wrote it, install"
+                " that; else correct it, or move it away"
+            ) from error
         except (KeyError, TypeError, ValueError) as error:
             raise garbled(self.path, str(error)) from error
 
@@ -326,11 +290,17 @@ class Versions(Generic[T]):
             with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
                 write_atomically(self.path, (self.within / str(newest) / self.path.name).read_bytes())
                 if newest == self._newest():
-                    for number in self._numbers():
-                        if number < newest:
-                            shutil.rmtree(self.within / str(number), ignore_errors=True)
+                    self._drop_below(newest)
                     return newest
         raise AssertionError
+
+    def _drop_below(self, newest: int) -> None:
+        for version in (self.within / str(number) for number in self._numbers() if number < newest):
+            on_the_way = (version, self.within, self.path.parent)
+            if not any(path.is_symlink() for path in on_the_way):  # what lies beyond a link is not ours
+                with contextlib.suppress(OSError):
+                    delete(version / self.path.name)
+                    delete(version)
 
     def _while_it_changes(self) -> Iterator[int]:
         """Yield the newest version again and again, for retries. Raises StoreError when CHANGES_S have

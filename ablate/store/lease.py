@@ -15,7 +15,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import delete, is_gone
+from ablate.files.atomic import is_gone
+from ablate.files.owned import delete
 
 # A lease expires after this long without a heartbeat; the same for all who share a store.
 EXPIRES_S = float(os.environ.get("ABLATE_LEASE_EXPIRES_S", "120"))

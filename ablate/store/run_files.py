@@ -22,18 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.identity import digest, short_id
+from ablate.config.rules import ConfigError
 from ablate.files.atomic import (
     Garbled,
     StoreError,
-    delete,
     explained,
     file_digest,
     is_gone,
     out_of_reach,
     read_json,
-    replace_file,
     sync,
 )
+from ablate.files.owned import delete, replace_file
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
 
@@ -192,6 +192,15 @@ class Damaged(StoreError):
         )
         self.path = path
         self.row = row
+
+
+def unreadable(path: Path, error: Exception) -> ConfigError:
+    """The error for what can't be loaded although its seal holds, so that it is not damaged."""
+    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+        files = [path] if path.is_file() else path.iterdir()
+        size = sum(file.stat().st_size for file in files) / 1e6
+        return ConfigError(f"{path}: too little memory to load its {size:,.1f} MB; free some, and try again")
+    return out_of_reach(path, error)
 
 
 def read_started(directory: Path) -> Row:

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -143,6 +144,25 @@ def test_failures_name_each_address_and_the_place_to_put_it_by_hand(server: Serv
         f" {nobody}: no connection); get it elsewhere and put it by hand at {root}/downloads/play/play.txt"
     )
     assert kept(root) == [] and not list(root.glob("part-*"))
+
+
+def test_a_download_stops_at_its_size(server: Server, root: Path):
+    """At the first byte that is too much, though the server sends on."""
+    server.content |= {"/play.txt": TEXT.encode() + b"x", "/long.txt": b"x" * (1 << 24)}
+    addresses = [f"{server.address}/{name}.txt" for name in ("play", "long")]
+    line = refusal(remote(TEXT.encode(), *addresses))
+    for address in addresses:
+        assert f"{address}: it sends more than 2,150 bytes" in line
+    assert kept(root) == [] and not list(root.glob("part-*"))
+
+
+def test_a_text_that_unpacks_without_end_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ablate.data.text.UNPACKED", 1 << 20)
+    text = "a b " * (1 << 20)
+    for content, member in ((gzip.compress(text.encode()), None), (zipped(bomb=text), "folder/bomb")):
+        server.content["/play"] = content
+        said = refusal(remote(content, f"{server.address}/play", file=f"{len(content)}", all=member))
+        assert re.search(r"unpacks to more than 100 times its \d,\d+ bytes; no text does$", said)
 
 
 def test_a_file_put_there_by_hand(root: Path):

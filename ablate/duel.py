@@ -27,7 +27,7 @@ from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
-from ablate.files.atomic import out_of_reach, write_atomically
+from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
 from ablate.reporting.words import PAPER, finding, parametrization, share_of_attention, step_ratio
 from ablate.store.store import Store
@@ -147,10 +147,10 @@ class Duel:
         if kept.is_file():
             try:
                 return Plan(**json.loads(kept.read_text(encoding="utf-8")))
-            except OSError as error:
-                raise out_of_reach(kept, error) from error
-            except (ValueError, TypeError) as error:
-                raise ConfigError(f"{kept}: can't be read ({error}); move it away to plan anew") from error
+            except (OSError, ValueError, TypeError) as error:
+                raise ConfigError(
+                    f"{kept}: can't be read ({error}); mend that, or move it away to plan anew"
+                ) from error
         if len({*equal_forms(settings(self._sides))}) == 1:
             raise ConfigError(
                 f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"

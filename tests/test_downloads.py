@@ -157,12 +157,12 @@ def test_a_download_stops_at_its_size(server: Server, root: Path):
 
 
 def test_a_text_that_unpacks_without_end_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ablate.data.text.UNPACKED", 1 << 20)
+    monkeypatch.setattr("ablate.data.corpora.download.UNPACKED", 1 << 20)
     text = "a b " * (1 << 20)
     for content, member in ((gzip.compress(text.encode()), None), (zipped(bomb=text), "folder/bomb")):
         server.content["/play"] = content
         said = refusal(remote(content, f"{server.address}/play", file=f"{len(content)}", all=member))
-        assert re.search(r"unpacks to more than 100 times its \d,\d+ bytes; no text does$", said)
+        assert re.search(r"unpacks to over 100 times its \d,\d+ bytes, as no text does$", said)
 
 
 def test_a_file_put_there_by_hand(root: Path):

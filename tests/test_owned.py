@@ -107,12 +107,12 @@ def test_one_file_deletes_overwrites_and_renames():
 
 
 def test_only_what_bears_the_mark_is_deleted(tmp_path: Path):
-    for name in ("part-1-raw", f"part-1-{'0' * 15}", f"apart-1-{'0' * 16}", ".new-2024", ".gone-mine"):
+    for name in ("part-1-raw", f"part-1-{'0' * 15}", f"apart-1-{'0' * 16}", ".gone-2024", ".gone-mine"):
         (tmp_path / name).mkdir()
         owned.drop(tmp_path / name)
     assert len([*tmp_path.iterdir()]) == 5
     with pytest.raises(ValueError, match=r"2024: not made by ablate, so it is not deleted; move it away$"):
-        owned.remove_tree(tmp_path / ".new-2024", owned.Mark(".*", "study.json"))
+        owned.remove_tree(tmp_path / ".gone-2024", owned.Mark(".*", "study.json"))
     with pytest.raises(FileExistsError):
         (tmp_path / "thesis.txt").write_text("all")
         owned.create(tmp_path / "thesis.txt", "")

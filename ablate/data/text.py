@@ -28,7 +28,6 @@ from ablate.config.rules import ConfigError
 from ablate.files import as_spelled, marked_encoding
 
 BLOCK = 1 << 20  # bytes read at a time, which decode to at most as many characters
-RATIO, UNPACKED = 100, 1 << 26  # a packed text may grow so many times, and to so many bytes in any case
 GZIP = b"\x1f\x8b"  # how gzip files begin, and never a text in UTF-8
 # Which of the first four bytes are zero if a text begins with Latin letters: one is 0041 or 00000041, or the
 # same bytes reversed.
@@ -99,11 +98,6 @@ def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) ->
     decoder = codecs.getincrementaldecoder(encoding)(errors)
     end, start, started = 0, b"", False  # bytes decoded so far, the first of them, whether any text came out
     with readable(file, name), file.open("rb") as packed:
-        size = (
-            file.root.getinfo(file.at).compress_size
-            if isinstance(file, zipfile.Path)
-            else file.stat().st_size
-        )
         stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed  # pyright: ignore[reportAttributeAccessIssue]
         while True:
             block = stream.read(BLOCK)
@@ -117,10 +111,6 @@ def read(file: Path | zipfile.Path, encoding: str, errors: str, *, name: str) ->
             if "\0" in text:
                 raise _binary(name, end + max(nul, 0), start)
             end += len(block)
-            if end > max(UNPACKED, RATIO * size):
-                raise CorpusError(
-                    f"{name}: unpacks to more than {RATIO} times its {size:,} bytes; no text does"
-                )
             if text:
                 yield text if started else text.removeprefix("\ufeff")
                 started = True

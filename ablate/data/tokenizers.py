@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import out_of_reach
 
 
 class Tokenizer(ABC):
@@ -205,11 +204,9 @@ def load(path: Path) -> Tokenizer:
         has_separator = state.pop("separator", False)
         plain = {kind.name: kind for kind in (Char, Byte, Numbers, Bpe)}[state.pop("name")](**state)
         return WithSeparator(plain) if has_separator else plain
-    except OSError as error:
-        raise out_of_reach(path, error) from None
     except Exception as error:  # Hugging Face raises bare Exceptions
         raise ConfigError(
-            f"{path}: no tokenizer can be read from it ({error}); move it away and run again"
+            f"{path}: no tokenizer can be read from it ({error}); mend that, or move it away and run again"
         ) from None
 
 

@@ -6,7 +6,6 @@ OUT/STUDY/report/report.html      the report, a file beside them, as TensorBoard
 """
 
 import itertools
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -38,21 +37,19 @@ class TensorBoard(Exporter):
 
     def write(self, run: ExportedRun) -> None:
         study = self._study(run)
-        for left in self.root.glob(f"{owned.NEW}*"):
+        study.mkdir(parents=True, exist_ok=True)
+        for left in self.root.glob(f"{owned.PART}*"):
             owned.drop(left)
-        new = self.root / f"{owned.NEW}{secrets.token_hex(4)}"
-        new.mkdir(parents=True)
-        for path in run.artifacts:
-            owned.create(new / path.name, path.read_bytes())
-        if not run.is_report:
-            self._write_events(new, run.started, self._events(run))
-        study.mkdir(exist_ok=True)
-        for earlier in self._directories(run):
-            with suppress(FileNotFoundError):
-                owned.take_away(earlier, self.root, WRITTEN)
-        assert owned.rename_onto_free(new, study / run.safe_name), "earlier ones were just taken away"
-        for gone in self.root.glob(f"{owned.GONE}*"):
-            owned.drop(gone)
+        with owned.scratch(self.root) as part:
+            (new := part / "new").mkdir()
+            for path in run.artifacts:
+                owned.create(new / path.name, path.read_bytes())
+            if not run.is_report:
+                self._write_events(new, run.started, self._events(run))
+            for earlier in self._directories(run):
+                with suppress(FileNotFoundError):
+                    owned.take_away(earlier, part, WRITTEN)
+            assert owned.rename_onto_free(new, study / run.safe_name), "earlier ones were just taken away"
 
     def holds(self, run: ExportedRun) -> bool:
         return any(self._directories(run))
@@ -71,12 +68,10 @@ class TensorBoard(Exporter):
         names = dict.fromkeys(name for run in runs for name in _result_names(run))
         began = min(run.started for run in runs)
         summary = self.hparams.hparams_config_pb(keys, [*map(self.hparams.Metric, names)], began)
-        new = self.root / f"{owned.NEW}{secrets.token_hex(4)}"
-        new.mkdir()
-        file = self._write_events(new, began, [(0, began, summary)])
         study = self._study(runs[0])
-        owned.move_file(file, study / file.name)
-        owned.delete(new)
+        with owned.scratch(self.root) as new:
+            file = self._write_events(new, began, [(0, began, summary)])
+            owned.move_file(file, study / file.name)
         for earlier in study.glob(EVENTS.format("*")):
             if earlier.name != file.name:
                 owned.delete(earlier)

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,15 +19,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ablate.config.rules import ConfigError, UnknownKey
-from ablate.files.owned import (
-    NEW,
-    create,
-    delete,
-    drop,
-    patiently,
-    rename_onto_free,
-    replace_file,
-)
+from ablate.files import owned
 from ablate.version import __version__
 
 COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
@@ -94,33 +85,22 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     directory if needed. Raises StoreError."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
+        owned.replace_file(path, content)
 
 
 def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
     """Create a directory with these files, at least one; False if it exists already. files: content by name,
     or by NAME/NAME, written in this order. Raises OSError."""
-    part = directory.with_name(f"{NEW}{secrets.token_hex(4)}")
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        if directory.parent.is_file():
+        with owned.scratch(directory.parent) as part:
+            for name, data in files.items():
+                (part / name).parent.mkdir(exist_ok=True)
+                owned.create(part / name, data)
+            return owned.rename_onto_free(part, directory)
+    except OSError as error:
+        if not is_gone(error) or directory.parent.is_file():
             raise
         return False  # another process finished and removed the parent meanwhile
-    try:
-        part.mkdir()
-        for parent in {(part / name).parent for name in files} - {part}:
-            parent.mkdir()
-        for name, data in files.items():
-            create(part / name, data)
-        if rename_onto_free(part, directory):
-            return True
-    except OSError as error:
-        if not is_gone(error):  # as above
-            drop(part)
-            raise
-    drop(part)
-    return False
 
 
 def require_short(root: Path, below: int) -> None:
@@ -181,7 +161,7 @@ def read_json(path: Path, keys: set[str]) -> dict[str, Any]:
     """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
     if it can't be read at the moment."""
     try:
-        content = json.loads(patiently(path.read_text, encoding="utf-8"))
+        content = json.loads(owned.patiently(path.read_text, encoding="utf-8"))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"
@@ -299,8 +279,8 @@ class Versions(Generic[T]):
             on_the_way = (version, self.within, self.path.parent)
             if not any(path.is_symlink() for path in on_the_way):  # what lies beyond a link is not ours
                 with contextlib.suppress(OSError):
-                    delete(version / self.path.name)
-                    delete(version)
+                    owned.delete(version / self.path.name)
+                    owned.delete(version)
 
     def _while_it_changes(self) -> Iterator[int]:
         """Yield the newest version again and again, for retries. Raises StoreError when CHANGES_S have

@@ -21,7 +21,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from ablate.config.rules import ConfigError
 
-NEW = ".new-"  # prefix of a directory that is not complete yet
+PART = "part-"  # prefix of a directory that is not complete yet
 GONE = ".gone-"  # prefix of a directory that was taken away
 DAMAGED = "damaged"  # the directory into which what is damaged is moved
 PATIENCE_S = 2.0  # how long a file that another process has open may keep it from being renamed or deleted
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
         return bool(re.fullmatch(self.name, directory.name)) and (directory / self.file).exists()
 
 
-TEMPORARY = Mark(r"\.(new|gone)-[0-9a-f]{8}|part-[0-9]+-[0-9a-f]{16}")
+TEMPORARY = Mark(r"\.gone-[0-9a-f]{8}|part-[0-9]+-[0-9a-f]{16}")
 
 
 def patiently(operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -104,11 +104,8 @@ def put_aside(damaged: Path, into: Path) -> Path:
     """Move what is damaged to a free name in `into`; returns its new path. Raises FileNotFoundError if it is
     gone, OSError."""
     into.mkdir(parents=True, exist_ok=True)
-    for number in itertools.count(1):
-        target = into / f"{damaged.name}-{number}"
-        if not os.path.lexists(target) and rename_onto_free(damaged, target):
-            return target
-    raise AssertionError
+    targets = (into / f"{damaged.name}-{number}" for number in itertools.count(1))
+    return next(to for to in targets if not os.path.lexists(to) and rename_onto_free(damaged, to))
 
 
 def take_away(directory: Path, into: Path, mark: Mark) -> Path:
@@ -137,7 +134,7 @@ def drop(temporary: Path) -> None:
 @contextlib.contextmanager
 def scratch(within: Path) -> Iterator[Path]:
     """A temporary directory, removed at the end with all that is left in it."""
-    part = within / f"part-{os.getpid()}-{secrets.token_hex(8)}"
+    part = within / f"{PART}{os.getpid()}-{secrets.token_hex(8)}"
     part.mkdir(parents=True)
     try:
         yield part

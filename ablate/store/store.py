@@ -18,14 +18,7 @@ from pathlib import Path
 
 from ablate.config.identity import short_id
 from ablate.config.rules import did_you_mean
-from ablate.files.atomic import (
-    StoreError,
-    Versions,
-    explained,
-    names,
-    require_short,
-    write_atomically,
-)
+from ablate.files.atomic import StoreError, Versions, explained, names, require_short, write_atomically
 from ablate.phrases import some
 from ablate.store import lease
 from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text

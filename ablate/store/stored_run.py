@@ -22,16 +22,7 @@ import yaml
 
 from ablate.files import owned
 from ablate.files.atomic import StoreError, explained, is_gone, make_once, names
-from ablate.files.owned import (
-    GONE,
-    NEW,
-    Mark,
-    delete,
-    drop,
-    remove_tree,
-    rename_onto_free,
-    take_away,
-)
+from ablate.files.owned import Mark
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
 from ablate.store.run_files import (
@@ -143,7 +134,7 @@ class StoredRun:
             except BaseException:  # also Ctrl-C
                 lease.release(path)
                 with contextlib.suppress(OSError):
-                    delete(self.attempts)  # if it is empty
+                    owned.delete(self.attempts)  # if it is empty
                 raise
         try:
             yield writer
@@ -179,7 +170,7 @@ class StoredRun:
             if not damaged(path):
                 return None
             aside = self.put_aside(path)
-            if damaged(aside) or not rename_onto_free(aside, path):
+            if damaged(aside) or not owned.rename_onto_free(aside, path):
                 return aside  # otherwise it had just been replaced, and is back in place
         return None
 
@@ -190,11 +181,11 @@ class StoredRun:
             with contextlib.suppress(FileNotFoundError):
                 try:
                     read_finished(self.directory)
-                    remove_tree(self.directory, RUN)
+                    owned.remove_tree(self.directory, RUN)
                 except Damaged as error:
                     log.warning("%s, so it is not deleted: %s", error.path, self.put_aside(self.directory))
             with contextlib.suppress(FileNotFoundError):
-                remove_tree(self.attempts, ATTEMPTS)
+                owned.remove_tree(self.attempts, ATTEMPTS)
 
     def release(self, pid: int) -> None:
         """Release the lease of a process of this machine that has ended."""
@@ -212,7 +203,7 @@ class StoredRun:
                 return None
             if is_sealed(before):  # interrupted after it was complete, before it was published
                 for path in checkpoints(before):
-                    delete(path)
+                    owned.delete(path)
                 self._publish(before, known)
                 raise self._is_finished()
             return read_checkpoint(before)
@@ -223,15 +214,15 @@ class StoredRun:
         """Make a sealed attempt the result, replacing the known one."""
         number = attempt.parent
         try:
-            while not rename_onto_free(attempt, self.directory):
+            while not owned.rename_onto_free(attempt, self.directory):
                 if self.stamp() == known:
                     if not known:  # there is no result in it
                         self.put_aside(self.directory)
                         continue
-                    old = take_away(self.directory, number, RUN)
+                    old = owned.take_away(self.directory, number, RUN)
                     if stamp(old) == known:
                         continue
-                    rename_onto_free(old, self.directory)  # it had just been replaced: put it back
+                    owned.rename_onto_free(old, self.directory)  # it had just been replaced: put it back
                 self._discard(attempt)
                 self._clear(number)
                 raise self._is_finished()
@@ -245,28 +236,28 @@ class StoredRun:
         """Remove an attempt, so that its process no longer finds it; its number stays taken."""
         with contextlib.suppress(OSError):
             (attempt.parent / OVER).touch()
-            drop(take_away(attempt, attempt.parent, ATTEMPT))
+            owned.drop(owned.take_away(attempt, attempt.parent, ATTEMPT))
 
     def _clear(self, last: Path) -> None:
         """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
         its process may be alive; a process that is just beginning an attempt has to try again."""
         with contextlib.suppress(OSError):
-            delete(last)  # usually there is nothing else
-            delete(self.attempts)
+            owned.delete(last)  # usually there is nothing else
+            owned.delete(self.attempts)
             return
         with contextlib.suppress(OSError):
             numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
             numbers = [number for number in numbers if not number.is_symlink()]
             for old in (
-                *self.attempts.glob(f"{NEW}*"),
-                *(old for n in numbers for old in n.glob(f"{GONE}*")),
+                *self.attempts.glob(f"{owned.PART}*"),
+                *(old for n in numbers for old in n.glob(f"{owned.GONE}*")),
             ):
-                drop(old)
+                owned.drop(old)
             for number in numbers:
                 for path in (number / OVER, number):
                     with contextlib.suppress(OSError):
-                        delete(path)
-            delete(self.attempts)
+                        owned.delete(path)
+            owned.delete(self.attempts)
 
     def _is_finished(self) -> Busy:
         return Busy(f"{self.directory}: another process has just finished this run")

@@ -155,11 +155,10 @@ class Hub(OfDocuments, TextRecipe):
                 for batch in file.iter_batches(ROWS, columns=[self.column]):
                     if rows := [row for row in batch.column(0).to_pylist() if row]:
                         yield rows
-        except MemoryError:
-            raise
         except (OSError, pyarrow.ArrowException) as error:
-            way_out = "mend that" if getattr(error, "errno", None) else "move it away"
-            raise CorpusError(f"{path}: can't be read ({_line(error)}); {way_out}, and run again") from None
+            raise CorpusError(
+                f"{path}: can't be read ({_line(error)}); mend that, or move it away and run again"
+            ) from None
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

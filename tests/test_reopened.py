@@ -119,6 +119,10 @@ def test_what_needs_no_text_works_when_it_is_gone(made, monkeypatch):
     (made / "mine.txt").write_text("abcde abcde")
     write_maps({"run": directory(made)}, Path("mine.txt"), Path("maps.json"))
     assert json.loads(Path("maps.json").read_text())["run"]["tokens"] == [*"abcde abcde"]
+    write_maps({}, Path("mine.txt"), Path("maps.json"))
+    Path("maps.json").write_text('{"mine": 1}')
+    with pytest.raises(ConfigError, match=r"maps\.json: no file of ablate probe --text; move it away"):
+        write_maps({"run": directory(made)}, Path("mine.txt"), Path("maps.json"))
 
 
 def test_a_pair_is_shown_of_the_runs_own_pairs_only(made):

@@ -196,7 +196,8 @@ class Damaged(StoreError):
 
 def unreadable(path: Path, error: Exception) -> ConfigError:
     """The error for what can't be loaded although its seal holds, so that it is not damaged."""
-    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, MemoryError) or "memory" in reason.lower():
         files = [path] if path.is_file() else path.iterdir()
         size = sum(file.stat().st_size for file in files) / 1e6
         return ConfigError(f"{path}: too little memory to load its {size:,.1f} MB; free some, and try again")

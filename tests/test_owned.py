@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ablate.config.identity import short_id
 from ablate.files import cache, owned
 from ablate.store.record import as_plain
 from ablate.store.store import Store
@@ -209,6 +210,7 @@ def strangers(store: Path) -> Iterator[Path]:
         ("photos-2024abcd", "a.jpg"),
         ("project-2024abcd", "result.json"),
         ("config-00000000", "config.yaml"),
+        (f"named-{short_id(next(store.glob('[!.]*')).name)}", "data.csv"),
         (".mail-0123abcd.part", "new"),
     ):
         (store / name).mkdir()

@@ -98,7 +98,7 @@ def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
                 owned.create(part / name, data)
             return owned.rename_onto_free(part, directory)
     except OSError as error:
-        if not is_gone(error) or directory.parent.is_file():
+        if not is_gone(error) or error.errno == errno.ENOTDIR:
             raise
         return False  # another process finished and removed the parent meanwhile
 

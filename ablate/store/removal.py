@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ablate.config.identity import short_id
 from ablate.files.atomic import explained
@@ -115,8 +116,9 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
             for run_id in record.runs:
                 (listed if record.is_one_by_one else needed).setdefault(run_id, []).append(study)
     for name in names:
-        if row := rows.get(short_id(name)):
-            run, run_id = store.run(name), row["run_id"]
+        run, row = store.run(name), rows.get(short_id(name))
+        if row and any(map(Path.exists, (run.directory / "metrics.csv", run.attempts))):
+            run_id = row["run_id"]
             files = (path for at in (run.directory, run.attempts) for path in at.rglob("*"))
             size = sum(path.stat().st_size for path in files if path.is_file())
             yield RemovalCandidate(name, row, needed.get(run_id, []), listed.get(run_id, []), size)

@@ -148,7 +148,9 @@ class Duel:
             try:
                 return Plan(**json.loads(kept.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
-                raise ConfigError(f"{kept}: can't be read ({error}); remove it to plan anew") from error
+                raise ConfigError(
+                    f"{kept}: can't be read ({error}); mend that, or move it away to plan anew"
+                ) from error
         if len({*equal_forms(settings(self._sides))}) == 1:
             raise ConfigError(
                 f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"

@@ -571,7 +571,7 @@ def test_bash_completes(tmp_path):
     ],
 )
 def test_help_completion_and_import_load_nothing_heavy(code):
-    heavy = "{'torch', 'hydra', 'pandas', 'altair', 'pooch', 'requests', 'pyarrow', 'huggingface_hub'}"
+    heavy = "{'torch', 'hydra', 'pandas', 'altair', 'requests', 'pyarrow', 'huggingface_hub'}"
     code = f"{code}\nimport sys; print({heavy} & {{*sys.modules}}, 'numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "set() False\n"
 

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -145,6 +146,25 @@ def test_failures_name_each_address_and_the_place_to_put_it_by_hand(server: Serv
     assert kept(root) == [] and not list(root.glob("part-*"))
 
 
+def test_a_download_stops_at_its_size(server: Server, root: Path):
+    """At the first byte that is too much, though the server sends on."""
+    server.content |= {"/play.txt": TEXT.encode() + b"x", "/long.txt": b"x" * (1 << 24)}
+    addresses = [f"{server.address}/{name}.txt" for name in ("play", "long")]
+    line = refusal(remote(TEXT.encode(), *addresses))
+    for address in addresses:
+        assert f"{address}: it sends more than 2,150 bytes" in line
+    assert kept(root) == [] and not list(root.glob("part-*"))
+
+
+def test_a_text_that_unpacks_without_end_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ablate.data.corpora.download.UNPACKED", 1 << 20)
+    text = "a b " * (1 << 20)
+    for content, member in ((gzip.compress(text.encode()), None), (zipped(bomb=text), "folder/bomb")):
+        server.content["/play"] = content
+        said = refusal(remote(content, f"{server.address}/play", file=f"{len(content)}", all=member))
+        assert re.search(r"unpacks to over 100 times its \d,\d+ bytes, as no text does$", said)
+
+
 def test_a_file_put_there_by_hand(root: Path):
     file = remote(TEXT.encode(), nobody := closed())
     place = root / "downloads/play/play.txt"
@@ -152,7 +172,7 @@ def test_a_file_put_there_by_hand(root: Path):
     place.write_text(TEXT.upper(), encoding="utf-8")
     assert refusal(file) == (
         f"{place}: another file, its SHA-256 is {hashlib.sha256(TEXT.upper().encode()).hexdigest()}, not"
-        f" {file['sha256']}; remove it, and it is downloaded from {nobody}"
+        f" {file['sha256']}; move it away, and it is downloaded from {nobody}"
     )
     place.write_text(TEXT, encoding="utf-8")
     assert whole(opened(file)) == TEXT
@@ -170,7 +190,7 @@ def test_no_space(server: Server, root: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pooch.HTTPDownloader.__call__", full)
+    monkeypatch.setattr("requests.get", full)
     assert refusal(file) == (
         f"{root}/downloads/play/play.txt: can't be written (No space left on device); make room for 2,150"
         " bytes, or set ABLATE_CACHE to a directory with room"

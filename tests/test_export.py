@@ -357,7 +357,7 @@ def test_a_run_is_there_once_whatever_happens(store, command, quick_report, targ
     assert json.loads((place / "ablate-export.json").read_text())["runs"] == {}
     assert command(*export)[1].endswith(": 5 new\n")
     assert len(READERS[target](place).keys() - {"report"}) == 5
-    assert not [*place.glob(".new-*")]
+    assert not [*place.glob("part-*")]
 
     before = files(place)
     assert command(*export)[1].endswith(": 5 equal\n")
@@ -373,7 +373,7 @@ def test_a_run_is_there_once_whatever_happens(store, command, quick_report, targ
     assert out.endswith(": 1 new, 1 changed, 4 equal\n"), err
     shown = READERS[target](place)
     assert len(shown.keys() - {"report"}) == 6 and run_id(changed) in shown
-    assert not [*place.glob(".new-*")]
+    assert not [*place.glob("part-*")]
     if target == "tensorboard":
         assert len([*shown[run_id(changed)].parent.glob("events*")]) == 1
         of_run = accumulated(shown[run_id(changed)]).Scalars("val_loss")
@@ -384,7 +384,7 @@ def test_a_run_is_there_once_whatever_happens(store, command, quick_report, targ
 
 
 def files_of_new(place: Path) -> dict[Path, bytes]:
-    return {path: data for path, data in files(place).items() if ".new-" in str(path)}
+    return {path: data for path, data in files(place).items() if "part-" in str(path)}
 
 
 # --- what is exported -----------------------------------------------------------------------------
@@ -467,7 +467,7 @@ def test_a_missing_package_is_one_line_with_the_way_to_install_it(
         (["--to", "notes", "--out", "taken"], "taken: exists, and ablate export did not make it, so nothing"),
         (["--to", "notes", "--out", "taken/file"], "taken/file: a file, and nothing is overwritten"),
         (["--to", "notes", "--out", "theirs"], "theirs: holds an export to hf; name another with --out"),
-        (["--to", "notes", "--out", "broken"], "broken/ablate-export.json: damaged; remove it, and"),
+        (["--to", "notes", "--out", "broken"], "broken/ablate-export.json: damaged; move it away, and"),
         (["--to", "notes", "--out", ""], "name a directory"),
     ],
 )

@@ -15,7 +15,7 @@ import ablate
 from ablate.config.identity import digest
 from ablate.export import hf
 from ablate.export.hf import lacks
-from ablate.files.atomic import replace_file
+from ablate.files.owned import replace_file
 from tests.helpers import call_cli, make_spec
 
 TEXT = "Ärger, naïve café 日本, it's\tthe cat's  hat.\r\n\nTwo  spaces! 😀 "

@@ -20,7 +20,7 @@ from ablate.config.rules import ConfigError
 from ablate.data.downloads import RemoteFile
 from ablate.execution import plugins
 from ablate.execution.plugins import Plugin
-from ablate.files import atomic, cache
+from ablate.files import atomic, cache, owned
 from ablate.launch import processes
 from ablate.store.store import Store
 from tests.helpers import CONCAT, QUICK, ROOT, call_cli, make_record, remote, write_study
@@ -72,7 +72,7 @@ def test_a_run_waits_for_those_who_have_its_files_open(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("operation", ["rename", "replace"])
 def test_a_file_that_stays_open_is_one_line(tmp_path, monkeypatch, operation):
-    monkeypatch.setattr(atomic, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(owned, "PATIENCE_S", 0.02)
     hold(monkeypatch, float("inf"), operation)
     done = call_cli("run", *QUICK, cwd=tmp_path)
     assert done.returncode == 2 and "Traceback" not in done.stderr
@@ -93,7 +93,7 @@ def test_a_damaged_entry_of_the_cache_that_stays_open_is_an_error(tmp_path, monk
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path))
     cache.publish("key", lambda part: (part / "file").write_bytes(b"whole"))
     (tmp_path / "key" / "file").write_bytes(b"cut")
-    monkeypatch.setattr(atomic, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(owned, "PATIENCE_S", 0.02)
     move = os.rename
 
     def rename(source, target):
@@ -161,8 +161,8 @@ def test_two_studies_that_a_store_has_in_both_spellings_go_on(tmp_path):
     store = Store(tmp_path)
     for name in ("Heads", "heads"):
         write_study(store, make_record(name=name))
-    store.require_one_spelling("heads")
-    store.require_one_spelling("Heads")
+    store.require_place("heads")
+    store.require_place("Heads")
 
 
 def test_plugins_that_differ_in_case_can_not_both_be_copied_into_a_run(tmp_path):

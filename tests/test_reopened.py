@@ -1,5 +1,6 @@
 """A stored run is opened again with what it was made with, or not at all."""
 
+import errno
 import hashlib
 import json
 import os
@@ -7,6 +8,7 @@ import pickle
 import random
 import re
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
@@ -118,6 +120,10 @@ def test_what_needs_no_text_works_when_it_is_gone(made, monkeypatch):
     (made / "mine.txt").write_text("abcde abcde")
     write_maps({"run": directory(made)}, Path("mine.txt"), Path("maps.json"))
     assert json.loads(Path("maps.json").read_text())["run"]["tokens"] == [*"abcde abcde"]
+    write_maps({}, Path("mine.txt"), Path("maps.json"))
+    Path("maps.json").write_text('{"mine": 1}')
+    with pytest.raises(ConfigError, match=r"maps\.json: no file of ablate probe --text; move it away"):
+        write_maps({"run": directory(made)}, Path("mine.txt"), Path("maps.json"))
 
 
 def test_a_pair_is_shown_of_the_runs_own_pairs_only(made):
@@ -154,6 +160,59 @@ def test_weights_and_config_are_those_that_were_sealed(made):
     weights.write_bytes(content)
     done = call_cli("sample", "concat", "--prompt", "a", cwd=made)
     assert done.returncode == 2 and "model.safetensors: missing, damaged, or edited since" in done.stderr
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "metrics.csv"])
+def test_trackers_get_what_was_sealed(made, file, monkeypatch):
+    path = directory(made) / file
+    path.write_text(path.read_text().replace("2", "3", 1))
+    for target in ("concat", "book"):
+        done = call_cli("export", target, "--to", "tensorboard", "--out", "exported", cwd=made)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and not Path("exported").exists()
+        line = (
+            f"{file}: missing, damaged, or edited since"
+            if target == "concat"
+            else "done or diverged (1 damaged)"
+        )
+        assert line in done.stderr
+
+
+def test_a_seal_is_read_once_in_a_process(made, monkeypatch):
+    read = Counter[str]()
+    digest = hashlib.file_digest
+
+    def counted(file, *given):
+        read[Path(file.name).name] += 1
+        return digest(file, *given)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    for path in directory(made).iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    reopened(directory(made))
+    reopened(directory(made))
+    assert read["model.safetensors"] == 1
+    weights = directory(made) / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(weights, (1_000_000_000, 1_000_000_000))
+    with pytest.raises(ConfigError, match=r"model\.safetensors: missing, damaged, or edited"):
+        reopened(directory(made))
+
+
+def test_too_little_memory_is_no_damage(made, monkeypatch):
+    few_files, no_room = (OSError(n, os.strerror(n)) for n in (errno.EMFILE, errno.ENOMEM))
+    torch_says = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes")
+    memory = r"too little memory to load its 0\.0 MB; free some, and try again$"
+    for where, error, line in (
+        ("safetensors.torch.load_file", MemoryError(), memory),
+        ("safetensors.torch.load_file", no_room, memory),
+        ("safetensors.torch.load_file", few_files, "can't be read \\(Too many open files\\); mend that"),
+        ("ablate.execution.trained.build_model", torch_says, memory),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, mock.Mock(side_effect=error))
+            with pytest.raises(ConfigError, match=rf"model\.safetensors: {line}"):
+                ablate.load_model("concat")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path):
     (tmp_path / "runs").symlink_to("gone")
     for words in (["runs"], ["compare"], ["run", *QUICK]):
         done = call_cli(*words, cwd=tmp_path)
-        line = "ablate: runs: a link to gone, which is not there; mend or remove it\n"
+        line = "ablate: runs: a link to gone, which is not there; mend it, or move it away\n"
         assert (done.returncode, done.stderr) == (2, line)
 
 

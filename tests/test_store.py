@@ -279,7 +279,7 @@ def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypat
 
 def test_a_damaged_study_is_never_overwritten(store, tmp_path):
     whole = as_plain(make_record(name="mine"))
-    edited = (json.dumps(whole | change) for change in ({"seeds": "one"}, {"margn": 0.1}, {"machine": 8}))
+    edited = (json.dumps(whole | change) for change in ({"seeds": "one"}, {"machine": 8}))
     for content in ("", "{}", "[1]", *edited):
         (tmp_path / "studies" / "mine").mkdir(parents=True, exist_ok=True)
         (tmp_path / "studies" / "mine" / "study.json").write_text(content)

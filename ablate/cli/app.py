@@ -223,7 +223,7 @@ def _keep(error: Exception) -> Path | None:
             directory = Path(place())
             directory.mkdir(parents=True, exist_ok=True)
             number, path = tempfile.mkstemp(".txt", "fault-", directory)
-            with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+            with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
             return Path(path)
     return None

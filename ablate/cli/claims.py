@@ -178,7 +178,8 @@ def check(
 @claims.command()
 def page() -> None:
     """Write docs/ledger.md, from its table on, from the entries and their results."""
+    from ablate.files.atomic import write_atomically
     from ablate.ledger.page import PAGE, page
 
-    PAGE.write_text(page(), encoding="utf-8", newline="\n")
+    write_atomically(PAGE, page())
     put(str(PAGE))

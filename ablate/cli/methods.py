@@ -14,6 +14,7 @@ import typer
 from ablate.cli import completion
 from ablate.cli.shared import PluginOption, RunsOption, WideOption, print_table, say_loading, use_plugins
 from ablate.config.rules import DEVICE, ConfigError
+from ablate.files.owned import create
 from ablate.phrases import counted
 from ablate.printing import put, say
 
@@ -50,7 +51,7 @@ def new(
     template = (TEMPLATES / f"{kind}.py").read_text(encoding="utf-8")
     named = template.replace("MineOptions", f"{title}Options").replace("class Mine(", f"class {title}(")
     named = named.replace("mine.py", f"{name}.py").replace("=mine", f"={name}").replace(",mine", f",{name}")
-    path.write_text(named.replace('"mine"', f'"{name}"'), encoding="utf-8", newline="\n")
+    create(path, named.replace('"mine"', f'"{name}"'))
     put(f"{path}: it passes; change it, then: ablate check {path}")
 
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import ConfigError, ErrorText, IntroducedAt, Rule, did_you_mean, typed
+from ablate.config.rules import ConfigError, ErrorText, IntroducedAt, Rule, UnknownKey, did_you_mean, typed
 from ablate.config.schema import PartConfig, RunConfig
 
 T = TypeVar("T")
@@ -65,10 +65,9 @@ def read(cls: type[T], mapping: Mapping[str, Any], path: str = "", *, missing: s
     path is the dotted key of the mapping, missing the advice given for a missing key.
     """
     known = hints(cls)
-    for key in mapping:
-        if key not in known:
-            near = did_you_mean(_within(path, key), [_within(path, name) for name in known])
-            raise ConfigError(f"{_within(path, key)}: no such key{near}")
+    if unknown := [_within(path, key) for key in mapping if key not in known]:
+        near = did_you_mean(unknown[0], [_within(path, name) for name in known])
+        raise UnknownKey(f"{', '.join(unknown)}: no such key{near}")
     require_keys(cls, mapping, path, missing=missing)
     given = {key: convert(known[key], value, _within(path, key)) for key, value in mapping.items()}
     return cls(**{**introduced(cls), **given})
@@ -176,6 +175,8 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
                 return convert(hint, value, path)
         except ConfigError as error:
             reasons.append(error)
+    if isinstance(reasons[0], UnknownKey):
+        raise reasons[0]
     base = _expected(hints[0])
     if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:
         raise reasons[0]  # a number out of range: say so, rather than list the words

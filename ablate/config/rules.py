@@ -16,6 +16,10 @@ class ConfigError(ValueError):
         super().__init__(" ".join(message.splitlines()))  # what it repeats may have line ends
 
 
+class UnknownKey(ConfigError):
+    """A key that is none; a newer version may know it."""
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """The rest of a message about an unknown word: a suggestion, if one is close, and the choices."""
     names = sorted(choices)

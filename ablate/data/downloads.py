@@ -3,10 +3,8 @@
 Loads no HTTP client before one is needed.
 """
 
-import contextlib
 import hashlib
 import logging
-import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -17,7 +15,7 @@ from typing import Annotated
 from ablate.config.rules import AtLeast, Spelled
 from ablate.data.text import CorpusError, readable, shown
 from ablate.files import cache
-from ablate.files.atomic import patiently
+from ablate.files.owned import move_file
 
 FOLDER = "downloads"  # in the cache
 CHUNK = 1 << 18  # bytes written at a time
@@ -68,41 +66,57 @@ def _require_same(path: Path, remote: RemoteFile) -> None:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if sha256 != remote.sha256:
         raise CorpusError(
-            f"{shown(path)}: another file, its SHA-256 is {sha256}, not {remote.sha256}; remove it, and it is"
-            f" downloaded from {remote.addresses[0]}"
+            f"{shown(path)}: another file, its SHA-256 is {sha256}, not {remote.sha256}; move it away,"
+            f" and it is downloaded from {remote.addresses[0]}"
         )
 
 
 def _download(remote: RemoteFile) -> Path:
     """Download the file from the first address that has it. Raises CorpusError, and OSError if it can't be
     written."""
-    import pooch
     import requests
 
-    downloader = pooch.HTTPDownloader(
-        progressbar=sys.stderr.isatty(), chunk_size=CHUNK, headers=AGENT, timeout=TIMEOUT_S
-    )
     place, reasons = cache.writable() / FOLDER / remote.file, []
     # Written elsewhere and renamed, so that no process ever sees half of it, even if this one is killed.
-    with cache.scratch() as part, contextlib.ExitStack() as after:
-        after.callback(pooch.get_logger().setLevel, pooch.get_logger().level)
-        pooch.get_logger().setLevel(logging.ERROR)
+    with cache.scratch() as part:
         if shutil.disk_usage(part).free < remote.size:
             raise OSError("too little space is left")
-        for address in remote.addresses:
+        for number, address in enumerate(remote.addresses):
             log.warning("%s: downloading %s bytes from %s", remote.file, f"{remote.size:,}", address)
             try:
-                file = pooch.retrieve(address, remote.sha256, "file", part, downloader=downloader)  # pyright: ignore[reportArgumentType]
-            except (requests.RequestException, ValueError) as error:
+                _receive(address, remote, file := part / str(number))
+            except (requests.RequestException, CorpusError) as error:
                 reasons.append(f"{address}: {_reason(error)}")
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
-            patiently(os.replace, file, place)
+            move_file(file, place)
             return place
     raise CorpusError(
         f"{remote.file}: can't be downloaded ({'; '.join(reasons)}); get it elsewhere and put it by hand at"
         f" {shown(cache.directory() / FOLDER / remote.file)}"
     )
+
+
+def _receive(address: str, remote: RemoteFile, file: Path) -> None:
+    """Write what an address sends, no byte beyond the size. Raises CorpusError if that is another file,
+    RequestException, OSError."""
+    import requests
+    from rich.console import Console
+    from rich.progress import track
+
+    sha256, left = hashlib.sha256(), remote.size
+    request = requests.get(address, headers=AGENT, timeout=TIMEOUT_S, stream=True)
+    with request as answer, file.open("xb") as written:
+        answer.raise_for_status()
+        shown_as = {"console": Console(stderr=True), "disable": not sys.stderr.isatty(), "transient": True}
+        for block in track(answer.iter_content(CHUNK), remote.file, remote.size / CHUNK, **shown_as):
+            left -= len(block)
+            if left < 0:
+                raise CorpusError(f"it sends more than {remote.size:,} bytes")
+            sha256.update(block)
+            written.write(block)
+    if sha256.hexdigest() != remote.sha256:
+        raise CorpusError("the file there has another SHA-256")
 
 
 def _reason(error: Exception) -> str:
@@ -121,4 +135,4 @@ def _reason(error: Exception) -> str:
         case requests.RequestException():
             return "the connection broke off"
         case _:
-            return "the file there has another SHA-256"
+            return str(error)

@@ -19,6 +19,7 @@ from ablate.data.splits import Stream
 from ablate.data.text import CorpusError, Text
 from ablate.data.tokenizers import Tokenizer, fitted, load, utf8
 from ablate.files import cache
+from ablate.files.owned import create
 
 FORMAT = 4  # the format that `write` produces: raise it when the files, or the ids in them, change
 PIECE = 1 << 16  # characters encoded at a time
@@ -79,13 +80,13 @@ def write(directory: Path, divided: Divided, config: CorpusConfig) -> dict[str, 
     train = itertools.takewhile(lambda part: part[0] == 0, divided.parts())
     training = pieces(part for _, part in train)
     tokenizer = fitted(config.tokenizer, divided.alphabet, training, config.bpe_vocab)
-    (directory / "tokenizer.json").write_text(tokenizer.dump(), encoding="utf-8")
+    create(directory / "tokenizer.json", tokenizer.dump())
     sha256 = hashlib.sha256()
     splits = {split: {"tokens": 0, "predicted_bytes": 0} for split in SPLITS}
     for index, parts in itertools.groupby(_hashed(divided.parts(), sha256), itemgetter(0)):
         split = SPLITS[index]
         tokens, size, first = 0, 0, 0  # how many tokens; the UTF-8 bytes of all of them, and of the first
-        with (directory / f"{split}.bin").open("wb") as file:
+        with (directory / f"{split}.bin").open("xb") as file:
             for piece in pieces(part for _, part in parts):
                 ids = tokenizer.encode(piece)
                 file.write(ids.data)

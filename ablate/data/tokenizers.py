@@ -206,7 +206,7 @@ def load(path: Path) -> Tokenizer:
         return WithSeparator(plain) if has_separator else plain
     except Exception as error:  # Hugging Face raises bare Exceptions
         raise ConfigError(
-            f"{path}: no tokenizer can be read from it ({error}); remove it and run again"
+            f"{path}: no tokenizer can be read from it ({error}); mend that, or move it away and run again"
         ) from None
 
 

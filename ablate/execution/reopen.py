@@ -18,7 +18,7 @@ from ablate.data.tokenizers import Tokenizer
 from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.store import lease, provenance
 from ablate.store.columns import Row
-from ablate.store.run_files import Damaged, checkpoints, read_finished, read_started
+from ablate.store.run_files import Damaged, checkpoints, read_finished, read_started, unreadable
 from ablate.store.store import Store
 
 
@@ -54,7 +54,7 @@ def reopened(directory: Path, *, code: bool = False) -> Stored:
         text = (directory / "config.yaml").read_text(encoding="utf-8")
         return Stored(directory, row, read(RunConfig, yaml.safe_load(text)), tokenizer)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise damaged(directory, error) from error
+        raise unreadable(directory, error) from error
 
 
 def require_as_begun(run: Run, store: Store) -> None:
@@ -109,8 +109,3 @@ def require_same(
             f"{run}: made by another program, which may compute something else"
             f" ({'; '.join(changed)}); train it anew with force=stale, or take another"
         )
-
-
-def damaged(directory: Path, error: Exception) -> ConfigError:
-    reason = str(error).splitlines()[0]
-    return ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again")

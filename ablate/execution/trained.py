@@ -19,12 +19,12 @@ from ablate.config.rules import AtLeast, AtMost, ConfigError, Count
 from ablate.data.corpora.base import Task, registry
 from ablate.data.examples import Examples
 from ablate.data.paired import Layout, Paired
-from ablate.execution.reopen import Stored, damaged, reopened
+from ablate.execution.reopen import Stored, reopened
 from ablate.execution.run import PlacedRun
 from ablate.execution.translate import translated
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec
-from ablate.store.run_files import weights_on_the_way
+from ablate.store.run_files import unreadable, weights_on_the_way
 
 
 class TrainedModel(nn.Module):
@@ -133,8 +133,8 @@ def load_model(directory: Path, *, code: bool = False) -> TrainedModel:
     try:
         network = build_model(spec, stored.config.resolved_seeds())
         network.load_state_dict(weights)
-    except (ValueError, RuntimeError) as error:
-        raise damaged(directory, error) from error
+    except (ValueError, RuntimeError, MemoryError) as error:
+        raise unreadable(directory / "model.safetensors", error) from error
     return TrainedModel(network, stored)
 
 
@@ -203,8 +203,8 @@ def weights_of(directory: Path, step: int | None = None) -> dict[str, Tensor]:
     path = directory / "model.safetensors" if step is None else weights_on_the_way(directory)[step]
     try:
         return safetensors.torch.load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise damaged(path.parent, error) from error
+    except (OSError, SafetensorError, MemoryError) as error:
+        raise unreadable(path, error) from error
 
 
 def require_weights(directory: Path) -> None:

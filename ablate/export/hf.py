@@ -18,8 +18,9 @@ from ablate.config.rules import ConfigError
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSeparator
 from ablate.execution.trained import TrainedModel, load_model
 from ablate.export import manifest
-from ablate.export.exporter import HF, ExportedRun
-from ablate.files.atomic import explained, replace_file
+from ablate.export.exporter import HF
+from ablate.files.atomic import explained
+from ablate.files.owned import replace_file
 from ablate.model.attention import form
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
@@ -49,25 +50,15 @@ def export(target: str, out: str | None) -> str:
         )
     place = Path(out) if out else store.root / "exports" / HF / directory.name
     files = _files(model)
-    run = ExportedRun(
-        id=row["run_id"],
-        name=directory.name,
-        study=HF,
-        config={},
-        metrics={},
-        facts={},
-        started=0.0,
-        ended=0.0,
-        digest=digest({name: data.hex() for name, data in files.items()}),
-    )
+    key, now = f"{HF}/{row['run_id']}", digest({name: data.hex() for name, data in files.items()})
     done = manifest.of_directory(place, HF)
-    if done.digest_of(run) == run.digest and all((place / name).is_file() for name in files):
+    if done.written.get(key) == now and all((place / name).is_file() for name in files):
         return f"hf: {directory.name} in {place}: equal"
     done.clear()  # a directory holds one model, and none while it is written
     with explained(place):
         for name, data in files.items():
             replace_file(place / name, data)
-    done.add(run)
+    done.add(key, now)
     return f"hf: {directory.name} in {place}: written"
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
-from ablate.export.exporter import ExportedRun
 from ablate.files.atomic import Garbled, explained, names, read_json, write_atomically
 from ablate.store.run_files import as_json
 
@@ -25,12 +24,9 @@ class Manifest:
     place: str
     written: dict[str, str] = field(default_factory=dict)
 
-    def digest_of(self, run: ExportedRun) -> str | None:
-        return self.written.get(_key(run))
-
-    def add(self, run: ExportedRun) -> None:
+    def add(self, key: str, digest: str) -> None:
         """Raises StoreError."""
-        self.written[_key(run)] = run.digest
+        self.written[key] = digest
         self._write()
 
     def clear(self) -> None:
@@ -78,8 +74,4 @@ def _read(path: Path) -> Mapping | None:
     except FileNotFoundError:
         return None
     except Garbled:
-        raise ConfigError(f"{path}: damaged; remove it, and what it lists is exported again") from None
-
-
-def _key(run: ExportedRun) -> str:
-    return f"{run.study}/{run.id}"
+        raise ConfigError(f"{path}: damaged; move it away, and what it lists is exported again") from None

@@ -23,7 +23,7 @@ from ablate.export.exporter import ExportedRun, Plain, Point
 from ablate.phrases import some
 from ablate.store.columns import METRICS, WIDTHS, Status
 from ablate.store.record import ONE_BY_ONE
-from ablate.store.run_files import read_finished
+from ablate.store.run_files import read_finished, unreadable
 from ablate.store.store import Store, StoreError
 
 EXPORTED = (Status.DONE, Status.DIVERGED)
@@ -99,7 +99,7 @@ def _of_run(target: str, store: Store) -> Selection:
     """The study that a run belongs to, the first of several, with this run alone chosen."""
     path = store.find(target)
     store = Store(path.parent.parent)
-    row = read_finished(path)
+    row = read_finished(path, thorough=True)
     if row["status"] not in EXPORTED:
         raise ConfigError(f"{path.name}: {row['status']} ({row.get('error')}); take a run that is done")
     studies = [name for name, record in store.studies().items() if row["run_id"] in record.runs]
@@ -111,7 +111,7 @@ def _of_run(target: str, store: Store) -> Selection:
 def _status(directory: Path) -> str:
     """The status that a run ended with. `stale` is none: what was measured stays measured."""
     try:
-        return read_finished(directory)["status"]
+        return read_finished(directory, thorough=True)["status"]
     except StoreError:
         return "damaged"
 
@@ -134,15 +134,14 @@ def report_of(selection: Selection) -> ExportedRun:
 
 
 def _run(directory: Path, study: str, name: str) -> ExportedRun:
-    row = read_finished(directory)
+    row = read_finished(directory, thorough=True)
     try:
         config = flatten(yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
         text = (directory / "metrics.csv").read_text(encoding="utf-8")
         ended = (directory / "result.json").stat().st_mtime
         relative = [*_points(text)]
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{directory}: damaged ({reason}); remove it, and train the run again") from error
+        raise unreadable(directory, error) from error
     took = max([row.get("wall_s") or 0.0, *(point.time for point in relative)])
     started = ended - took
     curves = [dataclasses.replace(point, time=started + point.time) for point in relative]

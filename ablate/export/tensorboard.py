@@ -6,8 +6,6 @@ OUT/STUDY/report/report.html      the report, a file beside them, as TensorBoard
 """
 
 import itertools
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -16,8 +14,10 @@ from typing import Any
 
 from ablate.config.extras import require
 from ablate.export.exporter import ExportedRun, Exporter, Plain, safe
-from ablate.files.atomic import GONE, NEW, delete, patiently, rename_onto_free, take_away
+from ablate.files import owned
 
+WRITTEN = owned.Mark(r".+-[0-9a-f]{8}|report")  # the directory of a run, or of the report
+EVENTS = "events.out.tfevents.{}.ablate"  # the name of a file, with the time
 MOST_VALUES = 50  # of a setting whose values the HParams tab lists to choose from
 
 
@@ -37,21 +37,19 @@ class TensorBoard(Exporter):
 
     def write(self, run: ExportedRun) -> None:
         study = self._study(run)
-        for left in self.root.glob(f"{NEW}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        new = self.root / f"{NEW}{secrets.token_hex(4)}"
-        new.mkdir(parents=True)
-        for path in run.artifacts:
-            shutil.copy(path, new)
-        if not run.is_report:
-            self._write_events(new, run.started, self._events(run))
-        study.mkdir(exist_ok=True)
-        for earlier in self._directories(run):
-            with suppress(FileNotFoundError):
-                shutil.rmtree(take_away(earlier, self.root))
-        assert rename_onto_free(new, study / run.safe_name), "earlier ones were just taken away"
-        for gone in self.root.glob(f"{GONE}*"):
-            shutil.rmtree(gone, ignore_errors=True)
+        study.mkdir(parents=True, exist_ok=True)
+        for left in self.root.glob(f"{owned.PART}*"):
+            owned.drop(left)
+        with owned.scratch(self.root) as part:
+            (new := part / "new").mkdir()
+            for path in run.artifacts:
+                owned.create(new / path.name, path.read_bytes())
+            if not run.is_report:
+                self._write_events(new, run.started, self._events(run))
+            for earlier in self._directories(run):
+                with suppress(FileNotFoundError):
+                    owned.take_away(earlier, part, WRITTEN)
+            assert owned.rename_onto_free(new, study / run.safe_name), "earlier ones were just taken away"
 
     def holds(self, run: ExportedRun) -> bool:
         return any(self._directories(run))
@@ -70,22 +68,21 @@ class TensorBoard(Exporter):
         names = dict.fromkeys(name for run in runs for name in _result_names(run))
         began = min(run.started for run in runs)
         summary = self.hparams.hparams_config_pb(keys, [*map(self.hparams.Metric, names)], began)
-        new = self.root / f"{NEW}{secrets.token_hex(4)}"
-        new.mkdir()
-        file = self._write_events(new, began, [(0, began, summary)])
         study = self._study(runs[0])
-        patiently(file.replace, study / file.name)
-        new.rmdir()
-        for earlier in study.glob("events.*"):
+        with owned.scratch(self.root) as new:
+            file = self._write_events(new, began, [(0, began, summary)])
+            owned.move_file(file, study / file.name)
+        for earlier in study.glob(EVENTS.format("*")):
             if earlier.name != file.name:
-                delete(earlier)
+                owned.delete(earlier)
 
     def _study(self, run: ExportedRun) -> Path:
         return self.root / safe(run.study)
 
     def _directories(self, run: ExportedRun) -> Iterator[Path]:
         """Those of this run, by the id with which their names end: the rest of a name may change."""
-        return (path for path in self._study(run).glob("*") if path.name.endswith(run.id[:8]))
+        end = run.safe_name if run.is_report else run.id[:8]
+        return (path for path in self._study(run).glob(f"*{end}") if WRITTEN.is_on(path))
 
     def _events(self, run: ExportedRun) -> Iterator[tuple[int, float, Any]]:
         """The events as (step, time, summary)."""
@@ -122,8 +119,8 @@ class TensorBoard(Exporter):
 
     def _write_events(self, directory: Path, time: float, events: Any) -> Path:
         """Write an event file and return its path. Equal events make equal bytes."""
-        path = directory / f"events.out.tfevents.{time:.0f}.ablate"
-        with path.open("wb") as file:
+        path = directory / EVENTS.format(f"{time:.0f}")
+        with path.open("xb") as file:
             writer = self.records.RecordWriter(file)
             writer.write(self.event.Event(wall_time=time, file_version="brain.Event:2").SerializeToString())
             for step, at, summary in events:

@@ -12,6 +12,7 @@ from ablate.export import manifest
 from ablate.export.exporter import ExportedRun, Exporter, exporter, without_passwords
 from ablate.export.manifest import Manifest
 from ablate.export.runs import Selection, report_of
+from ablate.files.owned import scratch
 from ablate.reporting.html import write_report
 
 DEFAULT = "exports"  # the directory below that of the results
@@ -47,35 +48,39 @@ def export(selection: Selection, target: str, out: str | None) -> Exported:
     counts = {kind: became[kind] for kind in ("new", "changed", "equal") if became[kind]}
     no_report = _write_report(opened, done, selection, target) if selection.only is None else "one run"
     with _as_one_line(f"--to {target}: not finished in {opened.place}", GOES_ON):
-        opened.finish([run for run in selection.runs if done.digest_of(run)])
+        opened.finish([run for run in selection.runs if done.written.get(_key(run))])
     return Exported(opened.place, counts, no_report, opened.view(selection.study))
 
 
 def _write(opened: Exporter, done: Manifest, run: ExportedRun, target: str) -> str:
     """Write the run unless the place has it; returns `new`, `changed` or `equal`."""
     with _as_one_line(f"--to {target}: {run.name}: not written to {opened.place}", GOES_ON):
-        before = done.digest_of(run)
+        before = done.written.get(_key(run))
         if before == run.digest and opened.holds(run):
             return "equal"
         opened.write(run)
-    done.add(run)
+    done.add(_key(run), run.digest)
     return "new" if before in (None, run.digest) else "changed"
 
 
 def _write_report(opened: Exporter, done: Manifest, selection: Selection, target: str) -> str:
     """Write the study's report unless the place has it; returns why there is none, or nothing."""
     run = report_of(selection)
-    with tempfile.TemporaryDirectory() as directory:
-        if done.digest_of(run) != run.digest or not opened.holds(run):
+    with scratch(Path(tempfile.gettempdir())) as directory:
+        if done.written.get(_key(run)) != run.digest or not opened.holds(run):
             try:
                 page = write_report(
-                    selection.store.study_directory(selection.study), out=Path(directory) / "report.html"
+                    selection.store.study_directory(selection.study), out=directory / "report.html"
                 )
             except ConfigError as error:  # nothing to compare
                 return str(error)
             run = replace(run, artifacts=[page])
         _write(opened, done, run, target)
     return ""
+
+
+def _key(run: ExportedRun) -> str:
+    return f"{run.study}/{run.id}"
 
 
 @contextlib.contextmanager

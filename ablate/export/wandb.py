@@ -7,9 +7,6 @@ OUT/wandb. W&B never gives the id of a deleted run again, so an id ends in the d
 import glob
 import os
 import re
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -18,9 +15,10 @@ from typing import Any
 from ablate.config.extras import require
 from ablate.config.rules import ConfigError
 from ablate.export.exporter import ExportedRun, Exporter, safe
-from ablate.files.atomic import remove_tree
+from ablate.files.owned import Mark, remove_tree, until_exit
 
 PROJECT = "ablate"
+WRITTEN = Mark(r"(offline-)?run-.{8}_.{6}-.+-[0-9a-f]{8}")
 PATIENCE_S = 30  # for a server that does not answer
 
 
@@ -36,8 +34,7 @@ class Wandb(Exporter):
         if self.is_offline:
             self.logs = self.directory = Path(out) if out else default
         else:
-            self.logs = Path(tempfile.mkdtemp(prefix="ablate-wandb-"))  # what is sent needs no copy here
-            weakref.finalize(self, shutil.rmtree, self.logs, ignore_errors=True)
+            self.logs = until_exit()  # what is sent needs no copy here
         self.project = os.environ.get("WANDB_PROJECT", PROJECT)
         server = [os.environ.get("WANDB_BASE_URL", "wandb.ai"), os.environ.get("WANDB_ENTITY", "")]
         self.place = str(self.logs) if self.is_offline else "/".join([*filter(None, server), self.project])
@@ -50,7 +47,7 @@ class Wandb(Exporter):
         id = f"{_id(run)}-{run.digest[:8]}"
         for interrupted in self._directories(run):
             if interrupted.name.endswith(id):  # in the same second the new one has the same name
-                remove_tree(interrupted)
+                remove_tree(interrupted, WRITTEN)
         made = self._begin(
             project=self.project,
             group=run.study,
@@ -69,7 +66,7 @@ class Wandb(Exporter):
             self._confirm(run, made.path)
         for earlier in self._directories(run):
             if not earlier.name.endswith(id):
-                remove_tree(earlier)
+                remove_tree(earlier, WRITTEN)
 
     def _log(self, made: Any, run: ExportedRun) -> None:
         for point in run.curves:

@@ -2,8 +2,7 @@
 line.
 
 It relies on two operations that are atomic on every file system, also over a network: renaming a file over
-another, and renaming a directory onto a free name, in which only one of several processes succeeds. Windows
-refuses to rename or delete what any process has open at that moment, so it is tried again for PATIENCE_S.
+another, and renaming a directory onto a free name, in which only one of several processes succeeds (owned).
 Loads no torch.
 """
 
@@ -13,29 +12,25 @@ import functools
 import hashlib
 import json
 import os
-import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, UnknownKey
+from ablate.files import owned
 from ablate.files.reading import opened, parsed, read_bytes
+from ablate.version import __version__
 
-NEW = ".new-"  # prefix of a directory that is not complete yet
-GONE = ".gone-"  # prefix of a directory that was taken away
 COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
 CHANGES_S = 10  # how long to wait for other processes that are changing it
+SETTLED_NS = 2_000_000_000
 VERSION = "version"  # a key of the file, missing in one that was written by hand
 NO_FILE = (None, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # a pipe, a directory, a link to itself, a socket
-# How long a file that another process has open may keep it from being read, renamed or deleted.
-PATIENCE_S = 2.0 if sys.platform == "win32" else 0.0
 
 Content = dict[str, Any]
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class StoreError(ConfigError):
@@ -62,7 +57,9 @@ def _require_whole(path: Path) -> None:
     """Raises StoreError if the path goes through a link that leads nowhere."""
     for part in (path, *path.parents):
         if os.path.islink(part) and not os.path.exists(part):
-            raise StoreError(f"{part}: a link to {part.readlink()}, which is not there; mend or remove it")
+            raise StoreError(
+                f"{part}: a link to {part.readlink()}, which is not there; mend it, or move it away"
+            )
 
 
 @contextlib.contextmanager
@@ -85,96 +82,27 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def patiently(operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """operation(…), tried again for PATIENCE_S while it raises PermissionError; that of the last time is
-    raised."""
-    until, pause = time.monotonic() + PATIENCE_S, 0.005
-    while True:
-        try:
-            return operation(*args, **kwargs)
-        except PermissionError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(pause)
-        pause = min(2 * pause, 0.1)
-
-
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that at any time either the old or the whole new content is there. Creates its
     directory if needed. Raises StoreError."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
-
-
-def replace_file(path: Path, content: str | bytes) -> None:
-    """As write_atomically, but the directory has to exist. Raises OSError."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        patiently(os.replace, temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+        owned.replace_file(path, content)
 
 
 def make_once(directory: Path, files: Mapping[str, bytes]) -> bool:
     """Create a directory with these files, at least one; False if it exists already. files: content by name,
     or by NAME/NAME, written in this order. Raises OSError."""
-    part = directory.with_name(f"{NEW}{secrets.token_hex(4)}")
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        if directory.parent.is_file():
+        with owned.scratch(directory.parent) as part:
+            for name, data in files.items():
+                (part / name).parent.mkdir(exist_ok=True)
+                owned.create(part / name, data)
+            return owned.rename_onto_free(part, directory)
+    except OSError as error:
+        if not is_gone(error) or error.errno == errno.ENOTDIR:
             raise
         return False  # another process finished and removed the parent meanwhile
-    try:
-        part.mkdir()
-        for parent in {(part / name).parent for name in files} - {part}:
-            parent.mkdir()
-        for name, data in files.items():
-            (part / name).write_bytes(data)
-        if rename_onto_free(part, directory):
-            return True
-    except OSError as error:
-        if not is_gone(error):  # as above
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-    shutil.rmtree(part, ignore_errors=True)
-    return False
-
-
-def rename_onto_free(directory: Path, free: Path) -> bool:
-    """Rename a directory that is not empty; False if the name is taken. Raises FileNotFoundError if the
-    directory is gone, OSError."""
-    try:
-        patiently(os.rename, directory, free)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-        return False
-    return True
-
-
-def take_away(directory: Path, into: Path) -> Path:
-    """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
-    its new path in `into`. Raises FileNotFoundError if it is gone, OSError."""
-    gone = into / f"{GONE}{secrets.token_hex(4)}"
-    patiently(os.rename, directory, gone)
-    return gone
-
-
-def remove_tree(directory: Path) -> None:
-    """Delete a directory with all that is in it, of which nobody sees a part. Raises FileNotFoundError,
-    OSError."""
-    patiently(shutil.rmtree, take_away(directory, directory.parent))
-
-
-def delete(path: Path) -> None:
-    """Delete a file. Raises FileNotFoundError, OSError."""
-    patiently(os.unlink, path)
 
 
 def require_short(root: Path, below: int) -> None:
@@ -209,7 +137,17 @@ def sync(path: Path) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """16 hex digits over the bytes of a file."""
+    """16 hex digits over the bytes of a file, which this process reads once for as long as the file keeps its
+    size, times and inode. Raises OSError."""
+    stat = path.stat()
+    stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    # One that is newer may change again within one tick of the file system's clock.
+    is_settled = stat.st_mtime_ns < time.time_ns() - SETTLED_NS
+    return (_digest_of if is_settled else _digest_of.__wrapped__)(path, stamp)
+
+
+@functools.lru_cache(4096)
+def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
@@ -225,7 +163,7 @@ def read_json(path: Path, keys: set[str]) -> Content:
     """The mapping in a JSON file, with at least these keys. Raises FileNotFoundError, Garbled, or StoreError
     if it can't be read at the moment."""
     try:
-        content = parsed(patiently(read_bytes, path))
+        content = parsed(owned.patiently(read_bytes, path))
         if isinstance(content, dict) and keys <= content.keys():
             return content
         reason = "something is missing in it"
@@ -241,19 +179,15 @@ def read_json(path: Path, keys: set[str]) -> Content:
     raise garbled(path, reason)
 
 
-def out_of_reach(path: Path, error: OSError) -> StoreError:
+def out_of_reach(path: Path, error: Exception) -> StoreError:
     """The error for a file that may be intact: no network, too many open files, or no permission."""
-    return StoreError(
-        f"{path}: can't be read ({error.strerror or error}); mend that, and run the same command"
-    )
+    reason = getattr(error, "strerror", None) or error
+    return StoreError(f"{path}: can't be read ({reason}); mend that, and run the same command")
 
 
 def garbled(path: Path, reason: str) -> Garbled:
     """The error for a file of ablate's that is damaged or was edited."""
-    return Garbled(
-        f"{path}: can't be read ({reason}); restore it, or take the ablate that wrote it if that is newer; to"
-        f" begin anew, move {path.parent} away"
-    )
+    return Garbled(f"{path}: can't be read ({reason}); restore it, or move {path.parent} away to begin anew")
 
 
 class Versions(Generic[T]):
@@ -313,6 +247,12 @@ class Versions(Generic[T]):
         version = max(newest, content.pop(VERSION, 0)) if content else newest
         try:
             return version, self.empty if content is None else self.parse(content)
+        except UnknownKey as error:
+            keys, _, _ = str(error).partition(":")
+            raise StoreError(
+                f"{self.path}: ablate {__version__} knows no key {keys}; if a newer one wrote it, install"
+                " that; else correct it, or move it away"
+            ) from error
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise garbled(self.path, str(error)) from error
 
@@ -339,11 +279,17 @@ class Versions(Generic[T]):
             with contextlib.suppress(FileNotFoundError):  # by now there is a newer one
                 write_atomically(self.path, read_bytes(self.within / str(newest) / self.path.name))
                 if newest == self._newest():
-                    for number in self._numbers():
-                        if number < newest:
-                            shutil.rmtree(self.within / str(number), ignore_errors=True)
+                    self._drop_below(newest)
                     return newest
         raise AssertionError
+
+    def _drop_below(self, newest: int) -> None:
+        for version in (self.within / str(number) for number in self._numbers() if number < newest):
+            on_the_way = (version, self.within, self.path.parent)
+            if not any(path.is_symlink() for path in on_the_way):  # what lies beyond a link is not ours
+                with contextlib.suppress(OSError):
+                    owned.delete(version / self.path.name)
+                    owned.delete(version)
 
     def _while_it_changes(self) -> Iterator[int]:
         """Yield the newest version again and again, for retries. Raises StoreError when CHANGES_S have

@@ -4,21 +4,19 @@ An entry is a directory of files under a key. It is written elsewhere on the sam
 place, so that no process ever sees half of one, even if several write it or a writer is killed.
 """
 
-import atexit
 import functools
 import json
 import logging
 import os
-import secrets
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import patiently, rename_onto_free
+from ablate.config.identity import digest
+from ablate.files import owned
+from ablate.files.atomic import file_digest
 
 DAY = 86_400  # seconds
 
@@ -26,8 +24,11 @@ log = logging.getLogger(__name__)
 
 
 def find(key: str) -> tuple[Path, Any] | None:
-    """The entry's directory and the data that its writer returned; None if it is missing or damaged."""
-    return _whole(directory() / key) or _whole(writable() / key)
+    """The entry's directory and the data that its writer returned; None if it is missing or its seal is
+    broken."""
+    with suppress(OSError):  # it can't be read at the moment, which is no damage
+        return _whole(directory() / key) or _whole(writable() / key)
+    return None
 
 
 def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
@@ -39,25 +40,23 @@ def publish(key: str, write: Callable[[Path], Any]) -> tuple[Path, Any]:
     _sweep()
     with scratch() as part:
         about = write(part)
-        sizes = {file.name: file.stat().st_size for file in part.iterdir()}
-        (part / "meta.json").write_text(json.dumps({"sizes": sizes, "about": about}), encoding="utf-8")
-        while not rename_onto_free(part, place):
+        files = {file.name: file_digest(file) for file in part.iterdir()}
+        meta = {"files": files, "about": about, "seal": digest([files, about])}
+        owned.create(part / "meta.json", json.dumps(meta))
+        while not owned.rename_onto_free(part, place):
             if entry := _whole(place):
                 return entry  # another process was faster: use its entry, drop ours
-            with scratch() as trash, suppress(FileNotFoundError):  # damaged: move it away, as others may
-                patiently(os.rename, place, trash / "damaged")
+            with suppress(FileNotFoundError):  # another process may move it, too
+                aside = owned.put_aside(place, writable() / owned.DAMAGED)
+                log.warning(
+                    "%s: damaged, or changed since it was written; made anew, it is in %s", place, aside
+                )
         return place, about
 
 
-@contextmanager
-def scratch() -> Iterator[Path]:
+def scratch() -> AbstractContextManager[Path]:
     """A temporary directory on the cache's disk, removed at the end with all that is left in it."""
-    part = writable() / f"part-{os.getpid()}-{secrets.token_hex(8)}"
-    part.mkdir(parents=True)  # a cache may be deleted at any time
-    try:
-        yield part
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    return owned.scratch(writable())
 
 
 def directory() -> Path:
@@ -80,11 +79,10 @@ def writable() -> Path:
 def _writable(wanted: Path) -> Path:
     try:
         wanted.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="part-", dir=wanted):
+        with owned.scratch(wanted):
             return wanted
     except OSError as error:
-        temporary = Path(tempfile.mkdtemp(prefix="ablate-"))
-        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+        temporary = owned.until_exit()
         log.warning(
             "%s: the cache can't be written (%s); using a temporary one in %s; ABLATE_CACHE=… names another",
             wanted,
@@ -95,11 +93,15 @@ def _writable(wanted: Path) -> Path:
 
 
 def _whole(place: Path) -> tuple[Path, Any] | None:
-    """The entry, if all its files have the sizes recorded when they were written."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    """The entry, if its files and what was said of them are as they were written. Raises OSError if that
+    can't be read."""
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
         meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
-        if all((place / name).stat().st_size == size for name, size in meta["sizes"].items()):
-            return place, meta["about"]
+        files, about = meta["files"], meta["about"]
+        if meta["seal"] == digest([files, about]) and all(
+            file_digest(place / name) == was for name, was in files.items()
+        ):
+            return place, about
     return None
 
 
@@ -107,5 +109,5 @@ def _sweep() -> None:
     """Remove temporary directories, also those of killed writers, that were not touched for a day."""
     for part in writable().glob("part-*"):
         with suppress(OSError):
-            if max(path.stat().st_mtime for path in (part, *part.iterdir())) < time.time() - DAY:
-                shutil.rmtree(part, ignore_errors=True)
+            if max(path.lstat().st_mtime for path in (part, *part.iterdir())) < time.time() - DAY:
+                owned.drop(part)

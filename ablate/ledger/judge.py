@@ -5,7 +5,6 @@ docs/results/NAME keeps these rows, the record of their study, and the verdict o
 
 import json
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -95,9 +94,8 @@ def keep(entry: Entry, study: Path, root: Path = RESULTS) -> Judged:
     ConfigError if runs are missing."""
     judged = judge(entry, *read_kept(study))
     directory = root / entry.name
-    directory.mkdir(parents=True, exist_ok=True)
     for name in ("results.csv", "study.json"):
-        shutil.copyfile(study / name, directory / name)
+        write_atomically(directory / name, (study / name).read_bytes())
     write_atomically(directory / VERDICT, json.dumps(as_plain(entry, judged), indent=2) + "\n")
     return judged
 

@@ -1,8 +1,10 @@
 """Probe the runs that a target names, and write files beside its results: values, and maps of attention."""
 
+import contextlib
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,6 +35,7 @@ from ablate.store.run_files import read_started, weights_on_the_way
 from ablate.store.store import Store
 
 DIGITS = 4  # of the numbers in attention maps
+MAPS = re.compile(rb'\{"[^"]*": \{"tokens"')  # how a file of them begins
 MOST_PRUNED = 64  # the most heads to prune, as the cost is quadratic in their number
 
 
@@ -147,6 +150,9 @@ def _write(path: Path, parts: list[pd.DataFrame]) -> None:
 def write_maps(directories: Mapping[str, Path], text: Path, path: Path) -> None:
     """Write a JSON file about this text: for each run, by run_id, what `_maps` returns. Raises
     ConfigError."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        if not MAPS.match(file.read(40)):
+            raise ConfigError(f"{path}: no file of ablate probe --text; move it away, or name another --out")
     try:
         content = text.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -15,7 +15,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ablate.files.atomic import NO_FILE, delete, is_gone
+from ablate.files.atomic import NO_FILE, is_gone
+from ablate.files.owned import delete
 from ablate.files.reading import parsed, read_bytes
 
 # A lease expires after this long without a heartbeat; the same for all who share a store.

@@ -3,13 +3,16 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ablate.config.identity import short_id
-from ablate.files.atomic import explained, remove_tree
+from ablate.files.atomic import explained
+from ablate.files.owned import Mark, remove_tree
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
 from ablate.store.store import Store, StoreError
 
+STUDY = Mark(".+", "study.json")
 PRUNABLE = (Status.FAILED, Status.INTERRUPTED, Status.STALE)
 
 
@@ -39,7 +42,11 @@ class RemovalCandidate:
 def named(store: Store, runs: Sequence[str]) -> list[RemovalCandidate]:
     """The runs with these prefixes of ids or names, finished or not. Raises StoreError."""
     names = store.finished() | store.begun()
-    return [*_candidates(store, dict.fromkeys(_named(store, run, names) for run in runs))]
+    wanted = dict.fromkeys(_named(store, run, names) for run in runs)
+    found = [*_candidates(store, wanted)]
+    for name in wanted.keys() - {run.name for run in found}:
+        raise StoreError(f"{store.root / 'store' / name}: no run of ablate's, so it is not deleted")
+    return found
 
 
 def _named(store: Store, run: str, names: Iterable[str]) -> str:
@@ -71,8 +78,8 @@ def of_study(store: Store, study: str) -> tuple[list[RemovalCandidate], list[Rem
 
 
 def remove(store: Store, runs: Sequence[RemovalCandidate]) -> None:
-    """Delete the runs with their results, attempts and weights. Lists of single runs forget them; in studies
-    they count as not begun. Raises StoreError."""
+    """Delete the runs with their results, attempts and weights; damaged ones are put aside. Lists of single
+    runs forget them; in studies they count as not begun. Raises ConfigError."""
     for run in runs:
         store.run(run.name).remove()
     gone = {run.row["run_id"] for run in runs}
@@ -92,11 +99,11 @@ def remove(store: Store, runs: Sequence[RemovalCandidate]) -> None:
 
 def remove_study(store: Store, study: str, runs: Sequence[RemovalCandidate]) -> None:
     """Delete these runs of a study, and then the directory of the study with all in it. If that is cut off,
-    the study is still there, to be deleted again. Raises StoreError."""
+    the study is still there, to be deleted again. Raises ConfigError."""
     remove(store, runs)
     directory = store.study_directory(study)
     with explained(directory), contextlib.suppress(FileNotFoundError):
-        remove_tree(directory)
+        remove_tree(directory, STUDY)
     store.write_results()
 
 
@@ -109,8 +116,9 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
             for run_id in record.runs:
                 (listed if record.is_one_by_one else needed).setdefault(run_id, []).append(study)
     for name in names:
-        if row := rows.get(short_id(name)):
-            run, run_id = store.run(name), row["run_id"]
+        run, row = store.run(name), rows.get(short_id(name))
+        if row and any(map(Path.exists, (run.directory / "metrics.csv", run.attempts))):
+            run_id = row["run_id"]
             files = (path for at in (run.directory, run.attempts) for path in at.rglob("*"))
             size = sum(path.stat().st_size for path in files if path.is_file())
             yield RemovalCandidate(name, row, needed.get(run_id, []), listed.get(run_id, []), size)

@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.identity import digest
+from ablate.config.rules import ConfigError
 from ablate.files.atomic import (
     NO_FILE,
     Garbled,
     StoreError,
-    delete,
     explained,
     file_digest,
     is_gone,
     out_of_reach,
     read_json,
-    replace_file,
     sync,
 )
+from ablate.files.owned import delete, replace_file
 from ablate.files.reading import opened
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text, fault_of
@@ -194,6 +194,16 @@ class Damaged(StoreError):
             f"{path}: {reason}; the command that made it runs it again, and keeps this in damaged/"
         )
         self.path = path
+
+
+def unreadable(path: Path, error: Exception) -> ConfigError:
+    """The error for what can't be loaded although its seal holds, so that it is not damaged."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, MemoryError) or "memory" in reason.lower():
+        files = [path] if path.is_file() else path.iterdir()
+        size = sum(file.stat().st_size for file in files) / 1e6
+        return ConfigError(f"{path}: too little memory to load its {size:,.1f} MB; free some, and try again")
+    return out_of_reach(path, error)
 
 
 def read_started(directory: Path) -> Row:

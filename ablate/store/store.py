@@ -31,7 +31,7 @@ from ablate.files.atomic import (
 from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import some
 from ablate.store import lease
-from ablate.store.columns import ROLE_COLUMNS, Row, Status, csv_text
+from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.names import swept, title
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
@@ -42,6 +42,8 @@ BELOW = 150  # the most characters of a path below the directory of results, by 
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
 MOST_CACHED = 1 << 30  # bytes of the cache of rows; those of 100,000 runs have 200 MB
 RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
+OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
+FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()  # by which a table of any version is known
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
 
 
@@ -209,10 +211,22 @@ class Store:
             return [name for name in _plain_names(studies) if _is_there(studies / name / "study.json")]
         return []
 
-    def require_one_spelling(self, name: str) -> None:
-        """Raises StoreError for a new name that differs from that of a study only in case: on macOS and on
-        Windows both name one directory."""
-        known = names(self.root / "studies")
+    def require_place(self, name: str) -> None:
+        """Raises ConfigError unless a study of this name can be kept: where somebody else's files lie, or for
+        a new name that differs from that of a study only in case, as on macOS and Windows both name one
+        directory."""
+        for table in (self.results_path(name), self.root / "results.csv"):
+            _require_own_table(table)
+        runs, known = self._names(), names(self.root / "studies")
+        own = any(RUN.fullmatch(one.strip(".").removesuffix(PART)) for one in runs) or any(
+            {*OF_A_STUDY} & {*names(self.root / "studies" / one)} for one in known
+        )
+        others = [one for one in (*runs, *known) if not one.startswith(".")]
+        if others and not own and not os.path.exists(self.root / "results.csv"):
+            raise StoreError(
+                f"{self.root}: {some(others)} in its store/ or studies/, and nothing of ablate's; name"
+                " another directory with --runs"
+            )
         alike = [one for one in known if one.casefold() == name.casefold()]
         if alike and name not in alike:
             raise StoreError(
@@ -248,6 +262,7 @@ class Store:
         *_, path = tables
         while True:
             for place, text in tables.items():
+                _require_own_table(place)
                 write_atomically(place, text)
             if time.monotonic() > until:  # the commands that are still running write them again
                 return path
@@ -270,6 +285,20 @@ class Store:
             for run_id, role in _roles(record).items():
                 members.setdefault(run_id, {})[name] = role
         return members
+
+
+def _require_own_table(path: Path) -> None:
+    """Raises ConfigError for a file that is no table of any ablate's, perhaps one that was cut off."""
+    with explained(path):
+        if path.is_file():
+            with path.open("rb") as file:
+                if FIRST_COLUMNS.startswith(file.read(len(FIRST_COLUMNS))):
+                    return
+        if os.path.lexists(path):
+            raise StoreError(
+                f"{path}: not written by ablate, which would overwrite it; move it away, or name another"
+                " directory with --runs"
+            )
 
 
 def _agreed(roles: list[Row]) -> Row:
@@ -363,7 +392,9 @@ def read_rows(store: Path) -> list[Row]:
             try:
                 rows[name] = (now, read_finished(store / name))
             except Damaged as error:
-                if os.path.exists(store / name):  # otherwise it is just being replaced
+                parts = (store / name / file for file in ("config.yaml", "metrics.csv"))
+                # Otherwise it is no run, or just being replaced.
+                if os.path.exists(store / name) and (now or any(map(os.path.isfile, parts))):
                     failed = {"status": Status.FAILED, "error": str(error)}
                     damaged.append({"run_id": short_id(name), "code": None, "torch": None, **failed})
     if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):

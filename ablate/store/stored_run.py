@@ -12,30 +12,17 @@ a directory that another may still work in.
 """
 
 import contextlib
-import itertools
-import os
-import re
+import logging
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ablate.files.atomic import (
-    GONE,
-    NEW,
-    delete,
-    explained,
-    is_gone,
-    make_once,
-    names,
-    patiently,
-    remove_tree,
-    rename_onto_free,
-    take_away,
-)
+from ablate.files import owned
+from ablate.files.atomic import StoreError, explained, is_gone, make_once, names
+from ablate.files.owned import Mark
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text
 from ablate.store.run_files import (
@@ -63,7 +50,11 @@ RESUMABLE = (
 )
 PART = ".part"
 OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken
-ATTEMPT = re.compile("[0-9a-f]{8}")  # the names of attempts; anything else there is not ablate's
+RUN = Mark(r"[^.].*", "result.json")
+ATTEMPTS = Mark(rf"\..+\{PART}")
+ATTEMPT = Mark("[0-9a-f]{8}")  # anything else there is not ablate's
+
+log = logging.getLogger(__name__)
 
 
 class StoredRun:
@@ -72,7 +63,7 @@ class StoredRun:
     def __init__(self, root: Path, name: str) -> None:
         self.directory = root / "store" / name
         self.attempts = root / "store" / f".{name}{PART}"
-        self.damaged = root / "damaged"
+        self.damaged = root / owned.DAMAGED
 
     def stamp(self) -> Stamp:
         """Identifies the current result; empty if there is none."""
@@ -96,9 +87,10 @@ class StoredRun:
         return sorted((int(name) for name in names(self.attempts) if name.isdecimal()), reverse=True)
 
     def _attempts_of(self, number: int) -> list[Path]:
-        """The attempt with this number, if it still exists: at most one."""
+        """The attempt with this number, if it still exists: at most one. What lies beyond a link is none."""
         directory = self.attempts / str(number)
-        return [directory / name for name in names(directory) if ATTEMPT.fullmatch(name)]
+        found = [] if directory.is_symlink() else map(directory.joinpath, names(directory))
+        return [path for path in found if ATTEMPT.is_on(path) and not path.is_symlink()]
 
     def _latest_of(self, numbers: list[int]) -> Path | None:
         return next((path for number in numbers for path in self._attempts_of(number)), None)
@@ -112,6 +104,8 @@ class StoredRun:
         working on the run or has made another result, Damaged if an interrupted attempt can't be trusted.
         """
         with explained(self.attempts):
+            if self.attempts.is_symlink():
+                raise StoreError(f"{self.attempts}: a link, and attempts lie beside results; move it away")
             numbers = self._numbers()
             before = self._latest_of(numbers)
             start = self._cut_off(before, row, known) if before else None
@@ -140,7 +134,7 @@ class StoredRun:
             except BaseException:  # also Ctrl-C
                 lease.release(path)
                 with contextlib.suppress(OSError):
-                    os.rmdir(self.attempts)  # if it is empty
+                    owned.delete(self.attempts)  # if it is empty
                 raise
         try:
             yield writer
@@ -167,12 +161,7 @@ class StoredRun:
     def put_aside(self, path: Path) -> Path:
         """Move the result or an attempt to damaged/, where it is never read again; returns its new path.
         Raises FileNotFoundError if it is gone."""
-        self.damaged.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(1):
-            target = self.damaged / f"{self.directory.name}-{number}"
-            if not target.exists() and rename_onto_free(path, target):
-                return target
-        raise AssertionError
+        return owned.put_aside(path, self.damaged)
 
     def put_aside_if_damaged(self, path: Path) -> Path | None:
         """As put_aside, if it is damaged; None if it is intact, gone or being written by another process."""
@@ -181,17 +170,22 @@ class StoredRun:
             if not damaged(path):
                 return None
             aside = self.put_aside(path)
-            if damaged(aside) or not rename_onto_free(aside, path):
+            if damaged(aside) or not owned.rename_onto_free(aside, path):
                 return aside  # otherwise it had just been replaced, and is back in place
         return None
 
     def remove(self) -> None:
-        """Remove the result and every attempt; a process that works on one notices at its next write. Raises
-        StoreError."""
+        """Remove the result, unless it is damaged and is put aside, and every attempt; a process that works
+        on one notices at its next write. Raises ConfigError."""
         with explained(self.directory):
-            for path in (self.directory, self.attempts):
-                with contextlib.suppress(FileNotFoundError):
-                    remove_tree(path)
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    read_finished(self.directory)
+                    owned.remove_tree(self.directory, RUN)
+                except Damaged as error:
+                    log.warning("%s, so it is not deleted: %s", error.path, self.put_aside(self.directory))
+            with contextlib.suppress(FileNotFoundError):
+                owned.remove_tree(self.attempts, ATTEMPTS)
 
     def release(self, pid: int) -> None:
         """Release the lease of a process of this machine that has ended."""
@@ -209,7 +203,7 @@ class StoredRun:
                 return None
             if is_sealed(before):  # interrupted after it was complete, before it was published
                 for path in checkpoints(before):
-                    delete(path)
+                    owned.delete(path)
                 self._publish(before, known)
                 raise self._is_finished()
             return read_checkpoint(before)
@@ -220,12 +214,15 @@ class StoredRun:
         """Make a sealed attempt the result, replacing the known one."""
         number = attempt.parent
         try:
-            while not rename_onto_free(attempt, self.directory):
+            while not owned.rename_onto_free(attempt, self.directory):
                 if self.stamp() == known:
-                    old = take_away(self.directory, number)
+                    if not known:  # there is no result in it
+                        self.put_aside(self.directory)
+                        continue
+                    old = owned.take_away(self.directory, number, RUN)
                     if stamp(old) == known:
                         continue
-                    rename_onto_free(old, self.directory)  # it had just been replaced: put it back
+                    owned.rename_onto_free(old, self.directory)  # it had just been replaced: put it back
                 self._discard(attempt)
                 self._clear(number)
                 raise self._is_finished()
@@ -239,27 +236,28 @@ class StoredRun:
         """Remove an attempt, so that its process no longer finds it; its number stays taken."""
         with contextlib.suppress(OSError):
             (attempt.parent / OVER).touch()
-            shutil.rmtree(take_away(attempt, attempt.parent), ignore_errors=True)
+            owned.drop(owned.take_away(attempt, attempt.parent, ATTEMPT))
 
     def _clear(self, last: Path) -> None:
         """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
         its process may be alive; a process that is just beginning an attempt has to try again."""
         with contextlib.suppress(OSError):
-            last.rmdir()  # usually there is nothing else
-            self.attempts.rmdir()
+            owned.delete(last)  # usually there is nothing else
+            owned.delete(self.attempts)
             return
         with contextlib.suppress(OSError):
             numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
+            numbers = [number for number in numbers if not number.is_symlink()]
             for old in (
-                *self.attempts.glob(f"{NEW}*"),
-                *(old for n in numbers for old in n.glob(f"{GONE}*")),
+                *self.attempts.glob(f"{owned.PART}*"),
+                *(old for n in numbers for old in n.glob(f"{owned.GONE}*")),
             ):
-                shutil.rmtree(old, ignore_errors=True)
+                owned.drop(old)
             for number in numbers:
-                with contextlib.suppress(OSError):
-                    patiently((number / OVER).unlink, missing_ok=True)
-                    number.rmdir()
-            self.attempts.rmdir()
+                for path in (number / OVER, number):
+                    with contextlib.suppress(OSError):
+                        owned.delete(path)
+            owned.delete(self.attempts)
 
     def _is_finished(self) -> Busy:
         return Busy(f"{self.directory}: another process has just finished this run")

@@ -97,7 +97,7 @@ class Loop:
 
         runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
-        self.store.require_one_spelling(record.name)
+        self.store.require_place(record.name)
         before = self.store.read_study(record.name)
         self.study.check_primary(runs, before)
         whole = self._grown(before, record, runs)  # refuses what a run would
@@ -140,7 +140,7 @@ class Loop:
         """Add runs to the study; returns its record. Raises ConfigError if they may not be added."""
         record = self.study.record(runs, self.rows, self.ids)
         if self.record is None:
-            self.store.require_one_spelling(record.name)
+            self.store.require_place(record.name)
             self.study.check_primary(runs, self.store.read_study(record.name))
         for run in runs.values():
             require_as_begun(run, self.store)

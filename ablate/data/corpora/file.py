@@ -9,6 +9,7 @@ from pathlib import Path
 from ablate.data.corpora.base import Decoded, OfDocuments, TextRecipe, register
 from ablate.data.text import BLOCK, CorpusError, Text, check_encoding, find, of_files, one_document, read
 from ablate.files import cache
+from ablate.files.owned import move_file
 
 # The variable that names the file with the text, so that child processes read the file, not the pipe.
 SPOOLED = "ABLATE_STDIN"
@@ -48,11 +49,11 @@ def _spooled() -> Path:
     digest = hashlib.sha256()
     with cache.scratch() as part:
         written = part / "text"
-        with written.open("wb") as file:
+        with written.open("xb") as file:
             while block := sys.stdin.buffer.read(BLOCK):
                 digest.update(block)
                 file.write(block)
         key = f"stdin-{digest.hexdigest()}"
-        entry, _ = cache.publish(key, lambda place: os.rename(written, place / "text"))
+        entry, _ = cache.publish(key, lambda place: move_file(written, place / "text"))
     os.environ[SPOOLED] = str(entry / "text")
     return entry / "text"

@@ -156,7 +156,9 @@ class Hub(OfDocuments, TextRecipe):
                     if rows := [row for row in batch.column(0).to_pylist() if row]:
                         yield rows
         except (OSError, pyarrow.ArrowException) as error:
-            raise CorpusError(f"{path}: can't be read ({_line(error)}); remove it and run again") from None
+            raise CorpusError(
+                f"{path}: can't be read ({_line(error)}); mend that, or move it away and run again"
+            ) from None
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -1,0 +1,151 @@
+"""Deleting, overwriting and renaming: no other file does (tests/test_owned.py).
+
+What is deleted bears a mark of ablate's. It is renamed first, to a name that nobody else gives, in which one
+process alone succeeds; of a link, the link is deleted. Windows refuses to rename or delete what any process
+has open at that moment, so it is tried again for PATIENCE_S. Loads no torch.
+"""
+
+import atexit
+import contextlib
+import errno
+import itertools
+import os
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from ablate.config.rules import ConfigError
+
+PART = "part-"  # prefix of a directory that is not complete yet
+GONE = ".gone-"  # prefix of a directory that was taken away
+DAMAGED = "damaged"  # the directory into which what is damaged is moved
+# How long a file that another process has open may keep it from being read, renamed or deleted.
+PATIENCE_S = 2.0 if sys.platform == "win32" else 0.0
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Mark(NamedTuple):
+    """By what a directory is known as ablate's: a pattern of its whole name and, where a user might give that
+    name too, a file in it."""
+
+    name: str
+    file: str = ""
+
+    def is_on(self, directory: Path) -> bool:
+        return bool(re.fullmatch(self.name, directory.name)) and (directory / self.file).exists()
+
+
+TEMPORARY = Mark(r"\.gone-[0-9a-f]{8}|part-[0-9]+-[0-9a-f]{16}")
+
+
+def patiently(operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """operation(…), tried again for PATIENCE_S while it raises PermissionError; that of the last time is
+    raised."""
+    until, pause = time.monotonic() + PATIENCE_S, 0.005
+    while True:
+        try:
+            return operation(*args, **kwargs)
+        except PermissionError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+
+
+def create(path: Path, content: str | bytes) -> None:
+    """Write a file that is not there yet. Raises FileExistsError, OSError."""
+    with path.open("xb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file so that at any time either the old or the whole new content is there. Its directory has to
+    exist. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        create(temporary, content)
+        move_file(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def move_file(file: Path, path: Path) -> None:
+    """Rename a file, over one that is there. Raises OSError."""
+    patiently(os.replace, file, path)
+
+
+def delete(path: Path) -> None:
+    """Delete a file, or a directory with nothing in it. Raises FileNotFoundError, OSError."""
+    is_directory = path.is_dir() and not path.is_symlink()
+    patiently(os.rmdir if is_directory else os.unlink, path)
+
+
+def rename_onto_free(directory: Path, free: Path) -> bool:
+    """Rename a directory that is not empty; False if the name is taken. Raises FileNotFoundError if the
+    directory is gone, OSError."""
+    try:
+        patiently(os.rename, directory, free)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        return False
+    return True
+
+
+def put_aside(damaged: Path, into: Path) -> Path:
+    """Move what is damaged to a free name in `into`; returns its new path. Raises FileNotFoundError if it is
+    gone, OSError."""
+    into.mkdir(parents=True, exist_ok=True)
+    targets = (into / f"{damaged.name}-{number}" for number in itertools.count(1))
+    return next(to for to in targets if not os.path.lexists(to) and rename_onto_free(damaged, to))
+
+
+def take_away(directory: Path, into: Path, mark: Mark) -> Path:
+    """Move a directory away, even from a process that still writes in it and then no longer finds it; returns
+    its new path in `into`. Raises FileNotFoundError if it is gone, ConfigError if it lacks the mark,
+    OSError."""
+    if not mark.is_on(directory) and os.path.lexists(directory):
+        raise ConfigError(f"{directory}: not made by ablate, so it is not deleted; move it away")
+    gone = into / f"{GONE}{secrets.token_hex(4)}"
+    patiently(os.rename, directory, gone)
+    return gone
+
+
+def remove_tree(directory: Path, mark: Mark) -> None:
+    """Delete a directory with all that is in it, of which nobody sees a part. Raises as take_away."""
+    gone = take_away(directory, directory.parent, mark)
+    patiently(os.unlink if gone.is_symlink() else shutil.rmtree, gone)
+
+
+def drop(temporary: Path) -> None:
+    """Delete a directory that bears the mark of temporary ones, as far as that is possible."""
+    if TEMPORARY.is_on(temporary):
+        shutil.rmtree(temporary, ignore_errors=True)  # which refuses a link
+
+
+@contextlib.contextmanager
+def scratch(within: Path) -> Iterator[Path]:
+    """A temporary directory, removed at the end with all that is left in it."""
+    part = within / f"{PART}{os.getpid()}-{secrets.token_hex(8)}"
+    part.mkdir(parents=True)
+    try:
+        yield part
+    finally:
+        drop(part)
+
+
+def until_exit() -> Path:
+    """A temporary directory of this process, which removes it when it ends."""
+    temporary = Path(tempfile.mkdtemp(prefix="ablate-"))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return temporary

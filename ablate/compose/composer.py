@@ -184,6 +184,11 @@ class Composer:
     def _parted(self, overrides: Sequence[str]) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
         parsed = [self._parse(override) for override in overrides if not override.startswith(OF_THE_STUDY)]
+        for override in parsed:
+            if re.match(r"hydra\b", override.key_or_group):
+                raise Mistake(
+                    f"{override.input_line}: Hydra's own settings hold for a whole sweep; set it once"
+                )
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         return groups, [override for override in parsed if self._is_value(override)]
 

@@ -126,7 +126,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
                 raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {bare}")
             if ours:
                 raise ConfigError(f"+{_explain_unknown(key, [], False)}")
-        elif override.is_delete() and ours:
+        elif override.is_delete():
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
         if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
             raise _no_choice(argument, key)

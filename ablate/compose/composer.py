@@ -109,7 +109,7 @@ class Composer:
         self._arguments = arguments
         self._is_whole = is_whole
         self._parse = functools.cache(self._parser.parse_override)
-        self._group_options = functools.cache(loader.get_group_options)
+        self.options = functools.cache(loader.get_group_options)  # the choices of a group of configs
         self._compose = remembered(self._composed)
         self._follows_no_seed = remembered(self._is_plain)
         self._of_variant = remembered(self)
@@ -184,11 +184,6 @@ class Composer:
     def _parted(self, overrides: Sequence[str]) -> tuple[Overrides, list[Override]]:
         """The overrides of a run that choose from groups, and those that set a value."""
         parsed = [self._parse(override) for override in overrides if not override.startswith(OF_THE_STUDY)]
-        for override in parsed:
-            if re.match(r"hydra\b", override.key_or_group):
-                raise Mistake(
-                    f"{override.input_line}: Hydra's own settings hold for a whole sweep; set it once"
-                )
         groups = tuple(override.input_line or "" for override in parsed if not self._is_value(override))
         return groups, [override for override in parsed if self._is_value(override)]
 
@@ -209,15 +204,12 @@ class Composer:
             return plain(self._config)
         return plain(self._loader.load_sweep_config(self._config, list(overrides)))
 
-    def options(self, group: str) -> list[str]:
-        """The choices of a group of configs."""
-        return self._group_options(group)
-
     def _is_value(self, override: Override) -> bool:
         """Whether the override sets one key, rather than choosing from a group."""
         key = override.key_or_group
-        in_hydra = key.startswith("hydra") or "/" in key or override.type != OverrideType.CHANGE
-        return not in_hydra and not self._group_options(key)
+        if key.startswith("hydra"):
+            raise Mistake(f"{override.input_line}: Hydra's settings hold for a whole sweep; leave it out")
+        return not ("/" in key or override.type != OverrideType.CHANGE or self.options(key))
 
 
 def remembered(function: Callable[[Overrides], T]) -> Callable[[Overrides], T]:

@@ -41,7 +41,9 @@ def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
         try:
             keys[name] = {"name": name, **_read(path)}
         except (OSError, UnicodeError, TypeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path}: no config can be read from it ({_line(error)}); mend it") from None
+            raise ConfigError(
+                f"{path}: no config can be read from it ({' '.join(str(error).split())}); mend it"
+            ) from None
     return keys
 
 
@@ -74,11 +76,9 @@ def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
 def loader() -> "ConfigLoader":
     """A loader of ablate's own configs, independent of Hydra's global state."""
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra._internal.utils import create_automatic_config_search_path
-    from hydra.core.plugins import Plugins
+    from hydra._internal.utils import create_config_search_path
 
-    Plugins.instance()
-    return ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
+    return ConfigLoaderImpl(create_config_search_path(str(configs_dir())))
 
 
 # --- completions -----------------------------------------------------------------------------------
@@ -134,7 +134,3 @@ def _defaults() -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -7,11 +7,10 @@ nothing: it composes configs, which are returned.
 import argparse
 import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import hydra
 from hydra import version
@@ -31,8 +30,8 @@ from omegaconf.basecontainer import BaseContainer
 
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
 from ablate.compose.configs import configs_dir, offered, own_configs
-from ablate.compose.hydra_settings import Loader
 from ablate.compose.launchers import KEY, OWN, Cluster, Pool
+from ablate.compose.loading import Loader
 from ablate.compose.refusals import (
     check_overrides,
     chooses_a_study,
@@ -43,18 +42,11 @@ from ablate.compose.refusals import (
 )
 from ablate.compose.texts import as_written
 from ablate.config.read import read, require_keys
-from ablate.config.rules import ConfigError, ErrorText
+from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
 # Libraries whose errors mean that the launcher as a whole failed: a process died, or it could not start.
 LIBRARIES = ("joblib", "submitit", "ray")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swept:
-    """The keys of hydra.sweeper. params: what a config sweeps over."""
-
-    params: Annotated[Mapping[str, Any] | None, ErrorText("write keys with values, as {heads: '1,2'}")]
 
 
 class Lost(ConfigError):
@@ -189,12 +181,8 @@ def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     name, overrides = parsed.config_name or "config", _overrides(parsed)
     config = hydra.compose_config(name, overrides, run_mode=RunMode.RUN)  # refuses what must not be said
     if parsed.hydra_help:
-        argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
-        try:
-            shown = hydra.get_sanitized_hydra_cfg(config)
-            print(hydra.get_help(config.hydra.hydra_help, shown, hydra_parser(), resolve=False))
-        finally:
-            sys.argv = argv
+        shown = hydra.get_sanitized_hydra_cfg(config)
+        print(hydra.get_help(config.hydra.hydra_help, shown, hydra_parser(), resolve=False))
     elif parsed.cfg:
         hydra.show_cfg(name, overrides, parsed.cfg, parsed.package, parsed.resolve)
     else:
@@ -227,9 +215,7 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
 
 def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mode: RunMode) -> DictConfig:
     """The composed config. Raises ConfigError if it lacks a key of a run."""
-    config = hydra.compose_config(
-        parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=False
-    )
+    config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=mode)
     require_keys(RunConfig, map(str, config))
     return config
 
@@ -253,7 +239,7 @@ def _of_swept_choices(overrides: Sequence[Override]) -> list[str]:
 
 def _swept(config: DictConfig) -> tuple[str, ...]:
     """What a sweep is over: first that of a config, so that the command line has the last word."""
-    of_config = read(Swept, _plain(config.hydra.sweeper or {}), "hydra.sweeper").params or {}
+    of_config = _plain(config.hydra.sweeper.params or {})
     return (
         *(as_written(f"{key}={values}") for key, values in of_config.items()),
         *_plain(config.hydra.overrides.task),

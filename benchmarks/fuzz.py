@@ -3,9 +3,11 @@
     python benchmarks/fuzz.py --seed 7
     python benchmarks/fuzz.py --seed 7 --only 1234
     python benchmarks/fuzz.py python --cases 2000
+    python benchmarks/fuzz.py configs --cases 500
 
 With `python`, odd calls of the Python interface: each has to return, or to raise TypeError or ConfigError in
-one line, and to leave all that is global as it was.
+one line, and to leave all that is global as it was. With `configs`, hostile configs: none may run code, or
+change a file.
 
 Ten command lines alternate with one odd file. A case fails with a traceback, if it takes over 20 s, if it
 changes a file of the user's, or if it writes one where none was asked for. Failures are printed with the
@@ -29,6 +31,7 @@ from pathlib import Path
 
 from tests.odd.calls import Call, Program, odd_call
 from tests.odd.commands import odd_command
+from tests.odd.configs import Cage, odd_config
 from tests.odd.files import odd_file
 from tests.odd.trial import Case, Ending, Sandbox
 
@@ -40,8 +43,8 @@ sandbox: Sandbox | Program  # of this process
 
 
 def case(face: str, seed: int, number: int) -> Case | Call:
-    kind = odd_call if face == "python" else KINDS[number % len(KINDS)]
-    return kind(random.Random(f"{seed} {number}"))
+    faces = {"python": odd_call, "configs": odd_config, "commands": KINDS[number % len(KINDS)]}
+    return faces[face](random.Random(f"{seed} {number}"))
 
 
 def begin(root: str, face: str) -> None:
@@ -49,7 +52,8 @@ def begin(root: str, face: str) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    sandbox = (Program if face == "python" else Sandbox)(Path(tempfile.mkdtemp(dir=root)))
+    made = {"python": Program, "configs": Cage, "commands": Sandbox}[face]
+    sandbox = made(Path(tempfile.mkdtemp(dir=root)))
 
 
 def trial(face: str, seed: int, number: int) -> Ending:
@@ -66,7 +70,7 @@ def shown(number: int, of: Case | Call, ending: Ending) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("face", nargs="?", choices=("commands", "python"), default="commands")
+    parser.add_argument("face", nargs="?", choices=("commands", "python", "configs"), default="commands")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, action="append", help="this case alone, and all that it said")
     parser.add_argument("--first", type=int, default=0)

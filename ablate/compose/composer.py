@@ -189,11 +189,13 @@ class Composer:
 
     @contextlib.contextmanager
     def _explained(self, overrides: Sequence[str]) -> Iterator[None]:
+        parsed: list[Override] = []
         try:
+            parsed += map(self._parse, overrides)
             yield
         except REFUSALS as error:
             of_command = explain(error, [*map(self._parse, self._arguments)])
-            of_variant = explain(error, [*map(self._parse, overrides)], name_values=False)
+            of_variant = explain(error, parsed, name_values=False)
             if isinstance(error, MissingConfigException | OmegaConfBaseException):  # affects every variant
                 raise Mistake(of_command) from error
             raise NotComposed(of_command, of_variant) from error

@@ -30,17 +30,14 @@ from ablate.compose.texts import restore
 from ablate.config.read import PRESETS, hints, of_a_group
 from ablate.config.rules import ConfigError, typed
 
-BY_HYDRA = re.compile(
-    r"hydra\.((overrides|runtime)\..+|job\.(config_name|override_dirname))"
-)  # set after all configs
-FREE = re.compile(r"hydra\.(mode|searchpath|sweeper\.params\..+)")
+# What anybody may set, and what Hydra itself sets after all configs.
+FREE = re.compile(r"hydra\.(mode|searchpath|(sweeper\.params|overrides|runtime)\..+|job\.\w+_\w*name)")
 # What a config may set of a launcher, but for what runs commands or connects to another machine.
 OF_COMMANDS = ("setup", "additional_parameters", "address")
 OF_LAUNCHERS = {name for settings in OWN.values() for name in hints(settings)} | {"n_jobs", "_target_"}
 # What Hydra would call, or resolve later on; and a line end, which begins another line of a job's script.
 RUN = re.compile(r"\b_(target|args|partial|recursive|convert)_\b|\$\{|[\x00-\x1f]")
 PLACES = re.compile(r"hydra\.(run\.|sweep\.|output_subdir|job\.chdir)")  # where Hydra would write
-TYPE_IT = "it can run commands, so only the command line may set it; set it there"
 NO_EFFECT = "it has no effect here; leave it out"
 
 
@@ -130,14 +127,14 @@ class Loader(ConfigLoaderImpl):
             _resolve_container_value(hydra, key)
         given: Any = OmegaConf.to_container(hydra)
         chosen, launcher = given["runtime"]["choices"].get("hydra/launcher"), given["launcher"]
-        usual = _usual(str(chosen), os.environ.get("ABLATE_RUNS"))
+        usual = dict(_leaves(OmegaConf.to_container(_usual(str(chosen)), resolve=True), "hydra"))
         if sorted([*given["overrides"]["hydra"], *given["overrides"]["task"]]) != sorted(overrides):
             raise ConfigError(f"{self._file('hydra.overrides')}hydra.overrides: {NO_EFFECT}")
         parsed = OverridesParser.create().parse_overrides([*overrides])
         words = {key for word in parsed for key, _ in _leaves(word.value(), word.key_or_group)}
         target = str(launcher.get("_target_")) if isinstance(launcher, Mapping) else ""
         for key, value in _leaves(given, "hydra"):
-            if usual.get(key, ...) == value or FREE.fullmatch(key) or BY_HYDRA.fullmatch(key):
+            if usual.get(key, ...) == value or FREE.fullmatch(key):
                 continue
             if why := _objection(key, value, target, is_typed=key in words):
                 is_chosen = "/".join(key.split(".")[:2]) in words  # by hydra/job_logging=NAME, say
@@ -168,27 +165,25 @@ def _objection(key: str, value: Any, target: str, *, is_typed: bool) -> str:
         if RUN.search(f"{name.removeprefix('_target_')}={value}") and not (is_own and is_typed):
             return "it would be run; leave it out"
         is_safe = first not in OF_COMMANDS and (is_own or first in OF_LAUNCHERS)
-        return "" if is_typed or is_safe else TYPE_IT
-    if name.startswith("env_") and target not in OWN:
-        is_copy = value == os.environ.get(name.removeprefix("env_set."))
-        return "" if is_typed or is_copy else TYPE_IT
-    return "it has no effect here; --runs DIR says where results lie" if PLACES.match(key) else NO_EFFECT
+    elif name.startswith("env_") and target not in OWN:
+        is_safe = value == os.environ.get(name.removeprefix("env_set."))  # which env_copy asks for
+    else:
+        return "it has no effect here; --runs DIR says where results lie" if PLACES.match(key) else NO_EFFECT
+    return "" if is_typed or is_safe else "it can run commands, so only the command line may set it"
 
 
 @functools.cache
-def _usual(launcher: str, runs: str | None) -> Mapping[str, Any]:
-    """The settings as ablate's own configs give them, with this launcher if it is none of the user's. runs:
-    the variable ABLATE_RUNS, which they contain."""
+def _usual(launcher: str) -> DictConfig:
+    """The settings as ablate's own configs give them, with this launcher if it is none of the user's."""
     own = loader()
     words = [f"hydra/launcher={launcher}"] if launcher in own.get_group_options("hydra/launcher") else []
-    config = own.load_configuration("config", overrides=words, run_mode=RunMode.RUN)
-    return dict(_leaves(OmegaConf.to_container(config.hydra, resolve=True), "hydra"))
+    return own.load_configuration("config", overrides=words, run_mode=RunMode.RUN).hydra
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The values that are no mappings, or empty ones, by dotted key."""
-    if not isinstance(node, Mapping) or not node:
-        yield path, node
-        return
-    for key, value in node.items():
+    below = node.items() if isinstance(node, Mapping) else ()
+    for key, value in below:
         yield from _leaves(value, f"{path}.{key}")
+    if not below:
+        yield path, node

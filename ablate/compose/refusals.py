@@ -128,12 +128,11 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
                 raise ConfigError(f"+{_explain_unknown(key, [], False)}")
         elif override.is_delete():
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
-        if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
+        takes_a_name = key in (*groups, LAUNCHER) and not override.is_sweep_override()
+        if takes_a_name and not isinstance(override.value(), str):
             raise _no_choice(argument, key)
         if not ours and override.is_sweep_override():
             raise ConfigError(f"{argument}: Hydra's own settings hold for a whole sweep; give one value")
-        if key.startswith("hydra/") and not isinstance(override.value(), str | list):
-            raise ConfigError(f"{argument}: name a config of Hydra's, as hydra/launcher=basic")
         if key == "study" and override.is_sweep_override():
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:

@@ -184,6 +184,9 @@ def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
         shown = hydra.get_sanitized_hydra_cfg(config)
         print(hydra.get_help(config.hydra.hydra_help, shown, hydra_parser(), resolve=False))
     elif parsed.cfg:
+        part, shown = parsed.package, hydra.get_sanitized_cfg(config, parsed.cfg)
+        if part not in (None, "_global_") and OmegaConf.select(shown, part) is None:
+            raise ConfigError(f"--package {part}: it is not set; see ablate run --cfg {parsed.cfg}")
         hydra.show_cfg(name, overrides, parsed.cfg, parsed.package, parsed.resolve)
     else:
         hydra.show_info(parsed.info, name, overrides)
@@ -194,10 +197,11 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
     overrides = [override for override in _overrides(parsed) if override not in of_choices]
     sweeps = parsed.multirun or chooses_a_study(parsed.overrides)
     mode = RunMode.MULTIRUN if sweeps or sets_the_mode(parsed.overrides) else RunMode.RUN
-    config = _composed(hydra, parsed, overrides, mode)
+    config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=mode)
     wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
     if wanted != mode:  # set by a user's config or by hydra.mode=
-        config = _composed(hydra, parsed, overrides, wanted)
+        config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=wanted)
+    require_keys(RunConfig, map(str, config))
     is_single = wanted != RunMode.MULTIRUN
     return Sweep(
         configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
@@ -211,13 +215,6 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
         config_dir=parsed.config_dir,
         typed=(*_typed(parsed), *parsed.typed),
     )
-
-
-def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mode: RunMode) -> DictConfig:
-    """The composed config. Raises ConfigError if it lacks a key of a run."""
-    config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=mode)
-    require_keys(RunConfig, map(str, config))
-    return config
 
 
 def _overrides(parsed: argparse.Namespace) -> list[str]:

@@ -52,8 +52,10 @@ def begin(root: str, face: str) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    made = {"python": Program, "configs": Cage, "commands": Sandbox}[face]
-    sandbox = made(Path(tempfile.mkdtemp(dir=root)))
+    made, place = {"python": Program, "configs": Cage, "commands": Sandbox}[face], tempfile.mkdtemp(dir=root)
+    if face == "configs":
+        sys.path.append(f"{place}/cases/work")  # what lies there can be imported
+    sandbox = made(Path(place))
 
 
 def trial(face: str, seed: int, number: int) -> Ending:

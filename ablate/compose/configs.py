@@ -56,8 +56,7 @@ def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
     """The options of a method with their defaults: from its YAML, or else from its options class."""
     path = configs_dir() / kind / f"{name}.yaml"
     if path.is_file():
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return {key: value for key, value in given.items() if key != "name"}
+        return {key: value for key, value in _read(path).items() if key != "name"}
     return {field.name: field.default for field in dataclasses.fields(options)}
 
 

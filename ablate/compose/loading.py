@@ -25,13 +25,15 @@ from omegaconf._impl import _resolve_container_value
 
 from ablate.compose.configs import configs_dir, loader
 from ablate.compose.launchers import OWN
-from ablate.compose.refusals import REFUSALS, explain
+from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
 from ablate.config.read import PRESETS, hints, of_a_group
 from ablate.config.rules import ConfigError, typed
 
 # What anybody may set, and what Hydra itself sets after all configs.
-FREE = re.compile(r"hydra\.(mode|searchpath|(sweeper\.params|overrides|runtime)\..+|job\.\w+_\w*name)")
+FREE = re.compile(
+    r"hydra\.(mode|searchpath|sweeper\.params\.(?![+~]*hydra).+|(overrides|runtime)\..+|job\.\w+_\w*name)"
+)
 # What a config may set of a launcher, but for what runs commands or connects to another machine.
 OF_COMMANDS = ("setup", "additional_parameters", "address")
 OF_LAUNCHERS = {name for settings in OWN.values() for name in hints(settings)} | {"n_jobs", "_target_"}
@@ -110,6 +112,8 @@ class Loader(ConfigLoaderImpl):
             config = super().load_configuration(config_name, overrides, *more, **named)
         except KeyError as error:
             raise ConfigError(f"hydra.job.env_copy: no environment variable is called {error}") from error
+        except AttributeError as error:  # Hydra counts on what it sets itself
+            raise ConfigError(f"{self._file('hydra.runtime')}hydra.runtime: {NO_EFFECT}") from error
         if self._foreign or any("hydra" in word for word in overrides if not word.startswith("hydra.mode=")):
             self._judge(config.hydra, overrides)
         return config
@@ -131,14 +135,13 @@ class Loader(ConfigLoaderImpl):
         if sorted([*given["overrides"]["hydra"], *given["overrides"]["task"]]) != sorted(overrides):
             raise ConfigError(f"{self._file('hydra.overrides')}hydra.overrides: {NO_EFFECT}")
         parsed = OverridesParser.create().parse_overrides([*overrides])
-        words = {key for word in parsed for key, _ in _leaves(word.value(), word.key_or_group)}
+        words = {key for word in parsed for key, _ in _leaves(word.value(), word.key_or_group)} - {LAUNCHER}
         target = str(launcher.get("_target_")) if isinstance(launcher, Mapping) else ""
         for key, value in _leaves(given, "hydra"):
             if usual.get(key, ...) == value or FREE.fullmatch(key):
                 continue
             if why := _objection(key, value, target, is_typed=key in words):
-                is_chosen = "/".join(key.split(".")[:2]) in words  # by hydra/job_logging=NAME, say
-                file = "" if key in words or is_chosen else self._file(key)
+                file = "" if {key, "/".join(key.split(".")[:2])} & words else self._file(key)
                 raise ConfigError(f"{file}{key}={typed(value)}: {why}")
 
     def _file(self, key: str) -> str:
@@ -156,7 +159,7 @@ def _objection(key: str, value: Any, target: str, *, is_typed: bool) -> str:
     if key == "hydra.sweeper.params":
         return "write keys with values, as {heads: '1,2'}" if value else ""
     if part == "sweeper":
-        return "a sweep is checked whole before it begins, which ablate does itself; leave it out"
+        return "ablate makes sweeps itself, and over keys of runs only; leave it out"
     if part == "launcher":
         is_own, first = target in OWN, name.partition(".")[0]
         installed = (f"{one.__module__}.{one.__name__}" for one in Plugins.instance().discover(Launcher))

@@ -5,7 +5,6 @@ may run, and no file be made or changed outside of the store.
 
 import json
 import random
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -221,21 +220,18 @@ def odd_config(draw: random.Random) -> Case:
             ["--hydra-help"],
         )
     )
-    canaries = dict.fromkeys(
-        ("canary/__init__.py", "own/canary.py", "hydra_plugins/canary.py"), CANARY.encode()
-    )
+    canaries = dict.fromkeys(("canary/__init__.py", "own/canary.py"), CANARY.encode())
     made = {name: holding(content) for name, content in {**canaries, **files}.items()}
     return Case(("run", *TEXT, *SMALL, *words), files={"book.txt": FILES["book.txt"], **made})
 
 
 class Cage(Sandbox):
-    """A sandbox without a finished sweep, from whose working directory everything can be imported."""
+    """A sandbox without a finished sweep."""
 
     def __init__(self, root: Path, call: Callable[..., Any] = run_cli) -> None:
         self.call = call
         self.pilot, self.cases, self.cache = root / "pilot", root / "cases", str(root / "cache")
-        self.cases.mkdir()
-        sys.path.append(str(self.cases / "work"))
+        self.cases.mkdir(parents=True)
 
     def trial(self, case: Case) -> Ending:
         ending = super().trial(case)

@@ -43,8 +43,8 @@ sandbox: Sandbox | Program  # of this process
 
 
 def case(face: str, seed: int, number: int) -> Case | Call:
-    faces = {"python": odd_call, "configs": odd_config, "commands": KINDS[number % len(KINDS)]}
-    return faces[face](random.Random(f"{seed} {number}"))
+    kind = {"python": odd_call, "configs": odd_config}.get(face) or KINDS[number % len(KINDS)]
+    return kind(random.Random(f"{seed} {number}"))
 
 
 def begin(root: str, face: str) -> None:
@@ -52,10 +52,7 @@ def begin(root: str, face: str) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    made, place = {"python": Program, "configs": Cage, "commands": Sandbox}[face], tempfile.mkdtemp(dir=root)
-    if face == "configs":
-        sys.path.append(f"{place}/cases/work")  # what lies there can be imported
-    sandbox = made(Path(place))
+    sandbox = {"python": Program, "configs": Cage}.get(face, Sandbox)(Path(tempfile.mkdtemp(dir=root)))
 
 
 def trial(face: str, seed: int, number: int) -> Ending:

@@ -5,6 +5,7 @@ may run, and no file be made or changed outside of the store.
 
 import json
 import random
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -226,12 +227,13 @@ def odd_config(draw: random.Random) -> Case:
 
 
 class Cage(Sandbox):
-    """A sandbox without a finished sweep."""
+    """A sandbox without a finished sweep, from whose working directory everything can be imported."""
 
     def __init__(self, root: Path, call: Callable[..., Any] = run_cli) -> None:
         self.call = call
         self.pilot, self.cases, self.cache = root / "pilot", root / "cases", str(root / "cache")
         self.cases.mkdir(parents=True)
+        sys.path.append(str(self.cases / "work"))
 
     def trial(self, case: Case) -> Ending:
         ending = super().trial(case)

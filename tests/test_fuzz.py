@@ -38,7 +38,7 @@ def test_what_is_odd_ends_in_a_result_or_in_one_line(sandbox, case):
 
 def test_a_hostile_config_runs_nothing_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    cage = Cage(tmp_path, call_cli)
+    cage = Cage(tmp_path)
     for number in range(20):
         case = odd_config(random.Random(number))
         assert not cage.trial(case).faults, case.argv

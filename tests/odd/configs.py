@@ -14,7 +14,7 @@ from hydra.conf import HydraConf
 from omegaconf import OmegaConf
 
 from ablate.config.overrides import as_value
-from tests.helpers import run_cli
+from tests.helpers import call_cli
 from tests.odd.trial import FILES, SMALL, TEXT, Case, Ending, Sandbox, holding
 from tests.odd.words import apart
 
@@ -227,9 +227,10 @@ def odd_config(draw: random.Random) -> Case:
 
 
 class Cage(Sandbox):
-    """A sandbox without a finished sweep, from whose working directory everything can be imported."""
+    """A sandbox without a finished sweep, from whose working directory everything can be imported. Commands
+    run in this process, as they train nothing."""
 
-    def __init__(self, root: Path, call: Callable[..., Any] = run_cli) -> None:
+    def __init__(self, root: Path, call: Callable[..., Any] = call_cli) -> None:
         self.call = call
         self.pilot, self.cases, self.cache = root / "pilot", root / "cases", str(root / "cache")
         self.cases.mkdir(parents=True)

@@ -4,10 +4,12 @@
     python benchmarks/fuzz.py --seed 7 --only 1234
     python benchmarks/fuzz.py python --cases 2000
     python benchmarks/fuzz.py store --cases 1000
+    python benchmarks/fuzz.py configs --cases 500
 
 With `python`, odd calls of the Python interface: each has to return, or to raise TypeError or ConfigError in
 one line, and to leave all that is global as it was. With `store`, odd stores: each command that reads one has
-to end in a result or in one line, in 10 s of the processor, and to touch nothing outside of it.
+to end in a result or in one line, in 10 s of the processor, and to touch nothing outside of it. With
+`configs`, hostile configs: none may run code, or change a file.
 
 Ten command lines alternate with one odd file. A case fails with a traceback, if it takes longer than
 --longest says (more than the usual 20 s on a busy machine), if it changes a file of the user's, or if it
@@ -33,6 +35,7 @@ from tests.odd import calls
 from tests.odd import trial as trials
 from tests.odd.calls import Call, Program, odd_call
 from tests.odd.commands import odd_command
+from tests.odd.configs import Cage, odd_config
 from tests.odd.files import odd_file
 from tests.odd.stores import OddStore, Stores, odd_store
 from tests.odd.trial import Case, Ending, Sandbox
@@ -45,7 +48,8 @@ sandbox: Sandbox | Program | Stores  # of this process
 
 
 def case(face: str, seed: int, number: int) -> Case | Call | OddStore:
-    kind = {"python": odd_call, "store": odd_store}.get(face) or KINDS[number % len(KINDS)]
+    faces = {"python": odd_call, "store": odd_store, "configs": odd_config}
+    kind = faces.get(face) or KINDS[number % len(KINDS)]
     return kind(random.Random(f"{seed} {number}"))
 
 
@@ -55,7 +59,8 @@ def begin(root: str, face: str, longest: float) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for limit, most in LIMITS.items():
         resource.setrlimit(limit, (most, most))
-    sandbox = {"python": Program, "store": Stores}.get(face, Sandbox)(Path(tempfile.mkdtemp(dir=root)))
+    kinds = {"python": Program, "store": Stores, "configs": Cage}
+    sandbox = kinds.get(face, Sandbox)(Path(tempfile.mkdtemp(dir=root)))
 
 
 def trial(face: str, seed: int, number: int) -> Ending:
@@ -72,7 +77,8 @@ def shown(number: int, of: Case | Call | OddStore, ending: Ending) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("face", nargs="?", choices=("commands", "python", "store"), default="commands")
+    faces = ("commands", "python", "store", "configs")
+    parser.add_argument("face", nargs="?", choices=faces, default="commands")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, action="append", help="this case alone, and all that it said")
     parser.add_argument("--first", type=int, default=0)

@@ -2,6 +2,7 @@
 
 import random
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.helpers import call_cli
 from tests.odd.commands import odd_command
+from tests.odd.configs import Cage, odd_config
 from tests.odd.files import odd_file
 from tests.odd.trial import PILOT, Case, Sandbox, faults_of
 
@@ -32,6 +34,14 @@ def is_quick(case: Case) -> bool:
 @pytest.mark.parametrize("case", [*some(odd_command, 65), *some(odd_file, 35)], ids=lambda case: "")
 def test_what_is_odd_ends_in_a_result_or_in_one_line(sandbox, case):
     assert not sandbox.trial(case).faults, case.argv
+
+
+def test_a_hostile_config_runs_nothing_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    cage = Cage(tmp_path)
+    for number in range(20):
+        case = odd_config(random.Random(number))
+        assert not cage.trial(case).faults, case.argv
 
 
 # --- the judge ----------------------------------------------------------------------------------
@@ -99,7 +109,7 @@ def test_a_command_that_hangs_is_ended(sandbox, monkeypatch):
     assert ending.code is None and ending.faults == ["still running after 0.2 s"]
 
 
-@pytest.mark.parametrize("make", [odd_command, odd_file])
+@pytest.mark.parametrize("make", [odd_command, odd_file, odd_config])
 def test_a_number_gives_the_same_case_again(make):
     for number in range(20):
         one, other = (make(random.Random(number)) for _ in range(2))

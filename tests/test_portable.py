@@ -30,7 +30,7 @@ from tests.helpers import CONCAT, QUICK, ROOT, call_cli, make_record, remote, wr
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch) -> None:
-    monkeypatch.setattr(atomic, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(owned, "PATIENCE_S", 2.0)
 
 
 def hold(monkeypatch: pytest.MonkeyPatch, times: float, *operations: str) -> Counter[tuple[str, ...]]:

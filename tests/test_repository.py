@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import ablate
 
@@ -48,6 +49,24 @@ def test_workflows_classifiers_and_readme_name_the_same_pythons():
     single = [step["with"]["python-version"] for step in STEPS if "setup-python" in step.get("uses", "")]
     assert set(single) == {first, "${{ matrix.python }}"}
     assert f"Python {first} to {last}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_what_builds_a_release_is_pinned():
+    lines = (ROOT / ".ci" / "release.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert [line for line in lines if not re.fullmatch(r"[a-z][\w.-]*==\d[\w.]*", line)] == []
+    tools = {"build", "twine", "check-wheel-contents", "hatchling"}
+    assert tools <= {line.partition("==")[0] for line in lines}
+    steps = [*JOBS["release", "build"]["steps"], *JOBS["tests", "package"]["steps"]]
+    installed = [step["run"] for step in steps if "pip install" in step.get("run", "")]
+    assert installed == ["python -m pip install -r .ci/release.txt"] * 2
+
+
+@pytest.mark.parametrize("package, last", [("hydra-core", "1.3.7"), ("ray", "2.55.1")])
+def test_the_lowest_versions_have_no_hole_that_is_known(package, last):
+    """last: the last version with one."""
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["ray"]]
+    (bounds,) = (Requirement(one).specifier for one in wanted if Requirement(one).name == package)
+    assert last not in bounds
 
 
 def test_what_workflows_run_is_here():

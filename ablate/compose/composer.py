@@ -109,7 +109,7 @@ class Composer:
         self._arguments = arguments
         self._is_whole = is_whole
         self._parse = functools.cache(self._parser.parse_override)
-        self._group_options = functools.cache(loader.get_group_options)
+        self.options = functools.cache(loader.get_group_options)  # the choices of a group of configs
         self._compose = remembered(self._composed)
         self._follows_no_seed = remembered(self._is_plain)
         self._of_variant = remembered(self)
@@ -189,11 +189,13 @@ class Composer:
 
     @contextlib.contextmanager
     def _explained(self, overrides: Sequence[str]) -> Iterator[None]:
+        parsed: list[Override] = []
         try:
+            parsed += map(self._parse, overrides)
             yield
         except REFUSALS as error:
             of_command = explain(error, [*map(self._parse, self._arguments)])
-            of_variant = explain(error, [*map(self._parse, overrides)], name_values=False)
+            of_variant = explain(error, parsed, name_values=False)
             if isinstance(error, MissingConfigException | OmegaConfBaseException):  # affects every variant
                 raise Mistake(of_command) from error
             raise NotComposed(of_command, of_variant) from error
@@ -204,15 +206,12 @@ class Composer:
             return plain(self._config)
         return plain(self._loader.load_sweep_config(self._config, list(overrides)))
 
-    def options(self, group: str) -> list[str]:
-        """The choices of a group of configs."""
-        return self._group_options(group)
-
     def _is_value(self, override: Override) -> bool:
         """Whether the override sets one key, rather than choosing from a group."""
         key = override.key_or_group
-        in_hydra = key.startswith("hydra") or "/" in key or override.type != OverrideType.CHANGE
-        return not in_hydra and not self._group_options(key)
+        if key.startswith("hydra"):
+            raise Mistake(f"{override.input_line}: Hydra's settings hold for a whole sweep; leave it out")
+        return not ("/" in key or override.type != OverrideType.CHANGE or self.options(key))
 
 
 def remembered(function: Callable[[Overrides], T]) -> Callable[[Overrides], T]:

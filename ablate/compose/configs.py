@@ -41,7 +41,9 @@ def corpora(own: str | None = None) -> dict[str, dict[str, Any]]:
         try:
             keys[name] = {"name": name, **_read(path)}
         except (OSError, UnicodeError, TypeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path}: no config can be read from it ({_line(error)}); mend it") from None
+            raise ConfigError(
+                f"{path}: no config can be read from it ({' '.join(str(error).split())}); mend it"
+            ) from None
     return keys
 
 
@@ -54,8 +56,7 @@ def defaults_of(kind: str, name: str, options: type) -> dict[str, Any]:
     """The options of a method with their defaults: from its YAML, or else from its options class."""
     path = configs_dir() / kind / f"{name}.yaml"
     if path.is_file():
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return {key: value for key, value in given.items() if key != "name"}
+        return {key: value for key, value in _read(path).items() if key != "name"}
     return {field.name: field.default for field in dataclasses.fields(options)}
 
 
@@ -74,11 +75,9 @@ def offer(kind: str, name: str, defaults: Mapping[str, Any]) -> None:
 def loader() -> "ConfigLoader":
     """A loader of ablate's own configs, independent of Hydra's global state."""
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra._internal.utils import create_automatic_config_search_path
-    from hydra.core.plugins import Plugins
+    from hydra._internal.utils import create_config_search_path
 
-    Plugins.instance()
-    return ConfigLoaderImpl(create_automatic_config_search_path(None, None, str(configs_dir())))
+    return ConfigLoaderImpl(create_config_search_path(str(configs_dir())))
 
 
 # --- completions -----------------------------------------------------------------------------------
@@ -134,7 +133,3 @@ def _defaults() -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

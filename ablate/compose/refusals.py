@@ -108,7 +108,7 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
     """Each override, parsed. Raises ConfigError."""
     sweeping = parsed.multirun or any(o.startswith(("hydra.mode=", "study=")) for o in parsed.overrides)
     parser = OverridesParser.create()
-    groups = sorted(path.name for path in configs_dir().iterdir() if path.is_dir() and path.name != "hydra")
+    groups = sorted({path.name for path in configs_dir().iterdir() if path.is_dir()} - {"hydra"} | {LAUNCHER})
     overrides = []
     for argument in parsed.overrides:
         if not argument.partition("=")[0].strip("+~ "):
@@ -126,14 +126,12 @@ def check_overrides(parsed: argparse.Namespace) -> list[Override]:
                 raise ConfigError(f"{argument}: keys can't be added; to set one that exists, write {bare}")
             if ours:
                 raise ConfigError(f"+{_explain_unknown(key, [], False)}")
-        elif override.is_delete() and ours:
+        elif override.is_delete():
             raise ConfigError(f"{argument}: keys can't be removed; set another value, as {key}=VALUE")
         if key in groups and not override.is_sweep_override() and not isinstance(override.value(), str):
             raise _no_choice(argument, key)
         if not ours and override.is_sweep_override():
             raise ConfigError(f"{argument}: Hydra's own settings hold for a whole sweep; give one value")
-        if key.startswith("hydra/") and not isinstance(override.value(), str | list):
-            raise ConfigError(f"{argument}: name a config of Hydra's, as hydra/launcher=basic")
         if key == "study" and override.is_sweep_override():
             raise ConfigError(f"{argument}: one study at a time")
         if override.is_sweep_override() and not sweeping:

@@ -7,19 +7,15 @@ nothing: it composes configs, which are returned.
 import argparse
 import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import hydra
 from hydra import version
 from hydra._internal.callbacks import Callbacks
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
-from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
@@ -27,7 +23,6 @@ from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobRuntime, JobStatus
-from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -35,32 +30,23 @@ from omegaconf.basecontainer import BaseContainer
 
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
 from ablate.compose.configs import configs_dir, offered, own_configs
-from ablate.compose.hydra_settings import require_heeded, require_no_code
 from ablate.compose.launchers import KEY, OWN, Cluster, Pool
+from ablate.compose.loading import Loader
 from ablate.compose.refusals import (
-    REFUSALS,
     check_overrides,
     chooses_a_study,
-    explain,
     explained,
     hydra_parser,
     parse,
     sets_the_mode,
 )
-from ablate.compose.texts import as_written, restore
-from ablate.config.read import PRESETS, of_a_group, read, require_keys, require_text
-from ablate.config.rules import ConfigError, ErrorText
+from ablate.compose.texts import as_written
+from ablate.config.read import read, require_keys, require_text
+from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
 
 # Libraries whose errors mean that the launcher as a whole failed: a process died, or it could not start.
 LIBRARIES = ("joblib", "submitit", "ray")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swept:
-    """The keys of hydra.sweeper. params: what a config sweeps over."""
-
-    params: Annotated[Mapping[str, Any] | None, ErrorText("write keys with values, as {heads: '1,2'}")]
 
 
 class Lost(ConfigError):
@@ -168,7 +154,7 @@ def own_hydra() -> Iterator[None]:
     kept, resolvers = Singleton._instances, BaseContainer._resolvers
     of_an_app = (JobRuntime, version.VersionBase)
     theirs = {cls: kept.pop(cls) for cls in of_an_app if cls in kept}
-    BaseContainer._resolvers = {**resolvers}
+    OmegaConf.clear_resolvers()  # for ours: a program may well have one that evaluates what it is given
     try:
         yield
     finally:
@@ -180,68 +166,29 @@ def own_hydra() -> Iterator[None]:
             ConfigStore.instance().repo[kind].pop(f"{name}.yaml", None)
 
 
-class OwnConfigSource(FileConfigSource):
-    """Files, as Hydra reads them, but also with the byte order mark that some editors write: behind it Hydra
-    finds no `# @package`. Text stays as it is written. What can't be read is named."""
-
-    @staticmethod
-    def scheme() -> str:
-        return "own"
-
-    def is_config(self, config_path: str) -> bool:
-        path = Path(self.path, config_path)
-        for other in (path, path.with_name(f"{path.name}.yml")):
-            if other.suffix == ".yml" and other.is_file():
-                raise ConfigError(f"{other}: Hydra reads files that end in .yaml; rename it")
-        return super().is_config(config_path)
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        path = Path(self.path, self._normalize_file_name(config_path))
-        try:
-            with path.open(encoding="utf-8-sig") as file:
-                header = self._get_header_dict(file.read(512))
-                file.seek(0)
-                config = OmegaConf.load(file)
-            if not isinstance(config, DictConfig):
-                raise TypeError("it is a list; write KEY: VALUE")
-            where = header.get("package") or ".".join(Path(config_path).parent.parts)
-            group, defaults = Path(config_path).parent.name, config.get("defaults") or ()
-            if where == "_global_" and group in PRESETS and any(isinstance(one, str) for one in defaults):
-                raise ValueError(of_a_group(group, PRESETS[group]))  # the default's keys would move, too
-            restore(config, path, "" if where in ("", "_global_") else f"{where}.")
-            return ConfigResult(self.provider, self.full_path(), config, header)
-        except (OSError, *REFUSALS) as error:
-            raise ConfigError(
-                f"{path}: no config can be read from it ({explain(error, [])}); mend it"
-            ) from error
-
-
 @contextlib.contextmanager
 def _hydra(parsed: argparse.Namespace) -> Iterator[Hydra]:
     """Hydra, set up as `hydra.main` does it. See: hydra/_internal/utils.py, _run_hydra."""
     if hydra.__version__.startswith("1.3."):  # its defaults would be those of 1.1; Hydra 1.4 has its own only
         version.setbase("1.3")
-    SourcesRegistry.instance().register(OwnConfigSource)
     path = configs_dir() if parsed.config_path is None else Path(parsed.config_path).absolute()
-    search_path = create_config_search_path(f"{OwnConfigSource.scheme()}://{path}")
+    search_path = create_config_search_path(str(path))
     if parsed.config_dir is not None:
         own = own_configs(parsed.config_dir).absolute()
-        search_path.prepend(
-            "command-line", f"{OwnConfigSource.scheme()}://{own}", SearchPathQuery(provider="schema")
-        )
-    yield Hydra("ablate", ConfigLoaderImpl(search_path))  # not as GlobalHydra, which is the caller's
+        search_path.prepend("command-line", str(own), SearchPathQuery(provider="schema"))
+    yield Hydra("ablate", Loader(search_path))  # not as GlobalHydra, which is the caller's
 
 
 def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     name, overrides = parsed.config_name or "config", _overrides(parsed)
-    _check_hydra(hydra.compose_config(name, overrides, run_mode=RunMode.RUN), parsed)
+    config = hydra.compose_config(name, overrides, run_mode=RunMode.RUN)  # refuses what must not be said
     if parsed.hydra_help:
-        argv, sys.argv = sys.argv, ["ablate run"]  # Hydra takes the name of the program from there
-        try:
-            hydra.hydra_help(name, hydra_parser(), parsed)
-        finally:
-            sys.argv = argv
+        shown = hydra.get_sanitized_hydra_cfg(config)
+        print(hydra.get_help(config.hydra.hydra_help, shown, hydra_parser(), resolve=False))
     elif parsed.cfg:
+        part, shown = parsed.package, hydra.get_sanitized_cfg(config, parsed.cfg)
+        if part not in (None, "_global_") and OmegaConf.select(shown, part) is None:
+            raise ConfigError(f"--package {part}: it is not set; see ablate run --cfg {parsed.cfg}")
         hydra.show_cfg(name, overrides, parsed.cfg, parsed.package, parsed.resolve)
     else:
         hydra.show_info(parsed.info, name, overrides)
@@ -252,10 +199,11 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
     overrides = [override for override in _overrides(parsed) if override not in of_choices]
     sweeps = parsed.multirun or chooses_a_study(parsed.overrides)
     mode = RunMode.MULTIRUN if sweeps or sets_the_mode(parsed.overrides) else RunMode.RUN
-    config = _composed(hydra, parsed, overrides, mode)
+    config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=mode)
     wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
     if wanted != mode:  # set by a user's config or by hydra.mode=
-        config = _composed(hydra, parsed, overrides, wanted)
+        config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=wanted)
+    require_keys(RunConfig, map(str, config))
     is_single = wanted != RunMode.MULTIRUN
     return Sweep(
         configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),
@@ -269,24 +217,6 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
         config_dir=parsed.config_dir,
         typed=(*_typed(parsed), *parsed.typed),
     )
-
-
-def _composed(hydra: Hydra, parsed: argparse.Namespace, overrides: list[str], mode: RunMode) -> DictConfig:
-    """The composed config. Raises ConfigError if it names code to run, or lacks a key of a run."""
-    config = hydra.compose_config(
-        parsed.config_name or "config", overrides, run_mode=mode, with_log_configuration=False
-    )
-    require_keys(RunConfig, map(str, config))
-    _check_hydra(config, parsed)
-    return config
-
-
-def _check_hydra(config: DictConfig, parsed: argparse.Namespace) -> None:
-    """Raises ConfigError for a setting of Hydra's that would run code, or that has no effect."""
-    settings = _plain(config.hydra)
-    require_no_code(settings)
-    if parsed.config_dir or parsed.config_path or any("hydra" in word for word in parsed.overrides):
-        require_heeded(settings)  # it composes ablate's own settings, which takes a tenth of a second
 
 
 def _overrides(parsed: argparse.Namespace) -> list[str]:
@@ -308,14 +238,7 @@ def _of_swept_choices(overrides: Sequence[Override]) -> list[str]:
 
 def _swept(config: DictConfig) -> tuple[str, ...]:
     """What a sweep is over: first that of a config, so that the command line has the last word."""
-    sweeper = _plain(config.hydra.sweeper or {})
-    if "_target_" in sweeper:
-        chosen = config.hydra.runtime.choices.get("hydra/sweeper")
-        raise ConfigError(
-            f"hydra/sweeper={chosen}: a sweep is checked whole before it begins, which ablate does itself;"
-            " leave hydra/sweeper out"
-        )
-    of_config = read(Swept, sweeper, "hydra.sweeper").params or {}
+    of_config = _plain(config.hydra.sweeper.params or {})
     return (
         *(as_written(f"{key}={values}") for key, values in of_config.items()),
         *_plain(config.hydra.overrides.task),

@@ -1,0 +1,282 @@
+"""What may be said of Hydra: a few keys, by name, whatever they resolve to, at every level."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from ablate.compose.sweep import Sweep, compose, own_hydra
+from ablate.config.rules import ConfigError
+from tests.odd.configs import CANARY
+
+EVIL = {"_target_": "os.mkdir", "path": "made"}
+CREATED = """${oc.create:"{'_target_':'os.mkdir','path':'made'}"}"""
+CORE = "hydra._internal.core_plugins"
+BASIC = f"{CORE}.basic_launcher.BasicLauncher"
+NOTHING = "it has no effect here; leave it out"
+TYPE_IT = "it can run commands, so only the command line may set it"
+OF_RUNS = "ablate makes sweeps itself, and over keys of runs only; leave it out"
+PRIMARY, FUSION = ("-cn", "own"), ("fusion=own",)
+GLOBAL = {"# @package": "_global_"}
+
+
+def config(of_hydra: Mapping[str, Any], *defaults: Any, **other: Any) -> dict[str, Any]:
+    return {"defaults": ["config", *defaults, "_self_"], "hydra": of_hydra, **other}
+
+
+def launcher(name: str | None, settings: Any, **of_hydra: Any) -> dict[str, Any]:
+    return config({"launcher": settings, **of_hydra}, {"override hydra/launcher": name})
+
+
+def logs(handler: Any) -> dict[str, Any]:
+    return {"handlers": {"x": handler}, "root": {"handlers": ["x"]}}
+
+
+# A file of the directory own/, without .yaml, with its content; the words after -cd own; what is refused.
+REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
+    # What ran code, emptied a file or imported a package.
+    (
+        *(
+            "own",
+            config({"hydra_logging": logs("""${oc.create:"{'()':'os.mkdir','path':'made'}"}""")}),
+            PRIMARY,
+        ),
+        f"hydra.hydra_logging.root.handlers=[x]: {NOTHING}",
+    ),
+    (
+        *("own", launcher(None, {"_target_": BASIC, "x": CREATED}), PRIMARY),
+        "hydra.launcher.x._target_=os.mkdir: it would be run; leave it out",
+    ),
+    (
+        *("own", config({"searchpath": ["pkg://canary"]}), PRIMARY),
+        "hydra.searchpath: pkg://canary: there is no such directory; correct it",
+    ),
+    (
+        *("own", config({"job_logging": logs({"class": "logging.FileHandler", "filename": "thesis.txt"})})),
+        *(PRIMARY, f"hydra.job_logging.root.handlers=[x]: {NOTHING}"),
+    ),
+    # Resolved, at any depth, twice, or from another key.
+    (
+        *("own", launcher(None, {"_target_": BASIC, "x": [1, EVIL]}), PRIMARY),
+        "hydra.launcher.x=[1,{_target_:os.mkdir,path:made}]: it would be run; leave it out",
+    ),
+    (
+        *("own", launcher(None, {"_target_": BASIC, "x": f"\\{CREATED}"}), PRIMARY),
+        f"hydra.launcher.x={CREATED}: it would be run; leave it out",
+    ),
+    (
+        *("own", {**launcher(None, "${name}"), "name": EVIL}, PRIMARY),
+        "hydra.launcher._target_=os.mkdir: no such launcher is installed; choose one by hydra/launcher=NAME",
+    ),
+    (
+        *("own", launcher(None, {"_target_": f"{CORE}.basic_sweeper.BasicSweeper"}), PRIMARY),
+        f"hydra.launcher._target_={CORE}.basic_sweeper.BasicSweeper: no such launcher is installed",
+    ),
+    (
+        "own",
+        config({"launcher": {"_partial_": True}}),
+        PRIMARY,
+        "hydra.launcher._partial_=true: it would be run",
+    ),
+    (
+        *("own", config({"job_logging": "${oc.create:{root: 1}}"}), PRIMARY),
+        f"hydra.job_logging.root=1: {NOTHING}",
+    ),
+    ("own", config({"verbose": ["a", "b"]}), PRIMARY, f"hydra.verbose=[a,b]: {NOTHING}"),
+    (
+        "own",
+        config({"sweeper": {"params": 3}}),
+        PRIMARY,
+        "hydra.sweeper.params=3: write keys with values, as {",
+    ),
+    # At every level.
+    (
+        *("fusion/own", {**GLOBAL, "hydra": {"callbacks": {"x": EVIL}}}, FUSION),
+        f"hydra.callbacks.x._target_=os.mkdir: {NOTHING}",
+    ),
+    (
+        *("fusion/own", {"# @package": "hydra.callbacks.x", **EVIL}, FUSION),
+        f"hydra.callbacks.x._target_=os.mkdir: {NOTHING}",
+    ),
+    (
+        *("own", config({}, "fusion/sum@hydra.callbacks.x"), PRIMARY),
+        f"hydra.callbacks.x.name=sum: {NOTHING}",
+    ),
+    (
+        *("study/own", {**GLOBAL, "study": {"kind": "grid"}, "hydra": {"run": {"dir": "x"}}}, ("study=own",)),
+        "hydra.run.dir=x: it has no effect here; --runs DIR says where results lie",
+    ),
+    (
+        *("own", config({}, {"override hydra/job_logging": "default"}), PRIMARY),
+        "hydra.job_logging.formatters.simple.format=",
+    ),
+    (
+        *("own", config({}, {"override hydra/sweeper": "basic"}), PRIMARY),
+        f"hydra.sweeper._target_={CORE}.basic_sweeper.BasicSweeper: {OF_RUNS}",
+    ),
+    ("own", config({"overrides": {"hydra": ["hydra.verbose=true"]}}), PRIMARY, f"hydra.overrides: {NOTHING}"),
+    ("own", config({"runtime": {"choices": "${oc.decode:'[a]'}"}}), PRIMARY, f"hydra.runtime: {NOTHING}"),
+    # By way of what is swept, which would be set in each job.
+    *(
+        (
+            *("own", config({"mode": "MULTIRUN", "sweeper": {"params": {key: "x"}}}), PRIMARY),
+            f"hydra.sweeper.params.{key}=x: {OF_RUNS}",
+        )
+        for key in ("+hydra.job.env_set.LD_PRELOAD", "hydra.launcher", "++hydra/job_logging")
+    ),
+    # Shell, variables of jobs and other machines.
+    (
+        *("own", launcher("slurm", {"setup": ["touch made"]}), PRIMARY),
+        f"hydra.launcher.setup=[touch made]: {TYPE_IT}",
+    ),
+    (
+        *("hydra/launcher/own", {"defaults": ["slurm"], "setup": ["x"]}, ("-m", "hydra/launcher=own")),
+        f"hydra.launcher.setup=[x]: {TYPE_IT}",
+    ),
+    (
+        *("own", launcher("slurm", {"additional_parameters": {"prolog": "x"}})),
+        (*PRIMARY, "+hydra.launcher.additional_parameters.reservation=mine"),
+        f"hydra.launcher.additional_parameters.prolog=x: {TYPE_IT}",
+    ),
+    (
+        *("own", launcher("slurm", {"partition": "a\ntouch made"}), PRIMARY),
+        "hydra.launcher.partition=a touch made: it would be run; leave it out",
+    ),
+    ("own", launcher("ray_cluster", {"address": "h:1"}), PRIMARY, f"hydra.launcher.address=h:1: {TYPE_IT}"),
+    ("own", launcher("joblib", {"temp_folder": "x"}), PRIMARY, f"hydra.launcher.temp_folder=x: {TYPE_IT}"),
+    (
+        *("own", launcher("joblib", {"n_jobs": 1}, job={"env_set": {"LD_PRELOAD": "x"}}), PRIMARY),
+        f"hydra.job.env_set.LD_PRELOAD=x: {TYPE_IT}",
+    ),
+]
+TYPED = {
+    "hydra/job_logging=default": "hydra.job_logging.formatters.simple.format=",
+    "hydra/sweeper=basic": f"hydra.sweeper._target_={CORE}.basic_sweeper.BasicSweeper: {OF_RUNS}",
+    "hydra/launcher=null": "hydra/launcher=null: name one of configs/hydra/launcher: auto, pool, ",
+    "-m hydra/launcher=basic +hydra.launcher.x={_target_:os.mkdir}": "hydra.launcher.x._target_=os.mkdir: it",
+    "+hydra.callbacks.x._target_=os.mkdir": f"hydra.callbacks.x._target_=os.mkdir: {NOTHING}",
+    "~hydra.job_logging": "~hydra.job_logging: keys can't be removed",
+    "hydra.searchpath=[pkg://canary]": "hydra.searchpath: pkg://canary: there is no such directory",
+    "hydra.job.env_copy=[NIX]": "hydra.job.env_copy: no environment variable is called 'NIX'",
+}
+
+
+def written(directory: Path, name: str, content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write a config, as JSON, which is YAML; what adds its directory."""
+    path = directory / "own" / f"{name}.yaml"
+    path.parent.mkdir(parents=True)
+    header, values = content.get("# @package"), {key: content[key] for key in content if key[:1] != "#"}
+    path.write_text(f"# @package {header}\n{json.dumps(values)}" if header else json.dumps(values))
+    return ("-cd", "own")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """A working directory from which modules can be imported, with a thesis."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "canary.py").write_text(CANARY)
+    (tmp_path / "thesis.txt").write_text("years of work")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name, content, words, line", REFUSED, ids=lambda case: "")
+def test_what_a_config_must_not_say_of_hydra(here, name, content, words, line):
+    words = (*written(here, name, content), *words)
+    before = {path: path.is_file() and path.read_bytes() for path in here.rglob("*")}
+    with pytest.raises(ConfigError) as refused:
+        compose(words)
+    assert str(refused.value).startswith(f"{here / 'own' / name}.yaml: {line}")
+    assert {path: path.is_file() and path.read_bytes() for path in here.rglob("*")} == before
+
+
+@pytest.mark.parametrize("words, line", TYPED.items())
+def test_what_the_command_line_must_not_say_of_hydra(here, words, line):
+    with pytest.raises(ConfigError) as refused:
+        compose(words.split())
+    assert str(refused.value).startswith(line)
+    assert {path.name for path in here.iterdir()} == {"canary.py", "thesis.txt"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            ["--cfg", "hydra"],
+            ["--cfg", "job", "-p", "model"],
+            ["--cfg", "all", "--resolve"],
+            ["--hydra-help"],
+        ),
+        *(["--info", "config"], ["--info", "defaults"], ["-m", "seed=0,1"]),
+    ],
+    ids=" ".join,
+)
+def test_whatever_is_asked_for_the_same_is_refused(here, words, capsys):
+    given = written(here, "own", config({"callbacks": {"x": EVIL}}))
+    with pytest.raises(
+        ConfigError, match=r"^/.*own\.yaml: hydra\.callbacks\.x\._target_=os\.mkdir: it has no"
+    ):
+        compose([*given, *PRIMARY, *words])
+    assert capsys.readouterr() == ("", "")
+
+
+def sweep_of(*words: str) -> Sweep:
+    sweep = compose(words)
+    assert sweep is not None
+    return sweep
+
+
+def test_what_a_config_may_say_of_hydra(here):
+    params = {"heads": "1,2", "key_width": "${heads}"}
+    of_hydra = {"mode": "MULTIRUN", "searchpath": ["more", "file://more"], "sweeper": {"params": params}}
+    content = launcher("pool", {"workers": 2, "threads": "${heads}"}, **of_hydra)
+    (here / "more" / "train").mkdir(parents=True)
+    (here / "more" / "train" / "quick.yaml").write_text("defaults: [default]\nsteps: 7\n")
+    sweep = sweep_of(*written(here, "own", content), *PRIMARY, "train=quick")
+    assert (sweep.launcher.workers, sweep.launcher.threads) == (2, 4)
+    assert sweep.arguments == ("heads=1,2", "key_width=${heads}", "train=quick")
+    variants = [sweep.configs((f"heads={heads}", *sweep.arguments[1:])) for heads in (1, 2)]
+    assert [(of.heads, of.key_width, of.train.steps) for of in variants] == [(1, 1, 7), (2, 2, 7)]
+
+
+def test_what_only_the_command_line_may_set_of_a_launcher(here):
+    words = ("hydra.launcher.setup=['export A=b']", "+hydra.launcher.additional_parameters.reservation=mine")
+    slurm = sweep_of("-m", "seed=0,1", "hydra/launcher=slurm", *words).launcher
+    assert vars(slurm)["setup"] == ["export A=b"]
+    assert vars(slurm)["additional_parameters"] == {"reservation": "mine"}
+    joblib = pytest.importorskip("hydra_plugins.hydra_joblib_launcher.joblib_launcher")
+    content = launcher("joblib", {"n_jobs": 2})
+    given = sweep_of(*written(here, "own", content), *PRIMARY, "-m", "hydra.launcher.temp_folder=x").launcher
+    assert type(vars(given)["launcher"]).__name__ == joblib.JoblibLauncher.__name__
+    assert (
+        vars(given)["launcher"].joblib | {"n_jobs": 2, "temp_folder": "x"} == vars(given)["launcher"].joblib
+    )
+
+
+def test_where_a_package_can_not_be_shown(here):
+    for words in (["job", "-p", "hydra"], ["job", "-p", "study"], ["hydra", "-p", "nix"]):
+        with pytest.raises(ConfigError, match=rf"^--package {words[2]}: it is not set; see ablate run --cfg"):
+            compose(["--cfg", *words])
+
+
+def test_a_program_that_calls_may_have_a_resolver_that_evaluates(here):
+    OmegaConf.register_new_resolver("calc", lambda text: Path("made").mkdir())
+    try:
+        with own_hydra(), pytest.raises(ConfigError, match="Unsupported interpolation type calc"):
+            compose(["name=${calc:1}"])
+        assert OmegaConf.has_resolver("calc") and not Path("made").exists()
+    finally:
+        OmegaConf.clear_resolver("calc")
+
+
+def test_plugins_of_hydras_in_the_working_directory_are_not_imported(here):
+    (here / "hydra_plugins").mkdir()
+    (here / "hydra_plugins" / "evil.py").write_text(CANARY)
+    command = [sys.executable, "-m", "ablate", "run", "--cfg", "job", "-p", "heads"]
+    assert subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout == "4\n"
+    assert not [*here.rglob("RAN")]

@@ -593,10 +593,11 @@ def test_a_table_with_too_many_columns_is_refused_in_a_line(command):
 
 def test_variants_without_a_common_seed_are_refused_before_memory_is_gone():
     rows = pd.DataFrame({"method": [f"m{i}" for i in range(4000)], "seed": range(4000), "loss": 1.0})
+    asked: Any = ASKED | {"baseline": "method=m0"}
     with pytest.raises(
         ConfigError, match="4,000 variants times 4,000 seeds are more cells than the 10,000,000 that fit"
     ):
-        ablate.compare(rows, **ASKED | {"baseline": "method=m0"})
+        ablate.compare(rows, **asked)
 
 
 def test_a_baseline_is_proposed_for_many_variants_too():

@@ -241,7 +241,10 @@ def test_a_damaged_run_is_moved_and_not_deleted(made: Path, caplog):
     assert done.returncode == 0 and not run.exists()
     aside = made / "runs/damaged" / f"{run.name}-1"
     assert contents(aside) == held
-    assert f"result.json, so it is not deleted: {aside.relative_to(made)}" in caplog.text.replace("\n", "")
+    assert (
+        f"{run.name}: damaged, so it is not deleted; it is in {aside.relative_to(made)}"
+        in caplog.text.replace("\n", "")
+    )
 
 
 def test_links_are_deleted_and_never_what_they_lead_to(made: Path):

@@ -182,8 +182,9 @@ class StoredRun:
                 try:
                     read_finished(self.directory)
                     owned.remove_tree(self.directory, RUN)
-                except Damaged as error:
-                    log.warning("%s, so it is not deleted: %s", error.path, self.put_aside(self.directory))
+                except Damaged:
+                    aside = self.put_aside(self.directory)
+                    log.warning("%s: damaged, so it is not deleted; it is in %s", self.directory.name, aside)
             with contextlib.suppress(FileNotFoundError):
                 owned.remove_tree(self.attempts, ATTEMPTS)
 

@@ -96,11 +96,11 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, ...], str]] = [
     ),
     # At every level.
     (
-        *("fusion/own", {**GLOBAL, "hydra": {"callbacks": {"x": EVIL}}}, FUSION),
+        *("fusion/own", {**GLOBAL, "fusion": {"name": "sum"}, "hydra": {"callbacks": {"x": EVIL}}}, FUSION),
         f"hydra.callbacks.x._target_=os.mkdir: {NOTHING}",
     ),
     (
-        *("fusion/own", {"# @package": "hydra.callbacks.x", **EVIL}, FUSION),
+        *("study/own", {"# @package": "hydra.callbacks.x", **EVIL}, ("study=own",)),
         f"hydra.callbacks.x._target_=os.mkdir: {NOTHING}",
     ),
     (

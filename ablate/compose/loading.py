@@ -27,8 +27,9 @@ from ablate.compose.configs import configs_dir, loader
 from ablate.compose.launchers import OWN
 from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
-from ablate.config.read import PRESETS, hints, of_a_group
+from ablate.config.read import PRESETS, hints, of_a_group, require_keys
 from ablate.config.rules import ConfigError, typed
+from ablate.config.schema import RunConfig
 
 # What anybody may set, and what Hydra itself sets after all configs.
 FREE = re.compile(
@@ -115,6 +116,7 @@ class Loader(ConfigLoaderImpl):
         except AttributeError as error:  # Hydra counts on what it sets itself
             raise ConfigError(f"{self._file('hydra.runtime')}hydra.runtime: {NO_EFFECT}") from error
         if self._foreign or any("hydra" in word for word in overrides if not word.startswith("hydra.mode=")):
+            require_keys(RunConfig, map(str, config))
             self._judge(config.hydra, overrides)
         return config
 

@@ -32,18 +32,12 @@ from ablate.compose.composer import Composer, Overrides, is_demonstration, to_ru
 from ablate.compose.configs import configs_dir, offered, own_configs
 from ablate.compose.launchers import KEY, OWN, Cluster, Pool
 from ablate.compose.loading import Loader
-from ablate.compose.refusals import (
-    check_overrides,
-    chooses_a_study,
-    explained,
-    hydra_parser,
-    parse,
-    sets_the_mode,
-)
+from ablate.compose.refusals import check_overrides, chooses_a_study, explained, hydra_parser, parse
 from ablate.compose.texts import as_written
-from ablate.config.read import read, require_keys, require_text
+from ablate.config.read import read, require_text
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
+from ablate.printing import put
 
 # Libraries whose errors mean that the launcher as a whole failed: a process died, or it could not start.
 LIBRARIES = ("joblib", "submitit", "ray")
@@ -184,7 +178,7 @@ def _show(hydra: Hydra, parsed: argparse.Namespace) -> None:
     config = hydra.compose_config(name, overrides, run_mode=RunMode.RUN)  # refuses what must not be said
     if parsed.hydra_help:
         shown = hydra.get_sanitized_hydra_cfg(config)
-        print(hydra.get_help(config.hydra.hydra_help, shown, hydra_parser(), resolve=False))
+        put(hydra.get_help(config.hydra.hydra_help, shown, hydra_parser(), resolve=False))
     elif parsed.cfg:
         part, shown = parsed.package, hydra.get_sanitized_cfg(config, parsed.cfg)
         if part not in (None, "_global_") and OmegaConf.select(shown, part) is None:
@@ -198,12 +192,12 @@ def _sweep(hydra: Hydra, parsed: argparse.Namespace, of_choices: Sequence[str]) 
     """of_choices: the overrides that Hydra can't apply before a run has chosen from their group."""
     overrides = [override for override in _overrides(parsed) if override not in of_choices]
     sweeps = parsed.multirun or chooses_a_study(parsed.overrides)
-    mode = RunMode.MULTIRUN if sweeps or sets_the_mode(parsed.overrides) else RunMode.RUN
+    sets_it = any(word.startswith("hydra.mode=") for word in parsed.overrides)
+    mode = RunMode.MULTIRUN if sweeps or sets_it else RunMode.RUN
     config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=mode)
     wanted = RunMode.MULTIRUN if sweeps else config.hydra.mode or RunMode.RUN
     if wanted != mode:  # set by a user's config or by hydra.mode=
         config = hydra.compose_config(parsed.config_name or "config", overrides, run_mode=wanted)
-    require_keys(RunConfig, map(str, config))
     is_single = wanted != RunMode.MULTIRUN
     return Sweep(
         configs=Composer(config, hydra.config_loader, parsed.overrides, is_whole=is_single),

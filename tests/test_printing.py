@@ -180,6 +180,11 @@ def test_labels_break_no_row(words, command):
     rows = [line for line in out.splitlines() if line.startswith("| ")]
     cells = [re.split(r"(?<!\\)(?:\\\\)*\|", row)[1:-1] for row in rows]
     assert len(rows) in (len(NAMES) + 1, len(NAMES) + 2) and {len(one) for one in cells} == {len(cells[0])}
+
+
+def test_labels_break_no_row_of_latex_and_no_json(command):
+    odd().to_csv("odd.csv", index=False)
+    asked = ("compare", "odd.csv", "--by", "method", "--metric", "loss", "--baseline", "method=base")
     _, out, _ = command(*asked, "--format", "latex")
     body = out.partition("\\midrule\n")[2].partition("\\bottomrule")[0]
     assert body.count("\n") == len(NAMES) == body.count("\\\\\n")

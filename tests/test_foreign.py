@@ -597,13 +597,7 @@ def test_variants_without_a_common_seed_are_refused_before_memory_is_gone():
     with pytest.raises(
         ConfigError, match="4,000 variants times 4,000 seeds are more cells than the 10,000,000 that fit"
     ):
-<<<<<<< HEAD
         ablate.compare(rows, **asked)
-||||||| e95f0ec
-        ablate.compare(rows, **ASKED | {"baseline": "method=m0"})
-=======
-        ablate.compare(rows, **{**ASKED, "baseline": "method=m0"})
->>>>>>> door
 
 
 def test_a_baseline_is_proposed_for_many_variants_too():

@@ -232,7 +232,7 @@ def check_against_study(
         primary=[Contrast(baseline={"fusion": VARIANTS[0]})],
         metric="test_loss",
     )
-    study = declared.tuning(declared.levels)
+    study = declared.tuned_design(declared.levels)
     of_each = zip(develop_NAGS, half_NAHS, best_NA, at_NA, loss_NAS, verdict_NK, strict=True)
     for develop_AGS, half_AHS, best_A, at_A, loss_AS, verdict_K in of_each:
         rows: dict[Overrides, dict] = {}
@@ -254,7 +254,7 @@ def check_against_study(
                     **{"phase": "report" if members[overrides] else "develop"},
                     **{"role": " ".join(members[overrides])},
                 }
-        chosen = tuned.progress(study, rows).choices.values()
+        chosen = study.found(rows).choices.values()
         assert np.allclose([np.log2(float(choice.value or "nan")) for choice in chosen], at_A, atol=1e-3)
         table = compare(as_results(list(rows.values())), metric="test_loss", margin=margin).table
         own = table[table["family"] == "exploratory"].set_index("fusion")

@@ -190,7 +190,7 @@ class StoredRun:
 
     def release(self, pid: int) -> None:
         """Release the lease of a process of this machine that has ended."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StoreError):
             if latest := self.latest():
                 lease.release_ended(latest, pid)
 
@@ -235,18 +235,18 @@ class StoredRun:
 
     def _discard(self, attempt: Path) -> None:
         """Remove an attempt, so that its process no longer finds it; its number stays taken."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StoreError):
             (attempt.parent / OVER).touch()
             owned.drop(owned.take_away(attempt, attempt.parent, ATTEMPT))
 
     def _clear(self, last: Path) -> None:
         """Remove the numbers up to `last`, as the run is finished. Numbers that hold an attempt stay, since
         its process may be alive; a process that is just beginning an attempt has to try again."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StoreError):
             owned.delete(last)  # usually there is nothing else
             owned.delete(self.attempts)
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StoreError):
             numbers = [self.attempts / str(n) for n in self._numbers() if n <= int(last.name)]
             numbers = [number for number in numbers if not number.is_symlink()]
             for old in (

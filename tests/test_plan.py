@@ -137,12 +137,12 @@ def test_the_shortest_runs_have_times():
 
 
 def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
-    rows = pd.concat([pilot(code="a"), pilot(code="b").assign(seed=lambda rows: rows["seed"] + 4)])
+    rows = pd.concat([pilot(numerics=1), pilot(numerics=2).assign(seed=lambda rows: rows["seed"] + 4)])
     rows.to_csv(tmp_path / "pilot.csv", index=False)
     code, _, said = command("plan", "pilot.csv")
     assert code == 2 and "allow it with --mixed of compare, report or plan" in said
     assert "up to 8 seeds" in command("plan", "pilot.csv", "--mixed")[2]
-    asked = ("--where", "code=b", "--difference", str(SD), "--contrasts", "1", "--format", "json")
+    asked = ("--where", "numerics=2", "--difference", str(SD), "--contrasts", "1", "--format", "json")
     code, printed, said = command("plan", "pilot.csv", *asked)
     assert (code, json.loads(printed)[0]["seeds"]) == (0, 10)
     assert "up to 4 seeds" in said and "power 0.8" in said

@@ -47,7 +47,7 @@ def page(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("report") / "runs"
     store = synthetic_study(
         root,
-        name=HOSTILE.replace("/", ""),
+        name="".join(filter(str.isprintable, HOSTILE.replace("/", ""))),
         question=f"Does it {HOSTILE}?",
         fusions=("concat", "sum", "weighted_sum", HOSTILE),
         rates=(0.002, 0.004),

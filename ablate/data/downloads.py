@@ -16,6 +16,7 @@ from ablate.config.rules import AtLeast, Spelled
 from ablate.data.text import CorpusError, readable, shown
 from ablate.files import cache
 from ablate.files.owned import move_file
+from ablate.printing import console
 
 FOLDER = "downloads"  # in the cache
 CHUNK = 1 << 18  # bytes written at a time
@@ -101,14 +102,13 @@ def _receive(address: str, remote: RemoteFile, file: Path) -> None:
     """Write what an address sends, no byte beyond the size. Raises CorpusError if that is another file,
     RequestException, OSError."""
     import requests
-    from rich.console import Console
     from rich.progress import track
 
     sha256, left = hashlib.sha256(), remote.size
     request = requests.get(address, headers=AGENT, timeout=TIMEOUT_S, stream=True)
     with request as answer, file.open("xb") as written:
         answer.raise_for_status()
-        shown_as = {"console": Console(stderr=True), "disable": not sys.stderr.isatty(), "transient": True}
+        shown_as = {"console": console(), "disable": not sys.stderr.isatty(), "transient": True}
         for block in track(answer.iter_content(CHUNK), remote.file, remote.size / CHUNK, **shown_as):
             left -= len(block)
             if left < 0:

@@ -29,11 +29,15 @@ def left_out() -> list[str]:
 
 def opened(path: Path) -> io.BufferedReader:
     """The file, if it is a regular one: a pipe would wait, a device never end. Raises OSError."""
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
+
+    def at_once(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(path, "rb", opener=at_once)  # noqa: SIM115 (its reader closes it)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
         raise OSError(None, "no regular file", str(path))
-    return os.fdopen(number, "rb")
+    return file
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:

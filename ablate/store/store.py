@@ -392,9 +392,8 @@ def read_rows(store: Path) -> list[Row]:
             try:
                 rows[name] = (now, read_finished(store / name))
             except Damaged as error:
-                parts = (store / name / file for file in ("config.yaml", "metrics.csv"))
-                # Otherwise it is no run, or just being replaced.
-                if os.path.exists(store / name) and (now or any(map(os.path.isfile, parts))):
+                files = (store / name / file for file in ("result.json", "config.yaml", "metrics.csv"))
+                if sum(map(os.path.isfile, files)) > 1:  # otherwise it is no run, or just being replaced
                     failed = {"status": Status.FAILED, "error": str(error)}
                     damaged.append({"run_id": short_id(name), "code": None, "torch": None, **failed})
     if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):

@@ -5,6 +5,7 @@ import argparse
 import asyncio
 import contextlib
 import decimal
+import faulthandler
 import json
 import locale
 import logging
@@ -170,6 +171,7 @@ def app(config: Any) -> None:
 
 
 def main() -> None:
+    faulthandler.dump_traceback_later(240, exit=True)  # where it waits, if it does
     multiprocessing.set_start_method(None, force=True)  # as a program begins that is no fork of another
     own = {"fusion": "nothing", "hydra": {"run": {"dir": "."}, "output_subdir": None}}
     ConfigStore.instance().store("mine", own)

@@ -18,7 +18,7 @@ from ablate.execution.events import ignore
 from ablate.execution.execute import describe, execute
 from ablate.execution.run import prepare
 from ablate.files.atomic import StoreError
-from ablate.store import store as store_module
+from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, grown, read_record
@@ -268,8 +268,8 @@ def test_rows_are_read_again_only_where_a_run_changed(store, tmp_path, monkeypat
         finished(store, name, run_id=name * 16)
     store.rows()
     read: list[str] = []
-    original = store_module.read_finished
-    monkeypatch.setattr(store_module, "read_finished", lambda path: read.append(path.name) or original(path))
+    original = rows_module.read_finished
+    monkeypatch.setattr(rows_module, "read_finished", lambda path: read.append(path.name) or original(path))
     assert len(store.rows()) == 3 and read == []
     finished(store, "b", run_id="b" * 16, val_loss=1.0)
     assert [row.get("val_loss") for row in store.rows()] == [None, 1.0, None] and read == ["b"]

@@ -9,10 +9,7 @@ again. Any number of processes, on any number of machines, may share a store (do
 """
 
 import contextlib
-import hashlib
-import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -28,20 +25,18 @@ from ablate.files.atomic import (
     require_short,
     write_atomically,
 )
-from ablate.files.reading import leave_out, read_bytes
 from ablate.phrases import some
 from ablate.store import lease
 from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.names import swept, title
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
-from ablate.store.run_files import Damaged, Stamp, read_finished, read_started, stamp
+from ablate.store.rows import RUN, leaving_out, plain_names, read_rows
+from ablate.store.run_files import read_finished, read_started
 from ablate.store.stored_run import PART, StoredRun
 
 BELOW = 150  # the most characters of a path below the directory of results, by and large
 TABLES_S = 5  # the most time to spend on updating tables while other commands write
-MOST_CACHED = 1 << 30  # bytes of the cache of rows; those of 100,000 runs have 200 MB
-RUN = re.compile(r".+-[0-9a-f]{8}")  # what config.run_name ends with
 OF_A_STUDY = ("study.json", ".versions", "plan.json")  # one of them is in the directory of any
 FIRST_COLUMNS = ",".join(COLUMNS[:3]).encode()  # by which a table of any version is known
 ABLATE_RUNS = "ABLATE_RUNS"  # the environment variable with the directory of results
@@ -76,13 +71,13 @@ class Store:
         """The latest attempt of each run that is under way or was interrupted, by name."""
         attempts: dict[str, Path] = {}
         for name in self.begun():
-            with _leaving_out():
+            with leaving_out():
                 if attempt := self.run(name).latest():
                     attempts[name] = attempt
         return attempts
 
     def _names(self) -> list[str]:
-        return _plain_names(self.root / "store")
+        return plain_names(self.root / "store")
 
     def find(self, run: str) -> Path:
         """The directory of the one finished run whose name, id or title begins with `run`; or `run` itself,
@@ -172,7 +167,7 @@ class Store:
 
     def _unfinished_rows(self) -> Iterator[Row]:
         for attempt in self.attempts().values():
-            with _leaving_out():
+            with leaving_out():
                 status = Status.RUNNING if lease.is_live(attempt) else Status.INTERRUPTED
                 yield {**read_started(attempt), "status": status}
 
@@ -186,7 +181,7 @@ class Store:
         """The records of all studies by name, without those that can't be read (files/reading.left_out)."""
         records: dict[str, StudyRecord] = {}
         for name in self.study_names():
-            with _leaving_out():
+            with leaving_out():
                 if record := self.read_study(name):
                     records[name] = record
         return records
@@ -207,8 +202,8 @@ class Store:
 
     def study_names(self) -> list[str]:
         studies = self.root / "studies"
-        with _leaving_out():
-            return [name for name in _plain_names(studies) if _is_there(studies / name / "study.json")]
+        with leaving_out():
+            return [name for name in plain_names(studies) if _is_there(studies / name / "study.json")]
         return []
 
     def require_place(self, name: str) -> None:
@@ -326,25 +321,6 @@ def _id_begins(path: Path, run: str) -> bool:
         return not os.path.exists(path)  # it has not finished
 
 
-@contextlib.contextmanager
-def _leaving_out() -> Iterator[None]:
-    """Leave out what can't be read in the block, and go on."""
-    try:
-        yield
-    except FileNotFoundError:  # gone since
-        pass
-    except StoreError as error:
-        leave_out(error)
-
-
-def _plain_names(directory: Path) -> list[str]:
-    """The names in a directory, without those that no command could print."""
-    found = names(directory)
-    if odd := [name for name in found if not name.isprintable()]:
-        leave_out(f"{directory}: {some([*map(ascii, odd)])}: no names that ablate gives; rename what it is")
-    return [name for name in found if name.isprintable()]
-
-
 def _is_there(path: Path) -> bool:
     """Whether there is anything at this path, be it a link to nowhere or what may not be looked at."""
     try:
@@ -364,53 +340,3 @@ def read_study(directory: Path) -> StudyRecord | None:
 
 def _record_in(directory: Path) -> Versions[StudyRecord | None]:
     return Versions(directory / "study.json", read_record, as_plain, None)
-
-
-# --- the rows of finished runs --------------------------------------------------------------------
-
-
-def read_rows(store: Path) -> list[Row]:
-    """The row of each finished run below `store`; a damaged run gets a failed row with the reason.
-
-    Rows are cached beside the runs, so that not every file is opened every time, with the stamp of each file,
-    by which a changed run is noticed.
-    """
-    cache = store / ".rows.json"
-    known = _cached_rows(cache)
-    rows: dict[str, tuple[Stamp, Row]] = {}
-    damaged: list[Row] = []
-    for name in _plain_names(store):
-        if name.startswith("."):
-            continue
-        with _leaving_out():
-            now = stamp(store / name)
-            if not now and not RUN.fullmatch(name):  # not a run
-                continue
-            if now and name in known and known[name][0] == now:
-                rows[name] = known[name]
-                continue
-            try:
-                rows[name] = (now, read_finished(store / name))
-            except Damaged as error:
-                files = (store / name / file for file in ("result.json", "config.yaml", "metrics.csv"))
-                if sum(map(os.path.isfile, files)) > 1:  # otherwise it is no run, or just being replaced
-                    failed = {"status": Status.FAILED, "error": str(error)}
-                    damaged.append({"run_id": short_id(name), "code": None, "torch": None, **failed})
-    if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):
-        with contextlib.suppress(StoreError):  # a disk that is full or read-only can still be read
-            data = json.dumps(rows).encode()
-            write_atomically(cache, b'["%s", %s]' % (_seal(data), data))
-    return [dict(row) for _, row in rows.values()] + damaged
-
-
-def _cached_rows(cache: Path) -> dict[str, tuple[Stamp, Row]]:
-    """The stamp and the row of each run, if every byte of the file is as it was written."""
-    with contextlib.suppress(OSError):
-        content = read_bytes(cache, MOST_CACHED)
-        if content[2:66] == _seal(data := content[69:-1]):
-            return json.loads(data)
-    return {}
-
-
-def _seal(data: bytes) -> bytes:
-    return hashlib.sha256(data).hexdigest().encode()

@@ -15,6 +15,7 @@ import torch
 
 from ablate.compute.fastest import bfloat16_is_faster, fastest_product
 from ablate.execution.place import fastest_attention
+from ablate.files.reading import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins
 
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
@@ -40,6 +41,13 @@ def _a_cache_of_its_own(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_out():
+    """What one test leaves out, another does not say."""
+    yield
+    left_out()
 
 
 @pytest.fixture(autouse=True)

@@ -230,7 +230,7 @@ def test_a_duel_is_fought_and_goes_on_where_it_was():
     assert settled.seeds > FEWEST and 0 < settled.seconds <= 60
     assert other.plan(0) == settled  # at the first call, and kept
     (Store().study_directory(other.study) / PLAN).write_text("[]")
-    with pytest.raises(ConfigError, match=r"plan\.json: can't be read .*; move it"):
+    with pytest.raises(ConfigError, match=r"plan\.json: can't be read .*move it away"):
         other.plan(60)
 
 

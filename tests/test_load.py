@@ -298,9 +298,9 @@ def test_results_that_do_not_fit_their_record_are_refused(travelled):
     assert "results.csv lacks 2 of the 6 runs that study.json lists; copy both" in refusal(*lines[:-2])
     foreign = lines[-1].replace(lines[-1][:16], "f" * 16)
     assert "results.csv has 1 that it does not list" in refusal(*lines, foreign)
-    column = lines[0].rstrip().split(",").index("code")
-    code = lines[-1].rstrip().split(",")[column - len(lines[0].split(","))]
-    assert "code" in refusal(*lines[:-1], lines[-1].replace(code, "0" * 12))
+    header, last = lines[0].rstrip().split(","), lines[-1].rstrip().split(",")
+    last[header.index("numerics") - len(header)] = "7"
+    assert "numerics 1 / 7" in refusal(*lines[:-1], ",".join(last))
     table.unlink()
     with pytest.raises(ConfigError, match=r"study\.json without results\.csv; copy both"):
         load([str(travelled)])

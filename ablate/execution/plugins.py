@@ -149,13 +149,15 @@ def _registered(plugin: Plugin) -> list[Method]:
 
 
 def _execute(plugin: Plugin) -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError. A file may import what lies beside it."""
+    path = [*sys.path]
     try:
         if plugin.module:
             importlib.import_module(plugin.module)
             return
         module = types.ModuleType(f"ablate_plugin_{Path(plugin.path).stem}")
         module.__file__ = plugin.path
+        sys.path.append(str(Path(plugin.path).parent))
         sys.modules[module.__name__] = module  # dataclasses look up the types of their fields there
         exec(compile(plugin.source, plugin.path, "exec"), module.__dict__)
     except ConfigError:
@@ -165,6 +167,8 @@ def _execute(plugin: Plugin) -> None:
         raise ConfigError(f"{line}no Python ({error.msg}); correct it") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"it raises {error_line(error, provenance.plugin_files())}; mend that") from error
+    finally:
+        sys.path[:] = path
 
 
 def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:

@@ -254,7 +254,7 @@ def read_finished(directory: Path, *, thorough: bool = False) -> Row:
     except FileNotFoundError as error:
         raise Damaged(path, "missing or damaged") from error
     seal, files = row.pop("seal"), row.pop("files")
-    if not isinstance(files, dict) or any(Path(name).name != name for name in files):
+    if not isinstance(files, dict) or any(os.path.basename(name) != name for name in files):
         raise Damaged(path, "its files are not of this run")
     if seal != digest([row, files]):
         raise Damaged(path, "edited since the run ended")

@@ -195,7 +195,8 @@ def spoil(draw: random.Random, runs: Path) -> str:
     path = draw.choice(told if told and draw.random() < 0.6 else paths)
     is_file = path.is_file() and not path.is_symlink()
     damage = draw.choice(OF_FILES if is_file and draw.random() < 0.7 else OF_ANYTHING)
-    damage(draw, path)
+    with contextlib.suppress(PermissionError):  # of what an earlier damage has locked
+        damage(draw, path)
     return f"{damage.__name__} {path.relative_to(runs)}"
 
 

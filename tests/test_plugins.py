@@ -336,3 +336,14 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path):
         (row,) = rows(tmp_path)
         assert (row["fusion"], row["status"]) == ("extra", "done")
     del sys.modules["heads_extra"]
+
+
+def test_a_file_finds_what_lies_beside_it_and_keeps_the_path_that_it_adds(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path / "first"))
+    before, added = [*sys.path], str(tmp_path / "vendored")
+    (tmp_path / "beside_it.py").write_text("HALF = 0.5\n")
+    path = write(tmp_path, body="HALF * z_BTHV.sum(-2)")
+    path.write_text(f"import sys\nfrom beside_it import HALF\nsys.path.append({added!r})\n{path.read_text()}")
+    plugins.install([plugins.read(path)])
+    assert sys.path == [*before, added]
+    sys.modules.pop("beside_it")

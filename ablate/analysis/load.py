@@ -44,7 +44,7 @@ class Source:
         """The record of the study; None if there is none."""
         return read_study(self.directory) if self.study else None
 
-    @property
+    @cached_property
     def record(self) -> StudyRecord | None:
         """The record, without the command that it holds if that is not ablate's."""
         if self.stored is None or _is_ours(self.stored):

@@ -150,14 +150,16 @@ def _registered(plugin: Plugin) -> list[Method]:
 
 def _execute(plugin: Plugin) -> None:
     """Raises ConfigError. A file may import what lies beside it."""
-    path = [*sys.path]
+    folder = str(Path(plugin.path).parent)
+    is_new = not plugin.module and folder not in sys.path
     try:
         if plugin.module:
             importlib.import_module(plugin.module)
             return
         module = types.ModuleType(f"ablate_plugin_{Path(plugin.path).stem}")
         module.__file__ = plugin.path
-        sys.path.append(str(Path(plugin.path).parent))
+        if is_new:
+            sys.path.append(folder)
         sys.modules[module.__name__] = module  # dataclasses look up the types of their fields there
         exec(compile(plugin.source, plugin.path, "exec"), module.__dict__)
     except ConfigError:
@@ -168,7 +170,8 @@ def _execute(plugin: Plugin) -> None:
     except (Exception, SystemExit) as error:
         raise ConfigError(f"it raises {error_line(error, provenance.plugin_files())}; mend that") from error
     finally:
-        sys.path[:] = path
+        if is_new and folder in sys.path:
+            sys.path.remove(folder)
 
 
 def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:

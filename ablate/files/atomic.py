@@ -25,7 +25,7 @@ from ablate.version import __version__
 
 COPIED_S = 60  # a version is copied within this time; if the file is newer than that, a user changed it
 CHANGES_S = 10  # how long to wait for other processes that are changing it
-SETTLED_NS = 2_000_000_000
+SETTLED_NS = 2_000_000_000  # how old a file is whose stamp tells any later change of it
 VERSION = "version"  # a key of the file, missing in one that was written by hand
 NO_FILE = (None, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # a pipe, a directory, a link to itself, a socket
 
@@ -141,7 +141,6 @@ def file_digest(path: Path) -> str:
     size, times and inode. Raises OSError."""
     stat = path.stat()
     stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    # One that is newer may change again within one tick of the file system's clock.
     is_settled = stat.st_mtime_ns < time.time_ns() - SETTLED_NS
     return (_digest_of if is_settled else _digest_of.__wrapped__)(path, stamp)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 MOST_BYTES = 1 << 28  # of 100,000 runs, the list for a cluster has 150 MB, and study.json 30 MB
 DEPTH = 20  # the deepest, weights by layer, head and channel in a row, are five levels down
+LARGEST = sys.float_info.max  # beyond it a number is not finite, be it written as a whole one
 
-LARGEST = sys.float_info.max
 _left_out: dict[str, None] = {}
 
 

@@ -23,9 +23,7 @@ class Status(StrEnum):
     DIVERGED = auto()
     INTERRUPTED = auto()  # the same command resumes it
     RUNNING = auto()
-    STALE = (
-        auto()
-    )  # a result of another version of the numerics or another torch, which may differ from today's
+    STALE = auto()  # a result of other numerics, torch or plugin, which may differ from today's
 
 
 # A diverged run is a result too.
@@ -261,8 +259,6 @@ _TYPES = {
     **{"text": (str,), "word": (str, int, float), "json": (str, list), "boolean": (bool,)},
     **{"whole": (int,), "number": (int, float)},
 }
-
-
 _STATUSES = (*Status,)
 
 

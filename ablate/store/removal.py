@@ -3,13 +3,13 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ablate.config.identity import short_id
 from ablate.files.atomic import explained
 from ablate.files.owned import Mark, remove_tree
 from ablate.store.columns import Row, Status
 from ablate.store.record import StudyRecord
+from ablate.store.rows import is_run
 from ablate.store.store import Store, StoreError
 
 STUDY = Mark(".+", "study.json")
@@ -117,7 +117,7 @@ def _candidates(store: Store, names: Iterable[str]) -> Iterator[RemovalCandidate
                 (listed if record.is_one_by_one else needed).setdefault(run_id, []).append(study)
     for name in names:
         run, row = store.run(name), rows.get(short_id(name))
-        if row and any(map(Path.exists, (run.directory / "metrics.csv", run.attempts))):
+        if row and (is_run(run.directory) or run.attempts.exists()):
             run_id = row["run_id"]
             files = (path for at in (run.directory, run.attempts) for path in at.rglob("*"))
             size = sum(path.stat().st_size for path in files if path.is_file())

@@ -38,6 +38,12 @@ def plain_names(directory: Path) -> list[str]:
     return [name for name in found if name.isprintable()]
 
 
+def is_run(directory: Path) -> bool:
+    """Whether this is the directory of a run, be it damaged: it has two files of three that each run has."""
+    files = (directory / file for file in ("result.json", "config.yaml", "metrics.csv"))
+    return sum(map(os.path.isfile, files)) > 1
+
+
 def read_rows(store: Path) -> list[Row]:
     """The row of each finished run below `store`; a damaged run gets a failed row with the reason.
 
@@ -61,8 +67,7 @@ def read_rows(store: Path) -> list[Row]:
             try:
                 rows[name] = (now, read_finished(store / name))
             except Damaged as error:
-                files = (store / name / file for file in ("result.json", "config.yaml", "metrics.csv"))
-                if sum(map(os.path.isfile, files)) > 1:  # otherwise it is no run, or just being replaced
+                if is_run(store / name):  # otherwise it is not, or is just being replaced
                     failed = {"status": Status.FAILED, "error": str(error)}
                     damaged.append({"run_id": short_id(name), "code": None, "torch": None, **failed})
     if rows.keys() != known.keys() or any(rows[name][0] != known[name][0] for name in rows):

@@ -50,7 +50,7 @@ RESUMABLE = (
 )
 PART = ".part"
 OVER = ".over"  # marks a number whose attempt was discarded, so that it stays taken
-RUN = Mark(r"[^.].*", "result.json")
+RESULT = Mark(r"[^.].*", "result.json")
 ATTEMPTS = Mark(rf"\..+\{PART}")
 ATTEMPT = Mark("[0-9a-f]{8}")  # anything else there is not ablate's
 
@@ -181,7 +181,7 @@ class StoredRun:
             with contextlib.suppress(FileNotFoundError):
                 try:
                     read_finished(self.directory)
-                    owned.remove_tree(self.directory, RUN)
+                    owned.remove_tree(self.directory, RESULT)
                 except Damaged:
                     aside = self.put_aside(self.directory)
                     log.warning("%s: damaged, so it is not deleted; it is in %s", self.directory.name, aside)
@@ -220,7 +220,7 @@ class StoredRun:
                     if not known:  # there is no result in it
                         self.put_aside(self.directory)
                         continue
-                    old = owned.take_away(self.directory, number, RUN)
+                    old = owned.take_away(self.directory, number, RESULT)
                     if stamp(old) == known:
                         continue
                     owned.rename_onto_free(old, self.directory)  # it had just been replaced: put it back

@@ -23,6 +23,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.analysis.contrasts import primary_pairs
+from ablate.analysis.load import read
 from ablate.cli.train import _some
 from ablate.compose.composer import Composer, to_run_config
 from ablate.compose.configs import configs_dir, loader
@@ -38,7 +39,6 @@ from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.live import board
 from ablate.reporting.page import gather
-from ablate.reporting.subject import find
 from ablate.store.record import Machine
 from ablate.store.store import Store, StoreError
 from ablate.study import machine
@@ -669,7 +669,7 @@ def test_named_arms_are_run_kept_and_repeated(own, tmp_path, monkeypatch):
     assert record is not None
     assert record.arms["rotate"] == {"fusion": "sum", "fusion.order": "rotate"}
     assert not {"fusion", "fusion.order", "out_rank"} & record.fixed.keys()
-    (again,) = gather(find("order")).commands
+    (again,) = gather(read("order")).commands
     done = run_cli(*shlex.split(again)[1:], "--dry-run", cwd=tmp_path)
     assert "6 runs, 6 of them finished" in done.stdout, done.stdout + done.stderr
     refused = run_cli(*command, "fusion=mean", cwd=tmp_path)

@@ -72,13 +72,13 @@ class Selection:
 def select(target: str) -> Selection:
     """The runs that a target names: a study by name or directory, or a run by a prefix of its id or name, or
     by its directory. Raises ConfigError if none of them can be exported."""
-    store = Store()
-    if target not in store.study_names() and not (Path(target) / "study.json").is_file():
-        return _of_run(target, store)
-    source = find_source(target)
-    if source.store is None:
+    source = find_source(target, runs=True)
+    store = source.store
+    if store is None:
         raise ConfigError(f"{target}: a copy of a study without its runs; export it where they were made")
-    selection = _of_study(source.store, source.study)
+    if source.run:
+        return _of_run(source.run, store)
+    selection = _of_study(store, source.study)
     if not selection.directories:
         what = some([f"{count} {status}" for status, count in selection.left_out.items()])
         raise ConfigError(f"{target}: no run of it is done or diverged ({what or 'none has begun'})")
@@ -95,10 +95,8 @@ def _of_study(store: Store, study: str) -> Selection:
     return Selection(store, study, chosen, left_out)
 
 
-def _of_run(target: str, store: Store) -> Selection:
+def _of_run(path: Path, store: Store) -> Selection:
     """The study that a run belongs to, the first of several, with this run alone chosen."""
-    path = store.find(target)
-    store = Store(path.parent.parent)
     row = read_finished(path, thorough=True)
     if row["status"] not in EXPORTED:
         raise ConfigError(f"{path.name}: {row['status']} ({row.get('error')}); take a run that is done")

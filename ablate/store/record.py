@@ -224,6 +224,10 @@ class StudyRecord:
         return self.declared.get("develop", [])
 
 
+# The record for rows that belong to no known study.
+NO_STUDY = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
+
+
 def frozen(rung: str, of: Mapping[str, Predicted], rows: str) -> Prediction:
     """The prediction of a rung, as of today."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -64,7 +64,6 @@ def compare(
         typer.Option(
             metavar="KEY,KEY",
             help="Show the means as a table for a paper: columns by the last key, rows by the others.",
-            autocompletion=completion.columns,
         ),
     ] = None,
     cost: Annotated[

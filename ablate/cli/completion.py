@@ -5,7 +5,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -45,7 +45,7 @@ def _join_words() -> str:
     return re.sub("[^=:]*$", "", words[-1])
 
 
-# --- the choices of each argument ---------------------------------------------------------------------
+# --- keys, and names that nobody knows by heart -------------------------------------------------------
 
 
 def overrides(context: typer.Context, incomplete: str) -> list[str]:
@@ -67,18 +67,6 @@ def keys() -> list[str]:
     return [*dict.fromkeys(key.name for section in sections() for key in section.keys)]
 
 
-def corpora(context: typer.Context) -> list[str]:
-    from ablate.compose.configs import corpora
-
-    return [*corpora(context.params.get("config_dir"))]
-
-
-def downloads(context: typer.Context) -> list[str]:
-    from ablate.compose.configs import downloads
-
-    return downloads(context.params.get("config_dir"))
-
-
 def studies() -> list[str]:
     from ablate.store.store import Store
 
@@ -96,34 +84,3 @@ def runs() -> list[str]:
 
 def studies_and_runs() -> list[str]:
     return [*studies(), *runs()]
-
-
-def exporters() -> list[str]:
-    from ablate.export.exporter import targets
-
-    return [*targets()]
-
-
-def results_columns(incomplete: str) -> list[str]:
-    """Columns of results.csv; several are separated by commas."""
-    from ablate.store.columns import COLUMNS
-
-    return _after_commas(incomplete, ("age", "run", *COLUMNS))
-
-
-def metrics() -> list[str]:
-    from ablate.store.columns import METRICS
-
-    return sorted(METRICS)
-
-
-def columns(incomplete: str) -> list[str]:
-    """Columns of the configuration; several are separated by commas."""
-    from ablate.store.columns import CONFIG_COLUMNS
-
-    return _after_commas(incomplete, [column for column in CONFIG_COLUMNS if not column.endswith("_options")])
-
-
-def _after_commas(incomplete: str, names: Iterable[str]) -> list[str]:
-    before = incomplete.rpartition(",")[0] + "," * ("," in incomplete)
-    return [f"{before}{name}" for name in names]

@@ -26,7 +26,6 @@ def export(
             metavar="TARGET",
             help="tensorboard, mlflow, wandb, the name of an installed exporter, or hf: one run as a GPT-2 of"
             " Hugging Face's transformers.",
-            autocompletion=completion.exporters,
         ),
     ],
     out: Annotated[

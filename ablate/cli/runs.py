@@ -53,14 +53,11 @@ def runs(
         typer.Option(
             metavar="COL",
             help="Sort by this column, smallest first; -COL: largest first. Else the newest run is last.",
-            autocompletion=completion.results_columns,
         ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(
-            metavar="COL[,COL]", help="Show these columns.", autocompletion=completion.results_columns
-        ),
+        typer.Option(metavar="COL[,COL]", help="Show these columns."),
     ] = None,
     watch: Annotated[
         bool,

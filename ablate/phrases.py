@@ -46,6 +46,11 @@ def some(items: Sequence[object], most: int = 3) -> str:
     return ", ".join([*map(str, items[:most]), *lines_if(len(items) > most, "…")])
 
 
+def joined(words: Sequence[str], last: str = "and") -> str:
+    """a; a and b; a, b and c."""
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def lines_if(condition: object, line: str) -> list[str]:
     """A list with the line if the condition holds, else an empty list."""
     return [line] if condition else []

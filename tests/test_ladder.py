@@ -17,11 +17,12 @@ from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.launch.pool import train_or_wait
 from ablate.store.columns import Row
-from ablate.store.record import Predicted, frozen, grown
+from ablate.store.record import Predicted, frozen
 from ablate.store.store import Store, StoreError
 from ablate.study import loop
 from ablate.study.climb import Climb
 from ablate.study.config import Overrides
+from ablate.study.growth import grown
 from ablate.study.loop import Loop
 from ablate.study.study import Study
 from benchmarks import kills

@@ -21,10 +21,11 @@ from ablate.config.rules import ConfigError
 from ablate.live import table as table_of_runs
 from ablate.reporting.answers import lines as answer_lines
 from ablate.reporting.words import sentences
-from ablate.store.record import PlannedLooks, StudyRecord, grown
+from ablate.store.record import PlannedLooks, StudyRecord
 from ablate.store.store import Store, StoreError
 from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
+from ablate.study.growth import grown
 from ablate.study.looks import Looks
 from ablate.study.study import Study, read_declared
 from ablate.study.tuned import Tuned

@@ -25,11 +25,12 @@ from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.timing import step_seconds
 from ablate.store.columns import MEASURED_COLUMNS, Row
-from ablate.store.record import Choice, StudyRecord, grown
+from ablate.store.record import Choice, StudyRecord
 from ablate.study import run as running
 from ablate.study import tuned, tuning
 from ablate.study.config import Overrides, Phase
 from ablate.study.curve import has_late_seed, minimum
+from ablate.study.growth import grown
 from ablate.study.looks import Looks
 from ablate.study.study import read_declared
 from ablate.study.tuned import baseline_of

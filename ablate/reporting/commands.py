@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from ablate.analysis.load import Results
 from ablate.analysis.select import as_texts
@@ -20,7 +19,7 @@ from ablate.config.schema import PARTS
 from ablate.phrases import lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord, keys_of_arms
-from ablate.store.run_files import read_started
+from ablate.store.run_files import read_config, read_started
 
 PLAIN = re.compile(r"\w[\w.-]*\.py")  # the name of a plugin's copy in a run's directory
 SINGLE_RUNS = 10  # the most commands for a list of single runs
@@ -42,9 +41,9 @@ def commands(results: Results) -> list[str]:
     own = ["-cd", record.config_dir] if record.config_dir else []
     own += [word for file in _plugins(results) for word in ("--plugin", file)]
     if record.is_one_by_one:
-        configs = [_config(path) for path in list(directories.values())[:SINGLE_RUNS]]
+        configs = [flatten(read_config(path)) for path in list(directories.values())[:SINGLE_RUNS]]
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
-    config = _config(next(iter(directories.values())))
+    config = flatten(read_config(next(iter(directories.values()))))
     factors, fixed = record.factors, record.fixed
     free = {*factors, *keys_of_arms(record.arms)}
     # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
@@ -132,10 +131,6 @@ def _plugins(results: Results) -> list[str]:
     }
     kept = (name for path, name in named if PLAIN.fullmatch(name) and (path / name).is_file())
     return sorted({*kept})
-
-
-def _config(directory: Any) -> dict[str, Any]:
-    return flatten(yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
 
 
 def _kept(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,12 +30,13 @@ from ablate.live.board import Board, Lines, one_by_one
 from ablate.phrases import counted
 from ablate.printing import console
 from ablate.store.columns import RESULTS, Row, Status
-from ablate.store.names import swept
-from ablate.store.record import Machine, Prediction, StudyRecord, grown, with_looks
+from ablate.store.record import Machine, Prediction, StudyRecord
+from ablate.store.rows import swept
 from ablate.store.run_files import Damaged, Stamp
 from ablate.store.store import ABLATE_RUNS, Store
 from ablate.study import machine
 from ablate.study.config import Absent, Overrides
+from ablate.study.growth import grown, with_looks
 from ablate.study.run import Outcome
 from ablate.study.study import Study, one_of_each
 

@@ -24,7 +24,8 @@ from ablate.store.record import StudyRecord
 from ablate.store.store import Store
 from ablate.study.machine import gains_in_bfloat16, threads_of_helpers
 from ablate.study.study import one_of_each
-from ablate.training.train import evaluate, in_precision
+from ablate.training.optim import in_precision
+from ablate.training.train import evaluate
 
 R = TypeVar("R", bound=Run)
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore

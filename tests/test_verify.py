@@ -12,7 +12,7 @@ from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
 from ablate.model.attention import Share
 from ablate.model.layers import Linear, Times
-from ablate.verify.attentions import Sizes
+from ablate.verify.attentions import Bench
 from ablate.verify.identities import IDENTITIES
 from ablate.verify.results import DIFFERENT, EQUAL, FAIL, PASS, verify
 from tests.helpers import call_cli
@@ -26,15 +26,10 @@ def test_all_hold():
 
 
 @pytest.mark.parametrize(
-    "sizes",
-    [
-        Sizes(T=33, heads=6, key_width=8, value_width=3, d_model=12),
-        Sizes(T=5, heads=7, key_width=2, value_width=3, d_model=10, batch=1),
-    ],
-    ids=str,
+    "sizes", [{"T": 33, "H": 6, "V": 3, "C": 12}, {"B": 1, "T": 5, "H": 7, "K": 2, "V": 3, "C": 10}], ids=str
 )
 def test_all_hold_at_other_sizes(sizes):
-    for verdict in verify(sizes=sizes):
+    for verdict in verify(bench=Bench(**sizes)):
         assert verdict.error is not None, verdict
         assert verdict.error >= DIFFERENT if " not" in verdict.name else verdict.error <= EQUAL, verdict
 

@@ -187,7 +187,7 @@ for _name, _words, _given in _also_without("7 not", "and it computes something e
 def _rank_one(b: Bench, attention: Attention) -> Sides:
     """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, relative to the largest, and those of a matrix of rank 1:
     attention as a linear operator on the first text, with its patterns held fixed."""
-    T, C, few = b.sizes.T, b.C, min(b.C, 32)
+    T, C, few = b.T, b.C, min(b.C, 32)
     t = min(T, 8)
     unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # one unit input for each of the first numbers
     unit[:, :t, :few] = torch.eye(t * few, dtype=torch.float64).view(-1, t, few)
@@ -231,7 +231,7 @@ def a_wide_sum_is_more(b: Bench) -> Sides:
 @identity("10", "OV_i = W_V^i E_i without W_O", "without projection a head writes its own slice only", "Q2")
 def without_out_proj(b: Bench) -> Sides:
     width = b.H * b.V  # the stream is as wide as the concatenated heads
-    other = Bench(type(b.sizes)(**{**vars(b.sizes), "d_model": width}))
+    other = Bench(b.B, b.T, b.H, b.K, b.V, width)
     bare = other.attention(out_proj=False)
     return other.out(bare), other.heads(bare).transpose(1, 2).flatten(2)
 
@@ -499,7 +499,7 @@ def max_by_hand(b: Bench) -> Sides:
 @identity("uniform", "z_t = mean of v_s over s ≤ t", "a running mean", "Q4")
 def uniform_by_hand(b: Bench) -> Sides:
     uniform = b.attention(scores="uniform")
-    counts = torch.arange(1, b.sizes.T + 1, dtype=torch.float64)[:, None]
+    counts = torch.arange(1, b.T + 1, dtype=torch.float64)[:, None]
     means = b.projected(uniform, "value", b.V).cumsum(-2) / counts
     return b.out(uniform), b.written(means, uniform)
 
@@ -508,15 +508,15 @@ def uniform_by_hand(b: Bench) -> Sides:
 def offsets_by_hand(b: Bench) -> Sides:
     back = b.attention(scores="offsets")
     values = b.projected(back, "value", b.V)
-    shifted = [torch.nn.functional.pad(values[:, h], (0, 0, h + 1, 0))[:, : b.sizes.T] for h in range(b.H)]
+    shifted = [torch.nn.functional.pad(values[:, h], (0, 0, h + 1, 0))[:, : b.T] for h in range(b.H)]
     return b.out(back), b.written(torch.stack(shifted, 1), back)
 
 
 @identity("windows", "softmax over |t − s| < w_i", "by its formula", "Q4")
 def windows_by_hand(b: Bench) -> Sides:
-    widths = [1 + head % b.sizes.T for head in range(b.H)]
+    widths = [1 + head % b.T for head in range(b.H)]
     narrow = b.attention(scores="windows", scores_windows=widths)
-    every = torch.ones(b.sizes.T, b.sizes.T, dtype=torch.bool)
+    every = torch.ones(b.T, b.T, dtype=torch.bool)
     hidden = torch.stack([~(every.tril() & every.triu(1 - width)) for width in widths])
     patterns = torch.softmax(b.scores(narrow).masked_fill(hidden, -torch.inf), -1)
     return b.out(narrow), b.written(b.heads(narrow, patterns), narrow)

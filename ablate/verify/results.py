@@ -24,7 +24,7 @@ from ablate.model.models import Model, inputs_of_attention
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
 from ablate.store.store import Store
-from ablate.verify.attentions import Bench, Sizes, relative_error
+from ablate.verify.attentions import Bench, relative_error
 from ablate.verify.identities import IDENTITIES, Identity
 
 EQUAL = 1e-10  # the largest error of an equation, relative to the largest entry
@@ -46,14 +46,14 @@ class Verdict:
     crash: str = ""
 
 
-def verify(only: Sequence[str] = (), sizes: Sizes | None = None) -> list[Verdict]:
-    """The verdict on each identity, at these sizes. only: numbers or names to check. Raises ConfigError."""
+def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[Verdict]:
+    """The verdict on each identity. only: numbers or names to check. Raises ConfigError."""
     ordered = sorted(IDENTITIES, key=lambda i: int(i.number) if i.number.isdecimal() else len(IDENTITIES))
     for wanted in only:
         if not any(wanted in (identity.name, identity.number) for identity in ordered):
             numbers = dict.fromkeys(identity.number for identity in ordered)
             raise ConfigError(f"--only {wanted}: no such identity; choices: {', '.join(numbers)}")
-    bench, chosen = Bench(sizes or Sizes()), [i for i in ordered if not only or {i.name, i.number} & {*only}]
+    bench, chosen = bench or Bench(), [i for i in ordered if not only or {i.name, i.number} & {*only}]
     return [_judged(identity, bench) for identity in chosen]
 
 

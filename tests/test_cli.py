@@ -491,7 +491,7 @@ def completed(*pieces: str) -> list[str]:
 @pytest.mark.parametrize(
     "pieces, offered",
     [
-        ("run sco", "scores= scores.windows= scores.mix="),
+        ("run sco", "scores= scores.mix= scores.windows="),
         ("run scores =", "offsets qk_norm softmax talking uniform windows"),
         ("run fusion = we", "weighted_sum"),
         ("run -m seed = 0,1 fusion = sum,me", "sum,mean"),
@@ -533,6 +533,7 @@ def test_completion_is_silent_on_errors(tmp_path, monkeypatch):
     (tmp_path / "runs").write_text("a file")
     assert completed("compare", "") == completed("sample", "") == []
     monkeypatch.setattr(configs, "PACKAGE", tmp_path)
+    sections.cache_clear()
     assert completed("run", "fusion", "=") == []
 
 

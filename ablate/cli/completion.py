@@ -5,8 +5,9 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -49,16 +50,51 @@ def _join_words() -> str:
 
 
 def overrides(context: typer.Context, incomplete: str) -> list[str]:
-    from ablate.compose.configs import offers
+    return offers(incomplete, context.params.get("overrides") or [])
+
+
+def offers(incomplete: str, arguments: Sequence[str] = ()) -> list[str]:
+    """Completions as KEY= or KEY=VALUE, also after a comma. They come from the files and the types of keys;
+    Hydra would take half a second. arguments: those before this one."""
+    own = [Path(name) for name in re.findall(r"(?:-cd|--config-dir)[= ](\S+)", " ".join(arguments))]
+    key, equals, value = incomplete.partition("=")
+    if not equals:
+        names = [name for name in keys() if name.startswith(key) and "=" not in name]
+        if len(names) != 1:
+            return [f"{name}=" for name in names]
+        # Offer the values as well: a shell puts a space after an only choice.
+        return [f"{names[0]}={choice}" for choice in _choices(names[0], own) or ("", "null")]
+    before = value.rpartition(",")[0] + "," * ("," in value)
+    return [f"{key}={before}{choice}" for choice in _choices(key, own)]
+
+
+def _choices(key: str, own: Sequence[Path]) -> list[str]:
+    """The values of a key if they can be listed, else its default, if it has one. own: directories of the
+    user's configs."""
+    from ablate.compose.configs import SIZES, configs_dir
+    from ablate.compose.keys import sections
     from ablate.config.read import dotted
     from ablate.config.schema import RunConfig
 
     types = {**dotted(RunConfig)}
-    if incomplete.startswith("corpus."):
+    if key.startswith("corpus."):
         from ablate.data.corpora.base import option_types  # takes a tenth of a second
 
         types |= option_types()
-    return offers(incomplete, context.params.get("overrides") or [], types)
+    groups = [path.stem for folder in (configs_dir(), *own) for path in sorted((folder / key).glob("*.yaml"))]
+    defaults = (one.default for section in sections() for one in section.keys if one.name == key)
+    words = SIZES if key == "size" else _words(types.get(key))
+    return groups or [*words] or [default for default in [*defaults][:1] if default not in ("", "null")]
+
+
+def _words(hint: Any) -> list[str]:
+    """The words among the values of a type, such as those of a Literal."""
+    if hint is bool:
+        return ["true", "false"]
+    if get_origin(hint) is Literal:
+        return [str(word) for word in get_args(hint)]
+    parts = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return [word for part in parts for word in _words(part)]
 
 
 def keys() -> list[str]:

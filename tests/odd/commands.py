@@ -6,9 +6,7 @@ What would honestly take long is asked for with --dry-run only, which has to ans
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from ablate.compose.configs import offers
-from ablate.config.read import dotted
-from ablate.config.schema import RunConfig
+from ablate.cli.completion import offers
 from tests.odd.trial import FILES, PILOT, SMALL, TEXT, Case
 from tests.odd.words import ODD, apart, odd_for, perhaps_misspelt
 
@@ -35,10 +33,10 @@ CHOSEN_BY_ITSELF = ("corpus", "corpus.path", "study", "train.compile")
 
 def _settings() -> dict[str, Values]:
     """The other keys, each with the values that the shell offers, and with two at least."""
-    settings, types = {}, dotted(RunConfig)
-    for key in (word.removesuffix("=") for word in offers("", [], {})):
-        values = [word.partition("=")[2] for word in offers(f"{key}=", [], types)]
-        if key not in {*SIZES, *CHOSEN_BY_ITSELF}:
+    settings = {}
+    for key in (word.removesuffix("=") for word in offers("")):
+        values = [word.partition("=")[2] for word in offers(f"{key}=")]
+        if key not in {*SIZES, *CHOSEN_BY_ITSELF} and not key.startswith(("hydra", "study.")):
             settings[key] = tuple(values) if len(values) > 1 else (*(values or ["null"]), "1")
     return settings | by_key(
         """

@@ -185,19 +185,6 @@ def remote(
 
 # A run of a few hundredths of a second.
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2", "train.save=none")
-# A plugin: heads are added up, times a factor.
-SUM = """
-from ablate.methods import Fusion, register
-
-@register("{name}")
-class Mine(Fusion):
-    @classmethod
-    def slots(cls, heads, options):
-        return 1
-
-    def forward(self, z_BTHV, x_BTC):
-        return {factor} * z_BTHV.sum(-2)
-"""
 # A plugin: concat with one line before.
 CONCAT = """
 import time

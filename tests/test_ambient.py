@@ -7,10 +7,21 @@ from typing import Any
 
 from ablate.store.columns import MEASURED_COLUMNS
 from tests.foreign_program import SMALL
-from tests.helpers import SUM, Command, call_cli
+from tests.helpers import Command, call_cli
 
 SAID = ("changed ", "daemon ", "sample ")
-MINE = SUM.format(name="own", factor=0.5)
+MINE = """
+from ablate.methods import Fusion, register
+
+@register("own")
+class Own(Fusion):
+    @classmethod
+    def slots(cls, heads, options):
+        return 1
+
+    def forward(self, z_BTHV, x_BTC):
+        return 0.5 * z_BTHV.sum(-2)
+"""
 
 
 def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(tmp_path):

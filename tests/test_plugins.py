@@ -12,10 +12,22 @@ from unittest import mock
 import pytest
 
 from ablate.execution import plugins
-from tests.helpers import SUM, but, call_cli, run_cli
+from tests.helpers import but, call_cli, run_cli
 from tests.test_pool import wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
+SUM = """
+from ablate.methods import Fusion, register
+
+@register("{name}")
+class Mine(Fusion):
+    @classmethod
+    def slots(cls, heads, options):
+        return 1
+
+    def forward(self, z_BTHV, x_BTC):
+        return {factor} * z_BTHV.sum(-2)
+"""
 
 
 def write(

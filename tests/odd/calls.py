@@ -26,11 +26,21 @@ from omegaconf import OmegaConf
 import ablate
 from ablate.methods import Fusion, register
 from tests.foreign_program import state
-from tests.helpers import SUM
 from tests.odd.trial import FILES, LONGEST_S, PILOT, RESULTS, Ending
 from tests.odd.words import ODD
 
-PLUGIN = SUM.format(name="mine", factor=1)
+PLUGIN = """
+from ablate.methods import Fusion, register
+
+@register("mine")
+class Mine(Fusion):
+    @classmethod
+    def slots(cls, heads, options):
+        return 1
+
+    def forward(self, z_BTHV, x_BTC):
+        return z_BTHV.sum(-2)
+"""
 SMALL = {
     **{"corpus": "grammar", "corpus.characters": 5000, "hydra/launcher": "basic", "device": "cpu"},
     **{"model.d_model": 8, "model.layers": 1, "model.context": 8},

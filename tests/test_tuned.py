@@ -17,6 +17,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import AT_BASELINE, OCTAVE_AWAY
 from ablate.analysis.load import load
+from ablate.analysis.looks import Looks
 from ablate.analysis.variants import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
@@ -30,7 +31,6 @@ from ablate.study import run as running
 from ablate.study import tuned, tuning
 from ablate.study.config import Overrides, Phase
 from ablate.study.curve import has_late_seed, minimum
-from ablate.study.looks import Looks
 from ablate.study.study import read_declared
 from ablate.study.tuned import baseline_of
 from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
@@ -309,10 +309,10 @@ def test_a_late_seed_in_development_raises_the_first_look():
     factors = {"fusion": ["concat", "sum"], "train.lr": [0.001, 0.002, 0.004]}
     seeds = [*range(100, 124)]
     s = study(factors=factors, develop=[0, 1, 2, 3, 4], seeds=seeds, report_at=["tuned"])
-    arms: list[Overrides] = [("fusion=concat",), ("fusion=sum",)]
+    arms = {("fusion=concat",): "concat", ("fusion=sum",): "sum"}
     looks = Looks(
-        **{"at": [8, 12, 16, 24], "seeds": [*map(str, seeds)], "arms": arms, "names": ["concat", "sum"]},
-        **{"pairs": [(1, 0)], "tested": [True], "contrasts": 1, "metric": "test_loss", "margin": 0.01},
+        **{"at": [8, 12, 16, 24], "seeds": [*map(str, seeds)], "arms": arms, "pairs": [(1, 0)]},
+        **{"contrasts": 1, "metric": "test_loss", "margin": 0.01},
     )
     s = replace(s, looks=looks)
     smooth, draws = parabolas(concat=0.002, sum=0.002), np.random.default_rng(0)
@@ -328,8 +328,9 @@ def test_a_late_seed_in_development_raises_the_first_look():
     first = s.propose(rows)
     assert {at(one)["seed"] for one in first} == {*map(str, range(100, 116))} and len(first) == 32
     rows |= {one: row(one) for one in first}
-    now = taken.standing(s.results(rows))
-    (line, *_) = taken.lines(now, 0)
+    now = s.decisions(rows)
+    assert now
+    (line, *_) = now.lines(0)
     assert line.startswith("16 seeds (the first look: a late seed in development, fusion=sum): sum")
     kept = looks.planned(late=[*taken.late])
     assert (kept.at, kept.taken) == ([8, 12, 16, 24], [16, 24])

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
+
+from ablate.analysis.looks import Decisions, Looks
+from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Composer, Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import MARGIN, Contrasts
@@ -16,9 +20,8 @@ from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
-from ablate.store.columns import METRICS, Row, column_named
+from ablate.store.columns import METRICS, Row, Status, column_named
 from ablate.store.record import Choice, Prediction, Role, Rung
-from ablate.study.looks import Looks
 
 if TYPE_CHECKING:
     from ablate.execution.run import Run  # loads torch
@@ -143,9 +146,9 @@ class Design:
 
     def _up_to(self, when: Literal["now", "next", "most"], rows: Rows) -> list[Overrides]:
         new = [overrides for overrides in self.members(rows) if overrides not in rows]
-        if (looks := self.looks_after(rows)) is None:
+        if (now := self.decisions(rows)) is None:
             return new
-        seeds = dict(zip(looks.arms, getattr(looks.wanted(self.results(rows)), when), strict=True))
+        looks, seeds = now.looks, dict(zip(now.looks.arms, now.seeds_wanted(when), strict=True))
 
         def place(run: Overrides) -> int:  # of its seed among those that report; -1 if it is none of them
             return looks.seeds.index(seed) if (seed := seed_of(run)) in looks.seeds else -1
@@ -155,6 +158,22 @@ class Design:
     def looks_after(self, rows: Rows) -> Looks | None:
         """The looks that are taken after these rows."""
         return self.looks
+
+    def decisions(self, rows: Rows) -> Decisions | None:
+        """What the looks have decided by these rows; None without looks."""
+        if (looks := self.looks_after(rows)) is None:
+            return None
+        results, arms, seeds = self.results(rows), [*looks.arms], looks.seeds
+        values = np.full((len(arms), len(seeds)), np.nan)
+        lost = np.zeros(values.shape, bool)
+        for place in np.ndindex(values.shape):
+            row = results.get((arms[place[0]], seeds[place[1]]))
+            if row and row["status"] in (*USABLE, Status.DIVERGED):
+                value = row.get(looks.metric)
+                values[place] = np.nan if value is None else value
+                lost[place] = row["status"] == Status.DIVERGED or np.isinf(values[place])
+        values[lost] = np.nan
+        return looks.decide(values, lost)
 
     def members(self, rows: Rows) -> Collection[Overrides]:
         """Every run of the study that follows from these rows, if no look ends it earlier."""

@@ -165,11 +165,10 @@ class Loop:
             else:
                 continue
             del self.pending[overrides]
-        if looks := self.study.design.looks_after(self.rows):
-            now = looks.standing(self.study.design.results(self.rows))
-            for line in looks.lines(now, self.passed):
+        if now := self.study.design.decisions(self.rows):
+            for line in now.lines(self.passed):
                 self.lines.say(line)
-            self.passed = looks.passed(now)
+            self.passed = now.passed
             self.lines.place.may_follow = self.study.design.may_follow(self.rows)
 
     def _locate(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ablate.analysis.contrasts import not_shown, primary_pairs
 from ablate.analysis.controls import equal_variants
 from ablate.analysis.frames import frame
-from ablate.analysis.looks import usual, usual_seeds
+from ablate.analysis.looks import Looks, usual, usual_seeds
 from ablate.analysis.stats import UNDECIDED
 from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
@@ -34,7 +34,6 @@ from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
 from ablate.study.ladder import Ladder
-from ablate.study.looks import Looks
 from ablate.study.tuned import Tuned
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
@@ -150,17 +149,16 @@ class Study:
             raise ConfigError(f"study.primary: {error}") from error
         place = {run.run_id: at for at, run in reversed([*enumerate(runs)])}
         of_variant = [place[run_id] for run_id in variants.table["run_id"]]
-        tested = [equal is None for equal in equal_variants(variants, pairs)]
+        equal = [k for k, other in enumerate(equal_variants(variants, pairs)) if other is not None]
         return Looks(
             at=at,
-            seeds=self.design.levels["seed"],
-            arms=arms,
-            names=[*map(self.design.name, arms)],
             pairs=[(of_variant[one], of_variant[base]) for one, base in pairs],
-            tested=tested,
-            contrasts=sum(tested),
+            equal=equal,
+            contrasts=len(pairs) - len(equal),
             metric=config.metric,
             margin=math.nan if config.margin is None else config.margin,
+            seeds=self.design.levels["seed"],
+            arms={arm: self.design.name(arm) for arm in arms},
         )
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
@@ -286,16 +284,15 @@ class Study:
 
     def planned(self, rows: Rows) -> PlannedLooks | None:
         """The looks as study.json keeps them, with what is decided so far."""
-        if self.design.looks is None or not (looks := self.design.looks_after(rows)):
+        if self.design.looks is None or not (now := self.design.decisions(rows)):
             return None
-        now = looks.standing(self.design.results(rows))
         decided = {
-            looks.contrast(pair): Decided(int(seeds), str(verdict))
-            for pair, seeds, verdict in zip(looks.pairs, now.seeds, now.verdict, strict=True)
+            now.looks.contrast(pair): Decided(int(seeds), str(verdict))
+            for pair, seeds, verdict in zip(now.looks.pairs, now.seeds, now.verdict, strict=True)
             if verdict != UNDECIDED
         }
         may_follow = self.design.may_follow(rows)
-        return self.design.looks.planned(late=[*looks.late], decided=decided, may_follow=may_follow)
+        return self.design.looks.planned(late=[*now.looks.late], decided=decided, may_follow=may_follow)
 
     def run_ids(self, rows: Mapping[str, Row]) -> Iterator[str]:
         """The ids of all runs that the study asks for, given the rows of those that have ended, by run id.

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 
+from ablate.analysis.looks import Looks
 from ablate.compose.composer import Composer
 from ablate.config.conditions import contradicts, key_in
 from ablate.config.contrast import Contrast
@@ -30,7 +31,6 @@ from ablate.study.config import (
     combinations,
     seed_of,
 )
-from ablate.study.looks import Looks
 from ablate.study.tuning import Found, Search, at_value, late_arms, tune
 
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts

@@ -19,7 +19,7 @@ from ablate.launch.pool import train_or_wait
 from ablate.store.columns import Row
 from ablate.store.record import Predicted, frozen, grown
 from ablate.store.store import Store, StoreError
-from ablate.study import loop
+from ablate.study import launchers
 from ablate.study.climb import Climb
 from ablate.study.config import Overrides
 from ablate.study.loop import Loop
@@ -389,17 +389,18 @@ def test_the_prediction_is_stored_before_a_run_of_the_top_begins(trained, monkey
     below, *_ = Path("runs/store").glob("*-d32x1-*")
     for directory in (below, *Path("runs/store").glob("*-d48x1-*")):
         shutil.rmtree(directory)
-    seen, placed = list[bool](), Loop._placed_here
+    seen, placed = list[bool](), launchers.placed_here
 
-    def looking(self: Loop, runs: Any) -> Any:
+    def looking(runs: Any, settings: Any) -> Any:
+        runs = [*runs]
         if runs:
             record = Store().read_study("small")
-            seen.append(any("heads=3" in run for run in runs))
+            seen.append(any(run.config.heads == 3 for run in runs))
             assert record and (record.prediction is not None) == seen[-1]
-        return placed(self, runs)
+        return placed(runs, settings)
 
-    monkeypatch.setattr(Loop, "_placed_here", looking)
-    monkeypatch.setattr(loop, "train_all", _train_in_turn)
+    monkeypatch.setattr(launchers, "placed_here", looking)
+    monkeypatch.setattr(launchers, "train_all", _train_in_turn)
     sweep = compose(["-cd", "conf", *SWEEP])
     assert sweep is not None
     Loop(sweep).run(lambda: None)
@@ -411,8 +412,7 @@ def _train_in_turn(runs: Any, known: Any, *, listen: Any, more: Any, **_: Any) -
     while runs:
         for run in runs:
             train_or_wait(run, listen(run.name), known=known[run.name])
-        runs, stamps = more(1)
-        known |= stamps
+        runs = more(1)
     return {}
 
 

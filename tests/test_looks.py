@@ -26,6 +26,7 @@ from ablate.store.record import PlannedLooks, StudyRecord, grown
 from ablate.store.store import Store, StoreError
 from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
+from ablate.study.outcome import Outcome
 from ablate.study.study import Study, read_declared
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
@@ -255,7 +256,7 @@ def test_a_tuned_study_looks_at_each_arm_at_its_own_value():
 def typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def dry_run(*words: str) -> running.Outcome:
+    def dry_run(*words: str) -> Outcome:
         sweep = compose([*words, *QUICK])
         assert sweep is not None
         return running.run(sweep, dry_run=True)

@@ -604,7 +604,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.chdir(cut)
-        patch.setattr("ablate.study.loop.train_all", four)
+        patch.setattr("ablate.study.launchers.train_all", four)
         asked = compose(TUNED[1:])
         assert asked is not None
         running.run(asked)

@@ -13,7 +13,7 @@ number.
 """
 
 import functools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -69,7 +69,7 @@ class Looks:
     margin: float
     alpha: float = 0.05
     seeds: Sequence[str] = ()
-    arms: Mapping[Hashable, str] = field(default_factory=dict)
+    arms: Mapping[Any, str] = field(default_factory=dict)
     late: Sequence[str] = ()
     studies: int = 1
 

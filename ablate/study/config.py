@@ -166,8 +166,8 @@ class Design:
         results, arms, seeds = self.results(rows), [*looks.arms], looks.seeds
         values = np.full((len(arms), len(seeds)), np.nan)
         lost = np.zeros(values.shape, bool)
-        for place in np.ndindex(values.shape):
-            row = results.get((arms[place[0]], seeds[place[1]]))
+        for arm, seed in np.ndindex(values.shape):
+            row, place = results.get((arms[arm], seeds[seed])), (arm, seed)
             if row and row["status"] in (*USABLE, Status.DIVERGED):
                 value = row.get(looks.metric)
                 values[place] = np.nan if value is None else value

@@ -9,9 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ablate.compose.launchers import Cluster, Pool
-from ablate.compose.sweep import HydraLauncher
-from ablate.compute import device
+from ablate.clusters import Cluster
 from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
@@ -20,9 +18,10 @@ from ablate.execution.place import attention_of, linear_of, needed_for_a_step, n
 from ablate.execution.run import PlacedRun, Run, build, place
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.phrases import counted, duration
-from ablate.store.record import StudyRecord
+from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
-from ablate.study.machine import gains_in_bfloat16, threads_of_helpers
+from ablate.study.launchers import Launcher
+from ablate.study.machine import gains_in_bfloat16
 from ablate.study.study import one_of_each
 from ablate.training.train import evaluate, in_precision
 
@@ -106,18 +105,15 @@ class Estimate:
 def estimate(
     record: StudyRecord,
     runs: Sequence[Run],
-    launcher: Pool | Cluster | HydraLauncher,
-    threads: int | None,
+    launcher: Launcher,
+    machine: Machine | None,
     forecast: Sequence[str] = (),
 ) -> Estimate:
-    """The estimate for these runs. threads: of each; None where a cluster's machines will choose them."""
+    """The estimate for these runs. machine: its settings; None where those of a cluster will choose them."""
     todo = unfinished(runs)
-    cluster = launcher if isinstance(launcher, Cluster) else None
-    jobs, cores = (cluster.jobs, cluster.cpus_per_task) if cluster else (1, None)
-    if threads is None:
-        threads = launcher.threads or (threads_of_helpers(len(todo), todo, jobs, cores) if todo else 1)
-    devices = {run.device for run in todo if isinstance(run, PlacedRun)}
-    at_once = jobs * (launcher.workers or device.workers(devices, threads, cores))
+    cluster = launcher.settings if launcher.settings.remote else None
+    threads = launcher.threads(machine, todo)
+    at_once = launcher.at_once({run.device for run in todo if isinstance(run, PlacedRun)}, threads)
     workers, untimed = min(at_once, max(1, len(todo))), ""
     try:
         kinds = [(run if isinstance(run, PlacedRun) else place(run), n) for run, n in one_of_each(todo)]

@@ -178,7 +178,7 @@ FLOAT32 = ("train.precision=float32",)  # without a remark on what this machine 
 
 def composed(study: Study, *cell: str) -> RunConfig:
     configs = study.sweep.configs
-    return configs.with_seeds(*configs.parted((*QUICK, *cell)))
+    return configs.with_seeds(*configs.split_seeds((*QUICK, *cell)))
 
 
 def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):

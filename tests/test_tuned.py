@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,9 @@ from ablate.store.record import Choice, StudyRecord, grown
 from ablate.study import run as running
 from ablate.study import tuned, tuning
 from ablate.study.config import Overrides, Phase
-from ablate.study.curve import has_late_seed, minimum
-from ablate.study.study import read_declared
-from ablate.study.tuned import baseline_of
+from ablate.study.run import declared_here
+from ablate.study.study import Study, read_declared
+from ablate.study.tuning import has_late_seed, minimum
 from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
 from tests.test_compare import ROW
 
@@ -46,9 +45,19 @@ DECLARED = {
 
 
 def study(**changes) -> tuned.TunedDesign:
+    """The design of a study without runs, each arm of which has the first one of its heads as a baseline."""
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
-    return declared.tuned_design(declared.levels)
+    design = declared.tuned_design(declared.levels)
+    return replace(design, baselines={arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
+
+
+def with_runs(*overrides: str, **changes) -> tuned.TunedDesign:
+    """The design of a study with runs, which give the baselines."""
+    sweep = declared_here({**DECLARED, **changes}, ["name=s", *QUICK, *overrides], command="")
+    design = Study(sweep).design
+    assert isinstance(design, tuned.TunedDesign)
+    return design
 
 
 ARMS = {
@@ -74,34 +83,26 @@ def test_every_named_arm_meets_every_combination_of_the_factors():
 
 
 def test_named_arms_report_at_the_value_of_the_arm_that_sets_least_beyond_the_baseline():
-    design = study(**OF_ARMS)
+    design = with_runs(**OF_ARMS)
     rotate = ("fusion=sum", "fusion.order=rotate", "heads=4")
-    first, second = design.config.primary
-    baseline = partial(baseline_of, design.named, design.arms)
-    assert baseline(rotate, first) == ("fusion=concat", "heads=4")
-    assert baseline(rotate, second) == ("fusion=sum", "heads=4")
+    assert design.baselines[rotate] == [("fusion=concat", "heads=4"), ("fusion=sum", "heads=4")]
     low = ("fusion=concat", "out_rank=8", "heads=2")
-    assert baseline(low, first) == ("fusion=concat", "heads=2")
-    assert baseline(low, second) is None  # it sums no heads
+    assert design.baselines[low] == [("fusion=concat", "heads=2")]  # it sums no heads
 
 
 def test_a_condition_of_a_contrast_means_the_same_before_the_runs_and_after():
     """d_model is model.d_model, 64.0 is 64, and an arm that it excludes has no baseline."""
     arms = {"wide": {"fusion": "sum", "model.d_model": 64}, "narrow": {"fusion": "sum", "model.d_model": 32}}
     arms |= {"concat": {"fusion": "concat", "model.d_model": 64}}
-    design = study(
+    design = with_runs(
         factors={"heads": [1, 4], "train.lr": [0.001, 0.002, 0.004]},
         arms=arms,
         primary=[{"vary": "fusion", "baseline": "concat", "where": {"d_model": 64.0, "heads": 4}}],
     )
-    (contrast,) = design.config.primary
-    baselines = {
-        design.name(arm): baseline_of(design.named, design.arms, arm, contrast) for arm in design.arms
-    }
     concat = ("fusion=concat", "model.d_model=64", "heads=4")
-    assert {name: one for name, one in baselines.items() if one} == {
-        "wide heads=4": concat,
-        "concat heads=4": concat,
+    assert {design.name(arm): of for arm, of in design.baselines.items()} == {
+        "wide heads=4": [concat],
+        "concat heads=4": [concat],
     }
 
 
@@ -366,7 +367,6 @@ def test_whole_numbers_end_at_one():
         ({"factors": {"fusion": ["concat"]}}, "study.tune=train.lr: it has no grid"),
         ({"factors": {"fusion": ["concat"], "train.lr": [0.001, 0.003]}}, "twice the one before"),
         ({"factors": {"fusion": ["concat"], "train.lr": ["a", "b"]}}, "takes numbers"),
-        ({"factors": {"fusion": ["sum"], "train.lr": [0.001]}}, "baseline fusion=concat is no level"),
         ({"kind": "tuner"}, "did you mean tuned"),
         ({"extend": -1}, "study.extend=-1"),
         ({"develop": 3}, r"study.develop=3: write a list"),
@@ -454,7 +454,7 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
 def test_each_of_two_baselines_is_met_at_its_own_value():
     entries = [{"vary": "fusion", "baseline": "concat"}, {"vary": "heads", "baseline": 1}]
     factors = {**DECLARED["factors"], "heads": [1, 4]}
-    s = study(primary=entries, factors=factors, seeds=[100, 101, 102], extend=0)
+    s = with_runs(primary=entries, factors=factors, seeds=[100, 101, 102], extend=0)
     optimum = {"concat1": 0.0012, "concat4": 0.002, "sum1": 0.0015, "sum4": 0.0028}
     rows = run(s, parabolas(**optimum))
     sums = {

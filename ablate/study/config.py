@@ -90,7 +90,7 @@ Seeds = Annotated[list[str], InAList()]
 class Absent(StrEnum):
     """The status of a run that has no row in the store."""
 
-    LEFT_OUT = "left out"  # impossible, or excluded by a condition
+    EXCLUDED = "left out"  # impossible, or excluded by a condition
     MISSING = auto()  # it could not begin
 
 
@@ -132,6 +132,15 @@ class Design:
     rungs: Sequence[Rung] = ()
     needs_test_split: ClassVar[bool] = False
 
+    @property
+    def reports_at_baselines(self) -> bool:
+        """Whether its runs depend on what the baselines of its arms are."""
+        return False
+
+    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> "Design":
+        """The design with these looks, and with the baselines of each arm in the primary contrasts."""
+        return dataclasses.replace(self, looks=looks)
+
     def propose(self, rows: Rows) -> list[Overrides]:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""
         return self._up_to("now", rows)
@@ -163,15 +172,15 @@ class Design:
         """What the looks have decided by these rows; None without looks."""
         if (looks := self.looks_after(rows)) is None:
             return None
-        results, arms, seeds = self.results(rows), [*looks.arms], looks.seeds
-        values = np.full((len(arms), len(seeds)), np.nan)
+        results = self.results(rows)
+        values = np.full((len(looks.arms), len(looks.seeds)), np.nan)
         lost = np.zeros(values.shape, bool)
-        for arm, seed in np.ndindex(values.shape):
-            row, place = results.get((arms[arm], seeds[seed])), (arm, seed)
-            if row and row["status"] in (*USABLE, Status.DIVERGED):
-                value = row.get(looks.metric)
-                values[place] = np.nan if value is None else value
-                lost[place] = row["status"] == Status.DIVERGED or np.isinf(values[place])
+        for a, arm in enumerate(looks.arms):
+            for s, seed in enumerate(looks.seeds):
+                if (row := results.get((arm, seed))) and row["status"] in (*USABLE, Status.DIVERGED):
+                    value = row.get(looks.metric)
+                    values[a, s] = np.nan if value is None else value
+                    lost[a, s] = row["status"] == Status.DIVERGED or np.isinf(values[a, s])
         values[lost] = np.nan
         return looks.decide(values, lost)
 
@@ -323,6 +332,11 @@ class StudyConfig:
         """The keys that only this kind of study declares."""
         of_all = {key.name for key in dataclasses.fields(StudyConfig)}
         return {key: value for key, value in vars(self).items() if key not in of_all}
+
+    @property
+    def free(self) -> list[str]:
+        """The columns in which an arm may differ from its baseline."""
+        return []
 
     @property
     def seeds_at_most(self) -> int | None:

@@ -108,7 +108,7 @@ class Loop:
         design = self.study.design
         while proposed := design.ahead(self.rows)[:ahead] if ahead else design.propose(self.rows):
             runs = self.study.ready(proposed)
-            self.rows |= {one: {"status": Absent.LEFT_OUT} for one in proposed if one not in runs}
+            self.rows |= {one: {"status": Absent.EXCLUDED} for one in proposed if one not in runs}
             self.ids |= {overrides: run.run_id for overrides, run in runs.items()}
             self.slower = self.slower or machine.slower_in_bfloat16(runs.values())
             if runs:

@@ -1,25 +1,20 @@
 """The kind `tuned`: each arm at its own best value of a key, chosen on development seeds (tuning). The report
 is on fresh seeds and the test split."""
 
-import functools
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
-
-import yaml
+from typing import Annotated, ClassVar, Literal
 
 from ablate.analysis.looks import Looks
 from ablate.compose.composer import Composer
-from ablate.config.conditions import contradicts, key_in
-from ablate.config.contrast import Contrast
-from ablate.config.overrides import as_value
+from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import counted, lines_if
 from ablate.store.columns import Row, column_named, on_validation
-from ablate.store.record import Choice, Role, keys_of_arms
+from ablate.store.record import Choice, Role
 from ablate.study.config import (
     Absent,
     Design,
@@ -57,6 +52,10 @@ class Tuned(StudyConfig):
     def first_seed(self) -> int:
         return 1 + max(map(int, self.develop))
 
+    @property
+    def free(self) -> list[str]:
+        return [column_for(self.tune)]
+
     def search(self, grid: Sequence[str]) -> Search:
         """Where the values of the key are looked for, from this grid on."""
         metric = on_validation(self.metric)
@@ -85,27 +84,28 @@ class Tuned(StudyConfig):
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
         arms = combinations(factors, self.named_arms)
-        for name, value in (one for contrast in self.primary for one in contrast.baseline.items()):
-            of_arms = [arm for arm in map(settings_of, arms) if key_in(name, arm)]
-            if all(contradicts({name: [value]}, arm) for arm in of_arms) and name not in keys_of_arms(
-                self.arms
-            ):
-                raise ConfigError(
-                    f"study.primary: the baseline {name}={as_value(value)} is no level of the study's factors"
-                )
         return TunedDesign({**levels, key: grid, "seed": report}, arms, config=self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedDesign(Design):
-    """The design of a tuned study. arms: overrides without the key and the seed, a name's first."""
+    """The design of a tuned study. arms: overrides without the key and the seed, a name's first. baselines:
+    of each arm, contrast by contrast."""
 
     config: Tuned
+    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     needs_test_split: ClassVar[bool] = True
 
     @property
     def key(self) -> str:
         return self.config.tune
+
+    @property
+    def reports_at_baselines(self) -> bool:
+        return "baseline_rate" in self.config.report_at
+
+    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> Design:
+        return replace(self, looks=looks, baselines=baselines)
 
     @cached_property
     def search(self) -> Search:
@@ -127,8 +127,8 @@ class TunedDesign(Design):
         return [*self.arms]
 
     def runs_a_seed(self, arm: Overrides) -> int:
-        baselines = {baseline_of(self.named, self.arms, arm, one) for one in self.config.primary}
-        at_baselines = len(baselines - {None, arm}) if "baseline_rate" in self.config.report_at else 0
+        others = {*self.baselines.get(arm, ())} - {arm}
+        at_baselines = len(others) if self.reports_at_baselines else 0
         return 1 + at_baselines + 2 * ("octaves" in self.config.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
@@ -165,7 +165,7 @@ class TunedDesign(Design):
     def phase(self, rows: Rows) -> Phase:
         """Development, round by round, and then the report."""
         now = self.found(rows)
-        known = len({run for run, row in rows.items() if row["status"] != Absent.LEFT_OUT})
+        known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
         most = "at most " if self.looks else ""
         if now.choices:
             return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
@@ -199,9 +199,10 @@ class TunedDesign(Design):
 
     def name(self, arm: Overrides) -> str:
         """The name of the arm, with the overrides that distinguish it from others of that name."""
-        own, others = parted(self.named, arm)
+        own = max((one for one in self.named if arm[: len(one)] == one), key=len)
         shared = set(self.arms[0]).intersection(*self.arms)
-        words = [*lines_if(self.named[own], self.named[own]), *(o for o in others if o not in shared)]
+        others = [override for override in arm[len(own) :] if override not in shared]
+        words = [*lines_if(self.named[own], self.named[own]), *others]
         return " ".join(words) or " ".join(arm)
 
 
@@ -220,52 +221,6 @@ def members(study: TunedDesign, rows: Rows) -> dict[Overrides, dict[str, list[Ov
             for overrides in at_value(arm, study.key, value, study.levels["seed"]):
                 members.setdefault(overrides, {}).setdefault(role, []).append(source)
     return members
-
-
-# --- the baseline of an arm --------------------------------------------------------------------------
-
-
-def parted(named: Collection[Overrides], arm: Overrides) -> tuple[Overrides, Overrides]:
-    """What an arm sets by its name, and its levels of the factors. named: what each named arm sets."""
-    own = max((one for one in named if arm[: len(one)] == one), key=len)
-    return own, arm[len(own) :]
-
-
-def baseline_of(
-    named: Collection[Overrides], arms: Iterable[Overrides], arm: Overrides, contrast: Contrast
-) -> Overrides | None:
-    """The one of `arms` that is the baseline of this arm, perhaps the arm itself; None if it is in no such
-    contrast, or has no baseline.
-
-    An arm says nothing of keys that it does not set. Its baseline sets no key of the contrast to another
-    value, and has the same levels of all factors that do not vary; of several, it is the one that sets most
-    of the contrast's keys, and of these the one that sets least.
-    """
-    own, varies = settings_of(arm), contrast.baseline
-    if contradicts(contrast.where, own):
-        return None
-    named_here = [one for one in contrast.variants if any(key_in(key, own) for key in one)]
-    if contrast.variants and all(contradicts(one, own) for one in named_here):
-        return None
-    wanted = {**contrast.where, **contrast.is_baseline}
-
-    def levels(one: Overrides) -> dict[str, Any]:
-        of_factors = settings_of(parted(named, one)[1])
-        return {key: value for key, value in of_factors.items() if not any(key_in(k, [key]) for k in varies)}
-
-    def rank(one: Overrides) -> tuple[int, int]:
-        return -sum(key_in(key, settings_of(one)) is not None for key in wanted), len(one)
-
-    fitting = [
-        one for one in arms if levels(one) == levels(arm) and not contradicts(wanted, settings_of(one))
-    ]
-    return min(fitting, key=rank, default=None)
-
-
-@functools.lru_cache(4096)
-def settings_of(arm: Overrides) -> Mapping[str, Any]:
-    """The keys that overrides set, with their values."""
-    return {key: yaml.safe_load(value) for key, _, value in (override.partition("=") for override in arm)}
 
 
 # --- helpers ----------------------------------------------------------------------------------------
@@ -295,13 +250,9 @@ def _report(
     own = choices[arm].value
     assert own is not None
     yield "tuned", arm, own
-    if "baseline_rate" in study.config.report_at:
-        contrasts = study.config.primary
-        baselines = (baseline_of(study.named, study.arms, arm, contrast) for contrast in contrasts)
-        for other in dict.fromkeys(baselines):
-            reference = choices.get(other) if other else None
-            if other and reference and reference.value is not None:
-                yield "baseline_rate", other, reference.value
+    for other in study.baselines.get(arm, ()) if study.reports_at_baselines else ():
+        if (reference := choices.get(other)) and reference.value is not None:
+            yield "baseline_rate", other, reference.value
     if "octaves" in study.config.report_at:
         if (half := study.search.text(float(own) / 2)) != own:
             yield "octave_down", arm, half

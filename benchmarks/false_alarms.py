@@ -237,7 +237,7 @@ def check_against_study(
     for develop_AGS, half_AHS, best_A, at_A, loss_AS, verdict_K in of_each:
         rows: dict[Overrides, dict] = {}
         while proposed := study.propose(rows):
-            members = tuned.members(study, rows)
+            members = study.members(rows)
             for overrides in proposed:
                 fusion, rate, seed = (override.partition("=")[2] for override in overrides)
                 arm, number = VARIANTS.index(fusion), int(seed) % 100

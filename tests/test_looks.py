@@ -26,8 +26,9 @@ from ablate.store.record import PlannedLooks, StudyRecord, grown
 from ablate.store.store import Store, StoreError
 from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
+from ablate.study.kinds import read_declared
 from ablate.study.outcome import Outcome
-from ablate.study.study import Study, read_declared
+from ablate.study.study import Study
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
 from tests.helpers import QUICK, Command, but, call_cli, make_record, run_cli

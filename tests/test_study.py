@@ -44,9 +44,10 @@ from ablate.store.store import Store, StoreError
 from ablate.study import machine
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
+from ablate.study.kinds import read_declared
 from ablate.study.ladder import Ladder
 from ablate.study.run import run
-from ablate.study.study import Study, one_of_each, read_declared, settings, values_of
+from ablate.study.study import Study, one_of_each, settings, values_of
 from tests.helpers import QUICK, ROOT, but, hydra_at, make_config, run_cli, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))

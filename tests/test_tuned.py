@@ -29,8 +29,9 @@ from ablate.store.record import Choice, StudyRecord, grown
 from ablate.study import run as running
 from ablate.study import tuned, tuning
 from ablate.study.config import Overrides, Phase
+from ablate.study.kinds import read_declared
 from ablate.study.run import declared_here
-from ablate.study.study import Study, read_declared
+from ablate.study.study import Study
 from ablate.study.tuning import has_late_seed, minimum
 from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
 from tests.test_compare import ROW
@@ -49,7 +50,9 @@ def study(**changes) -> tuned.TunedDesign:
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
     design = declared.tuned_design(declared.levels)
-    return replace(design, baselines={arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
+    design = design.matched(None, {arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
+    assert isinstance(design, tuned.TunedDesign)
+    return design
 
 
 def with_runs(*overrides: str, **changes) -> tuned.TunedDesign:
@@ -109,7 +112,7 @@ def test_a_condition_of_a_contrast_means_the_same_before_the_runs_and_after():
 def test_arms_report_only_where_the_study_says():
     design = study(report_at=["tuned"])
     rows = run(design, parabolas(concat=0.002, sum=0.004))
-    roles = {role for of_run in tuned.members(design, rows).values() for role in of_run}
+    roles = {role for of_run in design.members(rows).values() for role in of_run}
     assert roles == {"tuned"}
 
 
@@ -209,7 +212,7 @@ def test_develop_then_report_at_four_values():
     assert values(s, rows) == {"concat": "0.002", "sum": "0.0025"}
     found = {
         (at(one)["fusion"], at(one)["train.lr"]): tuple(roles)
-        for one, roles in tuned.members(s, rows).items()
+        for one, roles in s.members(rows).items()
         if roles
     }
     assert found == {
@@ -265,7 +268,7 @@ def test_any_rows_lead_to_the_same_study_in_any_order(curvature):
     for _ in range(30):
         some = rng.sample(sorted(whole), rng.randrange(len(whole)))
         again = run(s, row, {one: whole[one] for one in some})
-        assert again == whole and tuned.members(s, again) == tuned.members(s, whole)
+        assert again == whole and s.members(again) == s.members(whole)
         shuffled = {one: whole[one] for one in rng.sample(sorted(whole), len(whole))}
         assert values(s, shuffled) == values(s, whole)
 
@@ -354,7 +357,7 @@ def test_whole_numbers_end_at_one():
 
     rows = run(s, row)
     assert {at(one)["train.batch"] for one in rows} == {"1", "2", "4"}
-    roles = [*tuned.members(s, rows).values()]
+    roles = [*s.members(rows).values()]
     assert not any("octave_down" in of_run for of_run in roles) and any("octave_up" in one for one in roles)
     assert s.search.text(0.3) == "1"
 
@@ -418,7 +421,7 @@ def results(s: tuned.TunedDesign, rows: dict[Overrides, Row]) -> pd.DataFrame:
             **{"role": " ".join(roles), "tuned": "train.lr"},
             **rows[one],
         }
-        for i, (one, roles) in enumerate(tuned.members(s, rows).items())
+        for i, (one, roles) in enumerate(s.members(rows).items())
     )
 
 
@@ -459,7 +462,7 @@ def test_each_of_two_baselines_is_met_at_its_own_value():
     rows = run(s, parabolas(**optimum))
     sums = {
         at(one)["train.lr"]
-        for one, roles in tuned.members(s, rows).items()
+        for one, roles in s.members(rows).items()
         if "baseline_rate" in roles and at(one)["fusion"] == "sum" and at(one)["heads"] == "4"
     }
     assert sums == {"0.002", "0.0015"}

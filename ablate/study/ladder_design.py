@@ -8,10 +8,9 @@ the prediction that these rows give (analysis/scaling.py).
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,9 +24,10 @@ from ablate.config.overrides import flatten
 from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
-from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Role, Rung, frozen
-from ablate.study.config import Design, Overrides, Phase, Rows, seed_of
-from ablate.study.tuning import HALF, SETTLED, Search, at_value, minimum, tune
+from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen
+from ablate.study.config import Overrides, Phase, Rows, seed_of
+from ablate.study.tuned import TunedDesign
+from ablate.study.tuning import HALF, SETTLED, at_value, minimum, tune
 
 OFF = 0.25  # octaves by which a predicted value may miss the best one
 DIGITS = 4  # decimals of a prediction in nats, so that it is the same on every machine
@@ -46,25 +46,18 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LadderDesign(Design):
-    """The design of a ladder. arms: overrides without a rung, the key and the seed, a name's first. named:
-    what each named arm sets, with its name. search: where the lowest rungs look for values. baseline,
-    tuned_rungs, checked_rungs, tokens, epochs, metric: of the study (ladder.Ladder)."""
+class LadderDesign(TunedDesign):
+    """The design of a ladder. arms: without a rung. search: where the lowest rungs look for values. configs:
+    gives the config of a run. baseline, tuned_rungs, checked_rungs, tokens, epochs, metric: of the study
+    (ladder.Ladder)."""
 
     configs: Composer
-    named: Mapping[Overrides, str]
-    search: Search
     baseline: str
     tuned_rungs: int
     checked_rungs: int
     tokens: float
     epochs: float
     metric: str
-    needs_test_split: ClassVar[bool] = True
-
-    @property
-    def key(self) -> str:
-        return self.search.key
 
     @cached_property
     def names(self) -> list[str]:
@@ -92,14 +85,6 @@ class LadderDesign(Design):
     def name(self, arm: Overrides) -> str:
         rung, which = self._place[arm]
         return f"{self.rungs[rung].name} {self.names[which]}"
-
-    def arm_of(self, run: Overrides) -> Overrides:
-        return run[:-2]
-
-    def first_runs(self, arm: Overrides) -> list[Overrides]:
-        return [
-            (*arm, f"{self.key}={one}", f"seed={self.levels['seed'][0]}") for one in self.levels[self.key]
-        ]
 
     @cached_property
     def primary(self) -> Contrasts:
@@ -153,8 +138,14 @@ class LadderDesign(Design):
         new = {run: rung for run, rung in self.state(rows).runs.items() if run not in rows}
         return sorted(new, key=lambda run: -new[run])
 
-    def members(self, rows: Rows) -> Collection[Overrides]:
-        return self.state(rows).runs
+    def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
+        """Every run that follows from these rows, with the arm whose value it reports at, if it reports."""
+        progress = self.state(rows)
+        reports = {run: {"tuned": [arm]} for run, arm in progress.reports.items()}
+        return {run: reports.get(run, {}) for run in progress.runs}
+
+    def choices(self, rows: Rows) -> Mapping[Overrides, Choice]:
+        return self.state(rows).choices
 
     def state(self, rows: Rows) -> Progress:
         """Rung by rung, as far as the rows go."""
@@ -253,23 +244,6 @@ class LadderDesign(Design):
 
     # --- what is said ---------------------------------------------------------------------------------
 
-    def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
-        progress = self.state(rows)
-        of: dict[str, list[str]] = {ids[run]: [] for run in progress.runs if run in ids}
-        for run, arm in progress.reports.items():
-            if run in ids:
-                of[ids[run]].append(self.name(arm))
-        roles = {
-            run_id: Role(
-                phase="report" if names else "develop",
-                role="tuned" if names else "",
-                tuned=self.key,
-                values={"tuned": names} if names else {},
-            )
-            for run_id, names in of.items()
-        }
-        return roles, {self.name(arm): choice for arm, choice in progress.choices.items()}
-
     def phase(self, rows: Rows) -> Phase:
         progress = self.state(rows)
         new = [rung for run, rung in progress.runs.items() if run not in rows]
@@ -295,6 +269,9 @@ class LadderDesign(Design):
             told = [f"{_told(choice)} at {rung.name}" for rung, choice in each if choice]
             lines.append(f"{name}: {self.key} {', '.join(told)}")
         return lines
+
+    def forecast(self) -> list[str]:
+        return []  # `stages` says it
 
     def stages(self) -> list[tuple[str, list[Overrides], int]]:
         return [

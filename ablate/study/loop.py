@@ -75,7 +75,7 @@ class Loop:
 
     def dry_run(self) -> Outcome:
         """Estimate the runs that would be trained first, without training any."""
-        from ablate.study.estimate import Stage, estimate, stage_costs, stage_lines
+        from ablate.study.estimate import estimate, stage_lines
 
         runs = self._next()
         record = self.study.record(runs, self.rows, self.ids)
@@ -93,13 +93,12 @@ class Loop:
             costs = looks.cost_lines(runs_a_seed, expected.seconds_a_run)
             expected = replace(expected, forecast=[*forecast, *costs])
         stages = [
-            Stage(about, max(map(self.study.run_of, arms), key=lambda run: run.cost), n)
-            for about, arms, n in self.study.design.stages()
+            (about, max(map(self.study.run_of, arms), key=lambda run: run.cost), count)
+            for about, arms, count in self.study.design.stages()
         ]
         if stages and not expected.untimed:
-            costs = stage_costs(stages, expected.threads)
-            lines = [*forecast, *stage_lines(costs, expected.at_once)]
-            expected = replace(expected, forecast=lines, costs=costs)
+            lines = [*forecast, *stage_lines(stages, expected.threads, expected.at_once)]
+            expected = replace(expected, forecast=lines)
         return Outcome(record.name, remarks=remarks, estimate=expected)
 
     def _next(self, ahead: int = 0) -> dict[Overrides, Run]:

@@ -22,8 +22,7 @@ from ablate.compose.sweep import Sweep
 from ablate.config.conditions import check, holds, spelled
 from ablate.config.identity import digest, identity_keys
 from ablate.config.overrides import as_value, flatten
-from ablate.config.read import hints, read
-from ablate.config.rules import ConfigError, did_you_mean, typed
+from ablate.config.rules import ConfigError, typed
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
@@ -34,11 +33,9 @@ from ablate.phrases import some
 from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
-from ablate.study.ladder import Ladder
-from ablate.study.tuned import Tuned
+from ablate.study.kinds import declared
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
-KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned, Ladder)}
 # What study.json keeps as every kind of study declares it.
 DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "placebo", "where")
 R = TypeVar("R", bound=Run)
@@ -69,7 +66,7 @@ class Study:
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
         make = resolve if remote else prepare
         self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
-        config = _declared(sweep) if sweep.study else None
+        config = declared(sweep) if sweep.study else None
         self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
         if self.config:
             at = self._looks_at(self.config)
@@ -327,40 +324,6 @@ def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
         variants.setdefault(id(run.spec), run)
         counts[id(run.spec)] += 1
     return [(run, counts[spec]) for spec, run in variants.items()]
-
-
-def read_declared(study: Any, *, instead: Mapping[str, Any] | None = None) -> StudyConfig:
-    """Read the `study` block of a config. instead: keys in place of its own. Raises ConfigError."""
-    if not isinstance(study, Mapping):
-        raise ConfigError(f"study={study}: name one of configs/study")
-    kind = study.get("kind")
-    if not (isinstance(kind, str) and kind in KINDS):
-        raise ConfigError(f"study.kind={typed(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}")
-    keys = {key: value for key, value in study.items() if key != "kind"}
-    if of_study := _of_demo(study):
-        for key in of_study:
-            if (own := key.removeprefix("study.")) not in (known := hints(KINDS[kind])):
-                raise ConfigError(f"study.demo.{key}: no key of a study{did_you_mean(own, known)}")
-        keys["demo"] = {key: value for key, value in study["demo"].items() if key not in of_study}
-    example = f"study={KINDS[kind].example} --cfg job shows a whole one"
-    return read(KINDS[kind], {**keys, **(instead or {})}, "study", missing=example)
-
-
-def _of_demo(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the study itself that its demonstration sets, as study.rungs."""
-    demo = study.get("demo")
-    own = demo.items() if isinstance(demo, Mapping) else ()
-    return {str(key): value for key, value in own if str(key).startswith("study.")}
-
-
-def _declared(sweep: Sweep) -> StudyConfig:
-    """What the study declares or, as a demonstration, what this sets in its place, unless the command line
-    does. Raises ConfigError."""
-    assert sweep.study is not None
-    given = {word.lstrip("+").partition("=")[0] for word in sweep.typed}
-    of_demo = _of_demo(sweep.study) if sweep.is_demonstration else {}
-    instead = {key.removeprefix("study."): of_demo[key] for key in of_demo.keys() - given}
-    return read_declared(sweep.study, instead=instead)
 
 
 def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:

@@ -3,9 +3,8 @@ is on fresh seeds and the test split."""
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from ablate.analysis.looks import Looks
@@ -84,43 +83,74 @@ class Tuned(StudyConfig):
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
         arms = combinations(factors, self.named_arms)
-        return TunedDesign({**levels, key: grid, "seed": report}, arms, config=self)
+        return TunedDesign(
+            {**levels, key: grid, "seed": report},
+            arms,
+            named=self.named_arms,
+            search=self.search(grid),
+            report_at=self.report_at,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedDesign(Design):
-    """The design of a tuned study. arms: overrides without the key and the seed, a name's first. baselines:
-    of each arm, contrast by contrast."""
+    """The design of a tuned study. arms: overrides without the key and the seed, a name's first. named: what
+    each named arm sets, with its name. search: where values of the key are looked for. report_at: of the
+    study. baselines: of each arm that reports at their values, contrast by contrast."""
 
-    config: Tuned
+    named: Mapping[Overrides, str]
+    search: Search
+    report_at: Sequence[str]
     baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     needs_test_split: ClassVar[bool] = True
 
     @property
     def key(self) -> str:
-        return self.config.tune
+        return self.search.key
 
     @property
     def reports_at_baselines(self) -> bool:
-        return "baseline_rate" in self.config.report_at
+        return "baseline_rate" in self.report_at
 
     def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> Design:
-        return replace(self, looks=looks, baselines=baselines)
-
-    @cached_property
-    def search(self) -> Search:
-        return self.config.search(self.levels[self.key])
+        return replace(self, looks=looks, baselines=baselines if self.reports_at_baselines else {})
 
     def found(self, rows: Rows) -> Found:
         return tune(self.search, self.arms, rows)
 
-    @cached_property
-    def named(self) -> Mapping[Overrides, str]:
-        return self.config.named_arms
+    def choices(self, rows: Rows) -> Mapping[Overrides, Choice]:
+        """The value of each arm, as far as it is chosen."""
+        return self.found(rows).choices
 
-    def members(self, rows: Rows) -> Collection[Overrides]:
-        """First the grid on development seeds, then its extensions, then the report."""
-        return members(self, rows)
+    def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
+        """First the grid on development seeds, then its extensions, then the report. With the roles of each
+        run in the report: tuned (at the arm's own value), baseline_rate (at the value of a baseline of the
+        arm), octave_down and octave_up (at half and at twice its own value); each with the arms whose value
+        it comes from. A development run has none."""
+        now = self.found(rows)
+        members: dict[Overrides, dict[str, list[Overrides]]] = {
+            run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
+        }
+        for arm, choice in now.choices.items():
+            for role, source, value in self._report(arm, now.choices) if choice.value else ():
+                for run in at_value(arm, self.key, value, self.levels["seed"]):
+                    members.setdefault(run, {}).setdefault(role, []).append(source)
+        return members
+
+    def _report(
+        self, arm: Overrides, choices: Mapping[Overrides, Choice]
+    ) -> Iterator[tuple[str, Overrides, str]]:
+        """The values at which an arm reports: (role, arm whose value it comes from, value)."""
+        own = choices[arm].value
+        assert own is not None
+        yield "tuned", arm, own
+        for other in self.baselines.get(arm, ()):
+            if (reference := choices.get(other)) and reference.value is not None:
+                yield "baseline_rate", other, reference.value
+        if "octaves" in self.report_at:
+            if (half := self.search.text(float(own) / 2)) != own:
+                yield "octave_down", arm, half
+            yield "octave_up", arm, self.search.text(float(own) * 2)
 
     @property
     def compared(self) -> list[Overrides]:
@@ -128,8 +158,7 @@ class TunedDesign(Design):
 
     def runs_a_seed(self, arm: Overrides) -> int:
         others = {*self.baselines.get(arm, ())} - {arm}
-        at_baselines = len(others) if self.reports_at_baselines else 0
-        return 1 + at_baselines + 2 * ("octaves" in self.config.report_at)
+        return 1 + len(others) + 2 * ("octaves" in self.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         first = self.levels["seed"][:1]
@@ -141,18 +170,19 @@ class TunedDesign(Design):
 
     def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
         """The rows of arms at their own values."""
-        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.found(rows).choices.items()}
+        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(rows).items()}
         return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
 
     def looks_after(self, rows: Rows) -> Looks | None:
-        late = late_arms(self.search, self.found(rows), rows)
-        return self.looks and self.looks.after([*map(self.name, late)])
+        if self.looks is None:
+            return None
+        return self.looks.after([*map(self.name, late_arms(self.search, self.found(rows), rows))])
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
         values: dict[str, dict[str, list[str]]] = {}
         roles: dict[str, Role] = {}
-        for overrides, arms_by_role in members(self, rows).items():
+        for overrides, arms_by_role in self.members(rows).items():
             if overrides in ids:  # two arms may share one run
                 of = values.setdefault(ids[overrides], {})
                 for role, arms in arms_by_role.items():
@@ -160,7 +190,7 @@ class TunedDesign(Design):
                     of[role] = list(dict.fromkeys([*of.get(role, []), *names]))
                 phase = "report" if arms_by_role else "develop"
                 roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
-        return roles, {self.name(arm): choice for arm, choice in self.found(rows).choices.items()}
+        return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
 
     def phase(self, rows: Rows) -> Phase:
         """Development, round by round, and then the report."""
@@ -170,8 +200,8 @@ class TunedDesign(Design):
         if now.choices:
             return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
         points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
-        octaves = min(EXTENSIONS, self.config.extend) if {*points.values()} == {len(self.search.grid)} else 0
-        develop = (sum(points.values()) + octaves * len(points)) * len(self.config.develop)
+        octaves = min(EXTENSIONS, self.search.extend) if {*points.values()} == {len(self.search.grid)} else 0
+        develop = (sum(points.values()) + octaves * len(points)) * len(self.search.seeds)
         report = sum(map(self.runs_a_seed, points)) * len(self.levels["seed"])
         values = "rates" if self.key == "train.lr" else f"values of {self.key}"
         return Phase(f"{values}, {now.round}", f"{most}about {counted(develop + report, 'run')}")
@@ -193,7 +223,7 @@ class TunedDesign(Design):
     def forecast(self) -> list[str]:
         return [
             f"these choose {self.key} for each arm, and may extend its grid by"
-            f" {counted(self.config.extend, 'octave')} on either side; the runs that report follow from"
+            f" {counted(self.search.extend, 'octave')} on either side; the runs that report follow from"
             f" what they choose: {self.phase({}).of} in all"
         ]
 
@@ -204,23 +234,6 @@ class TunedDesign(Design):
         others = [override for override in arm[len(own) :] if override not in shared]
         words = [*lines_if(self.named[own], self.named[own]), *others]
         return " ".join(words) or " ".join(arm)
-
-
-def members(study: TunedDesign, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
-    """Every run of the study that follows from these rows, with its roles in the report: tuned (at the arm's
-    own value), baseline_rate (at the value of a baseline of the arm), octave_down and octave_up (at half and
-    at twice its own value); each with the arms whose value it comes from. A development run has none."""
-    now = study.found(rows)
-    members: dict[Overrides, dict[str, list[Overrides]]] = {
-        overrides: {} for arm, points in now.points.items() for overrides in study.search.runs(arm, points)
-    }
-    for arm, choice in now.choices.items():
-        if choice.value is None:
-            continue
-        for role, source, value in _report(study, arm, now.choices):
-            for overrides in at_value(arm, study.key, value, study.levels["seed"]):
-                members.setdefault(overrides, {}).setdefault(role, []).append(source)
-    return members
 
 
 # --- helpers ----------------------------------------------------------------------------------------
@@ -241,19 +254,3 @@ def _octaves(key: str, values: Sequence[str]) -> list[str]:
             f"{key}={','.join(values)}: in a tuned study each value has to be twice the one before"
         )
     return grid
-
-
-def _report(
-    study: TunedDesign, arm: Overrides, choices: Mapping[Overrides, Choice]
-) -> Iterator[tuple[str, Overrides, str]]:
-    """The values at which an arm reports: (role, arm whose value it comes from, value)."""
-    own = choices[arm].value
-    assert own is not None
-    yield "tuned", arm, own
-    for other in study.baselines.get(arm, ()) if study.reports_at_baselines else ():
-        if (reference := choices.get(other)) and reference.value is not None:
-            yield "baseline_rate", other, reference.value
-    if "octaves" in study.config.report_at:
-        if (half := study.search.text(float(own) / 2)) != own:
-            yield "octave_down", arm, half
-        yield "octave_up", arm, study.search.text(float(own) * 2)

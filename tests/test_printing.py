@@ -79,7 +79,7 @@ def test_only_the_door_prints():
     assert {*found.pop("printing.py")} == {"print"}
     # What is printed on the screen that the door has made; and a script by itself, which imports nothing of
     # ablate's and prints how a process ended.
-    assert found == {"live/board.py": ["screen.print"], "study/cluster/engines/ray_calls.py": ["print"]}
+    assert found == {"live/board.py": ["screen.print"], "clusters/_ray_calls.py": ["print"]}
 
 
 def test_what_a_terminal_would_obey_is_written_out():

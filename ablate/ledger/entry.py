@@ -1,6 +1,7 @@
 """An entry of the ledger, claims/NNN-name.yaml: what was published, how it is tested, what would count.
 
-The freeze, claims/frozen.json, holds the digest of each entry, and when and in which batch it was frozen.
+The freeze, claims/frozen.json, holds the digest of each entry, and when and in which batch it was frozen. An
+entry that was withdrawn there is a claim alone: its test is not read any more.
 """
 
 import dataclasses
@@ -36,13 +37,16 @@ Expect = Literal["below", "above", "within", "at_most", "at_least"]
 
 @dataclass(frozen=True)
 class Frozen:
-    """The freeze of an entry: its digest, the date, and the digest of its batch, empty in the first edition.
-    developed: how many development rows of its arms are older."""
+    """The freeze of an entry: its digest, the date, and the digest of its batch. developed: how many
+    development rows of its arms are older. withdrawn: with which edition it was, and for what reason; empty
+    if it was not."""
 
     digest: str
     date: str
     batch: str = ""
     developed: int = 0
+    withdrawn: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +87,9 @@ class Prediction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A claim and its test. name: of its file, such as 003-write-rank. digest: of the file's content
-    (digest_of); batch: that of all entries frozen together, empty for one that is not frozen, and in the
-    first edition. sentence: the claim. fusion: whether it is about how heads are brought together. settings:
-    overrides of every run; lr: the grid of learning rates, for every arm. yardstick: the contrast that is
-    worth 1 in shares. seeds: the looks, at how many reporting seeds there is a verdict; the next
-    number only if it was undecided. note: what the test leaves out."""
+class Claim:
+    """What was published. name: of its file, such as 003-write-rank. digest: of the file's content
+    (digest_of). sentence: the claim. fusion: whether it is about how heads are brought together."""
 
     name: str
     digest: str
@@ -97,6 +97,19 @@ class Entry:
     fusion: bool
     source: Source
     published: str
+
+    @property
+    def number(self) -> str:
+        return self.name[:3]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Claim):
+    """A claim and its test. batch: the digest of all entries frozen together, empty for one that is not
+    frozen. settings: overrides of every run; lr: the grid of learning rates, for every arm. yardstick: the
+    contrast that is worth 1 in shares. seeds: the looks, at how many reporting seeds there is a verdict; the
+    next number only if it was undecided. note: what the test leaves out."""
+
     settings: Annotated[Mapping[str, Any], KeysOfARun(), ErrorText("write overrides, as {heads: 8}")]
     arms: Mapping[
         str, Annotated[Mapping[str, Any], KeysOfARun(), ErrorText("write overrides, as {fusion: sum}")]
@@ -126,10 +139,6 @@ class Entry:
         if not self.yardstick and any(p.of_attention is not None for p in self.predictions):
             raise ConfigError("yardstick: of_attention needs it; write a contrast, as uniform - concat")
 
-    @property
-    def number(self) -> str:
-        return self.name[:3]
-
     def seed(self, k: int) -> int:
         """The k-th reporting seed, which all arms of all entries of a batch share: it follows from the digest
         of the batch, so nobody chose it."""
@@ -137,10 +146,8 @@ class Entry:
         return int.from_bytes(drawn[:8], "big") % LARGEST_SEED
 
     def share(self, look: int) -> float:
-        """The share of α that a look spends: in proportion to its seeds; in the first edition, which had no
-        batches, the same at each."""
-        at = self.seeds.index(look)
-        return float(spending(self.seeds)[at]) if self.batch else 1 / len(self.seeds)
+        """The share of α that a look spends: in proportion to its seeds."""
+        return float(spending(self.seeds)[self.seeds.index(look)])
 
     def study(self, look: int) -> dict[str, Any]:
         """The block of a study that tests the claim with this many reporting seeds."""
@@ -166,31 +173,49 @@ def weights_of(contrast: str) -> dict[str, int]:
     return weights
 
 
-def read_entries(directory: Path = CLAIMS) -> list[Entry]:
-    """All entries by number. Raises ConfigError for a file that is none, and for a number that two have."""
+def read_claims(directory: Path = CLAIMS) -> list[Claim]:
+    """All claims by number: entries, and those that were withdrawn. Raises ConfigError for a file that is
+    none, and for a number that two have."""
     if not directory.is_dir():
         raise ConfigError(f"{directory}/: no such directory here; run this in a checkout of ablate")
-    entries: dict[str, Entry] = {}
+    claims: dict[str, Claim] = {}
     for path in sorted(directory.glob("*.yaml")):
         if not (named := FILE.fullmatch(path.name)):
             raise ConfigError(f"{path}: name it by a number and a word, as 003-write-rank.yaml")
-        if before := entries.get(named[1]):
+        if before := claims.get(named[1]):
             raise ConfigError(f"{path}: {before.name} has this number; take the next one")
-        entries[named[1]] = read_entry(path)
-    return list(entries.values())
+        claims[named[1]] = read_claim(path)
+    return list(claims.values())
+
+
+def read_entries(directory: Path = CLAIMS) -> list[Entry]:
+    """All claims but the withdrawn ones. Raises ConfigError, as `read_claims`."""
+    return [claim for claim in read_claims(directory) if isinstance(claim, Entry)]
+
+
+def find_claim(number: str, directory: Path = CLAIMS) -> Claim:
+    """The claim of this number (or name). Raises ConfigError."""
+    claims = read_claims(directory)
+    for claim in claims:
+        if number in (claim.name, claim.number) or (number.isdigit() and int(number) == int(claim.number)):
+            return claim
+    raise ConfigError(f"{number}: no such entry; choices: {', '.join(claim.number for claim in claims)}")
 
 
 def find_entry(number: str, directory: Path = CLAIMS) -> Entry:
-    """The entry of this number (or name). Raises ConfigError."""
-    entries = read_entries(directory)
-    for entry in entries:
-        if number in (entry.name, entry.number) or (number.isdigit() and int(number) == int(entry.number)):
-            return entry
-    raise ConfigError(f"{number}: no such entry; choices: {', '.join(entry.number for entry in entries)}")
+    """The same, if it was not withdrawn. Raises ConfigError."""
+    claim = find_claim(number, directory)
+    if not isinstance(claim, Entry):
+        frozen = read_frozen(directory)[claim.name]
+        raise ConfigError(
+            f"{claim.name}: withdrawn with the {frozen.withdrawn}, since {frozen.reason}; ask again in a new"
+            " entry with the next number"
+        )
+    return claim
 
 
-def read_entry(path: Path) -> Entry:
-    """The entry in a file. Raises ConfigError."""
+def read_claim(path: Path) -> Claim:
+    """The entry in a file; of a withdrawn one only what was published. Raises ConfigError."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -201,8 +226,11 @@ def read_entry(path: Path) -> Entry:
         if own := [key for key in ("name", "digest", "batch") if key in content]:
             raise ConfigError(f"{own[0]}: it follows from the file; leave it out")
         frozen = read_frozen(path.parent).get(path.stem)
-        own_keys = {"name": path.stem, "digest": digest_of(content), "batch": frozen.batch if frozen else ""}
-        return read(Entry, {**content, **own_keys}, missing=EXAMPLE)
+        content = {**content, "name": path.stem, "digest": digest_of(content)}
+        if frozen and frozen.withdrawn:
+            published = {key.name for key in dataclasses.fields(Claim)}
+            return read(Claim, {key: content[key] for key in content.keys() & published}, missing=EXAMPLE)
+        return read(Entry, {**content, "batch": frozen.batch if frozen else ""}, missing=EXAMPLE)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -244,7 +272,7 @@ def freeze(entries: Sequence[Entry], developed: Mapping[str, int], directory: Pa
     return batch
 
 
-def require_frozen(entry: Entry, frozen: Mapping[str, Frozen], directory: Path = CLAIMS) -> None:
+def require_frozen(entry: Claim, frozen: Mapping[str, Frozen], directory: Path = CLAIMS) -> None:
     """Raises ConfigError unless the entry, and all others of its batch, are frozen as they are now."""
     if entry.name not in frozen:
         raise ConfigError(
@@ -256,7 +284,7 @@ def require_frozen(entry: Entry, frozen: Mapping[str, Frozen], directory: Path =
         if name != entry.name and not path.exists():
             raise ConfigError(f"{name}: frozen with {entry.name}, but its file is gone; restore it")
         if name != entry.name:
-            _require_as_frozen(read_entry(path), frozen[name])
+            _require_as_frozen(read_claim(path), frozen[name])
 
 
 def batch_of(frozen: Mapping[str, Frozen], batch: str) -> list[str]:
@@ -264,7 +292,7 @@ def batch_of(frozen: Mapping[str, Frozen], batch: str) -> list[str]:
     return sorted(name for name, one in frozen.items() if batch and one.batch == batch)
 
 
-def _require_as_frozen(entry: Entry, frozen: Frozen) -> None:
+def _require_as_frozen(entry: Claim, frozen: Frozen) -> None:
     if frozen.digest != entry.digest:
         raise ConfigError(
             f"{entry.name}: edited after it was frozen (digest {entry.digest[:12]}, frozen"

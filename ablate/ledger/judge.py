@@ -16,7 +16,6 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.load import load
-from ablate.analysis.notes import FIRST_TEXT
 from ablate.analysis.variants import CODE_COLUMNS
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import write_atomically
@@ -133,12 +132,6 @@ def judged_again(entry: Entry, root: Path = RESULTS) -> Judged | None:
             f" {entry.number} writes it again"
         )
     return judged
-
-
-def is_of_first_edition(entry: Entry, root: Path = RESULTS) -> bool:
-    """Whether the kept rows of an entry are on the text of the first edition."""
-    table = root / entry.name / "results.csv"
-    return table.exists() and FIRST_TEXT.encode() in table.read_bytes()
 
 
 def as_plain(entry: Entry, judged: Judged) -> dict[str, Any]:

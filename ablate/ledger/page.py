@@ -3,41 +3,39 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ablate.config.identity import has_these_ids
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import (
     ALPHA,
     CLAIMS,
+    Claim,
     Entry,
     Frozen,
     Prediction,
     batch_of,
+    find_entry,
+    read_claims,
     read_entries,
-    read_entry,
     read_frozen,
     require_frozen,
 )
 from ablate.ledger.judge import RESULTS, Judged, Outcome, Verdict, judge, judged_again, read_kept
-from ablate.phrases import counted, lines_if, some
+from ablate.phrases import counted, lines_if
 
 PAGE = Path("docs/ledger.md")
 TABLE = "| | claim | verdict | seeds |\n| --- | --- | --- | --- |"
-# What docs/findings.md and docs/ledger.md open with, and `ablate claims` too.
-FIRST_EDITION = (
-    "First edition: 60 % of the test characters of its text, Python's help topics, lie verbatim in training"
-    " or validation, and at its budget of 1,000 steps heads that read fixed offsets do better than attention"
-    " that learns where to look. Its verdicts are about that, and a second edition follows."
-)
 OUTCOMES = {Verdict.REPLICATED: "holds", Verdict.NOT: "fails", Verdict.UNDECIDED: "undecided"}
 
 
 def page(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> str:
-    """The text of the page: the head that it has, which a person writes, and what follows from the entries.
-    Raises ConfigError."""
+    """The text of the page: the head that it has, which a person writes, and what follows from the entries;
+    empty until one is frozen. Raises ConfigError."""
     head = ledger.read_text("utf-8").partition(TABLE)[0] if ledger.exists() else "# The ledger\n\n"
-    frozen, lines, sections, verdicts = read_frozen(directory), [], [], {}
-    for entry in read_entries(directory):
+    entries, frozen = read_entries(directory), read_frozen(directory)
+    if not any(entry.name in frozen for entry in entries):
+        return ""
+    lines, sections, verdicts = [], [], {}
+    for entry in entries:
         if judged := judged_again(entry, results):
             verdicts[entry.name] = judged
         seeds, verdict = judged.predictions[0].n if judged else "", state(entry, judged, frozen)
@@ -47,12 +45,14 @@ def page(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE)
     return head + "\n".join([TABLE, *lines, *batches, *sections]) + "\n"
 
 
-def state(entry: Entry, judged: Judged | None, frozen: Mapping[str, Frozen]) -> str:
+def state(entry: Claim, judged: Judged | None, frozen: Mapping[str, Frozen]) -> str:
     """The verdict in words, or why there is none. frozen: all of frozen.json."""
     if entry.name not in frozen:
         return "not frozen"
     if frozen[entry.name].digest != entry.digest:
         return "edited after it was frozen"
+    if frozen[entry.name].withdrawn:
+        return f"withdrawn: {frozen[entry.name].withdrawn}"
     return str(judged.verdict) if judged else "frozen, not run yet"
 
 
@@ -75,35 +75,32 @@ def expectation(one: Prediction, margin: float) -> str:
 
 def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> list[str]:
     """A line for each thing in the ledger that does not fit. Raises ConfigError if an entry can't be read."""
-    entries, frozen = read_entries(directory), read_frozen(directory)
-    names = {entry.name for entry in entries}
+    claims, frozen = read_claims(directory), read_frozen(directory)
+    names = {claim.name for claim in claims}
     wrong = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
-    wrong += [line for entry in entries for line in _of_entry(entry, frozen, directory, results)]
-    if not wrong and (not ledger.exists() or ledger.read_text("utf-8") != page(directory, results, ledger)):
+    wrong += [line for claim in claims for line in _of_claim(claim, frozen, directory, results)]
+    text = "" if wrong else page(directory, results, ledger)
+    if text and (not ledger.exists() or ledger.read_text("utf-8") != text):
         wrong.append(f"{ledger}: not what the files give; ablate claims page writes it")
     return wrong
 
 
-def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> tuple[list[str], list[str]]:
-    """A line for each entry whose rows are not of the runs that it asks for, as composed anew; and one on the
-    entries whose rows an earlier version made, with ids that can't be computed again. The ledger has to be
-    without other faults."""
+def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> list[str]:
+    """A line for each entry whose rows are not of the runs that it asks for, as composed anew. The ledger has
+    to be without other faults."""
     from ablate.ledger.testing import run_ids  # it loads torch
 
-    wrong, earlier = [], []
+    wrong = []
     for entry in read_entries(directory):
         if not (results / entry.name).exists():
             continue
         try:
             rows, record = read_kept(results / entry.name)
-            if not all(has_these_ids(str(version)) for version in rows["ablate"].unique()):
-                earlier.append(entry.name)
-            elif other := run_ids(entry, rows) ^ {*record.runs}:
+            if other := run_ids(entry, rows) ^ {*record.runs}:
                 wrong.append(f"{entry.name}: {len(other)} of its runs are not those that it asks for")
         except ConfigError as error:
             wrong.append(f"{entry.name}: {error}")
-    line = f"an earlier version made the rows of {some(earlier)}; their run ids can't be computed again"
-    return wrong, lines_if(earlier, line)
+    return wrong
 
 
 def _section(entry: Entry, judged: Judged | None, frozen: Mapping[str, Frozen]) -> list[str]:
@@ -165,7 +162,7 @@ def _batches(
         decided = [name for name in names if name in judged and judged[name].verdict != Verdict.UNDECIDED]
         together = 0
         for name in decided:
-            entry = read_entry(directory / f"{name}.yaml")
+            entry = find_entry(name, directory)
             strict = judge(entry, *read_kept(results / name), alpha=ALPHA / len(names))
             together += strict.verdict == judged[name].verdict
         if decided:
@@ -177,11 +174,12 @@ def _batches(
     return lines
 
 
-def _of_entry(entry: Entry, frozen: Mapping[str, Frozen], directory: Path, results: Path) -> Iterator[str]:
+def _of_claim(claim: Claim, frozen: Mapping[str, Frozen], directory: Path, results: Path) -> Iterator[str]:
     try:
-        if entry.name in frozen or (results / entry.name).exists():
-            require_frozen(entry, frozen, directory)
-        judged_again(entry, results)
+        if claim.name in frozen or (results / claim.name).exists():
+            require_frozen(claim, frozen, directory)
+        if isinstance(claim, Entry):
+            judged_again(claim, results)
     except ConfigError as error:
         line = str(error)
-        yield line if entry.name in line else f"{entry.name}: {line}"
+        yield line if claim.name in line else f"{claim.name}: {line}"

@@ -15,7 +15,7 @@ from ablate.config.overrides import as_value
 from ablate.config.rules import ConfigError
 from ablate.execution.formulas import before_training
 from ablate.ledger.entry import TUNED, Entry
-from ablate.ledger.judge import RESULTS, Judged, Verdict, is_of_first_edition, keep
+from ablate.ledger.judge import Judged, Verdict, keep
 from ablate.store.columns import RESULTS as ENDED
 from ablate.store.store import Store
 from ablate.study.run import Outcome, declared_here, run
@@ -73,11 +73,6 @@ def test(entry: Entry, arguments: Sequence[str], *, report: Callable[[Outcome], 
     """Train what is missing, keep the rows, and judge; at the next number of seeds if that leaves the claim
     undecided. None if runs are left at work or could not begin. report: called with the outcome of each look.
     Raises ConfigError."""
-    if is_of_first_edition(entry):
-        raise ConfigError(
-            f"{RESULTS / entry.name}: its rows are of the first edition's text, which is no corpus now;"
-            " move it away first, or they would be replaced"
-        )
     judged = None
     record = Store().read_study(entry.name)
     seeds = {*record.seeds} if record else set()

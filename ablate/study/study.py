@@ -33,6 +33,7 @@ from ablate.phrases import some
 from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
+from ablate.study.contrasts import expanded
 from ablate.study.ladder import Ladder
 from ablate.study.looks import Looks
 from ablate.study.tuned import Tuned
@@ -74,6 +75,7 @@ class Study:
                 f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
             )
         levels = {key: of.values for key, of in self.settings.items()}
+        self.config = self.config and expanded(self.config, levels, sweep.configs)
         self.design = self.config.design(levels, sweep.configs) if self.config else Design(levels)
         if self.config and self.design.primary is not None:
             self.config = replace(self.config, primary=self.design.primary)

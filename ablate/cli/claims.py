@@ -32,15 +32,15 @@ def listed(
     import pandas as pd
 
     from ablate.ledger.entry import Entry, read_claims, read_frozen
-    from ablate.ledger.judge import judged_again
+    from ablate.ledger.judge import judged
     from ablate.ledger.page import state
 
     frozen, rows = read_frozen(), []
     for claim in read_claims():
         n = ""
         try:
-            judged = judged_again(claim) if isinstance(claim, Entry) else None
-            verdict, n = state(claim, judged, frozen), judged.predictions[0].n if judged else ""
+            found = judged(claim) if isinstance(claim, Entry) else None
+            verdict, n = state(claim, found, frozen), found.n if found else ""
         except ConfigError as error:
             verdict = "does not fit its rows"
             say(str(error))
@@ -89,7 +89,8 @@ def freeze(
     They are one batch: its digest gives the seeds that report, so entries share the runs of arms that they
     share.
     """
-    from ablate.ledger.entry import find_entry, freeze, read_frozen
+    from ablate.ledger.entry import find_entry, read_frozen
+    from ablate.ledger.freeze import freeze
     from ablate.ledger.testing import require_possible, rows_before
 
     entries = [*{entry.name: entry for entry in map(find_entry, numbers)}.values()]
@@ -124,7 +125,8 @@ def run(
     """Train the runs of a frozen entry, keep their rows in docs/results, and judge."""
     from ablate.analysis.notes import unusable
     from ablate.ledger import testing
-    from ablate.ledger.entry import find_entry, read_frozen, require_frozen
+    from ablate.ledger.entry import find_entry, read_frozen
+    from ablate.ledger.freeze import require_frozen
     from ablate.store.columns import RESULTS
     from ablate.study.run import run
 
@@ -134,7 +136,7 @@ def run(
             raise ConfigError(f"{override}: a claim is run as it was frozen; only launchers may be chosen")
     if dry_run or trial:
         chosen = launcher or ()
-        sweep = testing.trial(entry, chosen) if trial else testing.sweep_of(entry, entry.seeds[0], chosen)
+        sweep = testing.trial(entry, chosen) if trial else testing.sweep_of(entry, chosen)
         outcome = run(sweep, dry_run=dry_run)
         if outcome.estimate:
             show_estimate(outcome.estimate, outcome.remarks)
@@ -163,7 +165,7 @@ def check(
         bool, typer.Option("--ids", help="Also compute the ids of all runs again, which takes a while.")
     ] = False,
 ) -> None:
-    """Check that entries are as frozen, that verdicts follow from the rows, and docs/ledger.md from both."""
+    """Check that entries are as frozen, that their rows are complete, and docs/ledger.md from both."""
     from ablate.ledger.page import faults, faults_of_runs
 
     wrong = faults()

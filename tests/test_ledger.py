@@ -546,7 +546,7 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
         frozen.returncode == 0 and "1 development row of its arms, older than the freeze" in frozen.stdout
     ), frozen.stderr
     shutil.rmtree(tmp_path / "runs")
-    one = read_claim(tmp_path / "claims" / "001-gates.yaml")
+    one = find_entry("001", tmp_path / "claims")
     done = run_cli("claims", "run", "001", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = judged(one, tmp_path / "docs" / "results")

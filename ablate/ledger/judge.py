@@ -3,6 +3,7 @@
 docs/results/NAME keeps results.csv and study.json of that study.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -149,10 +150,9 @@ def _by_contrast(comparison: Comparison, arms: Mapping[str, list[str]]) -> dict[
 
 def _outcome(one: Prediction, row: Row | None, margin: float) -> Outcome:
     if row is None:  # an arm diverged at every value
-        return Outcome(one.contrast, *[float("nan")] * 3, 0, Verdict.UNDECIDED)
-    numbers = (float(row["diff"]), float(row["low"]), float(row["high"]))
+        return Outcome(one.contrast, math.nan, math.nan, math.nan, 0, Verdict.UNDECIDED)
     verdict = _on_effect(one, row) if one.is_of_effect else _on_bound(one, row, margin)
-    return Outcome(one.contrast, *numbers, int(row["pairs"]), verdict)
+    return Outcome(one.contrast, row["diff"], row["low"], row["high"], int(row["pairs"]), verdict)
 
 
 def _on_effect(one: Prediction, row: Row) -> Verdict:
@@ -165,8 +165,8 @@ def _on_effect(one: Prediction, row: Row) -> Verdict:
 
 def _on_bound(one: Prediction, row: Row, margin: float) -> Verdict:
     bound = one.bound or margin
-    upper = bound if one.expect in ("within", "at_most") else float("inf")
-    lower = -bound if one.expect in ("within", "at_least") else -float("inf")
+    upper = bound if one.expect in ("within", "at_most") else math.inf
+    lower = -bound if one.expect in ("within", "at_least") else -math.inf
     if row["low"] > upper or row["high"] < lower:
         return Verdict.NOT
     return Verdict.REPLICATED if lower < row["low"] and row["high"] < upper else Verdict.UNDECIDED

@@ -43,7 +43,7 @@ from tests.helpers import ROOT, call_cli, make_config, make_record, run_cli
 
 REPLICATED, NOT, UNDECIDED = Verdict.REPLICATED, Verdict.NOT, Verdict.UNDECIDED
 WRITTEN = {
-    **{"sentence": "Gates help.", "fusion": True, "published": "−0.04 nats", "settings": {"heads": 8}},
+    **{"sentence": "Gates help.", "published": "−0.04 nats", "settings": {"heads": 8}},
     "source": {"cite": "A (2025), B", "url": "https://example.org/b", "read": "the abstract was read"},
     "arms": {"concat": {"fusion": "concat"}, "gated": {"fusion": "gated"}, "uniform": {"scores": "uniform"}},
     **{"lr": [0.006, 0.012], "margin": 0.01, "seeds": [4, 8]},
@@ -506,13 +506,9 @@ def test_an_unfrozen_entry_is_not_run_and_only_launchers_may_be_chosen(tmp_path)
     assert refused.returncode == 2 and "train.steps=3: a claim is run as it was frozen" in refused.stderr
     listed = call_cli("claims", cwd=tmp_path)
     assert listed.returncode == 0 and "001-gates  not frozen" in listed.stdout
-    loose = call_cli("claims", "freeze", "001", cwd=tmp_path)
-    assert loose.returncode == 2 and "commit the entry, then freeze it" in loose.stderr
     commit(tmp_path)
     frozen = call_cli("claims", "freeze", "001", cwd=tmp_path)
     assert frozen.returncode == 0 and "001-gates: frozen" in frozen.stdout
-    again = call_cli("claims", "freeze", "001", cwd=tmp_path)
-    assert again.returncode == 2 and "001-gates: frozen already" in again.stderr
     wrong = call_cli("claims", "check", cwd=tmp_path)
     assert wrong.returncode == 1 and "ablate claims page writes it" in wrong.stderr
 

@@ -83,12 +83,11 @@ class Prediction:
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """What was published. name: of its file, such as 003-write-rank. digest: of the file's content
-    (digest_of). sentence: the claim. fusion: whether it is about how heads are brought together."""
+    (digest_of). sentence: the claim."""
 
     name: str
     digest: str
     sentence: str
-    fusion: bool
     source: Source
     published: str
 

@@ -93,6 +93,16 @@ def test_what_is_no_contrast_by_names_is_refused_in_a_line(names, message):
     assert str(refused.value).startswith("study.primary: ") and "\n" not in str(refused.value)
 
 
+def test_a_contrast_of_an_arm_that_can_not_be_built_is_left_out():
+    arms = {**ARMS, "groups 3": {"fusion": "grouped", "fusion.groups": 3}}
+    of = study("groups 3 - concat", "sum - concat", arms=arms)
+    runs = of.ready(of.design.propose({}))
+    of.check_primary(runs, None)
+    assert "groups=3" in of.left_out[0] and "2 of 20 runs left out" in of.left_out[0]
+    assert of.left_out[1].startswith("study.primary: groups 3 - concat: no two runs of this study differ so")
+    assert len(of.left_out) == 2
+
+
 def test_a_study_without_arms_has_no_contrast_by_names():
     with pytest.raises(
         ConfigError, match=r"sum - concat: this study names no arms; list them as study\.arms"

@@ -24,8 +24,9 @@ def expanded(config: StudyConfig, levels: Mapping[str, Sequence[str]], configs: 
             variant, baseline = (_arm(name, one.arms, arms) for name in one.arms.split(" - "))
             if variant == baseline:
                 raise ConfigError(f"study.primary: {one.arms}: the same arm twice; name another one")
+            others = [arm for arm in arms.values() if arm not in (variant, baseline)]
             try:
-                written = between(baseline, variant, configs, apart=keys_of_arms(config.arms))
+                written = between(baseline, variant, configs, others, keys_of_arms(config.arms))
             except ConfigError as error:
                 raise ConfigError(f"study.primary: {one.arms}: {error}") from error
             one = replace(written, arms=one.arms)
@@ -34,14 +35,19 @@ def expanded(config: StudyConfig, levels: Mapping[str, Sequence[str]], configs: 
 
 
 def between(
-    baseline: Overrides, variant: Overrides, configs: Composer, apart: Collection[str] = ()
+    baseline: Overrides,
+    variant: Overrides,
+    configs: Composer,
+    others: Sequence[Overrides] = (),
+    of_arms: Collection[str] = (),
 ) -> Contrast:
     """The contrast of two arms, by the keys that these overrides set, or set a group of, and that differ.
 
-    apart: keys by which other arms are told from these two, which have their own values of them. Raises
-    ConfigError.
+    So that none of the other arms is meant, it also has what the two have of the keys that arms set (of_arms)
+    where they are equal, and where one of the two has a key that some other arm has, such as an option of a
+    fusion. Raises ConfigError.
     """
-    base, other = (flatten(asdict(configs(overrides))) for overrides in (baseline, variant))
+    base, other, *rest = (flatten(asdict(configs(one))) for one in (baseline, variant, *others))
     named = {override.partition("=")[0] for override in (*baseline, *variant)}
     in_both = base.keys() & other.keys()
     differ = {
@@ -51,11 +57,11 @@ def between(
     }
     if open_ := sorted(key for key in differ if AUTO in (base[key], other[key])):
         raise ConfigError(f"{open_[0]}={AUTO}: a run has a number in its place; give both arms one")
-    alone = (base.keys() ^ other.keys()) & {*apart}  # as the options of one fusion
+    alone = (base.keys() ^ other.keys()) & {*of_arms} & {key for one in rest for key in one}
     return Contrast(
         baseline={key: base[key] for key in sorted((differ | alone) & base.keys())},
         variants=[{key: [other[key]] for key in sorted((differ | alone) & other.keys())}],
-        where={key: [base[key]] for key in sorted((in_both & {*apart}) - differ) if base[key] != AUTO},
+        where={key: [base[key]] for key in sorted((in_both & {*of_arms}) - differ) if base[key] != AUTO},
     )
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import AT_BASELINE, OCTAVE_AWAY
-from ablate.analysis.load import load
 from ablate.analysis.looks import Looks
 from ablate.analysis.variants import distinguishing
 from ablate.compose.sweep import compose
@@ -34,7 +33,7 @@ from ablate.study.kinds import read_declared
 from ablate.study.run import declared_here
 from ablate.study.study import Study
 from ablate.study.tuning import has_late_seed, minimum
-from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
+from tests.helpers import QUICK, make_config, make_record, run_cli
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -491,17 +490,35 @@ def test_what_was_not_run_at_the_baselines_value_is_missing():
 
 
 def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
-    """In rank, out_rank=8 is the baseline of sums; it reports at concat's value and at its own, which is
+    """As in study=rank: low is the baseline of sums, and reports at concat's value and at its own, which is
     nobody's baseline_rate."""
-    results = load([str(ROOT / "docs" / "results" / "rank")])
-    compared = compare(results.rows, records=results.records)
+    primary = [
+        {"vary": "fusion", "baseline": "concat", "where": {"out_rank": None}},
+        {"vary": "out_rank", "baseline": None, "where": {"fusion": "concat"}},
+        {"baseline": {"fusion": "concat", "out_rank": 8}, "variants": [{"fusion": "sum"}]},
+    ]
+    arms = {name: ARMS[name] for name in ("concat", "sum", "low")}
+    factors = {"heads": [4], "train.lr": [0.001, 0.002, 0.004]}
+    s = study(factors=factors, arms=arms, primary=primary, seeds=[100, 101, 102], extend=0)
+    best = {"concat": 0.002, "sum": 0.0028, "low": 0.0015}
 
-    def pairs(family):
-        table = compared.family(family).query("baseline == baseline")
-        named = table[["variant", "baseline"]].replace(r" lr=\S+", "", regex=True)
+    def row(one: Overrides) -> Row:
+        c = at(one)
+        arm = "low" if "out_rank" in c else c["fusion"]
+        return parabolas(**{f"{c['fusion']}{c['heads']}": best[arm]})(one)
+
+    rows = run(s, row)
+    table = results(s, rows).assign(
+        out_rank=[8.0 if "out_rank" in at(one) else np.nan for one in tuned.members(s, rows)]
+    )
+    compared = compare(table, records=[tuned_record(primary=primary)])
+
+    def pairs(family: str) -> set[tuple[str, str]]:
+        of = compared.family(family).query("baseline == baseline")
+        named = of[["variant", "baseline"]].replace(r" lr=\S+", "", regex=True)
         return {*named.itertuples(index=False, name=None)}
 
-    assert pairs(AT_BASELINE) == pairs("primary") and len(pairs("primary")) == 12
+    assert pairs(AT_BASELINE) == pairs("primary") and len(pairs("primary")) == 3
 
 
 def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():

@@ -152,7 +152,6 @@ def compare(
     ladders = [record for record in records if record.rungs]
     lines = [
         *why,
-        *notes.withdrawn(rows),
         *left_out,
         *([] if ladders else missing),  # what lies above is not there yet
         *([] if ladders else notes.budgets(variants)),

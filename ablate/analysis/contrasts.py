@@ -139,7 +139,8 @@ def not_shown(
         lines.append(f"study.primary: {contrast}: no two runs of this study differ so; choices: {shown}")
         for key, values in levels.items():
             present |= {k: [*present[k], *map(as_level, values)] for k in present if key_in(k, [key])}
-        if all_built or not all(as_level(value) in present[key] for key, value in contrast.values):
+        could = contrast.arms or all(as_level(value) in present[key] for key, value in contrast.values)
+        if all_built or not could:
             raise ConfigError(lines[-1])
     return lines
 

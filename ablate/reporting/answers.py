@@ -276,7 +276,7 @@ def _trust(comparison: Comparison, record: StudyRecord) -> list[str]:
     if (margin := comparison.margin) == margin:
         lines.append(f"Less than {margin:g}{unit(comparison.metric)} counts as no difference.")
     if record.claim:
-        lines.append("The runs of a claim, which docs/ledger.md judges by its own rule.")
+        lines.append("The runs of a claim, on which docs/ledger.md has the verdict.")
     elif not len(comparison.family("primary")):
         lines.append("No contrast was named beforehand: take this as a lead to test, not as a result.")
     elif len(others := comparison.table.query("family == 'exploratory' and p == p")):
@@ -292,7 +292,7 @@ def _trust_in_brief(comparison: Comparison, record: StudyRecord) -> list[str]:
         sure = f"{sure}, {_at_looks(tested)}"
     else:
         sure = f"{seeds_in_words(tested)}, {sure}"
-    return [f"{sure}.", *lines_if(record.claim, "A claim, which docs/ledger.md judges by its own rule.")]
+    return [f"{sure}.", *lines_if(record.claim, "A claim, on which docs/ledger.md has the verdict.")]
 
 
 def _at_looks(tested: pd.DataFrame) -> str:

@@ -77,18 +77,15 @@ class FollowUps:
         return self.taking(shlex.join(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
 
     def on_a_ladder(self) -> FollowUp:
-        """The same methods at several sizes: a duel with --rungs, or fusions without options on the shipped
-        ladder; without a command if more differs."""
-        if is_duel(self.record):
-            words = shlex.split(self.record.command)
-            is_free = _without(words, OF_A_RUNG) == words
-            return FollowUp(shlex.join([*words, "--rungs", "3"]), DUEL_TAKES) if is_free else FollowUp()
+        """The same fusions, without options, on the shipped ladder; without a command if more differs, and
+        for a duel, whose settings that ladder does not take."""
         differing = {column for text in self.comparison.tested["differs"] for column in text.split()}
         options = option_names(self.rows, "fusion")
         typed = [word for word in self.record.typed if word != "-m"]
         keys = {word.partition("=")[0] for word in typed if "=" in word} | keys_of_arms(self.record.arms)
         if (
-            not {"fusion"} <= differing <= {*BY_FUSION, *options}
+            is_duel(self.record)
+            or not {"fusion"} <= differing <= {*BY_FUSION, *options}
             or any(key.startswith("fusion.") for key in keys)
             or any("=" not in word for word in typed)
         ):

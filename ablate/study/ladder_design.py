@@ -9,7 +9,7 @@ the prediction that these rows give (analysis/scaling.py).
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,12 +20,12 @@ from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Composer
 from ablate.config.contrast import Contrast, Contrasts
 from ablate.config.identity import digest
-from ablate.config.overrides import flatten
 from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
 from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen
 from ablate.study.config import Overrides, Phase, Rows, seed_of
+from ablate.study.contrasts import between
 from ablate.study.tuned import TunedDesign
 from ablate.study.tuning import HALF, SETTLED, at_value, minimum, tune
 
@@ -98,18 +98,9 @@ class LadderDesign(TunedDesign):
         ]
 
     def _contrast(self, base: Overrides, arm: Overrides) -> Contrast:
-        one, other = (flatten(asdict(self.configs(overrides))) for overrides in (base, arm))
-        named = {override.partition("=")[0] for override in (*base, *arm)} - {"model"}
-        keys = [
-            key
-            for key in one.keys() & other.keys()
-            if one[key] != other[key] and any(key == name or key.startswith(f"{name}.") for name in named)
-        ]
-        return Contrast(
-            baseline={key: one[key] for key in sorted(keys)},
-            variants=[{key: [other[key]] for key in sorted(keys)}],
-            where={key: [one[f"model.{key}"]] for key in ("d_model", "layers")},
-        )
+        model = self.configs(base).model
+        size = {"d_model": [model.d_model], "layers": [model.layers]}
+        return replace(between(base, arm, self.configs), where=size)
 
     def check(self, run_of: Callable[[Overrides], Run]) -> None:
         """Raises ConfigError if an arm does not exist at a rung, or the text is too small for one."""

@@ -33,6 +33,7 @@ from ablate.phrases import some
 from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
+from ablate.study.contrasts import expanded
 from ablate.study.kinds import declared
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
@@ -83,6 +84,7 @@ class Study:
                 f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
             )
         levels = {key: of.values for key, of in self.settings.items()}
+        config = self.config = config and expanded(config, levels, self.sweep.configs)
         self.design = config.design(levels, self.sweep.configs) if config else Design(levels)
         if config and self.design.primary is not None:
             self.config = replace(config, primary=self.design.primary)
@@ -95,7 +97,8 @@ class Study:
         count = config.seeds_at_most or (config.looks[-1] if config.looks else 0)
         if not count:
             self._arrange(replace(config, seeds=[str(first)]))
-            looks, _ = self._matched(config)
+            assert self.config is not None, "there is one"
+            looks, _ = self._matched(self.config)
             count = usual_seeds(looks.contrasts if looks else 0)
         return replace(config, seeds=[str(seed) for seed in range(first, first + count)])
 

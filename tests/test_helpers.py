@@ -69,6 +69,7 @@ def here(monkeypatch) -> Iterator[Here]:
     engine = Here()
     monkeypatch.setattr(sharing, "engine_of", lambda cluster: engine)
     monkeypatch.setattr(sharing, "LOOK_EVERY_S", 0.5)
+    monkeypatch.setattr(sharing, "EVERY_S", 0.05)
     yield engine
     for process in (process for array in engine.started.values() for process in array):
         process.wait()

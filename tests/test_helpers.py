@@ -71,6 +71,7 @@ def here(monkeypatch) -> Iterator[Here]:
     for method in ("require", "start", "look", "cancel"):
         monkeypatch.setattr(Slurm, method, getattr(cluster, method))
     monkeypatch.setattr(sharing, "LOOK_EVERY_S", 0.5)
+    monkeypatch.setattr(sharing, "EVERY_S", 0.05)
     yield cluster
     for process in (process for array in cluster.started.values() for process in array):
         process.wait()

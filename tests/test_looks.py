@@ -573,8 +573,7 @@ def test_a_launcher_that_has_no_next_look_to_begin_with_trains_what_there_is(tmp
     assert {100, 101} < {*rows["seed"]} <= {0, 100, 101, 102}
 
 
-cluster, slurm_site = test_slurm.cluster, test_slurm.site
-nodes, ray_site = test_ray.nodes, test_ray.site
+slurm_site, ray_site = test_slurm.site, test_ray.site
 
 
 @test_slurm.on_cluster

@@ -20,13 +20,7 @@ TWO_JOBS = (*RAY, "hydra.launcher.jobs=2")
 
 
 def on_nodes(test: Callable[..., None]) -> Callable[..., None]:
-    return pytest.mark.slow(absent(test))
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory) -> Iterator[RayNodes]:
-    with RayNodes(tmp_path_factory.mktemp("ray")) as running:
-        yield running
+    return pytest.mark.slow(pytest.mark.cluster(absent(test)))
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
-from ablate.reporting.words import PAPER, finding, parametrization, share_of_attention, step_ratio
+from ablate.reporting.words import PAPER, parametrization, sentence, share_of_attention, step_ratio
 from ablate.store.store import Store
 from ablate.study.run import Outcome, declared_here, run
 from ablate.study.study import settings
@@ -193,10 +193,10 @@ class Duel:
             if (choice := record.chosen.get(side.name)) and choice.value is None:
                 raise ConfigError(f"{side.name}: {choice.doubt}, so there is nothing to compare")
         comparison = compare(results.rows, records=[record])
-        (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
-        sentence = finding(row, comparison, PAPER, one=self.one.name, other=self.other.name, at="")
-        end = parametrization(row, comparison)
-        return comparison, f"{sentence}{share_of_attention(row['share'])}{end}."
+        (found,) = [one for one in comparison.findings if one.is_primary]
+        words = sentence(found, PAPER, one=self.one.name, other=self.other.name, at="")
+        end = parametrization(found, comparison.placebo)
+        return comparison, f"{words}{share_of_attention(found.share)}{end}."
 
     def kept_promise(self, plan: Plan, comparison: Comparison) -> str:
         """What the plan announced, and what its seeds detect with the scatter that came."""

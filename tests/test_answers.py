@@ -6,11 +6,12 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.compare import compare
+from ablate.analysis.variant import Variant
 from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
 from ablate.reporting.subject import with_seeds
 from ablate.reporting.terms import GLOSSARY, SPELLINGS, anchor, coded, explained
-from ablate.reporting.words import more_seeds, names
+from ablate.reporting.words import more_seeds
 from tests.helpers import make_record
 from tests.test_compare import hand_worked, table
 
@@ -59,8 +60,10 @@ def test_of_accuracy_more_is_gained():
 
 
 def test_a_value_with_spaces_is_named_whole():
-    local, mixed = (f"scores=windows windows={each}" for each in ("[8, 8]", "[8, 64]"))
-    assert names(mixed, local) == ("windows=[8, 64]", "windows=[8, 8]", "scores=windows")
+    local, mixed = (Variant({"scores": "windows", "windows": each}) for each in ("[8, 8]", "[8, 64]"))
+    apart = mixed.differing(local)
+    assert (mixed.label(apart), local.label(apart)) == ("windows=[8, 64]", "windows=[8, 8]")
+    assert mixed.label(["scores"]) == "scores=windows" and mixed.name == "scores=windows windows=[8, 64]"
 
 
 def test_of_many_contrasts_their_verdicts_and_the_largest():

@@ -17,7 +17,7 @@ from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
 from ablate.execution.plugins import Method
 from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
-from ablate.reporting.words import PAPER, finding
+from ablate.reporting.words import PAPER, sentence
 from ablate.store.store import Store
 from ablate.study import estimate, machine
 from ablate.study.study import Study, settings
@@ -236,10 +236,10 @@ def test_a_duel_is_fought_and_goes_on_where_it_was():
 
 def test_a_line_says_why_nothing_is_decided():
     result = compare(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=concat"])
-    (row,) = result.family("exploratory").query("p == p").to_dict("records")
-    row |= {"diff": 0.5, "low": 0.4, "high": 0.6, "pairs": 7}
-    row |= {"verdict": stats.UNDECIDED, "why": "it diverged on 1 more seed than its baseline"}
-    assert finding(row, result, PAPER, one="mean", other="sum", at="") == (
+    (found,) = [one for one in result.findings if one.is_tested]
+    found = replace(found, diff=0.5, low=0.4, high=0.6, pairs=7, verdict=stats.UNDECIDED)
+    found = replace(found, why="it diverged on 1 more seed than its baseline")
+    assert sentence(found, PAPER, one="mean", other="sum", at="") == (
         "mean against sum is undecided: difference 0.500 nats [0.400, 0.600], n = 7 paired seeds, Holm p"
-        f" = {row['p_holm']:.2g}; it diverged on 1 more seed than its baseline"
+        f" = {found.p_holm:.2g}; it diverged on 1 more seed than its baseline"
     )

@@ -17,7 +17,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import AT_BASELINE, OCTAVE_AWAY
 from ablate.analysis.load import load
-from ablate.analysis.variants import distinguishing
+from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore

@@ -127,11 +127,12 @@ def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
 
 def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun. typed: the words of the command."""
+    from ablate.analysis.caveats import FIXED_PLACES
     from ablate.analysis.compare import counted_variants
     from ablate.analysis.frames import frame
+    from ablate.analysis.incomparable import Incomparable
     from ablate.analysis.notes import bimodal_seeds, on_scale, stale, unusable, worse_than_guessing
-    from ablate.analysis.standing import FIXED_PLACES
-    from ablate.analysis.variants import USABLE, Incomparable, best_first, for_reading
+    from ablate.analysis.variants import USABLE, best_first, for_reading
     from ablate.reporting.answers import ONE_SEED, of_one_seed
     from ablate.reporting.tables import render_row
     from ablate.store.columns import RESULTS, Status

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.incomparable import CODE_COLUMNS
 from ablate.analysis.load import load
 from ablate.analysis.notes import FIRST_TEXT
-from ablate.analysis.variants import CODE_COLUMNS
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import write_atomically
 from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of

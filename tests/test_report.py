@@ -18,7 +18,7 @@ import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import Results, Source, read
-from ablate.analysis.variants import names
+from ablate.analysis.variant import names
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.files.svg import inline

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ablate.analysis.incomparable import Incomparable
 from ablate.analysis.load import load
 from ablate.analysis.notes import doubts
-from ablate.analysis.variants import Incomparable
 from ablate.compose.sweep import compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError

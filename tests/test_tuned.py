@@ -16,7 +16,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import AT_BASELINE, OCTAVE_AWAY
 from ablate.analysis.looks import Looks
-from ablate.analysis.variants import distinguishing
+from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
@@ -509,7 +509,7 @@ def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
 
     rows = run(s, row)
     table = results(s, rows).assign(
-        out_rank=[8.0 if "out_rank" in at(one) else np.nan for one in tuned.members(s, rows)]
+        out_rank=[8.0 if "out_rank" in at(one) else np.nan for one in s.members(rows)]
     )
     compared = compare(table, records=[tuned_record(primary=primary)])
 

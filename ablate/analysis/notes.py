@@ -7,18 +7,16 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.caveats import FIXED_PLACES
 from ablate.analysis.contrasts import EQUAL, pair_up
 from ablate.analysis.frames import is_empty, of_others
+from ablate.analysis.incomparable import row_in_words
 from ablate.analysis.select import as_texts
-from ablate.analysis.standing import FIXED_PLACES
+from ablate.analysis.variant import FACTORS, distinguishing, names
 from ablate.analysis.variants import (
-    FACTORS,
     USABLE,
     Variants,
-    distinguishing,
     known,
-    names,
-    row_in_words,
     settings_of,
     variant_columns,
 )

@@ -408,12 +408,12 @@ def test_the_prediction_is_stored_before_a_run_of_the_top_begins(trained, monkey
     assert seen == [False, True]
 
 
-def _train_in_turn(runs: Any, known: Any, *, listen: Any, more: Any, **_: Any) -> dict[str, str]:
+def _train_in_turn(runs: Any, known: Any, *, listen: Any, request_runs: Any, **_: Any) -> dict[str, str]:
     """Train these runs and those that follow, in this process."""
     while runs:
         for run in runs:
             train_or_wait(run, listen(run.name), known=known[run.name])
-        runs = more(1)
+        runs = request_runs(1)
     return {}
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import random
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +168,20 @@ def row_of(run: Overrides, losses: np.ndarray) -> dict[str, Any]:
     return {"fusion": arm, "seed": seed, "status": "done", "val_loss": losses[ARMS.index(arm), seed]}
 
 
-def planned(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, StudyRecord]:
-    frame = of_cells([])  # of no rows
+def recorded(at: Sequence[int] = AT, *, contrasts: int = 2, margin: float = 0.5, **given: Any) -> StudyRecord:
+    """The record of a study of fusions with these looks."""
+    seeds = [*range(at[-1])]
+    return dataclasses.replace(
+        make_record(metric="val_loss", margin=margin, seeds=seeds),
+        primary=[Contrast(baseline={"fusion": "concat"})],
+        looks=PlannedLooks(at=[*at], seeds=seeds, contrasts=contrasts, **given),
+    )
+
+
+def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.concat([of_cells([({**row}, [row["val_loss"]])]).assign(**row) for row in rows])
     frame["run_id"] = [f"{i:016x}" for i in range(len(frame))]
-    record = make_record(metric="val_loss", margin=0.5, seeds=[*range(12)])
-    primary = [Contrast(baseline={"fusion": "concat"})]
-    of_looks = PlannedLooks(at=AT, seeds=[*range(12)], contrasts=2)
-    return frame.reset_index(drop=True), dataclasses.replace(record, primary=primary, looks=of_looks)
+    return frame.reset_index(drop=True)
 
 
 @pytest.mark.parametrize("case", range(12))
@@ -203,8 +210,7 @@ def test_no_order_in_which_runs_end_changes_what_is_decided(case):
     ended = [row for row in busy.values() if row["status"] == "done"]
     tables = []
     for rows in ([*calm.values()], ended):
-        frame, record = planned(rows)
-        table = compare(frame, records=[record]).family("primary").drop(columns="variant")
+        table = compare(table_of(rows), records=[recorded()]).family("primary").drop(columns="variant")
         tables.append(table.set_index("fusion").sort_index())
     pd.testing.assert_frame_equal(*tables)
     assert tables[0].loc[["sum", "mean"], "look"].tolist() == undisturbed.seeds.tolist()
@@ -348,12 +354,7 @@ def test_the_looks_of_a_study_that_has_begun_stay(typed):
 def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
     losses = {"concat": [2.0, 2.1, 2.2, 2.05, 2.3], "sum": [3.1, 3.15, 3.25, 3.12, 9.9]}
     frame = of_cells(({"fusion": fusion}, values) for fusion, values in losses.items())
-    record = make_record(metric="val_loss", margin=0.5, seeds=[*range(12)])
-    record = dataclasses.replace(
-        record,
-        primary=[Contrast(baseline={"fusion": "concat"})],
-        looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=2),
-    )
+    record = recorded()
     result = compare(frame, records=[record])
     row: Any = result.family("primary").set_index("fusion").loc["sum"]
     test = scipy_stats.ttest_rel(losses["sum"][:4], losses["concat"][:4])
@@ -376,12 +377,7 @@ def test_a_comparison_takes_the_median_scatter_of_the_family_as_the_study_did():
     unit = np.array([-1.0, 1.0, -1.0, 1.0]) / np.std([-1, 1, -1, 1], ddof=1)
     cells = {"concat": 0 * unit, "sum": 0.3 + 0.001 * unit, "mean": 0.1 * unit, "weighted_sum": 0.2 * unit}
     frame = of_cells(({"fusion": fusion}, 2 + losses) for fusion, losses in cells.items())
-    record = dataclasses.replace(
-        make_record(metric="val_loss", margin=0.05, seeds=[*range(12)]),
-        primary=[Contrast(baseline={"fusion": "concat"})],
-        looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=3),
-    )
-    table = compare(frame, records=[record]).family("primary").set_index("fusion")
+    table = compare(frame, records=[recorded(contrasts=3, margin=0.05)]).family("primary").set_index("fusion")
     row: Any = table.loc["sum"]
     alpha = 0.05 * 4 / 12 / 3
     half = scipy_stats.t.isf(alpha / 2, 3) * 0.1 / 2
@@ -396,12 +392,7 @@ def test_a_comparison_takes_the_median_scatter_of_the_family_as_the_study_did():
 def test_a_late_seed_in_development_is_why_nothing_is_judged_yet():
     losses = {"concat": [2.0, 2.1, 2.2, 2.05] * 3, "sum": [3.1, 3.15, 3.25, 3.12] * 3}
     frame = of_cells(({"fusion": fusion}, values) for fusion, values in losses.items())
-    planned = PlannedLooks(at=[4, 8, 12, 16], seeds=[*range(16)], contrasts=1, late=["fusion=sum"])
-    record = dataclasses.replace(
-        make_record(metric="val_loss", margin=0.5, seeds=[*range(16)]),
-        primary=[Contrast(baseline={"fusion": "concat"})],
-        looks=planned,
-    )
+    record = recorded([4, 8, 12, 16], contrasts=1, late=["fusion=sum"])
     result = compare(frame, records=[record])
     row: Any = result.family("primary").set_index("fusion").loc["sum"]
     assert (row["verdict"], row["look"], row["last_look"]) == ("undecided", 0, 16)
@@ -410,8 +401,8 @@ def test_a_late_seed_in_development_is_why_nothing_is_judged_yet():
     assert first_words == (
         "Nothing is judged before the first look, at 16 seeds: a late seed in development (fusion=sum)."
     )
-    began = grown(record, dataclasses.replace(record, looks=dataclasses.replace(planned, late=[])))
-    assert began.looks == planned  # the same command, before it has read development again
+    again = recorded([4, 8, 12, 16], contrasts=1)
+    assert grown(record, again).looks == record.looks  # the same command, before development is read
 
 
 def test_a_study_with_looks_keeps_its_levels_once_there_are_results():

@@ -440,6 +440,13 @@ def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planne
     assert line in str(refused.value)
 
 
+def test_a_baseline_that_no_arm_of_a_tuned_study_has_is_refused(planned):
+    with pytest.raises(
+        ConfigError, match=r"^study\.primary: fusion=concat: no two runs of this study differ"
+    ):
+        planned("study=tuned", "study.factors.fusion=[sum]")
+
+
 def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
     part = planned("study=width", "fusion=sum,mean", "value_width=narrow", "seed=0,1", *FLOAT32, "name=mine")
     assert part.estimate.runs == 4 and not part.remarks

@@ -32,7 +32,7 @@ STARTS = 3  # attempts to start a worker that ends before it is ready
 LAST_WORDS = (Finished, Skipped, Taken, Refused)
 # The listener for the events of the run with this name
 Listen = Callable[[str], Listener]
-More = Callable[[int], Sequence[PlacedRun]]  # further runs for so many workers that have none
+RequestRuns = Callable[[int], Sequence[PlacedRun]]  # further runs for so many workers that have none
 
 
 def train_or_wait(run: PlacedRun, listener: Listener, *, known: Stamp) -> None:
@@ -63,20 +63,19 @@ def train_all(
     listen: Listen,
     gpus: Sequence[str] = (),
     leave_from: float | None = None,
-    more: More = lambda spare: [],
+    request_runs: RequestRuns = lambda spare: [],
 ) -> dict[str, str]:
     """Train every run in worker processes; returns, by name, the reason for each run that could not even
     begin.
 
     A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
-    that existed when the command began; `more` adds those of the runs that it gives. gpus: for the workers to
-    take in turn; none if they share what there is. leave_from: begin at this share of the list, and leave
-    runs to others that are at them, as helpers do; None: begin anywhere, and wait for others. more: called
-    whenever a run has ended, with how many workers have nothing to do. Raises ConfigError if workers can't
-    start.
+    that existed when the command began; `request_runs` adds those of its runs. gpus: for the workers to take
+    in turn; none if they share what there is. leave_from: begin at this share of the list, and leave runs to
+    others that are at them, as helpers do; None: begin anywhere, and wait for others. request_runs: called
+    whenever a run has ended. Raises ConfigError if workers can't start.
     """
     queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from)
-    pool = _Pool(queue, known, listen, leaves=leave_from is not None, more=more)
+    pool = _Pool(queue, known, listen, leaves=leave_from is not None, request_runs=request_runs)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
@@ -198,7 +197,7 @@ class _Pool:
     known: Mapping[str, Stamp]
     listen: Listen
     leaves: bool
-    more: More = lambda spare: []
+    request_runs: RequestRuns = lambda spare: []
     refused: dict[str, str] = field(default_factory=dict)
     lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
     ended: int = 0  # runs
@@ -210,7 +209,7 @@ class _Pool:
         if (now := (self.ended, spare)) == self.grown_at:
             return False
         self.grown_at = now
-        if runs := self.more(spare):
+        if runs := self.request_runs(spare):
             self.queue.extend(runs)
         return bool(runs)
 

@@ -68,6 +68,11 @@ class Trained:
     failed: str = ""
     left_at_work: str = ""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the command proposes no further runs."""
+        return bool(self.failed or self.left_at_work)
+
 
 @dataclass(frozen=True)
 class Launcher(ABC):
@@ -142,7 +147,7 @@ class ByWorkers(Launcher):
                 timeout_s=self.settings.timeout,
                 listen=board.listener,
                 gpus=device.each(devices),
-                more=lambda spare: placed_here(work.request_runs(spare).values(), settings),
+                request_runs=lambda spare: placed_here(work.request_runs(spare).values(), settings),
             )
         return Trained(refused)
 

@@ -21,7 +21,7 @@ from ablate.store.store import Store
 from ablate.study import machine
 from ablate.study.config import Absent, Overrides
 from ablate.study.growth import grown, with_looks
-from ablate.study.launchers import Work, launcher_of
+from ablate.study.launchers import Trained, Work, launcher_of
 from ablate.study.outcome import Outcome
 from ablate.study.study import Study
 
@@ -48,21 +48,21 @@ class Loop:
         self.passed = 0  # the last look whose line was printed
 
     def run(self, begun: Callable[[], None]) -> Outcome:
-        left_at_work, is_over = "", False
-        while not is_over and (runs := self._next()):
+        trained = Trained()
+        while not trained.is_over and (runs := self._next()):
             record = self._join(runs)
             begun()
             try:
-                left_at_work, is_over = self._train(runs, record)
+                trained = self._train(runs, record)
             except BaseException:
                 with contextlib.suppress(ConfigError):  # report the error that ended the runs, not this one
                     self.store.write_results(record.name)
                 raise
             self.store.write_results(record.name)
-            if not is_over:
+            if not trained.is_over:
                 self._read(at_end=True)
         assert self.record is not None, "_next gives runs, or raises"
-        if self.study.design.looks and not is_over:  # what the last rows decided
+        if self.study.design.looks and not trained.is_over:  # what the last rows decided
             planned = self.study.planned(self.rows)
             self.store.change_study(self.record.name, partial(with_looks, looks=planned))
         return Outcome(
@@ -71,7 +71,7 @@ class Loop:
             finished_before=self.finished_before,
             remarks=[*self.study.left_out, *self.slower, *self.study.design.closing(self.rows)],
             refused=self.refused,
-            left_at_work=left_at_work,
+            left_at_work=trained.left_at_work,
         )
 
     def dry_run(self) -> Outcome:
@@ -216,11 +216,10 @@ class Loop:
             self._locate()
         return todo
 
-    def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> tuple[str, bool]:
-        """Have the launcher train what has to be. Returns what it left at work, and whether nothing is to be
-        proposed after that."""
+    def _train(self, runs: Mapping[Overrides, Run], record: StudyRecord) -> Trained:
+        """Have the launcher train what has to be."""
         if not (todo := self._todo(runs)):
-            return "", False
+            return Trained()
         in_all = len({*self.ids.values()})
         work = Work(
             record=record,
@@ -236,7 +235,7 @@ class Loop:
         trained = self.launcher.train(work)
         self.refused += lines_if(trained.failed, trained.failed)
         self.refused += [f"{self.typed[name]}: {why}" for name, why in trained.refused.items()]
-        return trained.left_at_work, bool(trained.left_at_work or trained.failed)
+        return trained
 
     @contextlib.contextmanager
     def _board(self, study: str, runs: Mapping[Overrides, Run], total: int | None) -> Iterator[Board]:

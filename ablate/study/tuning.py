@@ -142,13 +142,13 @@ def at_value(arm: Overrides, key: str, value: str, seeds: Sequence[str]) -> list
 
 def _with_halves(search: Search, points: list[str], curve: Sequence[float]) -> list[str]:
     """The points and, if the curve is steep around the best of them, those half an octave beside it."""
-    loss, octaves = np.array(curve), np.log2([float(point) for point in points])
+    loss, log2_values = np.array(curve), np.log2([float(point) for point in points])
     finite, best = np.isfinite(loss), _best(curve)
-    if finite.sum() < 3 or np.diff(octaves).min() < 1.5 * HALF:
+    if finite.sum() < 3 or np.diff(log2_values).min() < 1.5 * HALF:
         return points
-    if curvature(octaves[finite], loss[finite]) <= STEEP:
+    if curvature(log2_values[finite], loss[finite]) <= STEEP:
         return points
-    inside = [side for side in (-HALF, HALF) if octaves[0] < octaves[best] + side < octaves[-1]]
+    inside = [side for side in (-HALF, HALF) if log2_values[0] < log2_values[best] + side < log2_values[-1]]
     return sorted({*points, *(search.text(float(points[best]) * 2.0**side) for side in inside)}, key=float)
 
 
@@ -159,7 +159,7 @@ def _best(curve: Sequence[float]) -> int:
 # --- a curve: a loss at points of a key, in octaves of it ---------------------------------------------
 
 
-def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
+def minimum(log2_values: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
     """The place of the minimum, and a reason for doubt, empty if there is none.
 
     A parabola is fitted by least squares to the finite losses within WINDOW octaves of the lowest one, within
@@ -168,7 +168,7 @@ def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
     finite losses, or if the parabola is not convex.
     """
     finite = np.isfinite(loss)
-    x, y = octaves[finite], loss[finite]
+    x, y = log2_values[finite], loss[finite]
     best = x[np.argmin(y)]
     if len(x) < 3:
         return float(best), "the best of the grid: a fit takes three finite points"
@@ -178,9 +178,9 @@ def minimum(octaves: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
     return float(best + np.clip(-slope / (2 * bend), near.min(), near.max())), ""
 
 
-def curvature(octaves: np.ndarray, loss: np.ndarray) -> float:
+def curvature(log2_values: np.ndarray, loss: np.ndarray) -> float:
     """That of the parabola around the lowest of three finite losses or more, per squared octave."""
-    return _parabola(octaves - octaves[np.argmin(loss)], loss)[0]
+    return _parabola(log2_values - log2_values[np.argmin(loss)], loss)[0]
 
 
 def has_late_seed(ratio: np.ndarray, loss_PS: np.ndarray) -> bool:

@@ -165,7 +165,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
     devices = {run.device for run in runs}
     workers = phase.workers or device.workers(devices, settings.threads, cores)
 
-    def more(spare: int) -> list[PlacedRun]:
+    def request_runs(spare: int) -> list[PlacedRun]:
         if phase.name != GROWING:
             return []
         until = time.monotonic() + (STAYS_S if spare == workers else 0)
@@ -187,7 +187,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         listen=Lines(console(stderr=False, width=200), len(runs)).listener,
         gpus=device.each(devices),
         leave_from=number / phase.helpers,
-        more=more,
+        request_runs=request_runs,
     )
 
 

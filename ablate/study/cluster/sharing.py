@@ -134,9 +134,9 @@ class Sharing:
         self.look()
         return self.start(self.phase.left(self.store))
 
-    def wait(self, more: Callable[[int], list[Job]]) -> None:
-        """Wait until each run has a result or was refused. more: further runs for so many workers that have
-        none. Raises LauncherFailed, ConfigError."""
+    def wait(self, request_jobs: Callable[[int], list[Job]]) -> None:
+        """Wait until each run has a result or was refused. request_jobs: further runs for so many workers
+        that have none. Raises LauncherFailed, ConfigError."""
         left = {job.name: job for job in self.phase.jobs}
         while left:
             now, ended = {job.name for job in self.phase.left(self.store)}, 0
@@ -145,7 +145,8 @@ class Sharing:
                     left.pop(name)
                     self.board.ended(name, row)
                     ended += 1
-            if ended and (jobs := more(max(0, self.phase.helpers * (self.phase.workers or 1) - len(left)))):
+            spare = max(0, self.phase.helpers * (self.phase.workers or 1) - len(left))
+            if ended and (jobs := request_jobs(spare)):
                 left |= {job.name: job for job in jobs}
                 self.phase = dataclasses.replace(self.phase, jobs=[*left.values()])
                 self.phase.write(self.file)

@@ -13,7 +13,7 @@ from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.phrases import one_line
-from ablate.reporting.short import ShownComparison
+from ablate.reporting.notebook import ShownComparison
 
 Files = str | Path | Sequence[str | Path]
 Value = str | int | float | PurePath | list | tuple | dict | None  # of a key

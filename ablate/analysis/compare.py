@@ -145,7 +145,7 @@ def compare(
     variants = at_looks.that_count(variants, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
     alone = {*range(len(variants.table))} - {side for of in pairs.values() for pair in of for side in pair}
-    worth = controls.share_references(variants, bases)
+    worth = controls.uniform_attention_gap(variants, bases)
     families = []
     for name, of in pairs.items():
         rest = sorted(alone) if name == "exploratory" else []
@@ -202,7 +202,7 @@ def compare(
         *([] if now or is_ladder else notes.missing_seeds(rows, variants.shown)),
         *at_looks.notes(every, variants, now, records),
         *([] if variants.of_others else controls.parametrization(comparison.tested, placebo)),
-        *controls.on_share_references(variants, worth),
+        *controls.on_uniform_attention(variants, worth),
         *(Doubt(one.words, one.brief) for one in comparison.caveats if one.is_doubt),
     ]
     return comparison

@@ -85,7 +85,7 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
     return [Doubt(line, brief)]
 
 
-def on_scale(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
+def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
     """A line on where the validation loss of a run stands, between guessing and counting; none for a task.
     run: its row. fixed: finished runs that read fixed places; that of the same seeds, and otherwise equal, is
     in the line."""

@@ -168,14 +168,14 @@ def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
     """Print a single run; returns lines on what its loss compares with."""
     from ablate.analysis.caveats import FIXED_PLACES
     from ablate.analysis.frames import frame
-    from ablate.analysis.notes import on_scale
+    from ablate.analysis.notes import loss_context
     from ablate.analysis.variants import USABLE
     from ablate.reporting.tables import render_row
 
     shown = rows.iloc[0][SINGLE_RUN_COLUMNS]
     put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
     fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
-    return on_scale(rows, frame(fixed))
+    return loss_context(rows, frame(fixed))
 
 
 def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:
@@ -194,7 +194,8 @@ def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) ->
     print_table(for_reading(summary), "table", wide=wide)
     lines = bimodal_seeds(variants)
     if len(summary) > 1 and summary["n"].max() == 1:
-        from ablate.reporting.answers import ONE_SEED, of_one_seed
+        from ablate.reporting.advice import of_one_seed
+        from ablate.reporting.answers import ONE_SEED
 
         more = of_one_seed(rows[rows["status"].isin(RESULTS)], record, len(summary))
         return [*lines, ONE_SEED, *more]

@@ -1,7 +1,5 @@
 """The findings of a comparison in plain sentences, for a report, a terminal, a notebook. Prints nothing."""
 
-import math
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +9,9 @@ import pandas as pd
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.ladder import LadderResult
-from ablate.analysis.power import seconds_a_run
 from ablate.analysis.variants import USABLE
-from ablate.analysis.verdicts import NEVER
-from ablate.compute.limits import available_cores
-from ablate.phrases import capital, counted, duration, lines_if
-from ablate.reporting import ladder
-from ablate.reporting.commands import is_duel, whole_study, with_budget, with_seeds
+from ablate.phrases import capital, counted, lines_if
+from ablate.reporting import advice, ladder
 from ablate.reporting.ladder_details import details
 from ablate.reporting.words import (
     Voice,
@@ -35,9 +29,7 @@ from ablate.store.columns import column_named
 from ablate.store.record import LEVEL, NO_STUDY, StudyRecord
 
 MOST = 3  # the most sentences
-FIRST_SEEDS = 8  # how many seeds to advise for a grid of one seed
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
-A_DEMONSTRATION = "A demonstration: `{}` asks it properly, and --dry-run says how long that takes."
 PLAIN = Voice(
     untested="",  # no answer is about what was not tested
     undecided="whether {one} costs or saves anything against {other}{at} is undecided:"
@@ -99,14 +91,14 @@ def answer(comparison: Comparison, record: StudyRecord, *, brief: bool = False) 
     if comparison.ladder:
         return _of_ladder(comparison, comparison.ladder, brief=brief)
     if int(comparison.table["n"].max()) < 2:
-        return Answer([ONE_SEED], [], of_one_seed(rows, record, len(comparison.variants)))
+        return Answer([ONE_SEED], [], advice.of_one_seed(rows, record, len(comparison.variants)))
     sentences = findings(comparison, record.answer, record.tuned_column, brief=brief)
     if not comparison.tested and comparison.identical:
         return Answer(_placed(sentences, rows, brief=brief), [], [])
     if not comparison.tested or not sentences:
         return Answer(sentences or [_nothing(comparison, record)], [], [])
     trust = (_trust_in_brief if brief else _trust)(comparison, record)
-    return Answer(_placed(sentences, rows, brief=brief), trust, _to_decide(comparison, rows, record))
+    return Answer(_placed(sentences, rows, brief=brief), trust, advice.to_decide(comparison, rows, record))
 
 
 def _nothing(comparison: Comparison, record: StudyRecord) -> str:
@@ -127,11 +119,7 @@ def _of_ladder(comparison: Comparison, result: LadderResult, *, brief: bool) -> 
     else:
         trust = (_trust_in_brief if brief else _trust)(comparison, result.record)
         trust += lines_if(result.is_predicted, f"Predictions are intervals of {100 * LEVEL:g} %.")
-    if result.record.demonstration:
-        more = [A_DEMONSTRATION.format(whole_study(result.record))]
-    else:
-        more = ladder.more(comparison, result)
-    return Answer(sentences, trust, more)
+    return Answer(sentences, trust, advice.of_ladder(comparison, result))
 
 
 def _placed(sentences: Sequence[str], rows: pd.DataFrame, *, brief: bool) -> list[str]:
@@ -139,11 +127,6 @@ def _placed(sentences: Sequence[str], rows: pd.DataFrame, *, brief: bool) -> lis
     where = place(rows).partition(" (")[0] if brief else place(rows)
     first, *rest = sentences
     return [f"{where}: {first[:1].lower()}{first[1:]}" if where else first, *rest]
-
-
-def of_one_seed(rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
-    """Advice for a grid with one seed. rows: of finished runs. variants: how many there are."""
-    return _with_seeds(FIRST_SEEDS, "{} would show how large a difference has to be", rows, record, variants)
 
 
 def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
@@ -282,62 +265,3 @@ def _at_looks(tested: Sequence[Finding]) -> str:
             parts.append(f"{when} {f'{min(at)} to ' if min(at) < max(at) else ''}{max(at)}")
     last = max(one.last_look or 0 for one in tested)
     return f"{', '.join(parts)} of at most {counted(last, 'seed')}"
-
-
-def _to_decide(comparison: Comparison, rows: pd.DataFrame, record: StudyRecord) -> list[str]:
-    """What would decide the tested contrasts, or narrow their intervals."""
-    tested, variants = comparison.tested, len(comparison.variants)
-    if record.demonstration:
-        return [A_DEMONSTRATION.format(whole_study(record))]
-    undecided = [one for one in tested if one.is_undecided]
-    if record.looks:
-        return _until_last_look(undecided, rows, record)
-    seeds = max(one.seeds for one in tested)
-    if not undecided:
-        line = "{} would narrow the intervals by a third"
-        return _with_seeds(2 * seeds, line, rows, record, variants)
-    needed = [one.more_seeds for one in undecided if one.more_seeds is not None]
-    if not needed and (whys := {one.why for one in undecided if one.why} - {NEVER}):
-        return [f"No verdict: {'; '.join(sorted(whys))}."]
-    if not needed:
-        why = "about as large as the margin" if comparison.margin > 0 else "too small"
-        return [f"No number of seeds would decide this: the difference is {why}."]
-    which = "it" if len(undecided) == 1 else f"all {len(needed)}"
-    if len(needed) < len(undecided):
-        which = f"{len(needed)} of the {len(undecided)} undecided"
-    line = f"About {counted(max(needed), 'more seed')} would decide {which}: {{}}"
-    return _with_seeds(seeds + max(needed), line, rows, record, variants)
-
-
-def _until_last_look(undecided: Sequence[Finding], rows: pd.DataFrame, record: StudyRecord) -> list[str]:
-    """What a study with looks does about undecided contrasts, with the time to its next look."""
-    assert record.looks
-    if not undecided:
-        return []
-    if going_on := [one for one in undecided if (one.look or 0) < (one.last_look or 0)]:
-        command = shlex.join(["ablate", "run", *record.typed]) if record.typed else record.command
-        arms = {side.name for one in going_on for side in (one.variant, one.baseline)}
-        look = min(one.look or 0 for one in going_on)
-        more = min(at for at in record.looks.taken if at > look) - look
-        time = _time(len(arms) * more, rows)
-        which = f"`{command}`" if command else "The command of the study"
-        return [f"{which} goes on with what is undecided{f'{time} to the next look' if time else ''}."]
-    stays = "It stays" if len(undecided) == 1 else "They stay"
-    return [f"{stays} undecided: a study goes on beyond its last look only under another name."]
-
-
-def _with_seeds(count: int, line: str, rows: pd.DataFrame, record: StudyRecord, variants: int) -> list[str]:
-    """`line` with the command that gives every variant `count` seeds, and its time on this machine."""
-    more = variants * max(0, count - rows["seed"].nunique())
-    if is_duel(record):  # which begins anew with another budget
-        seconds, at_once = seconds_a_run(rows, available_cores())
-        command, time = with_budget(record, (len(record.runs) + more) * seconds / at_once), ""
-    else:
-        command, time = with_seeds(record, count), _time(more, rows)
-    return [f"{line.format(f'`{command}`' if command else f'{count} seeds')}{time}."]
-
-
-def _time(runs: int, rows: pd.DataFrame) -> str:
-    """How long so many more runs take, in words; empty if the rows do not say."""
-    seconds, at_once = seconds_a_run(rows, available_cores())
-    return "" if math.isnan(seconds) else f", about {duration(runs * seconds / at_once)} here"

@@ -36,6 +36,18 @@ class FollowUp:
     time: str = ""
 
 
+def seconds_here(runs: float, rows: pd.DataFrame) -> float:
+    """How long so many runs like these take on this machine; NaN if the rows do not say."""
+    seconds, at_once = seconds_a_run(rows, available_cores())
+    return runs * seconds / at_once
+
+
+def time_here(runs: float, rows: pd.DataFrame) -> str:
+    """The same in words, as `about 5 min here`; empty if the rows do not say."""
+    seconds = seconds_here(runs, rows)
+    return "" if math.isnan(seconds) else f"about {duration(seconds)} here"
+
+
 @dataclass(frozen=True)
 class FollowUps:
     """Of a study with these usable rows."""
@@ -46,9 +58,7 @@ class FollowUps:
 
     def taking(self, command: str, times: float = 1) -> FollowUp:
         """A command that takes `times` as long as the study did."""
-        seconds, at_once = seconds_a_run(self.rows, available_cores())
-        seconds *= times * max(len(self.record.runs), len(self.rows)) / at_once
-        return FollowUp(command, "" if math.isnan(seconds) else f"about {duration(seconds)} here")
+        return FollowUp(command, time_here(times * max(len(self.record.runs), len(self.rows)), self.rows))
 
     def changed(self, name: str, *settings: str, times: float = 1) -> FollowUp:
         """The study with other settings, under a name that ends in `name`; without a command that takes

@@ -1,21 +1,15 @@
 """The answer of a ladder: what each arm costs at each size, as predicted or not. Prints nothing."""
 
 import itertools
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pandas as pd
-
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.ladder import Arm, LadderResult, places_of
-from ablate.analysis.variants import USABLE
-from ablate.config.overrides import as_value
-from ablate.phrases import counted, lines_if
-from ablate.reporting.follow_ups import FollowUp, FollowUps
+from ablate.analysis.ladder import Arm, LadderResult
+from ablate.phrases import counted, joined, lines_if
 from ablate.reporting.words import interval, number, signed, unit
 from ablate.store.record import Predicted
 
@@ -27,7 +21,6 @@ KINDS = {
     stats.EQUIVALENT: WITHIN,
 }
 DIRECTIONS = {COSTS: 1, SAVES: -1}
-MANY_SEEDS = 64  # for more, no command lists them
 
 
 def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
@@ -38,41 +31,6 @@ def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
     each = len(arms) + len(under_way) <= MOST
     lines = [in_words.sentence(arm) for arm in arms] if each else in_words.together(arms)
     return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *under_way)]
-
-
-def more(comparison: Comparison, ladder: LadderResult) -> list[str]:
-    """What to do next: go on, or climb again with more seeds. A ladder itself takes no more of them."""
-    record, is_at_top = ladder.record, any(ladder.at_top(arm) for arm in ladder.arms)
-    if not is_at_top or {*places_of(record)} - {*comparison.rows["run_id"]}:
-        typed = shlex.join(["ablate", "run", *record.typed]) if record.typed else record.command
-        return [f"{f'`{typed}`' if typed else 'The command of the study'} goes on with it."]
-    steps = pd.concat([arm.steps for arm in ladder.arms], ignore_index=True)
-    undecided = steps[steps["verdict"] == stats.UNDECIDED]
-    needed = undecided.groupby("rung")["more_seeds"].max().dropna().astype(int)
-    if needed.empty:
-        return []
-    counts = [len(rung.seeds) + int(needed.get(at, 0)) for at, rung in enumerate(ladder.rungs)]
-    which = "what is" if undecided["more_seeds"].notna().all() else "some of what is"
-    line = (
-        f"A ladder takes no more seeds; another with about {_and([*map(str, counts)])} of them at its rungs"
-        f" would decide {which} undecided"
-    )
-    again = _with_seeds(comparison, ladder, counts) if max(counts) <= MANY_SEEDS else FollowUp()
-    command = lines_if(again.command, f": `{again.command}`")
-    return ["".join([line, *command, *lines_if(again.time, f", {again.time}"), "."])]
-
-
-def _with_seeds(comparison: Comparison, ladder: LadderResult, counts: Sequence[int]) -> FollowUp:
-    """Another ladder with so many fresh seeds at its rungs: runs of the old ones' tops are there already, and
-    nothing predicts them."""
-    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    first = max(ladder.record.seeds) + 1
-    seeds = [*range(first, first + max(counts))]
-    work = [rung.size * rung.tokens for rung in ladder.rungs]
-    now = sum(each * len(rung.seeds) for each, rung in zip(work, ladder.rungs, strict=True))
-    times = sum(each * count for each, count in zip(work, counts, strict=True)) / now
-    given = (f"study.seeds_a_rung={as_value([*counts])}", f"study.seeds={as_value(seeds)}")
-    return FollowUps(comparison, ladder.record, rows).changed("more", *given, times=times)
 
 
 def sizes(ladder: LadderResult) -> list[str]:
@@ -110,7 +68,7 @@ class _Words:
             steps = [(at, one) for at, one in steps if at < len(self.sizes) - 1]
         groups = [(kind, [*of]) for kind, of in itertools.groupby(steps, lambda step: _kind(step[1]))]
         clauses = [
-            f"at {_and([self.sizes[rung] for rung, _ in of])} M{'' if at else ' parameters'}"
+            f"at {joined([self.sizes[rung] for rung, _ in of])} M{'' if at else ' parameters'}"
             f" {self._clause(kind, [one for _, one in of], '' if at else self.called(arm.name))}"
             for at, (kind, of) in enumerate(groups)
         ]
@@ -152,7 +110,7 @@ class _Words:
             return []
         reached = sorted({int(at) for arm in ladder.arms for at in arm.steps["rung"]})
         return [
-            f"so far {_and([ladder.rungs[at].name for at in reached])} of {len(ladder.rungs)} rungs;"
+            f"so far {joined([ladder.rungs[at].name for at in reached])} of {len(ladder.rungs)} rungs;"
             f" {ladder.top.name} ({self.sizes[-1]} M) is predicted once every run below it has ended."
         ]
 
@@ -222,7 +180,3 @@ def _covers(predicted: Predicted, top: Finding) -> bool:
 def _between(values: Sequence[float], write: Any) -> str:
     low, high = write(min(values)), write(max(values))
     return low if low == high else f"{low} to {high}"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -18,7 +18,7 @@ from ablate.analysis.variant import Variant
 from ablate.analysis.variants import mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted_between, lines_if, option
+from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.ladder import sizes
@@ -207,7 +207,7 @@ def _shared(comparison: Comparison, baselines: Sequence[Variant]) -> str:
     first, *rest = [one.levels for one in baselines]
     common = {key: level for key, level in first.items() if all(other.get(key) == level for other in rest)}
     told = {key: level for key, level in common.items() if key in comparison.varying} or common or first
-    return _and([_in_english(key, level) for key, level in told.items() if level])
+    return joined([_in_english(key, level) for key, level in told.items() if level])
 
 
 def _in_english(column: str, level: str) -> str:
@@ -218,10 +218,6 @@ def _in_english(column: str, level: str) -> str:
     if column in ("heads", "layers"):
         return f"{level} {words if level != '1' else words.removesuffix('s')}"
     return level if column in ("fusion", "scores") else f"{words} {level}"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _in_order(column: pd.Series) -> list[str]:

@@ -3,10 +3,8 @@
 Everything else stands under --why: families, corrections, shares, columns that differ, notes.
 """
 
-import shutil
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -15,11 +13,11 @@ from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variant import varying
-from ablate.phrases import Doubt, Taken, cleaned, counted, lines_if
+from ablate.phrases import Doubt, Taken, counted, lines_if
 from ablate.reporting import words
 from ablate.reporting.answers import answer
 from ablate.reporting.ladder import sizes
-from ablate.reporting.tables import lines_of, render
+from ablate.reporting.tables import lines_of
 from ablate.store.record import NO_STUDY, StudyRecord
 
 MOST_ROWS = 10  # of the table; for more, baselines have none
@@ -191,27 +189,3 @@ def _names(comparison: Comparison, names: pd.Series, tuned: str) -> list[str]:
     columns = varying(variants) or [*variants[0].levels][:1]
     called = [one.label(columns) for one in variants]
     return called if len({*called}) == names.nunique() else [one.name for one in variants]
-
-
-# --- in a notebook ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ShownComparison(Comparison):
-    """A comparison that displays its answer, its tables and its notes. answer: as lines. records: of its
-    studies."""
-
-    answer: list[str]
-    records: Sequence[StudyRecord]
-
-    def __repr__(self) -> str:
-        """The text that `ablate compare` prints."""
-        width = shutil.get_terminal_size().columns
-        tuned = self.records[0].tuned_column if self.records else ""
-        read = in_width(table(self, tuned), width)
-        return cleaned("\n".join([*lines(self, self.records, self.notes), "", render(read, "table")]))
-
-    def _repr_html_(self) -> str:
-        from ablate.reporting.html import comparison_html
-
-        return comparison_html(self, self.answer)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -120,8 +121,9 @@ def compare(
     options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
     result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)
-    given = {**vars(result), "notes": [*results.notes, *result.notes]}
-    return ShownComparison(**given, answer=answer, records=results.records)
+    given = {field.name: getattr(result, field.name) for field in fields(result)}
+    notes = [*results.notes, *result.notes]
+    return ShownComparison(**{**given, "notes": notes}, answer=answer, records=results.records)
 
 
 @checked

@@ -18,7 +18,7 @@ import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import Results, Source, read
-from ablate.analysis.variants import names
+from ablate.analysis.variant import names
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.files.svg import inline
@@ -643,6 +643,7 @@ def test_follow_ups_of_other_studies(tmp_path):
         duel["Does it hold on another text?"].command == "ablate duel sum concat --budget 60m corpus=stdlib"
     )
     assert duel["Do other seeds say the same?"].command == ""
+    assert not any("--rungs" in answer.command for answer in duel.values())
     claim = _asked(small(tmp_path / "pair"), command="ablate claims run 001", claim="c")
     assert claim["Does it hold on another text?"].command == (
         "ablate duel sum concat heads=4 out_proj=true corpus=stdlib"

@@ -44,9 +44,10 @@ from ablate.store.store import Store, StoreError
 from ablate.study import machine
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
+from ablate.study.kinds import read_declared
 from ablate.study.ladder import Ladder
 from ablate.study.run import run
-from ablate.study.study import Study, one_of_each, read_declared, settings, values_of
+from ablate.study.study import Study, one_of_each, settings, values_of
 from tests.helpers import QUICK, ROOT, but, hydra_at, make_config, run_cli, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))
@@ -178,7 +179,7 @@ FLOAT32 = ("train.precision=float32",)  # without a remark on what this machine 
 
 def composed(study: Study, *cell: str) -> RunConfig:
     configs = study.sweep.configs
-    return configs.with_seeds(*configs.parted((*QUICK, *cell)))
+    return configs.with_seeds(*configs.split_seeds((*QUICK, *cell)))
 
 
 def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):

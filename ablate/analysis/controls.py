@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, names, own_values, pair_up
+from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
+from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
@@ -130,17 +131,18 @@ def more_diverged(variants: Variants, those: Sequence[int]) -> int:
     return int(np.ptp(variants.diverged[[*those]].sum(1)))
 
 
-def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str]:
-    """A line on contrasts (the primary ones, if there are any) of two functions, without results at an equal
-    start."""
-    tested = table[table["p"].notna()]
-    if (tested["family"] == "primary").any():
-        tested = tested[tested["family"] == "primary"]
-    is_training = [{*text.split()} <= {*OF_TRAINING} for text in tested["differs"]]
-    lacking = tested[tested["controlled"].isna() & ~tested["same_class"] & ~np.array(is_training, bool)]
+def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[str]:
+    """A line on those contrasts that are of two functions, without results at an equal start."""
+    lacking = [
+        one
+        for one in tested
+        if one.controlled != one.controlled
+        and not one.same_class
+        and not {*one.differs.split()} <= {*OF_TRAINING}
+    ]
     who = f"in {len(lacking)} of {len(tested)} comparisons the two"
     if len(lacking) == len(tested) == 1:
-        one, other, _ = names(lacking["variant"].item(), lacking["baseline"].item())
+        one, other = lacking[0].sides()
         who = f"{other} and {one}"
     named = f"this study's, {spelled(placebo)}, has no runs of them" if placebo else "this study names none"
     line = (

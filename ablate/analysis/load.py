@@ -15,7 +15,7 @@ import pandas as pd
 from ablate.analysis.foreign import as_results, read_cells, read_table
 from ablate.analysis.frames import frame, of_others
 from ablate.analysis.select import as_texts
-from ablate.config.identity import has_these_ids, id_of_row
+from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
 from ablate.phrases import Doubt, lines_if, some
@@ -295,8 +295,8 @@ def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
 
 def _is_checkable(row: Mapping[str, str]) -> bool:
     """Whether an id can be computed from this row: not from that of a damaged run, which may have no cells,
-    not for a plugin's method, whose options only its file knows, and not from that of an earlier version."""
-    return not row.get("parts") and row.get("status") in RESULTS and has_these_ids(row.get("ablate", ""))
+    and not for a plugin's method, whose options only its file knows."""
+    return not row.get("parts") and row.get("status") in RESULTS
 
 
 def _fits_its_id(row: Mapping[str, str]) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ablate.analysis.contrasts import Pair
-from ablate.analysis.variants import Incomparable, Variants
+from ablate.analysis.incomparable import Incomparable
+from ablate.analysis.variants import Variants
 from ablate.phrases import Doubt, counted, some
 
 

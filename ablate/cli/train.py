@@ -166,9 +166,9 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
 
 def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
     """Print a single run; returns lines on what its loss compares with."""
+    from ablate.analysis.caveats import FIXED_PLACES
     from ablate.analysis.frames import frame
     from ablate.analysis.notes import on_scale
-    from ablate.analysis.standing import FIXED_PLACES
     from ablate.analysis.variants import USABLE
     from ablate.reporting.tables import render_row
 
@@ -180,8 +180,9 @@ def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
 
 def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:
     """Print a table of the variants; returns lines on it."""
+    from ablate.analysis.incomparable import Incomparable
     from ablate.analysis.notes import bimodal_seeds
-    from ablate.analysis.variants import Incomparable, best_first, for_reading
+    from ablate.analysis.variants import best_first, for_reading
     from ablate.store.columns import RESULTS
 
     try:

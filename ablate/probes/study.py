@@ -16,7 +16,8 @@ import torch
 from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
 from ablate.analysis.select import select, with_options
-from ablate.analysis.variants import USABLE, collect, names_of_runs
+from ablate.analysis.variant import names_of_runs
+from ablate.analysis.variants import USABLE, collect
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.data.paired import Layout, Pair

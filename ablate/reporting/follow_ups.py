@@ -77,18 +77,15 @@ class FollowUps:
         return self.taking(shlex.join(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
 
     def on_a_ladder(self) -> FollowUp:
-        """The same methods at several sizes: a duel with --rungs, or fusions without options on the shipped
-        ladder; without a command if more differs."""
-        if is_duel(self.record):
-            words = shlex.split(self.record.command)
-            is_free = _without(words, OF_A_RUNG) == words
-            return FollowUp(shlex.join([*words, "--rungs", "3"]), DUEL_TAKES) if is_free else FollowUp()
-        differing = {column for text in self.comparison.tested["differs"] for column in text.split()}
+        """The same fusions, without options, on the shipped ladder; without a command if more differs, and
+        for a duel, whose settings that ladder does not take."""
+        differing = {column for one in self.comparison.tested for column in one.differs.split()}
         options = option_names(self.rows, "fusion")
         typed = [word for word in self.record.typed if word != "-m"]
         keys = {word.partition("=")[0] for word in typed if "=" in word} | keys_of_arms(self.record.arms)
         if (
-            not {"fusion"} <= differing <= {*BY_FUSION, *options}
+            is_duel(self.record)
+            or not {"fusion"} <= differing <= {*BY_FUSION, *options}
             or any(key.startswith("fusion.") for key in keys)
             or any("=" not in word for word in typed)
         ):
@@ -118,7 +115,7 @@ class FollowUps:
     def _settings(self) -> list[str] | None:
         """The settings that the compared methods share; None if more than the methods varies, and if the
         command had options such as --plugin."""
-        varying = {c for c in self.comparison.shown if self.comparison.table[c].nunique() > 1}
+        varying = {*self.comparison.varying}
         words = [word for word in self.record.typed if word != "-m"]
         if len({*self._methods}) < max(2, len(self._methods)) or any("=" not in word for word in words):
             return None

@@ -43,7 +43,7 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     if tuned:
         of[tuned] = "each variant's own (below)"
     factors = [column for column in comparison.shown if column != tuned]
-    varying = [column for column in factors if table[column].nunique() > 1] or factors[:1]
+    varying = [column for column in comparison.varying if column != tuned] or factors[:1]
     variants = len(table.drop_duplicates(factors))
     split = column_named(comparison.metric).split or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""

@@ -78,7 +78,7 @@ def gather(subject: Results, *, margin: float | None = None, **question: Unpack[
         counting=beside_counting(comparison),
         limits=[*limits(comparison, record)],
         notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures]
-        + [fact.words for fact in comparison.facts if not fact.is_doubt],
+        + [one.words for one in comparison.caveats if not one.is_doubt],
         cost=_cost(own),
         failures=failures,
         commands=reproduced,

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
@@ -18,7 +18,6 @@ from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import of_others
 from ablate.analysis.incomparable import require_equal_settings
-from ablate.analysis.ladder import LadderResult, ladder_result
 from ablate.analysis.processors import kinds_of_pairs
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.select import as_texts, select, with_options
@@ -31,6 +30,9 @@ from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Doubt, counted, lines_if
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.ladder import LadderResult
 
 ALPHA = 0.05
 BASELINE, NO_BASELINE = "baseline", "no baseline"
@@ -67,7 +69,7 @@ class Comparison:
     interaction: pd.DataFrame
     placebo: Mapping[str, str]
     caveats: list[Caveat]
-    ladder: LadderResult | None
+    ladder: "LadderResult | None"
 
     @property
     def shown(self) -> list[str]:
@@ -175,7 +177,7 @@ def compare(
         interaction=projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame(),
         placebo=placebo,
         caveats=[*caveats(variants, bases)],
-        ladder=ladder_result(rows, table, runs, metric, records[0]) if len(records) == 1 else None,
+        ladder=_ladder(rows, table, runs, metric, records),
     )
     is_ladder, measured = any(record.rungs for record in records), column_named(metric).role == "measured"
     comparison.notes[:] = [
@@ -206,6 +208,21 @@ def compare(
         *(Doubt(one.words, one.brief) for one in comparison.caveats if one.is_doubt),
     ]
     return comparison
+
+
+def _ladder(
+    rows: pd.DataFrame,
+    table: pd.DataFrame,
+    runs: Mapping[str, str],
+    metric: str,
+    records: Sequence[StudyRecord],
+) -> "LadderResult | None":
+    """The ladder that these are the results of, if they are of one. Nothing else needs forecasts."""
+    if len(records) != 1 or not records[0].rungs:
+        return None
+    from ablate.analysis.ladder import ladder_result
+
+    return ladder_result(rows, table, runs, metric, records[0])
 
 
 def _baseline(

@@ -16,11 +16,10 @@ from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.finding import Finding, finding
-from ablate.analysis.frames import of_others
+from ablate.analysis.frames import as_texts, of_others, select, with_options
 from ablate.analysis.incomparable import require_equal_settings
 from ablate.analysis.processors import kinds_of_pairs
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
-from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
 from ablate.analysis.verdicts import NUMBERS, WHOLE, judged

@@ -6,8 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ablate.analysis.frames import is_empty
-from ablate.analysis.select import select
+from ablate.analysis.frames import is_empty, select
 from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for

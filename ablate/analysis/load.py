@@ -13,8 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_cells, read_table
-from ablate.analysis.frames import frame, of_others
-from ablate.analysis.select import as_texts
+from ablate.analysis.frames import as_texts, frame, of_others
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled

@@ -14,11 +14,9 @@ import pandas as pd
 from ablate.analysis import at_looks, controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
-from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import as_texts, of_others, select, with_options
-from ablate.analysis.incomparable import require_equal_settings
-from ablate.analysis.processors import kinds_of_pairs
+from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
@@ -173,7 +171,7 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame(),
+        interaction=_interaction(variants, placebo, alpha) if asks else pd.DataFrame(),
         placebo=placebo,
         caveats=[*caveats(variants, bases)],
         ladder=_ladder(rows, table, runs, metric, records),
@@ -207,6 +205,13 @@ def compare(
         *(Doubt(one.words, one.brief) for one in comparison.caveats if one.is_doubt),
     ]
     return comparison
+
+
+def _interaction(variants: Variants, placebo: Mapping[str, Any], alpha: float) -> pd.DataFrame:
+    """Of projection and heads, which few studies ask about."""
+    from ablate.analysis.effects import projection_and_heads
+
+    return projection_and_heads(variants, placebo, alpha=alpha)
 
 
 def _ladder(

@@ -3,6 +3,7 @@ option of a part. It loads no torch."""
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from ablate.config.rules import ConfigError
 from ablate.config.schema import PARTS
 from ablate.store.columns import COLUMNS, RESULTS, TABLE, Column, Row, csv_value
 
+SHORTEST_S = 1e-6  # a run that took less than this was not timed
 LARGEST = 1e100  # the largest number allowed, so that sums of squares do not overflow
 
 
@@ -50,6 +52,14 @@ def is_numeric(cells: pd.Series) -> bool:
 def is_empty(value: Any) -> bool:
     """Whether a value of such a table, or of any other, is a missing one."""
     return value is None or value is pd.NA or bool(value != value)
+
+
+def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
+    """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
+    once."""
+    seconds, threads = (rows[c].astype(float).mean() for c in ("wall_s", "threads"))
+    at_once = max(1, int(cores // threads)) if threads >= 1 else 1
+    return float(seconds) if seconds > SHORTEST_S else math.nan, at_once
 
 
 # --- the type of each kind of column ------------------------------------------------------------------

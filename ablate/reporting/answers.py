@@ -11,7 +11,7 @@ import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.power import seconds_a_run
+from ablate.analysis.frames import seconds_a_run
 from ablate.analysis.variants import USABLE
 from ablate.analysis.verdicts import NEVER
 from ablate.compute.limits import available_cores

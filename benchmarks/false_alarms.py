@@ -17,8 +17,8 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
+from ablate.analysis.frames import select, with_options
 from ablate.analysis.load import load
-from ablate.analysis.select import select, with_options
 from ablate.config.contrast import MARGIN, Contrast
 from ablate.store.columns import COLUMNS
 from ablate.study import tuned, tuning

@@ -11,7 +11,7 @@ import sys
 import pandas as pd
 
 import ablate
-from ablate.analysis.select import at_own_value
+from ablate.analysis.frames import at_own_value
 from ablate.verify.results import of_run
 
 SETTINGS = ["run_id", "seed", "steps", "heads", "out_proj", "scale", "tie_qk", "scores"]

@@ -16,9 +16,9 @@ from scipy.stats import t as student
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import parse_baseline
+from ablate.analysis.frames import select
 from ablate.analysis.incomparable import Incomparable
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
-from ablate.analysis.select import select
 from ablate.config.rules import ConfigError
 from ablate.reporting.tables import render
 from ablate.reporting.words import caption, for_reading, sentences

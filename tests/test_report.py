@@ -487,7 +487,8 @@ def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
 
 def test_what_is_not_there_is_said(tmp_path):
     subject = small(tmp_path, seeds=3)
-    record, (store, *_) = subject.record, subject.stores[1:]
+    record, store = subject.record, subject.sources[0].store
+    assert store is not None
     write_study(store, replace(record, runs=[*record.runs, "f" * 16]))
     shutil.rmtree(next(iter(store.directories(record.runs[:1]).values())))
     failures = gather(read(subject.page.parent)).failures
@@ -811,7 +812,8 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
 def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     subject = small(tmp_path, seeds=8)
     where = ["normalize == 'none'", "heads <= 4"]
-    record, (store, *_) = subject.record, subject.stores[1:]
+    record, store = subject.record, subject.sources[0].store
+    assert store is not None
     declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
     record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
     write_study(store, replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))

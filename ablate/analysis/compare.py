@@ -7,21 +7,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
 from ablate.analysis import at_looks, controls, notes, stats
 from ablate.analysis.caveats import Caveat, caveats
 from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
-from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.finding import Finding, finding
-from ablate.analysis.frames import of_others
-from ablate.analysis.incomparable import require_equal_settings
-from ablate.analysis.ladder import LadderResult, ladder_result
-from ablate.analysis.processors import kinds_of_pairs
+from ablate.analysis.frames import as_texts, of_others, select, with_options
+from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
-from ablate.analysis.select import as_texts, select, with_options
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
 from ablate.analysis.verdicts import NUMBERS, WHOLE, judged
@@ -31,6 +27,9 @@ from ablate.config.schema import STANDARD_FUSION
 from ablate.phrases import Doubt, counted, lines_if
 from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.ladder import LadderResult
 
 ALPHA = 0.05
 BASELINE, NO_BASELINE = "baseline", "no baseline"
@@ -67,7 +66,7 @@ class Comparison:
     interaction: pd.DataFrame
     placebo: Mapping[str, str]
     caveats: list[Caveat]
-    ladder: LadderResult | None
+    ladder: "LadderResult | None"
 
     @property
     def shown(self) -> list[str]:
@@ -172,10 +171,10 @@ def compare(
         runs=runs,
         nothing=nothing,
         notes=[],
-        interaction=projection_and_heads(variants, placebo, alpha=alpha) if asks else pd.DataFrame(),
+        interaction=_interaction(variants, placebo, alpha) if asks else pd.DataFrame(),
         placebo=placebo,
         caveats=[*caveats(variants, bases)],
-        ladder=ladder_result(rows, table, runs, metric, records[0]) if len(records) == 1 else None,
+        ladder=_ladder(rows, table, runs, metric, records),
     )
     is_ladder, measured = any(record.rungs for record in records), column_named(metric).role == "measured"
     comparison.notes[:] = [
@@ -206,6 +205,28 @@ def compare(
         *(Doubt(one.words, one.brief) for one in comparison.caveats if one.is_doubt),
     ]
     return comparison
+
+
+def _interaction(variants: Variants, placebo: Mapping[str, Any], alpha: float) -> pd.DataFrame:
+    """Of projection and heads, which few studies ask about."""
+    from ablate.analysis.effects import projection_and_heads
+
+    return projection_and_heads(variants, placebo, alpha=alpha)
+
+
+def _ladder(
+    rows: pd.DataFrame,
+    table: pd.DataFrame,
+    runs: Mapping[str, str],
+    metric: str,
+    records: Sequence[StudyRecord],
+) -> "LadderResult | None":
+    """The ladder that these are the results of, if they are of one. Nothing else needs forecasts."""
+    if len(records) != 1 or not records[0].rungs:
+        return None
+    from ablate.analysis.ladder import ladder_result
+
+    return ladder_result(rows, table, runs, metric, records[0])
 
 
 def _baseline(

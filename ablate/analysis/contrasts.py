@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.select import meeting
+from ablate.analysis.frames import meeting
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast

@@ -1,20 +1,25 @@
-"""What must not stand in one table: rows of several texts or programs, two rows of one variant and seed, and
-single runs with different settings. Each is refused in one line, with the way out."""
+"""What must not stand in one table: rows of several texts or programs, two rows of one variant and seed,
+single runs with different settings, variants on other processors than their baselines. Each is refused in one
+line, with the way out."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import is_empty
-from ablate.analysis.select import select
+from ablate.analysis.frames import is_empty, select
 from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, lines_if, option
+from ablate.phrases import Doubt, counted, lines_if, option, some
 from ablate.store.columns import COLUMNS, WIDTHS, column_named, config_about
 from ablate.store.record import StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.contrasts import Pair
+    from ablate.analysis.variants import Variants
 
 # Losses per token are not comparable across these columns, nor are results of different programs.
 TEXT_COLUMNS = config_about("text")
@@ -161,3 +166,37 @@ def _conditions(rows: pd.DataFrame, group: pd.DataFrame, columns: Sequence[str])
         if len(group) <= len(chosen) < len(rows):
             rows = chosen
             yield option("--where", condition)
+
+
+def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool) -> list[str]:
+    """A line if runs on several kinds of processors are compared, with the number of pairs over two kinds:
+    one run has other losses on each, by as much as on other seeds (docs/precision.md). Raises Incomparable,
+    unless mixed, if a variant and its baseline have no kind in common."""
+    kinds_CS, ran_CS = variants.processors, variants.ran
+    apart, paired = 0, 0
+    for variant, base in pairs:
+        one, other = ({*kinds_CS[side][ran_CS[side]]} for side in (variant, base))
+        if one and other and not one & other and not mixed:
+            raise Incomparable(
+                f"{variants.names[variant]} was trained on {some(sorted(one))}, its baseline"
+                f" {variants.names[base]} on {some(sorted(other))}, so their difference is also one of"
+                " processors; train one of them again where the other was (force=true), or allow it with"
+                " --mixed"
+            )
+        both_S = ran_CS[variant] & ran_CS[base]
+        paired += int(both_S.sum())
+        apart += int((both_S & (kinds_CS[variant] != kinds_CS[base])).sum())
+    kinds, counts = np.unique(kinds_CS[ran_CS].astype(str), return_counts=True)
+    if len(kinds) < 2:
+        return []
+    runs = "; ".join(f"{kind}: {counted(count, 'run')}" for kind, count in zip(kinds, counts, strict=True))
+    line = f"processors of {len(kinds)} kinds ({runs})"
+    if not apart:
+        return [f"{line}; each pair is of one kind"]
+    pairs_apart = f"{apart} of {counted(paired, 'pair')}"
+    return [
+        Doubt(
+            f"{line}; {pairs_apart} are over two kinds, which adds to their noise",
+            f"{pairs_apart} over two kinds of processors",
+        )
+    ]

@@ -13,8 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_cells, read_table
-from ablate.analysis.frames import frame, of_others
-from ablate.analysis.select import as_texts
+from ablate.analysis.frames import as_texts, frame, of_others
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
@@ -91,7 +90,9 @@ class Results:
     @property
     def stores(self) -> list[Store]:
         """The stores that may have the runs, the one in the current directory first."""
-        return [Store(), *(source.store for source in self.sources if source.store)]
+        here = Store()
+        others = (source.store for source in self.sources if source.store)
+        return [here, *(store for store in others if store.root.absolute() != here.root.absolute())]
 
     @cached_property
     def directories(self) -> dict[str, Path]:
@@ -103,8 +104,8 @@ class Results:
 def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = False) -> Results:
     """The rows of all targets; a run that is in several of them appears once.
 
-    targets: as of `find_source`; by default the store in the current directory. metric: a column that has to
-    hold numbers. Raises ConfigError.
+    targets, runs: as of `find_source`; by default the store in the current directory. metric: a column that
+    has to hold numbers. Raises ConfigError.
     """
     sources = [find_source(target, runs=runs) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
@@ -136,9 +137,9 @@ def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Result
 
 
 def find_source(target: str, *, runs: bool = False) -> Source:
-    """The source that a target names: a study by its name or directory, a store, a CSV file; with `runs` also
-    a run by a prefix of its id or name, or by its directory. A CSV file belongs to a study if it is the
-    results.csv beside a study.json. Raises ConfigError."""
+    """The source that a target names: a study by its name or directory, a store, or a CSV file, which belongs
+    to a study if it is the results.csv beside a study.json. runs: whether it may also be a run, by a prefix
+    of its id or name, or by its directory. Raises ConfigError."""
     path = as_spelled(Path(target))
     if runs and target not in Store().study_names() and ((path / RUN).is_file() or not path.exists()):
         run = Store().find(target)

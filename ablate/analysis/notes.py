@@ -9,9 +9,8 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.caveats import FIXED_PLACES
 from ablate.analysis.contrasts import EQUAL, pair_up
-from ablate.analysis.frames import is_empty, of_others
+from ablate.analysis.frames import as_texts, is_empty, of_others
 from ablate.analysis.incomparable import row_in_words
-from ablate.analysis.select import as_texts
 from ablate.analysis.variant import FACTORS, distinguishing, names
 from ablate.analysis.variants import (
     USABLE,

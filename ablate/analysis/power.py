@@ -12,7 +12,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
 from ablate.analysis.finding import Finding
-from ablate.analysis.frames import of_others
+from ablate.analysis.frames import of_others, seconds_a_run
 from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
@@ -22,7 +22,6 @@ from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
 SURE = 0.9  # the level of the interval of the noise itself
-SHORTEST_S = 1e-6  # a run that took less than this was not timed
 
 
 def seeds_needed(
@@ -162,11 +161,3 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
 
     low, high = (sd * math.sqrt(df / chi2.isf(p, df)) for p in ((1 - SURE) / 2, (1 + SURE) / 2))
     return low, high
-
-
-def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
-    """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
-    once."""
-    seconds, threads = (rows[c].astype(float).mean() for c in ("wall_s", "threads"))
-    at_once = max(1, int(cores // threads)) if threads >= 1 else 1
-    return float(seconds) if seconds > SHORTEST_S else math.nan, at_once

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from ablate.analysis.select import as_texts, with_options
+from ablate.analysis.frames import as_texts, with_options
 from ablate.config.conditions import column_for
 from ablate.phrases import SEEN, visible
 from ablate.store.columns import WIDTHS

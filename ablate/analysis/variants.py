@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, of_others
+from ablate.analysis.frames import LARGEST, as_texts, is_own_value, of_others, option_names, with_options
 from ablate.analysis.incomparable import (
     OF_EVALUATION,
     Incomparable,
@@ -21,7 +21,6 @@ from ablate.analysis.incomparable import (
     refuse_pooling,
     row_in_words,
 )
-from ablate.analysis.select import as_texts, is_own_value, option_names, with_options
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
 from ablate.config.conditions import column_of

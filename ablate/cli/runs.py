@@ -135,8 +135,7 @@ def _table(
     """The chosen rows and columns; age in seconds since the run last changed."""
     import pandas as pd
 
-    from ablate.analysis.frames import frame
-    from ablate.analysis.select import select, with_options
+    from ablate.analysis.frames import frame, select, with_options
 
     changed, now = store.changed(), time.time()
     table = with_options(frame(rows))

@@ -219,7 +219,7 @@ def next_step(row: "pd.Series", typed: Sequence[str]) -> str:
 def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
     """The variants of these runs; of a tuned study, those at each arm's chosen value; of one with looks, the
     results that a look counts."""
-    from ablate.analysis.select import at_own_value
+    from ablate.analysis.frames import at_own_value
     from ablate.analysis.variants import collect
 
     reports = at_own_value(rows[rows["phase"] == "report"])

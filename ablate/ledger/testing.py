@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ablate.analysis.frames import frame
-from ablate.analysis.select import as_texts, with_options
+from ablate.analysis.frames import as_texts, frame, with_options
 from ablate.analysis.variants import variant_columns
 from ablate.compose.sweep import Sweep
 from ablate.config.conditions import column_for

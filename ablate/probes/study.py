@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ablate.analysis.frames import select, with_options
 from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
-from ablate.analysis.select import select, with_options
 from ablate.analysis.variant import names_of_runs
 from ablate.analysis.variants import USABLE, collect
 from ablate.compute.limits import available_cores

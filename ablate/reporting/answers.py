@@ -3,16 +3,15 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variants import USABLE
 from ablate.phrases import capital, counted, lines_if
-from ablate.reporting import advice, ladder
-from ablate.reporting.ladder_details import details
+from ablate.reporting import advice
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -27,6 +26,9 @@ from ablate.reporting.words import (
 )
 from ablate.store.columns import column_named
 from ablate.store.record import LEVEL, NO_STUDY, StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.ladder import LadderResult
 
 MOST = 3  # the most sentences
 ONE_SEED = "One seed shows nothing: the same variant with another seed differs as well."
@@ -111,8 +113,10 @@ def _nothing(comparison: Comparison, record: StudyRecord) -> str:
     return f"Nothing was tested: {next(filter(None, why))}."
 
 
-def _of_ladder(comparison: Comparison, result: LadderResult, *, brief: bool) -> Answer:
+def _of_ladder(comparison: Comparison, result: "LadderResult", *, brief: bool) -> Answer:
     """The answer of a ladder, which may be under way."""
+    from ablate.reporting import ladder
+
     sentences = _placed(ladder.findings(comparison, result), comparison.rows, brief=brief)
     if not comparison.tested:
         trust = ["Nothing is tested before there are two paired seeds."]
@@ -133,7 +137,11 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord]) -> list[str]:
     """The answer as lines. records: of one or several studies."""
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record)
-    why = details(comparison, comparison.ladder) if comparison.ladder else []
+    why = list[str]()
+    if comparison.ladder:
+        from ablate.reporting.ladder_details import details
+
+        why = details(comparison, comparison.ladder)
     return [*parts.findings, *parts.trust, *why, *parts.more]
 
 

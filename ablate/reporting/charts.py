@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.frames import as_texts, with_options
 from ablate.analysis.load import metrics
-from ablate.analysis.select import as_texts, with_options
 from ablate.analysis.variant import names, of_rows
 from ablate.analysis.variants import USABLE, diverged
 from ablate.phrases import lines_if

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from ablate.analysis.frames import as_texts
 from ablate.analysis.load import Results
-from ablate.analysis.select import as_texts
 from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import typed

@@ -13,8 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.frames import as_texts
 from ablate.analysis.load import Results
-from ablate.analysis.select import as_texts
 from ablate.analysis.variant import Variant
 from ablate.config.schema import PARTS, STANDARD_SCORES
 from ablate.files.svg import inline

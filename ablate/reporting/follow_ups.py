@@ -9,8 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.power import seconds_a_run
-from ablate.analysis.select import as_texts, option_names
+from ablate.analysis.frames import as_texts, option_names, seconds_a_run
 from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
 from ablate.phrases import duration

@@ -3,8 +3,7 @@
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import of_others
-from ablate.analysis.select import as_texts
+from ablate.analysis.frames import as_texts, of_others
 from ablate.analysis.variants import USABLE
 from ablate.phrases import joined
 from ablate.reporting.words import confidence

@@ -8,10 +8,10 @@ from typing import Any, Unpack
 import pandas as pd
 
 from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.frames import as_texts, at_own_value, select, with_options
 from ablate.analysis.load import Results
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.question import Question
-from ablate.analysis.select import as_texts, at_own_value, select, with_options
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
 from ablate.files.atomic import StoreError, read_json

@@ -5,20 +5,22 @@ Everything else stands under --why: families, corrections, shares, columns that 
 
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.finding import Finding
-from ablate.analysis.ladder import LadderResult
 from ablate.analysis.variant import varying
 from ablate.phrases import Doubt, Taken, counted, lines_if
 from ablate.reporting import words
 from ablate.reporting.answers import answer
-from ablate.reporting.ladder import sizes
 from ablate.reporting.tables import lines_of
 from ablate.store.record import NO_STUDY, StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.ladder import LadderResult
 
 MOST_ROWS = 10  # of the table; for more, baselines have none
 MOST_DOUBTS = 3
@@ -115,8 +117,10 @@ def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) ->
     return read
 
 
-def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) -> pd.DataFrame:
+def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool) -> pd.DataFrame:
     """Each arm at each rung in a row, with the predicted interval at the top."""
+    from ablate.reporting.ladder import sizes
+
     digits, top, read = words.digits(comparison.metric), len(ladder.rungs) - 1, list[dict[str, str]]()
     names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
     of_marginal = lines_if(marginal, f"marginal {words.confidence(comparison)}")

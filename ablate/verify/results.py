@@ -33,7 +33,7 @@ PASS, FAIL = "pass", "FAIL"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class IdentityResult:
     """error: relative to the largest entry; None if nothing could be compared. crash: why not: the error that
     was raised, in one line."""
 
@@ -46,7 +46,7 @@ class Verdict:
     crash: str = ""
 
 
-def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[Verdict]:
+def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[IdentityResult]:
     """The verdict on each identity. only: numbers or names to check. Raises ConfigError."""
     ordered = sorted(IDENTITIES, key=lambda i: int(i.number) if i.number.isdecimal() else len(IDENTITIES))
     for wanted in only:
@@ -57,16 +57,16 @@ def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[Verdict
     return [_judged(identity, bench) for identity in chosen]
 
 
-def _judged(identity: Identity, bench: Bench) -> Verdict:
+def _judged(identity: Identity, bench: Bench) -> IdentityResult:
     described = (identity.name, identity.equation, identity.words, identity.question)
     try:
         error = relative_error(*identity.sides(bench))
     except Exception as crash:  # a broken method may return tensors of the wrong shape
-        return Verdict(*described, None, FAIL, error_line(crash, plugin_files()))
+        return IdentityResult(*described, None, FAIL, error_line(crash, plugin_files()))
     if math.isinf(error):
-        return Verdict(*described, None, FAIL, "the result has numbers that are not finite")
+        return IdentityResult(*described, None, FAIL, "the result has numbers that are not finite")
     holds = error >= DIFFERENT if identity.differs else error <= EQUAL
-    return Verdict(*described, error, PASS if holds else FAIL)
+    return IdentityResult(*described, error, PASS if holds else FAIL)
 
 
 # --- the heads of a trained run -------------------------------------------------------------------------

@@ -112,13 +112,11 @@ def compare(
     that ablate does not know. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
-    from ablate.analysis.load import load as load_results
-    from ablate.analysis.load import recall
+    from ablate.analysis.load import read
     from ablate.analysis.question import question
     from ablate.reporting.answers import lines
 
-    is_frame = isinstance(rows, pd.DataFrame)
-    results = recall(rows, metric) if is_frame else load_results([str(rows)], metric)
+    results = read(rows, metric)
     options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
     result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)

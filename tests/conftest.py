@@ -17,6 +17,8 @@ from ablate.compute.fastest import bfloat16_is_faster, fastest_product
 from ablate.execution.place import fastest_attention
 from ablate.files.reading import left_out
 from tests.helpers import Command, Server, call_cli, forgetting_plugins
+from tests.ray_nodes import RayNodes
+from tests.slurm_cluster import SlurmCluster
 
 # Two files are tested side by side: a thread for each, here and in the commands that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -61,11 +63,18 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]):
-    """The file that waits longest first, then those with the most slow tests, so that neither of two workers
-    is left alone with one."""
+def pytest_addoption(parser: pytest.Parser):
+    parser.addoption("--clusters", choices=("only", "none"), help="tests on a real cluster alone, or without")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
+    """The files with the most slow tests first, so that neither of two workers is left alone with one."""
+    if which := config.getoption("clusters"):
+        others = [item for item in items if bool(item.get_closest_marker("cluster")) != (which == "only")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (item.path.stem != "test_slurm", -slow[item.path]))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture
@@ -117,6 +126,20 @@ def _end(process: subprocess.Popen) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """A running SLURM of two nodes."""
+    with SlurmCluster(tmp_path_factory.mktemp("slurm"), cpus=4, MaxArraySize=20) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def nodes(tmp_path_factory):
+    """A running Ray of two nodes."""
+    with RayNodes(tmp_path_factory.mktemp("ray")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

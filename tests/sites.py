@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.kills import state
-from tests.helpers import Command, but, run_cli
+from tests.helpers import Command, but, fork_cli
 from tests.machines import Cluster
 
 SOON = {"ABLATE_LEASE_EXPIRES_S": "5", "ABLATE_LOOK_EVERY_S": "2"}  # instead of two minutes, and 15 s
@@ -104,15 +103,17 @@ def hear(process: Command, words: str) -> None:
         time.sleep(0.05)
 
 
-def come_to_the_bytes_of_a_pool(site: Site, directory: Path, grid: Sequence[str], *launcher: str) -> None:
-    """A study of six runs on both nodes, and by a pool in `directory`."""
-    done = site.run("run", *grid, *launcher, python=sys.executable)
+def come_to_the_bytes_of_a_pool(
+    site: Site, directory: Path, grid: Sequence[str], *launcher: str, python: str | None = None
+) -> None:
+    """A study of six runs on both nodes, and by a pool in `directory`. python: that of the helpers."""
+    done = site.run("run", *grid, *launcher, python=python)
     assert done.returncode == 0, done.stderr
     assert "2 jobs submitted" in done.stderr and "[6/6] " in done.stderr
     assert "6 runs in runs/studies/grid/results.csv" in done.stdout
     assert site.hosts() == {"n1", "n2"}
     pool = Site(site.cluster, directory)
-    assert run_cli("run", *grid, cwd=directory).returncode == 0
+    assert fork_cli("run", *grid, cwd=directory).returncode == 0
     assert pool.tables() == site.tables()
 
 

@@ -13,7 +13,7 @@ from ablate.model.sizing import resolve_spec
 from ablate.probes.alignment import Alignment, aligned, error_rate, read
 from ablate.probes.needed import loss_without, pruned
 from ablate.probes.patterns import look, real_at
-from tests.helpers import SEEDS, make_config, run_cli
+from tests.helpers import SEEDS, call_cli, make_config
 
 COPY = ("model=pair", "corpus=copy", "model.context=16", "corpus.held_out=40")
 
@@ -101,9 +101,9 @@ def test_the_command_probes_pairs(tmp_path):
     small = ("model.d_model=16", "model.layers=1", "heads=2", "train.steps=4", "train.batch=4")
     pairs = ("model=pair", "corpus=numbers", "corpus.held_out=500", "train.eval_tokens=500")
     method = ("fusion=max", "at=cross", "train.precision=bfloat16", "train.probe_every=2")
-    assert run_cli("run", *pairs, *small, *method, "name=p", cwd=tmp_path).returncode == 0
+    assert call_cli("run", *pairs, *small, *method, "name=p", cwd=tmp_path).returncode == 0
     (tmp_path / "line.txt").write_text("zwei\ttwo\n", encoding="utf-8")
-    done = run_cli("probe", "p", "--prune", "--text", "line.txt", "--format", "csv", cwd=tmp_path)
+    done = call_cli("probe", "p", "--prune", "--text", "line.txt", "--format", "csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     kinds = ("cross 1", "encoder 1", "decoder 1")
     for words in (*kinds, "aligned", "alignment_errors", "kept", "loss_added", "pruned"):
@@ -112,5 +112,5 @@ def test_the_command_probes_pairs(tmp_path):
     (of_run,) = maps.values()
     assert of_run["layers"] == ["cross 1"] and of_run["tokens"] == ["t", "w", "o", "end"]
     assert of_run["keys"] == [*"zwei"] and np.shape(of_run["patterns"]) == (1, 2, 4, 4)
-    assert run_cli("report", "p", cwd=tmp_path).returncode == 0
-    assert "translation" in run_cli("sample", "max-", "--prompt", "zwei", cwd=tmp_path).stdout
+    assert call_cli("report", "p", cwd=tmp_path).returncode == 0
+    assert "translation" in call_cli("sample", "max-", "--prompt", "zwei", cwd=tmp_path).stdout

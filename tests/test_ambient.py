@@ -7,21 +7,9 @@ from typing import Any
 
 from ablate.store.columns import MEASURED_COLUMNS
 from tests.foreign_program import SMALL
-from tests.helpers import Command, call_cli
+from tests.helpers import SUM, Command, call_cli
 
 SAID = ("changed ", "daemon ", "sample ")
-MINE = """
-from ablate.methods import Fusion, register
-
-@register("own")
-class Own(Fusion):
-    @classmethod
-    def slots(cls, heads, options):
-        return 1
-
-    def forward(self, z_BTHV, x_BTC):
-        return 0.5 * z_BTHV.sum(-2)
-"""
 
 
 def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(tmp_path):
@@ -29,7 +17,7 @@ def test_amid_all_that_a_program_may_set_nothing_is_changed_and_nothing_matters(
     there, here = tmp_path / "there", tmp_path / "here"
     for directory in (there, here):
         directory.mkdir()
-        (directory / "mine.py").write_text(MINE)
+        (directory / "mine.py").write_text(SUM.format(name="own", factor=0.5))
     with closing(Command(cwd=there, module="tests.foreign_program")) as program:
         out, err = program.communicate(300)
     assert program.returncode == 0, out + err

@@ -8,7 +8,7 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
-from ablate.reporting.subject import with_seeds
+from ablate.reporting.commands import with_seeds
 from ablate.reporting.terms import GLOSSARY, SPELLINGS, anchor, coded, explained
 from ablate.reporting.words import more_seeds, names
 from tests.helpers import make_record

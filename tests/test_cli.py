@@ -32,7 +32,7 @@ from ablate.printing import say
 from ablate.store.columns import COLUMNS, METRICS_COLUMNS, THIRD_COLUMNS
 from ablate.store.store import Store
 from benchmarks.kills import state
-from tests.helpers import ROOT, but, call_cli, make_config, run_cli
+from tests.helpers import ROOT, but, call_cli, fork_cli, make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.batch=2", "train.eval_every=3")
 
@@ -191,7 +191,7 @@ def test_a_preset_of_ones_own_begins_with_the_default_one():
 def test_a_preset_as_the_line_advises(tmp_path):
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "quick.yaml").write_text("defaults: [default]\nsteps: 20\nlr: 0.02\n")
-    shown = run_cli("run", "-cd", ".", "train=quick", "--cfg", "job", "-p", "train", cwd=tmp_path)
+    shown = call_cli("run", "-cd", ".", "train=quick", "--cfg", "job", "-p", "train", cwd=tmp_path)
     assert "steps: 20\n" in shown.stdout and "batch: 32\n" in shown.stdout and shown.stderr == ""
 
 
@@ -239,7 +239,7 @@ def test_a_dry_run_on_a_study_shows_what_is_asked_for(swept):
     cwd, _ = swept
     (study,) = [p.parent for p in cwd.glob("runs/studies/*/results.csv") if len(pd.read_csv(p)) == 8]
     grid = ("-m", "fusion=sum,mean", "out_proj=false,true", "seed=1", *QUICK)
-    done = run_cli("run", *grid, f"name={study.name}", "--dry-run", cwd=cwd)
+    done = call_cli("run", *grid, f"name={study.name}", "--dry-run", cwd=cwd)
     asked = "fusion: sum, mean\nout_proj: false, true\nseeds: 1\n4 runs, 2 of them finished"
     assert done.stdout.startswith(asked), (done.stdout, done.stderr)
 
@@ -289,11 +289,12 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, parts, command):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("run", "fusion=cat"), ("run", "heads=5"), ("runs",), ("plan", "nothing")])
 def test_a_forked_command_does_what_a_started_one_does(words, tmp_path, start_python):
-    """On which most tests here rely: run_cli does not start Python."""
+    """Nor does one in this process, on which most tests rely, differ."""
     process = start_python(*words, cwd=tmp_path)
     out, err = process.communicate(timeout=60)
-    forked = run_cli(*words, cwd=tmp_path)
-    assert (forked.returncode, forked.stdout, forked.stderr) == (process.returncode, out, err)
+    for other in (fork_cli, call_cli):
+        done = other(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (process.returncode, out, err)
 
 
 # --- what works --------------------------------------------------------------------------------------
@@ -303,7 +304,7 @@ def test_a_forked_command_does_what_a_started_one_does(words, tmp_path, start_py
 def swept(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     cwd = tmp_path_factory.mktemp("swept")
     sweep = ("-m", "fusion=concat,sum", "out_proj=true,false", "seed=0,1", *QUICK)
-    return cwd, run_cli("run", *sweep, cwd=cwd)
+    return cwd, call_cli("run", *sweep, cwd=cwd)
 
 
 @pytest.mark.slow
@@ -327,7 +328,7 @@ def test_a_sweep_ends_with_a_table_and_a_csv_and_its_runs_are_not_run_again(swep
     assert sorted(path.name for path in cwd.iterdir()) == ["runs"]  # Hydra leaves nothing of its own
     assert sorted(path.name for path in (cwd / "runs").iterdir()) == ["results.csv", "store", "studies"]
     before = {path: path.stat().st_mtime_ns for path in (cwd / "runs" / "store").rglob("*")}
-    again = run_cli("run", "-m", "fusion=concat,sum", "seed=1", *QUICK, cwd=cwd)
+    again = call_cli("run", "-m", "fusion=concat,sum", "seed=1", *QUICK, cwd=cwd)
     assert again.returncode == 0 and "2 runs had finished before" in again.stderr
     assert {path: path.stat().st_mtime_ns for path in (cwd / "runs" / "store").rglob("*")} == before
 
@@ -337,7 +338,7 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
     cwd, _ = swept
     (study,) = [p.parent for p in cwd.glob("runs/studies/*/results.csv") if len(pd.read_csv(p)) == 8]
     answers = [
-        run_cli("compare", target, "--format", "json", cwd=cwd).stdout
+        call_cli("compare", target, "--format", "json", cwd=cwd).stdout
         for target in (study.name, str(study.relative_to(cwd)), str(study / "results.csv"))
     ]
     assert len(set(answers)) == 1
@@ -349,30 +350,30 @@ def test_compare_reads_studies_and_csv_files_alike(swept):
         assert (variant["n"], variant["mean"]) == (2, pytest.approx(expected["mean"], rel=1e-12))
         assert variant["sd"] == pytest.approx(expected["std"], rel=1e-9)
     assert [variant["best"] for variant in summary] == [True, False, False, False]
-    as_csv = pd.read_csv(io.StringIO(run_cli("compare", study.name, "--format", "csv", cwd=cwd).stdout))
+    as_csv = pd.read_csv(io.StringIO(call_cli("compare", study.name, "--format", "csv", cwd=cwd).stdout))
     assert as_csv["mean"].tolist() == [variant["mean"] for variant in summary]
-    assert run_cli("compare", study.name, "--format", "md", cwd=cwd).stdout.count("\n\n| variant |") == 1
-    wrong = run_cli("compare", "sweeep", cwd=cwd)
+    assert call_cli("compare", study.name, "--format", "md", cwd=cwd).stdout.count("\n\n| variant |") == 1
+    wrong = call_cli("compare", "sweeep", cwd=cwd)
     assert wrong.returncode == 2 and "no such study" in one_line(wrong.stderr)
 
 
 @pytest.mark.slow
 def test_runs_and_sample(swept):
     cwd, _ = swept
-    listed = json.loads(run_cli("runs", "--format", "json", cwd=cwd).stdout)
+    listed = json.loads(call_cli("runs", "--format", "json", cwd=cwd).stdout)
     assert {row["status"] for row in listed} == {"done"} and len(listed) == 8
     run = listed[0]["run_id"]
     texts = [
-        run_cli("sample", run, "--prompt", "the ", "--tokens", "23", "--seed", seed, cwd=cwd).stdout
+        call_cli("sample", run, "--prompt", "the ", "--tokens", "23", "--seed", seed, cwd=cwd).stdout
         for seed in ("1", "1", "2")
     ]
     assert texts[0] == texts[1] != texts[2] and all(text.startswith("the ") for text in texts)
     assert len(texts[0]) == len("the ") + 23 + 1
-    greedy = run_cli("sample", run, "--prompt", "t", "--temperature", "0", cwd=cwd)
-    assert greedy.stdout == run_cli("sample", run, "--prompt", "t", "--top-k", "1", cwd=cwd).stdout
-    unknown = run_cli("sample", run, "--prompt", "Ω", cwd=cwd)
+    greedy = call_cli("sample", run, "--prompt", "t", "--temperature", "0", cwd=cwd)
+    assert greedy.stdout == call_cli("sample", run, "--prompt", "t", "--top-k", "1", cwd=cwd).stdout
+    unknown = call_cli("sample", run, "--prompt", "Ω", cwd=cwd)
     assert unknown.returncode == 2 and "U+03A9" in one_line(unknown.stderr)
-    missing = run_cli("sample", "zzz", cwd=cwd)
+    missing = call_cli("sample", "zzz", cwd=cwd)
     assert missing.returncode == 2 and "ablate runs" in one_line(missing.stderr)
 
 
@@ -381,7 +382,7 @@ def test_same_command_same_bytes(tmp_path):
     command = ("run", "fusion=weighted_sum", "model.dropout=0.1", *QUICK)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        assert run_cli(*command, cwd=tmp_path / name).returncode == 0
+        assert call_cli(*command, cwd=tmp_path / name).returncode == 0
     (one,), (two,) = ((tmp_path / name).glob("runs/store/[!.]*") for name in ("a", "b"))
     assert one.name == two.name
     (tables, _), (others, _) = (state(tmp_path / name) for name in ("a", "b"))
@@ -394,7 +395,7 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
     (tmp_path / "my text.txt").write_text("to be, or not to be; " * 500)
     overrides = ("corpus=file", 'corpus.path="my text.txt"', "fusion=weighted_sum", *QUICK[2:], "name=mine")
     overrides += ("corpus.tokenizer=char",)
-    done = run_cli("run", *overrides, cwd=tmp_path)
+    done = call_cli("run", *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs" / "store").glob("[!.]*")
     assert {path.name for path in run.iterdir()} == {
@@ -415,20 +416,20 @@ def test_a_single_run_keeps_its_files_and_its_weights(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_learned_nothing_says_so(tmp_path):
     run = ("run", "corpus=grammar", "corpus.characters=20000", "model.context=16", "name=high")
-    done = run_cli(*run, "train.lr=10", "train.steps=30", "train.warmup=0", cwd=tmp_path)
+    done = call_cli(*run, "train.lr=10", "train.steps=30", "train.warmup=0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     line = r"1 run learned nothing: val_loss up to ([\d.]+) is above ln\(vocab\) = ([\d.]+)"
     found = re.search(line, done.stderr)
     assert found and float(found[1]) > float(found[2]) and "train.lr is too high (here 10)" in done.stderr
-    assert "Doubts: 1 run learned nothing" in run_cli("compare", "high", cwd=tmp_path).stdout
-    assert found[0] in run_cli("compare", "high", "--why", cwd=tmp_path).stderr
+    assert "Doubts: 1 run learned nothing" in call_cli("compare", "high", cwd=tmp_path).stdout
+    assert found[0] in call_cli("compare", "high", "--why", cwd=tmp_path).stderr
 
 
 @pytest.mark.slow
 def test_a_diverged_run_keeps_its_row(tmp_path):
     command = ("run", "train.lr=1e30", "train.warmup=0", "train.clip=null", *QUICK)
     for _ in range(2):  # made, and found
-        done = run_cli(*command, cwd=tmp_path)
+        done = call_cli(*command, cwd=tmp_path)
         assert done.returncode == 0
         assert re.search(r"(?m)^diverged: fusion=concat heads=4.*not finite", done.stderr)
     (row,) = pd.read_csv(tmp_path / "runs" / "results.csv").to_dict("records")
@@ -460,22 +461,22 @@ def test_an_interrupted_run_says_so_and_is_listed(tmp_path, start_python, number
     _, errors = process.communicate(timeout=60)
     assert time.monotonic() - began < 10
     assert process.returncode == code and "Traceback" not in errors
-    (row,) = json.loads(run_cli("runs", "--format", "json", cwd=tmp_path).stdout)
+    (row,) = json.loads(call_cli("runs", "--format", "json", cwd=tmp_path).stdout)
     assert row["status"] == "interrupted"
     assert pd.read_csv(tmp_path / "runs" / "results.csv")["status"].tolist() == ["interrupted"]
-    again = run_cli("run", *but(QUICK, "train.steps=1000000"), "train.lr=0", cwd=tmp_path)
+    again = call_cli("run", *but(QUICK, "train.steps=1000000"), "train.lr=0", cwd=tmp_path)
     assert again.returncode == 2  # the store is whole: the next command is read and answered
 
 
 @pytest.mark.slow
 def test_hydras_own_command_line_stays(tmp_path):
-    shown = run_cli("run", "--cfg", "job", "fusion=weighted_sum", "heads=2", cwd=tmp_path).stdout
+    shown = call_cli("run", "--cfg", "job", "fusion=weighted_sum", "heads=2", cwd=tmp_path).stdout
     assert "heads: 2" in shown and "per: head" in shown
-    assert "configs" in run_cli("run", "--info", "searchpath", cwd=tmp_path).stdout
-    assert "hydra" in run_cli("run", "--hydra-help", cwd=tmp_path).stdout.lower()
+    assert "configs" in call_cli("run", "--info", "searchpath", cwd=tmp_path).stdout
+    assert "hydra" in call_cli("run", "--hydra-help", cwd=tmp_path).stdout.lower()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "wide.yaml").write_text("defaults: [config, _self_]\nheads: 16\n")
-    shown = run_cli("run", "-cd", "mine", "-cn", "wide", "--cfg", "job", "-p", "heads", cwd=tmp_path).stdout
+    shown = call_cli("run", "-cd", "mine", "-cn", "wide", "--cfg", "job", "-p", "heads", cwd=tmp_path).stdout
     assert shown == "16\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
@@ -491,7 +492,7 @@ def completed(*pieces: str) -> list[str]:
 @pytest.mark.parametrize(
     "pieces, offered",
     [
-        ("run sco", "scores= scores.windows= scores.mix="),
+        ("run sco", "scores= scores.mix= scores.windows="),
         ("run scores =", "offsets qk_norm softmax talking uniform windows"),
         ("run fusion = we", "weighted_sum"),
         ("run -m seed = 0,1 fusion = sum,me", "sum,mean"),
@@ -511,14 +512,9 @@ def completed(*pieces: str) -> list[str]:
         ("report ", "deep"),
         ("plan d", "deep"),
         ("runs d", "deep"),
-        ("compare x.csv --metric val_lo", "val_loss"),
-        ("plan deep --metric test_a", "test_acc"),
-        ("compare --by heads,fus", "heads,fusion"),
         ("runs --format j", "json"),
-        ("corpus show sor", "sort"),
         ("keys train.pr", "train.precision train.probe_every"),
         ("corpus show copy train.lr", "train.lr=1e-2"),
-        ("corpus get tex", "text8"),
         ("sample sum", "sum-h4-d64x2-s0-12345678"),
         ("samp", "sample"),
     ],
@@ -538,6 +534,7 @@ def test_completion_is_silent_on_errors(tmp_path, monkeypatch):
     (tmp_path / "runs").write_text("a file")
     assert completed("compare", "") == completed("sample", "") == []
     monkeypatch.setattr(configs, "PACKAGE", tmp_path)
+    sections.cache_clear()
     assert completed("run", "fusion", "=") == []
 
 
@@ -564,9 +561,7 @@ def test_bash_completes(tmp_path):
     "code",
     [
         "import ablate, ablate.cli.app",
-        "from ablate.cli.completion import *\nmetrics(), columns(''), results_columns('')",
         "from ablate.cli.completion import *\nstudies_and_runs()",
-        "from ablate.compose.configs import *\ncorpora(), downloads()",
         "from ablate.cli.completion import *\nkeys()",
     ],
 )
@@ -582,9 +577,9 @@ def test_a_cell_that_cannot_begin_is_named_with_its_reason(tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "store").write_text("a file")
     for sweep in (("-m", "seed=0,1"), ("seed=0",)):
-        done = run_cli("run", *sweep, *QUICK, cwd=tmp_path)
+        done = call_cli("run", *sweep, *QUICK, cwd=tmp_path)
         assert done.returncode == 2 and "can't be written" in one_line(done.stderr) and done.stdout == ""
-    nothing = run_cli("runs", "--format", "json", cwd=tmp_path)
+    nothing = call_cli("runs", "--format", "json", cwd=tmp_path)
     assert nothing.returncode == 0 and json.loads(nothing.stdout) == []
 
 
@@ -594,15 +589,15 @@ def test_a_config_of_ones_own_sweeps_and_options_stand_where_one_likes(tmp_path)
         "defaults: [config, _self_]\nhydra: {mode: MULTIRUN, sweeper: {params: {heads: '1,2', seed: '0,1'}}}"
     )
     mine = ("run", "-cd", ".", "-cn", "mine", "fusion=mean", *QUICK, "name=ours")
-    done = run_cli(*mine, "seed=7", cwd=tmp_path)
+    done = call_cli(*mine, "seed=7", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "runs" / "studies" / "ours" / "results.csv")
     assert sorted(rows["heads"]) == [1, 2] and set(rows["seed"]) == {7} and set(rows["fusion"]) == {"mean"}
-    again = run_cli("run", "fusion=mean", *QUICK, "-m", "heads=1,2", "seed=7", cwd=tmp_path)
+    again = call_cli("run", "fusion=mean", *QUICK, "-m", "heads=1,2", "seed=7", cwd=tmp_path)
     assert again.returncode == 0 and "2 runs had finished before" in again.stderr
     study = json.loads((tmp_path / "runs" / "studies" / "ours" / "study.json").read_text())
     assert study["factors"] == {"heads": ["1", "2"]} and study["seeds"] == [7]
-    grown = run_cli(*mine, "heads=4", cwd=tmp_path)
+    grown = call_cli(*mine, "heads=4", cwd=tmp_path)
     assert grown.returncode == 2 and "heads is 4 here and a factor in the study" in one_line(grown.stderr)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.helpers import Command, run_cli
+from tests.helpers import Command, call_cli
 from tests.test_pool import LONG, logs, results, training, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
@@ -43,7 +43,7 @@ def run_directory(cwd: Path, seed: int = 0) -> Path:
 @pytest.fixture(scope="module")
 def _made(tmp_path_factory) -> Path:
     cwd = tmp_path_factory.mktemp("made")
-    assert run_cli("run", "-m", *QUICK, "seed=0,1", cwd=cwd).returncode == 0
+    assert call_cli("run", "-m", *QUICK, "seed=0,1", cwd=cwd).returncode == 0
     assert results(cwd)["status"].tolist() == ["done", "done"]
     return cwd
 
@@ -61,28 +61,28 @@ def kill(process: Command) -> str:
 
 
 def test_a_full_disk(small_disk):
-    assert run_cli("run", *QUICK, cwd=small_disk).returncode == 0
-    alone = run_cli("run", *QUICK, "seed=1", cwd=small_disk)
+    assert call_cli("run", *QUICK, cwd=small_disk).returncode == 0
+    alone = call_cli("run", *QUICK, "seed=1", cwd=small_disk)
     assert alone.returncode == 2 and "No space left on device" in alone.stderr.splitlines()[-1]
     assert "Traceback" not in alone.stderr and "make room there" in alone.stderr
-    swept = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=small_disk)
+    swept = call_cli("run", "-m", *QUICK, "seed=0,1", cwd=small_disk)
     assert swept.returncode in (1, 2) and swept.stderr.count("No space left on device") == 1
     assert "Traceback" not in swept.stderr
     mount("-o", "remount,size=20m", str(small_disk))
-    done = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=small_disk)
+    done = call_cli("run", "-m", *QUICK, "seed=0,1", cwd=small_disk)
     assert done.returncode == 0 and "1 run had finished before" in done.stderr
     assert results(small_disk)["status"].tolist() == ["done", "done"]
 
 
 def test_a_directory_that_can_only_be_read(small_disk):
-    assert run_cli("run", *QUICK, cwd=small_disk).returncode == 0
+    assert call_cli("run", *QUICK, cwd=small_disk).returncode == 0
     mount("-o", "remount,ro", str(small_disk))
     for command in (("run", *QUICK, "seed=1"), ("run", "-m", *QUICK, "seed=1,2")):
-        done = run_cli(*command, cwd=small_disk)
+        done = call_cli(*command, cwd=small_disk)
         assert done.returncode == 2 and done.stderr.count("\n") == 1
         assert "Read-only file system" in done.stderr and "make it writable" in done.stderr
-    assert "done" in run_cli("runs", cwd=small_disk).stdout
-    assert run_cli("compare", cwd=small_disk).returncode == 0
+    assert "done" in call_cli("runs", cwd=small_disk).stdout
+    assert call_cli("compare", cwd=small_disk).returncode == 0
 
 
 @pytest.mark.parametrize("file", ["result.json", "metrics.csv", "model.safetensors"])
@@ -93,7 +93,7 @@ def test_a_run_directory_edited_by_hand(file, made):
     at = content.index(b"train_loss") if file != "model.safetensors" else len(content) // 2
     content[at] ^= 1
     path.write_bytes(content)
-    again = run_cli("run", *QUICK, cwd=made)
+    again = call_cli("run", *QUICK, cwd=made)
     (line,) = [line for line in again.stderr.splitlines() if "runs/damaged" in line]
     assert again.returncode == 0 and file in line
     (aside,) = (made / "runs" / "damaged").iterdir()
@@ -104,7 +104,7 @@ def test_a_run_directory_edited_by_hand(file, made):
 
 def test_a_run_whose_result_is_missing_is_made_again_by_a_sweep(made):
     (run_directory(made) / "result.json").unlink()
-    again = run_cli("run", "-m", *QUICK, cwd=made)
+    again = call_cli("run", "-m", *QUICK, cwd=made)
     assert again.returncode == 0 and "runs/damaged" in again.stderr
     assert (results(made)["status"] == "done").all()
 
@@ -115,22 +115,22 @@ def test_results_that_were_deleted_or_cut_off_come_back(damage, made):
     before = [path.read_bytes() for path in tables]
     for path in tables:
         damage(path)
-    again = run_cli("run", "-m", *QUICK, "seed=0,1", cwd=made)
+    again = call_cli("run", "-m", *QUICK, "seed=0,1", cwd=made)
     assert again.returncode == 0 and "2 runs had finished before" in again.stderr
     assert [path.read_bytes() for path in tables] == before
 
 
 def test_clocks_set_back(tmp_path, start):
     """Files from the future: of a run that was cut off, of one that is finished, and of what is cached."""
-    assert run_cli("run", *QUICK, cwd=tmp_path).returncode == 0
+    assert call_cli("run", *QUICK, cwd=tmp_path).returncode == 0
     process = start("run", *LONG, "seed=1", cwd=tmp_path)
     wait_for(lambda: len(training(tmp_path)) == 1)
     kill(process)
     for path in (tmp_path / "runs").rglob("*"):
         os.utime(path, (2e9, 2e9))  # 2033
-    listed = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
+    listed = call_cli("runs", "--format", "csv", cwd=tmp_path).stdout
     assert listed.count(",interrupted,") == 1 and listed.count(",done,") == 1
-    again = run_cli("run", *QUICK, cwd=tmp_path)
+    again = call_cli("run", *QUICK, cwd=tmp_path)
     assert again.returncode == 0 and "finished before" in again.stderr
     goes_on = start("run", *LONG, "seed=1", cwd=tmp_path)
     wait_for(lambda: any("going on after step" in log.read_text() for log in logs(tmp_path)))

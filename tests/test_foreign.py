@@ -17,7 +17,7 @@ from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.foreign import as_results
 from ablate.analysis.load import load
-from ablate.analysis.looks import stand
+from ablate.analysis.looks import Looks
 from ablate.config.conditions import same
 from ablate.config.rules import ConfigError
 from ablate.store.columns import Status
@@ -278,10 +278,10 @@ def test_our_own_option_without_effect_needs_no_perhaps():
 
 def test_looks_stop_at_the_first_for_what_is_identical():
     losses = np.array([LOSSES["base"] * 2])
-    lost = np.zeros(losses.shape, bool)
-    now = stand(losses, losses, (lost, lost), [4, 8], margin=0.02)
+    looks, none = Looks(at=[4, 8], pairs=[(0, 1)], contrasts=1, margin=0.02), np.zeros((2, 8), bool)
+    now = looks.decide(np.concatenate([losses, losses]), none)
     assert (now.seeds.tolist(), now.verdict.tolist(), now.decided.tolist()) == ([4], ["identical"], [True])
-    later = stand(losses, losses + 1e-9 * np.arange(8), (lost, lost), [4, 8], margin=0.02)
+    later = looks.decide(np.concatenate([losses, losses + 1e-9 * np.arange(8)]), none)
     assert later.verdict.tolist() == ["equivalent"]
 
 

@@ -19,7 +19,7 @@ from ablate.execution.execute import describe
 from ablate.execution.run import prepare
 from ablate.store.columns import csv_text
 from ablate.store.record import Role, as_plain
-from tests.helpers import make_config, make_record, run_cli, write_study
+from tests.helpers import call_cli, make_config, make_record, write_study
 from tests.synthetic import small_study, synthetic_study
 
 HEADER = "fusion,heads,out_proj,seed,val_loss"
@@ -205,7 +205,7 @@ def travelled(tmp_path, monkeypatch) -> Path:
     """A small finished study, of which only results.csv and study.json are left."""
     monkeypatch.chdir(tmp_path)
     small = ("corpus=grammar", "corpus.characters=5000", "model.context=16", "train.batch=2", "train.steps=2")
-    done = run_cli("run", "-m", "fusion=concat,sum", "seed=0,1,2", "name=away", *small, cwd=tmp_path)
+    done = call_cli("run", "-m", "fusion=concat,sum", "seed=0,1,2", "name=away", *small, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     directory = tmp_path / "results" / "away"
     directory.mkdir(parents=True)
@@ -219,7 +219,7 @@ def travelled(tmp_path, monkeypatch) -> Path:
 def test_results_without_their_store_are_compared_planned_and_reported(travelled):
     for words in (("compare",), ("plan", "--budget", "60"), ("report",)):
         command, *options = words
-        done = run_cli(command, str(travelled), *options, cwd=travelled.parent)
+        done = call_cli(command, str(travelled), *options, cwd=travelled.parent)
         assert done.returncode == 0, done.stderr
     assert (travelled / "report.html").is_file()
     (record,) = load([str(travelled)]).records

@@ -17,7 +17,7 @@ from ablate.data.corpus import open_corpus
 from ablate.data.paired import BATCHES, Paired
 from ablate.data.splits import IGNORE_INDEX
 from ablate.data.tokenizers import load
-from tests.helpers import call_cli, forget, make_config, run_cli
+from tests.helpers import call_cli, forget, make_config
 
 SAID = {
     0: ("null", "zero"),
@@ -294,7 +294,7 @@ def test_the_same_bytes_twice_and_bleu_is_sacrebleu_s(tmp_path):
     stores, asked = [], ("corpus=numbers", "train.translate=true", "train.steps=120", "train.lr=2e-2")
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        done = run_cli("run", "model=pair", *asked, *SMALL, cwd=tmp_path / name)
+        done = call_cli("run", "model=pair", *asked, *SMALL, cwd=tmp_path / name)
         assert done.returncode == 0, done.stderr
         (run,) = (tmp_path / name / "runs" / "store").glob("concat-*")
         stores.append(run)

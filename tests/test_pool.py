@@ -25,7 +25,7 @@ from ablate.config.rules import ConfigError
 from ablate.launch.pool import Listen, Queue, _Pool
 from ablate.launch.processes import READY, Worker
 from ablate.store.store import Store
-from tests.helpers import QUICK, ROOT, call_cli, run_cli
+from tests.helpers import QUICK, ROOT, SUM, call_cli, fork_cli
 
 # A run that lasts until it is ended.
 LONG = (*QUICK[:2], "train.batch=2", "train.steps=1000000", "train.eval_every=1000000")
@@ -69,7 +69,7 @@ def test_workers_read_the_text_that_the_command_was_given(tmp_path):
     """They are forked from a process that began before the text was read."""
     text = "the quick brown fox jumps over the lazy dog\n" * 200
     sweep = ("run", "-m", "corpus=file", "corpus.path=-", "seed=0,1", *QUICK[2:])
-    done = run_cli(*sweep, cwd=tmp_path, piped=text)
+    done = fork_cli(*sweep, cwd=tmp_path, piped=text)
     assert done.returncode == 0, done.stderr
     assert results(tmp_path)["status"].tolist() == ["done", "done"]
 
@@ -117,7 +117,7 @@ def test_runs_that_break_fail_alone_with_their_reason(tmp_path, breaking, start_
         assert reason in str(rows.loc[seed, "error"]) and reason in err
         (log,) = (tmp_path / "runs" / "store").glob(f"*-s{seed}-*/log.txt")
         assert "about to break" in log.read_text() and reason in log.read_text()
-    again = run_cli(*sweep, cwd=tmp_path)
+    again = call_cli(*sweep, cwd=tmp_path)
     assert again.returncode == 0 and "3 runs had finished before" in again.stderr
     assert set(results(tmp_path)["status"]) == {"done"}
 
@@ -181,7 +181,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path, start, st
     wait_for(lambda: not any(map(lives, workers)))
     assert process.returncode == 130 and "Traceback" not in err and "interrupted" in err
     assert not leases(tmp_path)
-    rows = run_cli("runs", "--format", "csv", cwd=tmp_path).stdout
+    rows = call_cli("runs", "--format", "csv", cwd=tmp_path).stdout
     assert rows.count("interrupted") == 2 and rows.count("running") == 0
     again = start(*command, cwd=tmp_path)
     wait_for(lambda: sum("going on after" in log.read_text() for log in logs(tmp_path)) == 2)
@@ -209,7 +209,7 @@ def test_two_commands_share_one_sweep(tmp_path):
     seeds = ",".join(map(str, range(8)))
     command = ("run", "-m", f"seed={seeds}", *QUICK[:2], "train.steps=80", "train.batch=4")
     with ThreadPoolExecutor() as both:
-        done = list(both.map(lambda _: run_cli(*command, cwd=tmp_path, timeout_s=180), range(2)))
+        done = list(both.map(lambda _: fork_cli(*command, cwd=tmp_path, timeout_s=180), range(2)))
     assert [one.returncode for one in done] == [0, 0], done
     assert set(results(tmp_path)["status"]) == {"done"} and len(results(tmp_path)) == 8
     trained = [one.stderr.count(": done, ") for one in done]
@@ -224,7 +224,7 @@ def by_the_pool(tmp_path_factory) -> tuple[Path, Path]:
     """A sweep that the pool has finished on three threads, and the same at its first seed only."""
     both = (tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("begun"))
     for cwd, seeds in zip(both, ("0,1", "0"), strict=True):
-        done = run_cli(*MINE, f"seed={seeds}", "hydra.launcher.threads=3", cwd=cwd)
+        done = fork_cli(*MINE, f"seed={seeds}", "hydra.launcher.threads=3", cwd=cwd)
         assert done.returncode == 0, done.stderr
     return both
 
@@ -244,7 +244,7 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatc
     same = ["run_id", "status", "train_loss", "val_loss", "test_loss", "linear", "threads"]
     pd.testing.assert_frame_equal(results(whole)[same], results(other)[same])
     assert results(other)["threads"].tolist() == [3, 3, 3, 3]
-    again = run_cli(*command, cwd=other)
+    again = call_cli(*command, cwd=other)
     assert again.returncode == 0 and "4 runs had finished before" in again.stderr, again.stderr
 
 
@@ -305,17 +305,13 @@ def test_slurm_says_how_many_cores_where_no_cgroup_does(monkeypatch, quota, give
     assert limits.available_cores() == there
 
 
-@pytest.mark.slow
 def test_modules_of_the_working_directory_are_not_taken_for_python_s(tmp_path, start_python):
     """Neither by the command nor by its workers; what a plugin imports from beside it is found still."""
     for name in ("random", "queue", "token", "logging"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is taken')\n")
     (tmp_path / "beside.py").write_text("HALF = 0.5\n")
-    (tmp_path / "mine.py").write_text(
-        "import beside\nfrom ablate.methods import Fusion, register\n\n\n@register('mine')\n"
-        "class Mine(Fusion):\n    @classmethod\n    def slots(cls, heads, options):\n        return 1\n\n"
-        "    def forward(self, z_BTHV, x_BTC):\n        return beside.HALF * z_BTHV.sum(-2)\n"
-    )
+    plugin = SUM.format(name="mine", factor="beside.HALF")
+    (tmp_path / "mine.py").write_text(f"import beside\n{plugin}")
     words = ("corpus=grammar", "corpus.characters=9000", "train.steps=2", "model.d_model=16")
     command = start_python("run", "--plugin", "mine.py", "-m", "fusion=mine,sum", *words, cwd=tmp_path)
     out, err = command.communicate(timeout=120)

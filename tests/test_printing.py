@@ -17,7 +17,7 @@ from rich.table import Table
 
 import ablate
 from ablate.analysis.contrasts import names
-from ablate.analysis.load import load
+from ablate.analysis.load import load, read
 from ablate.analysis.variants import levels_of, variant_names
 from ablate.execution.events import Finished
 from ablate.live.board import Lines
@@ -25,8 +25,8 @@ from ablate.live.table import _table
 from ablate.phrases import cleaned, error_line, option, visible
 from ablate.printing import console, put, say_what_is_warned
 from ablate.reporting import short
+from ablate.reporting.commands import commands
 from ablate.reporting.html import called
-from ablate.reporting.subject import commands, find
 from ablate.reporting.tables import render
 from ablate.store.columns import csv_text
 from tests.helpers import ROOT
@@ -79,7 +79,7 @@ def test_only_the_door_prints():
     assert {*found.pop("printing.py")} == {"print"}
     # What is printed on the screen that the door has made; and a script by itself, which imports nothing of
     # ablate's and prints how a process ended.
-    assert found == {"live/board.py": ["screen.print"], "study/cluster/engines/ray_calls.py": ["print"]}
+    assert found == {"live/board.py": ["screen.print"], "clusters/_ray_calls.py": ["print"]}
 
 
 def test_what_a_terminal_would_obey_is_written_out():
@@ -244,7 +244,7 @@ def told(tmp_path, monkeypatch):
 
     def told(**given: Any) -> tuple[list[str], list[str]]:
         path.write_text(json.dumps(record | given))
-        subject = find("synthetic")
+        subject = read("synthetic")
         return commands(subject), subject.notes
 
     return told

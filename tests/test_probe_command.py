@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 
 import ablate
+from ablate.analysis.load import read
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.fastest import onednn, works
 from ablate.config.rules import ConfigError
@@ -26,10 +27,9 @@ from ablate.probes.patterns import patterns_of, previous
 from ablate.probes.study import probe_runs
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
-from ablate.reporting.subject import find
 from ablate.store.run_files import weights_on_the_way
 from ablate.store.store import Store
-from tests.helpers import make_config, run_cli
+from tests.helpers import call_cli, make_config
 from tests.synthetic import small_study, synthetic_probes
 
 QUICK = ("model.d_model=16", "heads=2", "model.context=16", "train.steps=20", "train.eval_every=20")
@@ -66,8 +66,8 @@ def test_a_probe_that_shows_nothing_is_a_line():
 @pytest.mark.slow
 def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     common = ("-m", *QUICK, *GRAMMAR, "name=two", "seed=0,1")
-    run_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
-    done = run_cli("probe", "two", "--only", "kept,previous,loss_added", "--prune", cwd=tmp_path)
+    call_cli("run", *common, "fusion=sum,max", cwd=tmp_path)
+    done = call_cli("probe", "two", "--only", "kept,previous,loss_added", "--prune", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "runs/studies/two/probes.csv")
     assert {*table["probe"]} <= {*PROBES}
@@ -77,8 +77,8 @@ def test_a_study_is_probed_beside_its_results(tmp_path: Path):
     of_max = table[table["run_id"].isin(ids(tmp_path, "max")) & table["probe"].isin(["cka", "loss_added"])]
     assert not of_max["exact"].any() and table[table["probe"] == "previous"]["low"].notna().all()
     one = ids(tmp_path, "sum")[0]
-    assert run_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
-    again = run_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
+    assert call_cli("probe", one, "--only", "kept", cwd=tmp_path).returncode == 0
+    again = call_cli("probe", "two", "--where", "fusion=sum", "--format", "csv", cwd=tmp_path)
     assert again.returncode == 0
     printed = pd.read_csv(io.StringIO(again.stdout))  # a program gets every probe, and only the table
     assert {*printed["probe"]} == {*table["probe"]} - {"pruned"}
@@ -101,26 +101,26 @@ def test_a_model_is_looked_at_in_float64_whatever_its_product_takes():
 
 @pytest.mark.slow
 def test_what_can_not_be_probed_says_why(tmp_path: Path):
-    run_cli("run", *QUICK, *GRAMMAR, "train.save=none", "name=bare", cwd=tmp_path)
-    run_cli("run", *QUICK, *GRAMMAR, "train.lr=1e30", "train.clip=null", "name=lost", cwd=tmp_path)
-    run_cli("run", *QUICK, "corpus=grammar", "corpus.characters=1200", "name=short", cwd=tmp_path)
+    call_cli("run", *QUICK, *GRAMMAR, "train.save=none", "name=bare", cwd=tmp_path)
+    call_cli("run", *QUICK, *GRAMMAR, "train.lr=1e30", "train.clip=null", "name=lost", cwd=tmp_path)
+    call_cli("run", *QUICK, "corpus=grammar", "corpus.characters=1200", "name=short", cwd=tmp_path)
     for target, words in (
         ("bare", "kept no weights"),
         ("short", "tokens are too few to predict from 16 dimensions: it takes 160"),
         ("lost", "lost: diverged, so there is nothing to probe"),
         ("nothing", "no finished run begins with it"),
     ):
-        done = run_cli("probe", target, cwd=tmp_path)
+        done = call_cli("probe", target, cwd=tmp_path)
         assert done.returncode == 2 and words in done.stderr, done.stderr
-    done = run_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
+    done = call_cli("probe", "bare", "--only", "kep", cwd=tmp_path)
     assert "--only kep: no such probe; did you mean kept?" in done.stderr
 
 
 @pytest.mark.slow
 def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
-    run_cli("run", *QUICK, *GRAMMAR, "name=one", cwd=tmp_path)
+    call_cli("run", *QUICK, *GRAMMAR, "name=one", cwd=tmp_path)
     (tmp_path / "mine.txt").write_text("the dog sees the cats of the house.")
-    done = run_cli("probe", "one", "--only", "kept", "--text", "mine.txt", cwd=tmp_path)
+    done = call_cli("probe", "one", "--only", "kept", "--text", "mine.txt", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     written = done.stdout.splitlines()[-1]
     (maps,) = json.loads((tmp_path / written).read_text()).values()
@@ -130,9 +130,9 @@ def test_where_heads_look_in_a_text_of_ones_own(tmp_path: Path):
     assert patterns.sum(-1) == pytest.approx(np.ones((2, 2, 16)), abs=16e-4)
     for text, words in (("Ünlü bir şey", "U+00DC"), ("a", "too few")):
         (tmp_path / "mine.txt").write_text(text)
-        done = run_cli("probe", "one", "--text", "mine.txt", cwd=tmp_path)
+        done = call_cli("probe", "one", "--text", "mine.txt", cwd=tmp_path)
         assert done.returncode == 2 and "--text" in done.stderr and words in done.stderr, done.stderr
-    done = run_cli("probe", "one", "--text", "nowhere.txt", cwd=tmp_path)
+    done = call_cli("probe", "one", "--text", "nowhere.txt", cwd=tmp_path)
     assert done.returncode == 2 and "nowhere.txt: can't be read" in done.stderr
 
 
@@ -179,8 +179,8 @@ def test_the_weights_of_each_step_are_read_once(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 def test_values_on_the_way_are_those_of_the_weights_then(tmp_path: Path):
     kept = ("train.probe_every=10", *QUICK, *GRAMMAR, "train.lr=0.05", "name=one")
-    run_cli("run", *kept, cwd=tmp_path)
-    done = run_cli("probe", "one", "--only", "previous", "--format", "csv", cwd=tmp_path)
+    call_cli("run", *kept, cwd=tmp_path)
+    done = call_cli("probe", "one", "--only", "previous", "--format", "csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("runs/studies/*/probes.csv")
     table = pd.read_csv(path)
@@ -210,7 +210,7 @@ def study(tmp_path_factory) -> Path:
 
 
 def test_the_report_has_a_section_of_what_was_probed(study: Path):
-    found = {figure.key: figure for figure in figures(gather(find(study))) if figure.key.startswith("heads")}
+    found = {figure.key: figure for figure in figures(gather(read(study))) if figure.key.startswith("heads")}
     assert [*found] == [
         *("heads-kept", "heads-attention", "heads-needed", "heads-map", "heads-pruned", "heads-steps"),
         *("heads-alike", "heads-text"),
@@ -234,7 +234,7 @@ def test_without_probes_it_has_none(tmp_path: Path, study: Path):
     other = tmp_path / "runs"
     shutil.copytree(study.parents[1], other)
     (other / "studies/synthetic/probes.csv").unlink()
-    page = gather(find(other / "studies/synthetic"))
+    page = gather(read(other / "studies/synthetic"))
     assert not [f for f in figures(page) if f.key.startswith("heads")]
     (other / "studies/synthetic/probes.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match=r"probes\.csv: no file of ablate probe; move it away"):

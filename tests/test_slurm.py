@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,23 +17,17 @@ from tests.slurm_cluster import SlurmCluster
 
 WHY_NOT = slurm_cluster.missing()
 absent = pytest.mark.skipif(WHY_NOT is not None and not REQUIRED, reason=f"SLURM: {WHY_NOT}")
-pytestmark = [pytest.mark.slow, absent]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, absent]
 
 
 def on_cluster(test: Callable[..., None]) -> Callable[..., None]:
-    """For a test of another file, which takes the fixtures `cluster` and `site` from here."""
-    return pytest.mark.slow(absent(test))
+    """For a test of another file, which takes the fixture `site` from here."""
+    return pytest.mark.slow(pytest.mark.cluster(absent(test)))
 
 
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=2", "hydra.launcher.timeout_min=5")
 JOBS = "hydra.launcher.jobs"
 TWO_JOBS = (*SLURM, f"{JOBS}=2")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[SlurmCluster]:
-    with SlurmCluster(tmp_path_factory.mktemp("slurm"), cpus=4, MaxArraySize=20) as running:
-        yield running
 
 
 class SlurmSite(Site):
@@ -87,7 +82,8 @@ def test_it_can_run_here(cut_off):
 
 def test_two_nodes_come_to_the_bytes_of_a_pool(site, tmp_path_factory):
     grid = ("-m", "fusion=concat,sum", "seed=0,1,2", "name=grid", *QUICK)
-    come_to_the_bytes_of_a_pool(site, tmp_path_factory.mktemp("pool"), grid, *TWO_JOBS)
+    pool = tmp_path_factory.mktemp("pool")
+    come_to_the_bytes_of_a_pool(site, pool, grid, *TWO_JOBS, python=sys.executable)
     settings = json.loads((site.directory / "runs/studies/grid/study.json").read_text())["machine"]
     assert settings["threads"] == 1 and settings["linear"] in ("mkl", "onednn")  # as a node decided
     assert not site.jobs()

@@ -21,9 +21,10 @@ from ablate.files.atomic import StoreError
 from ablate.store import rows as rows_module
 from ablate.store.columns import COLUMNS, csv_text
 from ablate.store.provenance import parts_code, provenance
-from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, grown, read_record
+from ablate.store.record import Choice, Machine, Role, StudyRecord, as_plain, read_record
 from ablate.store.run_files import Busy, Checkpoint, Damaged, RunWriter
 from ablate.store.store import Store
+from ablate.study.growth import grown
 from ablate.study.study import Study
 from tests.helpers import QUICK, ROOT, make_config, make_record, summarize, write_study
 

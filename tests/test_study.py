@@ -23,6 +23,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.analysis.contrasts import primary_pairs
+from ablate.analysis.load import read
 from ablate.cli.train import _some
 from ablate.compose.composer import Composer, to_run_config
 from ablate.compose.configs import configs_dir, loader
@@ -38,15 +39,15 @@ from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.live import board
 from ablate.reporting.page import gather
-from ablate.reporting.subject import find
 from ablate.store.record import Machine
 from ablate.store.store import Store, StoreError
 from ablate.study import machine
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
+from ablate.study.kinds import read_declared
 from ablate.study.ladder import Ladder
 from ablate.study.run import run
-from ablate.study.study import Study, one_of_each, read_declared, settings, values_of
+from ablate.study.study import Study, one_of_each, settings, values_of
 from tests.helpers import QUICK, ROOT, but, hydra_at, make_config, run_cli, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))
@@ -178,7 +179,7 @@ FLOAT32 = ("train.precision=float32",)  # without a remark on what this machine 
 
 def composed(study: Study, *cell: str) -> RunConfig:
     configs = study.sweep.configs
-    return configs.with_seeds(*configs.parted((*QUICK, *cell)))
+    return configs.with_seeds(*configs.split_seeds((*QUICK, *cell)))
 
 
 def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
@@ -669,7 +670,7 @@ def test_named_arms_are_run_kept_and_repeated(own, tmp_path, monkeypatch):
     assert record is not None
     assert record.arms["rotate"] == {"fusion": "sum", "fusion.order": "rotate"}
     assert not {"fusion", "fusion.order", "out_rank"} & record.fixed.keys()
-    (again,) = gather(find("order")).commands
+    (again,) = gather(read("order")).commands
     done = run_cli(*shlex.split(again)[1:], "--dry-run", cwd=tmp_path)
     assert "6 runs, 6 of them finished" in done.stdout, done.stdout + done.stderr
     refused = run_cli(*command, "fusion=mean", cwd=tmp_path)

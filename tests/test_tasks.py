@@ -21,8 +21,9 @@ from ablate.data.examples import BLOCK, Blocks, Examples, rows_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.model.models import build_model
-from ablate.training.train import Computing, Score, evaluate
-from tests.helpers import SEEDS, make_config, make_spec, run_cli
+from ablate.training.optim import Computing
+from ablate.training.train import Score, evaluate
+from tests.helpers import SEEDS, call_cli, make_config, make_spec
 
 
 def made(kind: Callable[..., Task], length: int, vocabulary: int, **options) -> Task:
@@ -236,9 +237,9 @@ def test_a_task_is_learned_and_sampled(tmp_path: Path):
     """In bfloat16 too; bits per byte stay empty; sample takes a row of the test split."""
     common = ["corpus=copy", "corpus.vocabulary=8", "model.context=8", "corpus.held_out=40", "name=copies"]
     common += ["train.steps=150", "train.batch=64", "train.eval_every=75", "train.precision=float32,bfloat16"]
-    run_cli("run", "-m", *common, cwd=tmp_path)
+    call_cli("run", "-m", *common, cwd=tmp_path)
     rows = pd.read_csv(tmp_path / "runs/studies/copies/results.csv")
     assert rows["val_exact"].min() > 0.9 and rows["test_exact"].min() > 0.9 and rows["val_bpb"].isna().all()
-    shown = run_cli("sample", rows["run_id"][0], "--seed", "3", cwd=tmp_path).stdout.splitlines()
+    shown = call_cli("sample", rows["run_id"][0], "--seed", "3", cwd=tmp_path).stdout.splitlines()
     words = [int(word) for word in shown[0].split()]
     assert len(words) == 8 and words[4] == 0 and shown[1] == f"position 5, 0: {words[0]}, right"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ablate.duel import FEWEST, Duel, Plan
-from tests.helpers import ROOT, call_cli, run_cli
+from tests.helpers import ROOT, call_cli
 
 # A few steps on a short text in place of those of the page; what a command does is the same.
 QUICK = ("train.steps=2", "train.eval_every=1", "train.batch=2", "train.eval_tokens=64", "model.context=16")
@@ -118,4 +118,4 @@ def _typed(words: list[str], cwd) -> subprocess.CompletedProcess:
         return call_cli(command, *rest, cwd=cwd)
     steps = [word for word in rest if not word.startswith("train.steps=")]
     text = () if any(word.startswith("corpus=") for word in rest) else SHORT_TEXT
-    return run_cli(command, *steps, *QUICK, *text, cwd=cwd)
+    return call_cli(command, *steps, *QUICK, *text, cwd=cwd)

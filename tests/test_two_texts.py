@@ -16,7 +16,7 @@ from ablate.model.models import EncoderDecoder, Model, build_model
 from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.store.store import Store
-from tests.helpers import SEEDS, make_config, run_cli
+from tests.helpers import SEEDS, call_cli, make_config
 
 PAIR = ("model=pair", "corpus=numbers")
 
@@ -298,7 +298,7 @@ def test_workers_make_what_one_process_makes(tmp_path):
     for launcher in ("pool", "basic"):
         (tmp_path / launcher).mkdir()
         command = ("run", "model=pair", "corpus=numbers", *runs, f"hydra/launcher={launcher}")
-        done = run_cli(*command, cwd=tmp_path / launcher)
+        done = call_cli(*command, cwd=tmp_path / launcher)
         assert done.returncode == 0, done.stderr
         found.append([row["val_loss"] for row in Store(tmp_path / launcher / "runs").rows()])
     assert found[0] == found[1] and len(found[0]) == 2

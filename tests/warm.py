@@ -1,4 +1,4 @@
-"""What has been loaded in the process that run_cli forks: all of ablate, and what commands load late."""
+"""What has been loaded in the process that fork_cli forks: all of ablate, and what commands load late."""
 
 import gc
 import importlib

@@ -11,14 +11,12 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from ablate.analysis import controls, notes, standing, stats
-from ablate.analysis.at_looks import AtLooks, at_looks
-from ablate.analysis.at_looks import notes as looks_notes
+from ablate.analysis import at_looks, controls, notes, standing, stats
 from ablate.analysis.contrasts import EQUAL, Pair, differing, family_pairs, no_verdicts
 from ablate.analysis.effects import projection_and_heads
 from ablate.analysis.frames import of_others
 from ablate.analysis.ladder import LadderResult, climbed
-from ablate.analysis.looks import Standing
+from ablate.analysis.looks import Decisions
 from ablate.analysis.loose import require_equal_settings
 from ablate.analysis.processors import kinds_of_pairs
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
@@ -128,10 +126,8 @@ def compare(
     alike = all(one == placebos[0] for one in placebos)
     placebo = placebos[0] if placebos and alike else {}
     bases = {base for those in pairs.values() for _, base in those}
-    every, at, now = variants, at_looks(variants, records), dict[str, Standing]()
-    if at:
-        now = {name: at.standing(variants, name, those, margin, alpha) for name, those in pairs.items()}
-        variants = at.that_count(variants, pairs, now)
+    every, now = variants, at_looks.decisions(variants, records, pairs, margin, alpha)
+    variants = at_looks.that_count(variants, now)
     references = controls.share_references(variants, sorted(bases))
     known = [*standing.facts(variants, sorted(bases))]
     alone = sorted(
@@ -141,7 +137,7 @@ def compare(
     for name, those in pairs.items():
         rest = alone if name == "exploratory" else []
         if those or rest:
-            compared = _paired(variants, name, those, margin, alpha, at, now.get(name))
+            compared = _paired(variants, name, those, margin, alpha, now.get(name))
             remains = controls.controlled(variants, those, placebo, compared["level"].to_numpy())
             compared = compared.join(remains)
             compared["share"] = controls.shares(compared["diff"], those, references)
@@ -175,8 +171,8 @@ def compare(
         *notes.weaknesses(table),
         *notes.unusable(rows, metric, variants.shown),
         *notes.worse_than_guessing(rows),
-        *([] if at or ladders else notes.missing_seeds(rows, variants.shown)),
-        *looks_notes(every, variants, at, records),
+        *([] if now or ladders else notes.missing_seeds(rows, variants.shown)),
+        *at_looks.notes(every, variants, now, records),
         *([] if variants.of_others else controls.parametrization(table, placebo)),
         *controls.on_share_references(variants, references),
         *(Doubt(fact.words, fact.brief) for fact in known if fact.is_doubt),
@@ -245,12 +241,11 @@ def _family(
 
 def counted_variants(variants: Variants, record: StudyRecord) -> Variants:
     """The variants of a study without the results that no look counts."""
-    if (at := at_looks(variants, [record])) is None:
+    if record.looks is None:
         return variants
     pairs, _ = family_pairs(variants, record.primary, None, at_baseline=record.reports_at_baseline)
     margin = margin_of([record], None, variants.metric)
-    now = {name: at.standing(variants, name, those, margin, ALPHA) for name, those in pairs.items()}
-    return at.that_count(variants, pairs, now)
+    return at_looks.that_count(variants, at_looks.decisions(variants, [record], pairs, margin, ALPHA))
 
 
 def _paired(
@@ -259,11 +254,10 @@ def _paired(
     pairs: Sequence[Pair],
     margin: float,
     alpha: float,
-    at: AtLooks | None,
-    now: Standing | None,
+    now: Decisions | None,
 ) -> pd.DataFrame:
-    """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class. at, now: of a
-    study with looks, and where the pairs stand; the first seeds count then, up to the look of each pair."""
+    """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class. now: of a study
+    with looks, what these have decided; the first seeds count then, up to the look of each pair."""
     ones, bases = np.array(pairs, int).reshape(-1, 2).T
     equal = controls.equal_variants(variants, pairs)
     same = [None if one is None else variants.names[one] for one in equal]
@@ -271,15 +265,16 @@ def _paired(
     in_family = ~is_equal & (not variants.crossed)
     counts_KS, share = np.ones((len(pairs), len(variants.seeds)), bool), np.ones(len(pairs))
     contrasts, least_sd = 0, np.zeros(len(pairs))
-    if at and now:
-        contrasts = at.contrasts(family, in_family)
-        counts_KS, share = at.counted(now.seeds), np.where(now.seeds, now.share, 1.0)
+    if now:
+        contrasts = now.looks.contrasts
+        counts_KS = at_looks.counted_seeds(variants, now.looks, now.seeds)
+        share = np.where(now.seeds, now.share, 1.0)
         least_sd = np.nan_to_num(now.scatter)
     values = [np.where(counts_KS, variants.values[side], np.nan) for side in (ones, bases)]
     more = np.subtract(*((variants.diverged[side] & counts_KS).sum(1) for side in (ones, bases)))
     # Two groups, where there are values but no two pairs.
     n, n_base, pairs_K = (np.isfinite(x).sum(1) for x in (*values, np.subtract(*values)))
-    apart = (n >= 2) & (n_base >= 2) & ((pairs_K < 2) | (not variants.paired)) & (at is None)
+    apart = (n >= 2) & (n_base >= 2) & ((pairs_K < 2) | (not variants.paired)) & (now is None)
     is_identical = stats.identical(*(np.where(apart[:, None], np.sort(x), x) for x in values))  # in any order
     unlike_KS = (variants.learned[ones] != variants.learned[bases]) & np.isfinite(np.subtract(*values))
     is_identical &= ~is_equal & (more == 0) & (apart | ~unlike_KS.any(1))
@@ -311,13 +306,14 @@ def _paired(
     table["verdict"] = np.where(is_equal, EQUAL, stats.withheld(by_interval, more))
     lost = (table["verdict"] != by_interval) & ~is_equal
     table["verdict"] = table["verdict"].mask(is_identical, stats.IDENTICAL)
-    open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~lost & (at is None)
+    open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~lost & (now is None)
     table[["look", "last_look", "overstated", "more_seeds"]] = np.nan
-    if at and now:
-        table["look"], table["last_look"] = now.seeds, at.last
-        decides = table["verdict"].isin(stats.CLAIMS) & (table["look"] < at.last) & (family == "primary")
+    if now:
+        table["look"], table["last_look"] = now.seeds, now.looks.at[-1]
+        early_K = (table["look"] < table["last_look"]) & (family == "primary")
+        decides = table["verdict"].isin(stats.CLAIMS) & early_K
         table["overstated"] = [
-            at.overstated(row["diff"], row["sd_diff"], margin, row["look"], contrasts) if early else np.nan
+            now.looks.overstated(row["diff"], row["sd_diff"], row["look"]) if early else np.nan
             for row, early in zip(table.to_dict("records"), decides, strict=True)
         ]
     if open_.any():

@@ -109,13 +109,12 @@ def verify(
     say_loading()
     import pandas as pd
 
-    from ablate.verify.attentions import Sizes
     from ablate.verify.identities import QUESTIONS
     from ablate.verify.results import FAIL, of_run
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
-    verdicts = verified(Sizes(), [name.strip() for name in (only or "").split(",") if name.strip()])
+    verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
     tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
     if run is not None:
         tables["run"] = of_run(run)

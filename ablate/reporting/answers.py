@@ -19,8 +19,8 @@ from ablate.analysis.variants import USABLE, levels_of
 from ablate.compute.limits import available_cores
 from ablate.phrases import capital, counted, duration, lines_if
 from ablate.reporting import ladder
+from ablate.reporting.commands import is_duel, whole_study, with_budget, with_seeds
 from ablate.reporting.ladder_details import details
-from ablate.reporting.subject import NO_STUDY, is_duel, whole_study, with_budget, with_seeds
 from ablate.reporting.words import (
     Voice,
     confidence,
@@ -34,7 +34,7 @@ from ablate.reporting.words import (
     verdict,
 )
 from ablate.store.columns import column_named
-from ablate.store.record import LEVEL, StudyRecord
+from ablate.store.record import LEVEL, NO_STUDY, StudyRecord
 
 MOST = 3  # the most sentences
 FIRST_SEEDS = 8  # how many seeds to advise for a grid of one seed

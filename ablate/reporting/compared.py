@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.load import Results
 from ablate.analysis.select import as_texts
 from ablate.analysis.variants import levels_of
 from ablate.config.schema import PARTS, STANDARD_SCORES
 from ablate.files.svg import inline
 from ablate.reporting.relations import STANDARD, Relation, relations
-from ablate.reporting.subject import Subject
 from ablate.store.provenance import PACKAGE
 
 FOLDERS = {kind: PACKAGE / "model" / kind for kind in PARTS}  # by kind, also a column's name
@@ -45,7 +45,7 @@ def compared(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(pairs))
 
 
-def cards(comparison: Comparison, subject: Subject, related: Iterable[Relation]) -> list[Card]:
+def cards(comparison: Comparison, subject: Results, related: Iterable[Relation]) -> list[Card]:
     """The compared methods, baselines first, at most MOST. related: the equations of this comparison."""
     methods = [*dict.fromkeys(method_of(variant, comparison) for variant in compared(comparison))]
     methods = [(kind, name) for kind, name in methods if name]  # of which tables of others have none

@@ -14,9 +14,9 @@ from ablate.analysis.select import as_texts, option_names
 from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
 from ablate.phrases import duration
+from ablate.reporting.commands import is_duel
 from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
-from ablate.reporting.subject import is_duel
 from ablate.store.columns import WIDTHS
 from ablate.store.record import StudyRecord, keys_of_arms
 

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.load import read
 from ablate.analysis.question import Question
 from ablate.analysis.variants import in_name
 from ablate.config.extras import require
@@ -26,7 +27,6 @@ from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder_details import details
 from ablate.reporting.page import gather
 from ablate.reporting.relations import STANDARD
-from ablate.reporting.subject import find
 from ablate.reporting.tables import readable, render
 from ablate.reporting.terms import GLOSSARY, anchor, coded, explained, occurring
 
@@ -66,7 +66,7 @@ def write_report(
     out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. margin,
     question: as for `compare`. Raises ConfigError, before any work is done if it can't be written.
     """
-    subject = find(target, question.get("metric"))
+    subject = read(target, question.get("metric"))
     path = subject.page if out is None else Path(out)
     own_files.check_file(path, "html")
     if charts is not None:

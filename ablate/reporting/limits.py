@@ -14,10 +14,10 @@ from ablate.analysis.ladder import places_of
 from ablate.analysis.standing import FIXED_PLACES
 from ablate.analysis.variants import USABLE, names
 from ablate.phrases import counted_between
+from ablate.reporting.commands import whole_study, with_fixed_places
 from ablate.reporting.compared import compared
 from ablate.reporting.follow_ups import FollowUp, FollowUps
 from ablate.reporting.methods import levels_in_words
-from ablate.reporting.subject import whole_study, with_fixed_places
 from ablate.store.record import StudyRecord
 
 FEW_SEEDS = 5

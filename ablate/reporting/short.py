@@ -20,10 +20,9 @@ from ablate.phrases import Doubt, Taken, cleaned, counted, lines_if
 from ablate.reporting import words
 from ablate.reporting.answers import answer, without
 from ablate.reporting.ladder import sizes
-from ablate.reporting.subject import NO_STUDY
 from ablate.reporting.tables import lines_of, render
 from ablate.store.columns import column_named
-from ablate.store.record import StudyRecord
+from ablate.store.record import NO_STUDY, StudyRecord
 
 MOST_ROWS = 10  # of the table; for more, baselines have none
 MOST_DOUBTS = 3

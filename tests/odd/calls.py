@@ -1,7 +1,6 @@
 """Odd calls of the Python interface: sane ones with values in the place of some arguments that nobody should
 give, and what is wrong with how they ended."""
 
-import contextlib
 import datetime
 import decimal
 import fractions
@@ -10,10 +9,10 @@ import io
 import os
 import random
 import reprlib
-import signal
+import subprocess
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,21 +25,10 @@ from omegaconf import OmegaConf
 import ablate
 from ablate.methods import Fusion, register
 from tests.foreign_program import state
+from tests.helpers import SUM, no_later_than
 from tests.odd.trial import FILES, LONGEST_S, PILOT, RESULTS, Ending
-from tests.odd.words import ODD
+from tests.odd.words import ODD, apart
 
-PLUGIN = """
-from ablate.methods import Fusion, register
-
-@register("mine")
-class Mine(Fusion):
-    @classmethod
-    def slots(cls, heads, options):
-        return 1
-
-    def forward(self, z_BTHV, x_BTC):
-        return z_BTHV.sum(-2)
-"""
 SMALL = {
     **{"corpus": "grammar", "corpus.characters": 5000, "hydra/launcher": "basic", "device": "cpu"},
     **{"model.d_model": 8, "model.layers": 1, "model.context": 8},
@@ -66,62 +54,31 @@ def in_itself() -> list[Any]:
     return values
 
 
+def each(*values: Any) -> list[Callable[[], Any]]:
+    return [lambda value=value: value for value in values]
+
+
 def table(**columns: Any) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(RESULTS)).assign(**columns)
 
 
+# Of each, a function that makes it.
 VALUES: tuple[Callable[[], Any], ...] = (
-    *(lambda value=value: value for value in (None, True, False, 0, -1, 1, 3, 2**31, 10**30, 10**400)),
-    *(lambda value=value: value for value in (0.5, -0.0, 1e300, float("nan"), float("inf"), 1j)),
-    *(
-        lambda value=value: value
-        for value in ("", "heads", "heads=2", "val_loss", PILOT, "table.csv", "nowhere")
-    ),
-    *(
-        lambda value=value: value
-        for value in ("\0", "\ud800", "-m", "--cfg", "mine.py", "runs", "sum", "x" * 5000)
-    ),
-    *(lambda value=value: value for value in (b"x", bytearray(b"x"), (), (1, 2), ("heads",), frozenset({1}))),
-    *(lambda value=value: value for value in (range(3), range(10**12), slice(1), ..., int, print, object())),
-    *(
-        lambda value=value: value
-        for value in (Path(PILOT), Path("nowhere"), Path("runs"), Path("mine.py"), Path())
-    ),
-    *(lambda value=value: value for value in (decimal.Decimal("0.1"), fractions.Fraction(1, 3), random)),
-    *(
-        lambda value=value: value
-        for value in (datetime.date(2020, 1, 1), np.datetime64("2020"), pd.NA, pd.NaT)
-    ),
-    *(lambda value=value: value for value in (np.int64(3), np.float64(0.1), np.float32("nan"), np.True_)),
-    *(lambda value=value: value for value in (np.str_("heads"), np.array([1, 2]), np.array("x"), np.eye(2))),
-    *(lambda value=value: value for value in (pd.Series([1, 2]), pd.Index(["heads"]), torch.tensor(3))),
-    *(
-        lambda value=value: value
-        for value in (torch.tensor([1, 2]), torch.tensor([0.5]), torch.nn.Linear(1, 1))
-    ),
-    *(lambda value=value: value for value in ([1], ["heads"], ["val_loss"], [[1]], [None], [{}], [1, "a"])),
-    *(
-        lambda value=value: value
-        for value in ({"heads": 2}, {"heads": [1, 4]}, {1: 2}, {"a": {}}, {"name": "sum"})
-    ),
+    *each(None, True, False, 0, -1, 1, 3, 2**31, 10**30, 10**400, 0.5, -0.0, 1e300, 1j, float("nan")),
+    *each(float("inf"), "", "heads", "heads=2", "val_loss", PILOT, "table.csv", "nowhere", "\0", "\ud800"),
+    *each("-m", "--cfg", "mine.py", "runs", "sum", "x" * 5000, b"x", bytearray(b"x"), (), (1, 2)),
+    *each(("heads",), frozenset({1}), range(3), range(10**12), slice(1), ..., int, print, object()),
+    *each(Path(PILOT), Path("nowhere"), Path("runs"), Path("mine.py"), Path(), decimal.Decimal("0.1")),
+    *each(fractions.Fraction(1, 3), random, datetime.date(2020, 1, 1), np.datetime64("2020"), pd.NA, pd.NaT),
+    *each(np.int64(3), np.float64(0.1), np.float32("nan"), np.True_, np.str_("heads"), np.array([1, 2])),
+    *each(np.array("x"), np.eye(2), pd.Series([1, 2]), pd.Index(["heads"]), torch.tensor(3)),
+    *each(torch.tensor([1, 2]), torch.tensor([0.5]), torch.nn.Linear(1, 1), [1], ["heads"], ["val_loss"]),
+    *each([[1]], [None], [{}], [1, "a"], {"heads": 2}, {"heads": [1, 4]}, {1: 2}, {"a": {}}, {"name": "sum"}),
+    *each(*map(OmegaConf.create, ([1, 2], {"heads": 2}, ["${x}"], {"a": "???"}))),
     *(list, dict, set, object, Unshown, in_itself, lambda: iter([1]), lambda: (one for one in "a")),
-    *(
-        lambda: OmegaConf.create([1, 2]),
-        lambda: OmegaConf.create({"heads": 2}),
-        lambda: OmegaConf.create(["${x}"]),
-    ),
-    *(lambda: OmegaConf.create({"a": "???"}), table, lambda: table(val_loss="x"), lambda: table(heads=None)),
-    *(
-        pd.DataFrame,
-        lambda: pd.DataFrame([[1]]),
-        lambda: pd.DataFrame({"a": [[1]]}),
-        lambda: table(tags=[[1]] * 12),
-    ),
-    *(
-        lambda: pd.concat([table(), table()]),
-        lambda: table().set_index(["fusion", "seed"]),
-        lambda: table().T,
-    ),
+    *(table, lambda: table(val_loss="x"), lambda: table(heads=None), lambda: table(tags=[[1]] * 12)),
+    *(pd.DataFrame, lambda: pd.DataFrame([[1]]), lambda: pd.DataFrame({"a": [[1]]}), lambda: table().T),
+    *(lambda: pd.concat([table(), table()]), lambda: table().set_index(["fusion", "seed"])),
 )
 # Sane arguments of each function; a call has some of them.
 COMPARING = {
@@ -142,18 +99,7 @@ SANE: Mapping[str, Mapping[str, Any]] = {
 REQUIRED = ("rows", "target", "run", "text", "ids", "name")
 OFTEN = {"run": 2, "compare": 5, "generate": 3, "report": 1}
 # Of a run; no long ones.
-KEYS = (
-    "scale",
-    "train",
-    "train.lr",
-    "corpus.path",
-    "study",
-    "force",
-    "fusion.normalize",
-    "config_dir",
-    "nix",
-    "-cd",
-)
+KEYS = apart("scale  train  train.lr  corpus.path  study  force  fusion.normalize  config_dir  nix  -cd")
 
 
 @dataclass(frozen=True)
@@ -188,10 +134,6 @@ def odd_call(draw: random.Random) -> Call:
     return Call(function, {**SMALL, **arguments} if function == "run" else arguments)
 
 
-class Late(BaseException):
-    """Passes through whatever handles errors."""
-
-
 class Program:
     """This process, in a directory with a store and files of a user's, where calls are tried one by one."""
 
@@ -201,7 +143,7 @@ class Program:
         for name, make in FILES.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             make(Path(name))
-        Path("mine.py").write_text(PLUGIN)
+        Path("mine.py").write_text(SUM.format(name="mine", factor=1))
         ablate.run(fusion=["concat", "sum"], seed=[0, 1, 2], name=PILOT, **SMALL)
         self.model = ablate.load_model("sum-h4-d8x1-s0")
         ablate.report(PILOT, charts="figures")
@@ -209,19 +151,19 @@ class Program:
     def trial(self, call: Call) -> Ending:
         before, began, said = state(), time.perf_counter(), ""
         faults, code = list[str](), 0
-        with warnings.catch_warnings(record=True), _no_later_than(LONGEST_S):
-            try:
+        try:
+            with warnings.catch_warnings(record=True), no_later_than(LONGEST_S):
                 said = _text(self._function(call.function)(**call.arguments))
-            except (TypeError, ablate.ConfigError) as error:
-                code, said = 2, f"{type(error).__name__}: {error}"
-                if not str(error).strip() or len(str(error).splitlines()) != 1:
-                    faults.append("an error of more or less than one line")
-                if isinstance(error, TypeError) and not _is_ours(error):
-                    faults.append(f"a TypeError from within: {error}")
-            except Late:
-                faults.append(f"still running after {LONGEST_S:g} s")
-            except Exception as error:
-                faults.append(f"{type(error).__name__}: {error}")
+        except (TypeError, ablate.ConfigError) as error:
+            code, said = 2, f"{type(error).__name__}: {error}"
+            if not str(error).strip() or len(str(error).splitlines()) != 1:
+                faults.append("an error of more or less than one line")
+            if isinstance(error, TypeError) and not _is_ours(error):
+                faults.append(f"a TypeError from within: {error}")
+        except subprocess.TimeoutExpired:
+            faults.append(f"still running after {LONGEST_S:g} s")
+        except Exception as error:
+            faults.append(f"{type(error).__name__}: {error}")
         after = state()
         changed = [name for name in before if before[name] != after[name]]
         faults += [f"{name} changed" for name in changed]
@@ -241,17 +183,3 @@ def _is_ours(error: TypeError) -> bool:
     """Whether it is about the arguments, rather than from somewhere deep in a library."""
     last = inspect.getinnerframes(error.__traceback__)[-1] if error.__traceback__ else None
     return last is None or Path(last.filename).name in ("arguments.py", "api.py", "inspect.py", "calls.py")
-
-
-@contextlib.contextmanager
-def _no_later_than(timeout_s: float) -> Iterator[None]:
-    def late(*_: Any) -> None:
-        raise Late
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, timeout_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -3,12 +3,13 @@
 What would honestly take long is asked for with --dry-run only, which has to answer soon.
 """
 
+import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
+from unittest import mock
 
-from ablate.compose.configs import offers
-from ablate.config.read import dotted
-from ablate.config.schema import RunConfig
+from ablate.cli.completion import offers
+from ablate.compose import configs
 from tests.odd.trial import FILES, PILOT, SMALL, TEXT, Case
 from tests.odd.words import ODD, apart, odd_for, perhaps_misspelt
 
@@ -35,11 +36,12 @@ CHOSEN_BY_ITSELF = ("corpus", "corpus.path", "study", "train.compile")
 
 def _settings() -> dict[str, Values]:
     """The other keys, each with the values that the shell offers, and with two at least."""
-    settings, types = {}, dotted(RunConfig)
-    for key in (word.removesuffix("=") for word in offers("", [], {})):
-        values = [word.partition("=")[2] for word in offers(f"{key}=", [], types)]
-        if key not in {*SIZES, *CHOSEN_BY_ITSELF}:
-            settings[key] = tuple(values) if len(values) > 1 else (*(values or ["null"]), "1")
+    settings = {}
+    with mock.patch.object(configs, "_read", functools.cache(configs._read)):  # else for each key anew
+        for key in (word.removesuffix("=") for word in offers("")):
+            values = [word.partition("=")[2] for word in offers(f"{key}=")]
+            if key not in {*SIZES, *CHOSEN_BY_ITSELF} and not key.startswith(("hydra", "study.")):
+                settings[key] = tuple(values) if len(values) > 1 else (*(values or ["null"]), "1")
     return settings | by_key(
         """
         hydra/launcher auto basic  hydra.launcher.workers 1 auto  hydra.launcher.threads 1 auto

@@ -74,19 +74,10 @@ LOGGING = (
 )
 SETTINGS = [{"version": 1, "handlers": {"x": one}, "root": {"handlers": ["x"]}} for one in LOGGING]
 PLAIN = (
+    *apart("MADE  ../MADE  .  canary  canary.run  pkg://canary  book.txt  os.system  MULTIRUN"),
     *(
-        "MADE",
-        "../MADE",
-        ".",
-        "canary",
-        "canary.run",
-        "pkg://canary",
-        "book.txt",
-        "os.system",
         "",
         "a\ntouch MADE",
-    ),
-    *(
         True,
         3,
         None,
@@ -96,10 +87,9 @@ PLAIN = (
         ["own"],
         ["file://own", "nix"],
         ["a", "b"],
-        {"x": 1},
-        "MULTIRUN",
     ),
-    *("${oc.env:HOME}", "${nix}", "${oc.env:NIX}", "${hydra:job.num}", "${now:%Y}", "${study}", "???", "${"),
+    *({"x": 1}, "${oc.env:HOME}", "${nix}", "${oc.env:NIX}", "${hydra:job.num}", "${now:%Y}", "${study}"),
+    *("???", "${"),
 )
 LAUNCHERS = (None, *apart("basic  joblib  submitit_local  slurm  ray_cluster  pool  odd  nix"))
 GROUPS = apart("job_logging  hydra_logging  sweeper  output  help  env  callbacks  hydra_help")
@@ -128,6 +118,7 @@ def _file(content: Mapping[str, Any], header: str = "") -> bytes:
     return (f"# @package {header}\n" * bool(header) + json.dumps(content)).encode()
 
 
+PLACES = apart("primary  primary  path  group  package  moved  study  typed  swept  factor  search")
 STUDY = {"kind": "grid", "question": "Whose?", "seeds": [0], "primary": [], "metric": "val_loss"}
 
 
@@ -147,21 +138,7 @@ def odd_config(draw: random.Random) -> Case:
             {f"override /hydra/{draw.choice(GROUPS)}": draw.choice(("default", "none", "odd", None, "basic"))}
         )
         files["own/hydra/job_logging/odd.yaml"] = _file(draw.choice(SETTINGS))
-    match draw.choice(
-        (
-            "primary",
-            "primary",
-            "path",
-            "group",
-            "package",
-            "moved",
-            "study",
-            "typed",
-            "swept",
-            "factor",
-            "search",
-        )
-    ):
+    match draw.choice(PLACES):
         case "primary":
             files["own/odd.yaml"] = _file(
                 {"defaults": [whole[0], *defaults, "_self_"], **_nested(key, value)}
@@ -189,10 +166,7 @@ def odd_config(draw: random.Random) -> Case:
             )
             words += ["study=odd"]
         case "typed":
-            plus, given = (
-                draw.choice(("", "+", "++", "~")),
-                as_value(value),
-            )
+            plus, given = draw.choice(("", "+", "++", "~")), as_value(value)
             words = [f"{plus}{key}={given}", *draw.choice(([], [f"hydra/launcher={draw.choice(LAUNCHERS)}"]))]
         case "swept":
             params = {f"{draw.choice(('', '+', '++'))}{key}": draw.choice((value, "a,b", "MADE"))}

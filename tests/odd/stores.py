@@ -19,7 +19,7 @@ from typing import Any
 from ablate.config.identity import digest
 from ablate.store.columns import column_named
 from ablate.store.store import Store
-from tests.helpers import call_cli, run_cli
+from tests.helpers import call_cli
 from tests.odd.files import spoilt
 from tests.odd.trial import PILOT, SMALL, TEXT, Ending, faults_of, snapshot
 from tests.odd.words import apart
@@ -140,11 +140,8 @@ def another_kind(draw: random.Random, path: Path) -> None:
         case "pipe":
             os.mkfifo(path)
         case "socket":
-            with (
-                contextlib.suppress(OSError),
-                socket.socket(socket.AF_UNIX) as made,
-            ):  # a path may be too long
-                made.bind(str(path))
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as made:
+                made.bind(str(path))  # which may be too long
         case "directory":
             path.mkdir()
         case _:
@@ -180,10 +177,7 @@ def bytes_changed(draw: random.Random, path: Path) -> None:
 
 OF_FILES: tuple[Damage, ...] = (
     *[another_value] * 6,
-    another_line,
-    another_line,
-    bytes_changed,
-    bytes_changed,
+    *(another_line, another_line, bytes_changed, bytes_changed),
 )
 OF_ANYTHING: tuple[Damage, ...] = (another_kind, another_kind, another_name, another_mode, one_more, gone)
 
@@ -223,12 +217,9 @@ class Stores:
         (self.whole / "elsewhere").mkdir()
         (self.whole / "elsewhere" / "a.txt").write_text("a")
         one = (*TEXT, *SMALL)
-        for words in (
-            SWEEP,
-            (*one, "fusion=mean"),
-            *(("-cd", "own", f"study={name}", *one) for name in STUDIES),
-        ):
-            made = run_cli("run", *words, cwd=self.whole, **self.own)
+        of_studies = (("-cd", "own", f"study={name}", *one) for name in STUDIES)
+        for words in (SWEEP, (*one, "fusion=mean"), *of_studies):
+            made = call_cli("run", *words, cwd=self.whole, **self.own)
             assert made.returncode == 0, made.stderr
         store = Store(self.whole / "runs")
         finished = store.rows()[0]

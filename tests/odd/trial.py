@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ablate.store.columns import csv_text
-from tests.helpers import run_cli
+from tests.helpers import fork_cli
 from tests.synthetic import synthetic_row
 
 Maker = Callable[[Path], object]  # puts something at a path
@@ -100,16 +100,16 @@ class Ending:
 class Sandbox:
     """A directory with a store to copy, a cache and a home, in which cases are tried one by one.
 
-    call: runs a command, as run_cli does.
+    call: runs a command, as fork_cli does.
     """
 
-    def __init__(self, root: Path, call: Callable[..., subprocess.CompletedProcess] = run_cli) -> None:
+    def __init__(self, root: Path, call: Callable[..., subprocess.CompletedProcess] = fork_cli) -> None:
         self.call = call
         self.pilot, self.cases, self.cache = root / "pilot", root / "cases", str(root / "cache")
         self.pilot.mkdir(parents=True)
         self.cases.mkdir()
         words = (*TEXT, *SMALL, "fusion=concat,sum", "seed=0,1,2", f"name={PILOT}")
-        made = run_cli("run", "-m", *words, cwd=self.pilot, ABLATE_CACHE=self.cache)
+        made = fork_cli("run", "-m", *words, cwd=self.pilot, ABLATE_CACHE=self.cache)
         assert made.returncode == 0, made.stderr
 
     def trial(self, case: Case) -> Ending:

@@ -1,4 +1,4 @@
-"""Helpers as the tasks of an array job of SLURM, by its commands sbatch, squeue, sacct and scancel."""
+"""SLURM: helpers as the tasks of an array job, by its commands sbatch, squeue, sacct and scancel."""
 
 import contextlib
 import math
@@ -7,14 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from ablate.compose.launchers import Slurm
-from ablate.config.rules import ConfigError
-from ablate.store.jobs import JobStatus, State
-from ablate.study.cluster.engines import Engine
+from ablate.clusters import Cluster, Cores, JobStatus, State
+from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText
 
 ANSWERS_WITHIN_S = 60  # SLURM's commands try for some seconds themselves; a busy controller takes long
 SEPARATOR = "\x1f"  # occurs in no name and in no reason
@@ -36,35 +35,49 @@ REFUSALS = {
 }
 
 
-@dataclass(frozen=True)
-class SlurmEngine(Engine):
-    settings: Slurm
-    name = "slurm"
+Minutes = Annotated[int, AtLeast(1), AtMost(10**6), ErrorText("whole minutes, at least 1")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm(Cluster):
+    """Jobs of one sbatch, with the names that submitit gives to its options. setup: lines of shell before the
+    job; additional_parameters: other options of sbatch."""
+
+    name: ClassVar[str] = "slurm"
+    timeout_min: Minutes
+    partition: str | None
+    account: str | None
+    qos: str | None
+    constraint: str | None
+    mem_gb: Annotated[float, Above(0)] | None
+    gpus_per_node: Cores | None
+    setup: list[str]
+    additional_parameters: Mapping[str, Any]
 
     def require(self) -> None:
         """Some SLURMs queue a job for good that no node can serve, so it compares with the largest node."""
         if not shutil.which("sbatch"):
             way_out = "run it where jobs are submitted, or leave hydra/launcher out"
             raise ConfigError(f"hydra/launcher=slurm: no sbatch here; {way_out}")
-        partition = self.settings.partition
+        partition = self.partition
         where = f"partition {partition}" if partition else "SLURM"
         nodes = _run("sinfo", "-h", "-e", "-o", "%c %m", *([f"--partition={partition}"] if partition else []))
         sizes = [[int(number.rstrip("+")) for number in node.split()] for node in nodes.splitlines()]
         if not sizes:
             return  # sbatch says better what is wrong with the partition
         cores, megabytes = (max(each) for each in zip(*sizes, strict=True))
-        if (self.settings.cpus_per_task or 0) > cores:
-            key = f"hydra.launcher.cpus_per_task={self.settings.cpus_per_task}"
+        if (self.cpus_per_task or 0) > cores:
+            key = f"hydra.launcher.cpus_per_task={self.cpus_per_task}"
             raise ConfigError(f"{key}: the largest node of {where} has {cores} cores")
-        if (self.settings.mem_gb or 0) * 1024 > megabytes:
-            key = f"hydra.launcher.mem_gb={self.settings.mem_gb:g}"
+        if (self.mem_gb or 0) * 1024 > megabytes:
+            key = f"hydra.launcher.mem_gb={self.mem_gb:g}"
             raise ConfigError(f"{key}: the largest node of {where} has {megabytes / 1024:.4g} GB")
 
     def start(self, array: str, count: int, command: Sequence[str], directory: Path, log: str) -> str:
         # SLURM signals the process that it started: exec makes that the helper itself. Not sh, for in bash a
         # setup line can call `module`, which clusters export as a function.
         script = "\n".join(
-            ["#!/bin/bash", *self.settings.setup, f'exec {shlex.join(command)} "$SLURM_ARRAY_TASK_ID"', ""]
+            ["#!/bin/bash", *self.setup, f'exec {shlex.join(command)} "$SLURM_ARRAY_TASK_ID"', ""]
         )
         own = {
             "job-name": array,
@@ -107,20 +120,19 @@ class SlurmEngine(Engine):
 
     def _options(self) -> Iterator[str]:
         """The options of sbatch that the settings stand for."""
-        given = self.settings
         options = {
             "nodes": 1,
             "ntasks": 1,
-            "cpus-per-task": given.cpus_per_task,
-            "exclusive": given.cpus_per_task is None or None,  # all cores of a node
-            "time": given.timeout_min,
-            "partition": given.partition,
-            "account": given.account,
-            "qos": given.qos,
-            "constraint": given.constraint,
-            "mem": given.mem_gb and f"{math.ceil(given.mem_gb * 1024)}M",
-            "gpus-per-node": given.gpus_per_node,
-            **{name.replace("_", "-"): value for name, value in given.additional_parameters.items()},
+            "cpus-per-task": self.cpus_per_task,
+            "exclusive": self.cpus_per_task is None or None,  # all cores of a node
+            "time": self.timeout_min,
+            "partition": self.partition,
+            "account": self.account,
+            "qos": self.qos,
+            "constraint": self.constraint,
+            "mem": self.mem_gb and f"{math.ceil(self.mem_gb * 1024)}M",
+            "gpus-per-node": self.gpus_per_node,
+            **{name.replace("_", "-"): value for name, value in self.additional_parameters.items()},
         }
         for name, value in options.items():
             if value is not None and value is not False:
@@ -134,8 +146,8 @@ class SlurmEngine(Engine):
                 if most and count > int(most[1]):
                     return f"hydra.launcher.jobs={count}: at most {most[1]} here, SLURM's MaxArraySize"
         for sign, key in REFUSALS.items():
-            if sign in words.lower() and getattr(self.settings, key) is not None:
-                return f"hydra.launcher.{key}={getattr(self.settings, key)}: {words}"
+            if sign in words.lower() and getattr(self, key) is not None:
+                return f"hydra.launcher.{key}={getattr(self, key)}: {words}"
         return words
 
 
@@ -187,6 +199,3 @@ def _exit(code: str) -> str:
         code = f"{int(code) >> 8}:{int(code) & 127}"
     status, _, signal = code.partition(":")
     return f"signal {signal}" if signal not in ("", "0") else f"exit code {status}"
-
-
-ENGINE = SlurmEngine

@@ -1,20 +1,16 @@
-"""The subject of a report: where its rows come from (a study, a store, a CSV file, or a DataFrame), and the
-commands that reproduce its runs, with every key that affects a result. Loads no torch."""
+"""The commands that reproduce runs, with every key that affects a result, and those that make more of a
+study. Loads no torch."""
 
 import json
 import math
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
-from ablate.analysis.load import load, recall
+from ablate.analysis.load import Results
 from ablate.analysis.select import as_texts
 from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
@@ -23,50 +19,7 @@ from ablate.config.schema import PARTS
 from ablate.phrases import lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
 from ablate.store.record import StudyRecord, keys_of_arms
-from ablate.store.run_files import read_started
-from ablate.store.store import Store
-
-# The record for rows that belong to no known study.
-NO_STUDY = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The subject of a report. rows: one per run. is_whole: whether these are all rows, not a user's
-    selection. record: of the study, or NO_STUDY. store: where the runs are, if known. page: the default
-    path of the report. notes: lines on doubtful rows."""
-
-    name: str
-    rows: pd.DataFrame
-    is_whole: bool
-    record: StudyRecord
-    store: Store | None
-    page: Path
-    notes: list[str]
-
-    @cached_property
-    def directories(self) -> dict[str, Path]:
-        """The directories of the finished runs among the rows, by run_id."""
-        return self.store.directories(self.rows["run_id"].dropna()) if self.store else {}
-
-
-def find(target: str | Path | pd.DataFrame, metric: str | None = None) -> Subject:
-    """The subject that a target names: a study by name or directory, a store, a CSV file, or rows from
-    ablate.load or ablate.run. metric: as for load. Raises ConfigError."""
-    is_whole = not isinstance(target, pd.DataFrame)
-    results = load([str(target)], metric) if is_whole else recall(target, metric)
-    if not results.sources:
-        name, record, store, page = "results", None, None, Path("report.html")
-    else:
-        (source,) = results.sources
-        name, record, store = source.name, source.record, source.store
-        page, table = source.directory / "report.html", source.table
-        if table and not (is_whole and Path(str(target)).is_dir()):
-            page = table.with_name(f"{table.stem}-report.html")
-    return Subject(name, results.rows, is_whole, record or NO_STUDY, store, page, results.notes)
-
-
-# --- the commands that reproduce its runs ----------------------------------------------------------------
+from ablate.store.run_files import read_config, read_started
 
 PLAIN = re.compile(r"\w[\w.-]*\.py")  # the name of a plugin's copy in a run's directory
 SINGLE_RUNS = 10  # the most commands for a list of single runs
@@ -78,19 +31,19 @@ NOT_REPEATED = (
 )
 
 
-def commands(subject: Subject) -> list[str]:
+def commands(results: Results) -> list[str]:
     """One command for a study, or one per run for single runs; empty if the runs are not here."""
-    record, directories = subject.record, subject.directories
+    record, directories = results.record, results.directories
     if record.command:
         return [record.command]
     if not record.runs or not directories:
         return []
     own = ["-cd", record.config_dir] if record.config_dir else []
-    own += [word for file in _plugins(subject) for word in ("--plugin", file)]
+    own += [word for file in _plugins(results) for word in ("--plugin", file)]
     if record.is_one_by_one:
-        configs = [_config(path) for path in list(directories.values())[:SINGLE_RUNS]]
+        configs = [flatten(read_config(path)) for path in list(directories.values())[:SINGLE_RUNS]]
         return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
-    config = _config(next(iter(directories.values())))
+    config = flatten(read_config(next(iter(directories.values()))))
     factors, fixed = record.factors, record.fixed
     free = {*factors, *keys_of_arms(record.arms)}
     # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
@@ -99,7 +52,7 @@ def commands(subject: Subject) -> list[str]:
         key: fixed.get(key, value)
         for key, value in _kept(config).items()
         if key not in free
-        and (key in fixed or (key.partition(".")[0] not in free and _same(key, value, subject.rows)))
+        and (key in fixed or (key.partition(".")[0] not in free and _same(key, value, results.rows)))
     }
     swept = {key: ",".join(levels) for key, levels in factors.items()}
     # Leave out development seeds, which the study adds by itself.
@@ -166,22 +119,18 @@ def whole_study(record: StudyRecord) -> str:
     return shlex.join(["ablate", "run", *(typed or [f"study={record.study}"])])
 
 
-def _plugins(subject: Subject) -> list[str]:
+def _plugins(results: Results) -> list[str]:
     """The plugin files of the runs, by the names of the copies that each run keeps."""
-    of_each_code = {*subject.rows.drop_duplicates("parts")["run_id"]}
+    of_each_code = {*results.rows.drop_duplicates("parts")["run_id"]}
     named = {
         (path, name.removeprefix(PLUGIN))
-        for run, path in subject.directories.items()
+        for run, path in results.directories.items()
         if run in of_each_code
         for name in read_started(path).get("part_files") or ()
         if is_of_plugin(name)
     }
     kept = (name for path, name in named if PLAIN.fullmatch(name) and (path / name).is_file())
     return sorted({*kept})
-
-
-def _config(directory: Any) -> dict[str, Any]:
-    return flatten(yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
 
 
 def _kept(config: Mapping[str, Any]) -> dict[str, Any]:

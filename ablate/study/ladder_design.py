@@ -8,10 +8,9 @@ the prediction that these rows give (analysis/scaling.py).
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,21 +23,18 @@ from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
-from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Role, Rung, frozen
-from ablate.study.config import Design, Overrides, Phase, Rows, seed_of
+from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen
+from ablate.study.config import Overrides, Phase, Rows, seed_of
 from ablate.study.contrasts import between
-from ablate.study.curve import HALF, minimum
-from ablate.study.tuning import SETTLED, at_value, tune
-
-if TYPE_CHECKING:
-    from ablate.study.ladder import Ladder
+from ablate.study.tuned import TunedDesign
+from ablate.study.tuning import HALF, SETTLED, at_value, minimum, tune
 
 OFF = 0.25  # octaves by which a predicted value may miss the best one
 DIGITS = 4  # decimals of a prediction in nats, so that it is the same on every machine
 
 
 @dataclass(frozen=True)
-class State:
+class Progress:
     """How far a ladder is. runs: every run that follows from the rows so far, with its rung. reports: the arm
     of each run that reports. choices: the value of an arm at its rung, as far as it is known. best: the
     octave of the best value, by rung and arm, which a prediction may miss."""
@@ -50,24 +46,26 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Climb(Design):
-    """The design of a ladder. arms: overrides without a rung, the key and the seed, a name's first."""
+class LadderDesign(TunedDesign):
+    """The design of a ladder. arms: without a rung. search: where the lowest rungs look for values. configs:
+    gives the config of a run. baseline, tuned_rungs, checked_rungs, tokens, epochs, metric: of the study
+    (ladder.Ladder)."""
 
-    config: "Ladder"
     configs: Composer
-    needs_test_split: ClassVar[bool] = True
-
-    @property
-    def key(self) -> str:
-        return self.config.tune
+    baseline: str
+    tuned_rungs: int
+    checked_rungs: int
+    tokens: float
+    epochs: float
+    metric: str
 
     @cached_property
     def names(self) -> list[str]:
-        return [*self.config.named_arms.values()]
+        return [*self.named.values()]
 
     def at(self, rung: Rung) -> list[Overrides]:
         """The arms at this rung. What an arm sets itself counts, rather than what the rung gives it."""
-        own = [*self.config.named_arms]
+        own = [*self.named]
         keys = [{override.partition("=")[0] for override in arm} for arm in own]
         return [
             (*mine, *(o for o in rung.overrides if o.partition("=")[0] not in taken), *arm[len(mine) :])
@@ -88,18 +86,10 @@ class Climb(Design):
         rung, which = self._place[arm]
         return f"{self.rungs[rung].name} {self.names[which]}"
 
-    def arm_of(self, run: Overrides) -> Overrides:
-        return run[:-2]
-
-    def first_runs(self, arm: Overrides) -> list[Overrides]:
-        return [
-            (*arm, f"{self.key}={one}", f"seed={self.levels['seed'][0]}") for one in self.levels[self.key]
-        ]
-
     @cached_property
     def primary(self) -> Contrasts:
         """Each arm against the baseline, at every rung."""
-        base = self.names.index(self.config.baseline)
+        base = self.names.index(self.baseline)
         return [
             self._contrast(arms[base], arm)
             for arms in map(self.at, self.rungs)
@@ -122,12 +112,12 @@ class Climb(Design):
                 except ConfigError as error:
                     raise ConfigError(f"{name} at {rung.name}: {error}") from error
             epochs = rung.tokens / size if size else 0.0  # a task has no end
-            if epochs > self.config.epochs:
+            if epochs > self.epochs:
                 largest = f"the largest rung that it carries is {self.rungs[at - 1].name}"
                 raise ConfigError(
-                    f"study.rungs: {rung.name} reads {rung.tokens:,} tokens, {self.config.tokens:g} for each"
+                    f"study.rungs: {rung.name} reads {rung.tokens:,} tokens, {self.tokens:g} for each"
                     f" of its {rung.size:,} parameters, and this text has {size:,} to train on: that is"
-                    f" {epochs:.2f} epochs, more than study.epochs={self.config.epochs:g};"
+                    f" {epochs:.2f} epochs, more than study.epochs={self.epochs:g};"
                     f" {largest if at else 'it carries no rung'}; lower study.tokens, or take a larger text,"
                     " as corpus=stdlib corpus.tests=true"
                 )
@@ -139,34 +129,40 @@ class Climb(Design):
         new = {run: rung for run, rung in self.state(rows).runs.items() if run not in rows}
         return sorted(new, key=lambda run: -new[run])
 
-    def members(self, rows: Rows) -> Collection[Overrides]:
-        return self.state(rows).runs
+    def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
+        """Every run that follows from these rows, with the arm whose value it reports at, if it reports."""
+        progress = self.state(rows)
+        reports = {run: {"tuned": [arm]} for run, arm in progress.reports.items()}
+        return {run: reports.get(run, {}) for run in progress.runs}
 
-    def state(self, rows: Rows) -> State:
+    def choices(self, rows: Rows) -> Mapping[Overrides, Choice]:
+        return self.state(rows).choices
+
+    def state(self, rows: Rows) -> Progress:
         """Rung by rung, as far as the rows go."""
-        climbed = State()
+        progress = Progress()
         for at, rung in enumerate(self.rungs):
-            if len(climbed.choices) < at * len(self.arms) and at >= self.config.tuned_rungs:
+            if len(progress.choices) < at * len(self.arms) and at >= self.tuned_rungs:
                 break
-            if at == len(self.rungs) - 1 and _without_result(climbed.runs, rows):
+            if at == len(self.rungs) - 1 and _without_result(progress.runs, rows):
                 break
-            for arm, choice, best in self._choices(at, climbed, rows):
-                climbed.choices[arm] = choice
-                climbed.best[self._place[arm]] = best
+            for arm, choice, best in self._choices(at, progress, rows):
+                progress.choices[arm] = choice
+                progress.best[self._place[arm]] = best
                 if choice.value is not None:
                     for run in at_value(arm, self.key, choice.value, [*map(str, rung.seeds)]):
-                        climbed.runs[run], climbed.reports[run] = at, arm
-        return climbed
+                        progress.runs[run], progress.reports[run] = at, arm
+        return progress
 
-    def _choices(self, at: int, climbed: State, rows: Rows) -> Iterator[tuple[Overrides, Choice, float]]:
+    def _choices(self, at: int, progress: Progress, rows: Rows) -> Iterator[tuple[Overrides, Choice, float]]:
         """The arms of a rung whose value is known: with it, and with the octave of the best one. The runs
-        that tune or check it are added to `climbed`."""
+        that tune or check it are added to `progress`."""
         arms = self.at(self.rungs[at])
-        if at < self.config.tuned_rungs:
-            yield from self._tuned(at, arms, self.levels[self.key], climbed, rows)
+        if at < self.tuned_rungs:
+            yield from self._tuned(at, arms, self.levels[self.key], progress, rows)
             return
         for arm in arms:
-            octave = self._line(at, self._place[arm][1], climbed)
+            octave = self._line(at, self._place[arm][1], progress)
             if octave is None:
                 yield arm, Choice(None, f"no value: none at {self.rungs[at - 1].name} either"), math.nan
                 continue
@@ -174,7 +170,7 @@ class Climb(Design):
                 yield arm, Choice(self._text(octave), how="predicted"), octave
                 continue
             around = [self._text(octave + side) for side in (-HALF, 0.0, HALF)]
-            if (curve := self._curve(at, arm, around, climbed, rows)) is None:
+            if (curve := self._curve(at, arm, around, progress, rows)) is None:
                 continue
             places = np.log2([*map(float, around)])
             best = minimum(places, np.array(curve))[0] if np.isfinite(curve).any() else math.inf
@@ -182,32 +178,32 @@ class Climb(Design):
                 yield arm, Choice(around[1], how="checked"), best
             else:
                 grid = [self._text(octave + side) for side in (-1.0, 0.0, 1.0)]
-                yield from self._tuned(at, [arm], grid, climbed, rows)
+                yield from self._tuned(at, [arm], grid, progress, rows)
 
     def _tuned(
-        self, at: int, arms: Sequence[Overrides], grid: Sequence[str], climbed: State, rows: Rows
+        self, at: int, arms: Sequence[Overrides], grid: Sequence[str], progress: Progress, rows: Rows
     ) -> Iterator[tuple[Overrides, Choice, float]]:
         """Tune these arms, as a tuned study does."""
-        search = self.config.search(grid)
+        search = replace(self.search, grid=grid)
         found = tune(search, arms, rows)
         for arm, points in found.points.items():
-            climbed.runs.update(dict.fromkeys(search.runs(arm, points), at))
+            progress.runs.update(dict.fromkeys(search.runs(arm, points), at))
         for arm, choice in found.choices.items():
             yield arm, choice, math.log2(float(choice.value)) if choice.value else math.nan
 
     def _curve(
-        self, at: int, arm: Overrides, values: Sequence[str], climbed: State, rows: Rows
+        self, at: int, arm: Overrides, values: Sequence[str], progress: Progress, rows: Rows
     ) -> list[float] | None:
         """The mean loss of an arm at these values; None until all of their runs have ended."""
-        search = self.config.search(values)
+        search = replace(self.search, grid=values)
         runs = search.runs(arm, values)
-        climbed.runs.update(dict.fromkeys(runs, at))
+        progress.runs.update(dict.fromkeys(runs, at))
         return None if _without_result(runs, rows) else search.curve(rows, arm, values)
 
-    def _line(self, at: int, which: int, climbed: State) -> float | None:
+    def _line(self, at: int, which: int, progress: Progress) -> float | None:
         """The octave of an arm's value at a rung: on the line through the best ones below, in log2 of the
         value and of the size. None without two of them."""
-        known = [(rung, octave) for (rung, arm), octave in climbed.best.items() if arm == which]
+        known = [(rung, octave) for (rung, arm), octave in progress.best.items() if arm == which]
         known = [(rung, octave) for rung, octave in known if rung < at and math.isfinite(octave)]
         if len(known) < 2:
             return None
@@ -216,90 +212,76 @@ class Climb(Design):
         return float(offset + slope * np.log2(self.rungs[at].size))
 
     def _text(self, octave: float) -> str:
-        return self.config.search(self.levels[self.key]).text(2.0**octave)
+        return self.search.text(2.0**octave)
 
     # --- the prediction -------------------------------------------------------------------------------
 
     def prediction(self, rows: Rows, ids: Mapping[Overrides, str]) -> Prediction | None:
         """The differences at the top, once every run below has ended."""
-        climbed, top = self.state(rows), self.rungs[-1]
+        progress, top = self.state(rows), self.rungs[-1]
         at_top = len(self.rungs) - 1
-        if at_top not in climbed.runs.values():
+        if at_top not in progress.runs.values():
             return None
-        reports = {run: arm for run, arm in climbed.reports.items() if climbed.runs[run] < at_top}
+        reports = {run: arm for run, arm in progress.reports.items() if progress.runs[run] < at_top}
         losses = [np.full((len(self.arms), len(rung.seeds)), np.nan) for rung in self.rungs[:-1]]
         for run, arm in reports.items():
             rung, which = self._place[arm]
-            loss = rows[run].get(self.config.metric)
+            loss = rows[run].get(self.metric)
             if rows[run]["status"] in USABLE and loss is not None and math.isfinite(loss):
                 losses[rung][which, self.rungs[rung].seeds.index(int(seed_of(run)))] = loss
         below = Rungs(sizes=np.array([float(rung.size) for rung in self.rungs[:-1]]), losses=losses)
-        rest = sorted([ids[run], rows[run].get(self.config.metric)] for run in reports if run in ids)
-        return frozen(top.name, predicted(below, self.names, self.config.baseline, top), digest(rest))
+        rest = sorted([ids[run], rows[run].get(self.metric)] for run in reports if run in ids)
+        return frozen(top.name, predicted(below, self.names, self.baseline, top), digest(rest))
 
     # --- what is said ---------------------------------------------------------------------------------
 
-    def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
-        climbed = self.state(rows)
-        of: dict[str, list[str]] = {ids[run]: [] for run in climbed.runs if run in ids}
-        for run, arm in climbed.reports.items():
-            if run in ids:
-                of[ids[run]].append(self.name(arm))
-        roles = {
-            run_id: Role(
-                phase="report" if names else "develop",
-                role="tuned" if names else "",
-                tuned=self.key,
-                values={"tuned": names} if names else {},
-            )
-            for run_id, names in of.items()
-        }
-        return roles, {self.name(arm): choice for arm, choice in climbed.choices.items()}
-
     def phase(self, rows: Rows) -> Phase:
-        climbed = self.state(rows)
-        new = [rung for run, rung in climbed.runs.items() if run not in rows]
-        last = max(new or [*climbed.runs.values()])
-        begun = Counter(climbed.runs.values())
+        progress = self.state(rows)
+        new = [rung for run, rung in progress.runs.items() if run not in rows]
+        last = max(new or [*progress.runs.values()])
+        begun = Counter(progress.runs.values())
         runs = sum(max(count, begun[at]) for at, (_, _, count) in enumerate(self.stages()))
         where = "top rung" if last == len(self.rungs) - 1 else "rung"
         return Phase(f"{where} {self.rungs[last].name}", f"about {counted(runs, 'run')}")
 
     def closing(self, rows: Rows) -> list[str]:
         """The value of each arm at each rung and how it was chosen; or why the top waits."""
-        climbed = self.state(rows)
-        missing = _without_result(climbed.runs, rows)
+        progress = self.state(rows)
+        missing = _without_result(progress.runs, rows)
         top = len(self.rungs) - 1
-        if missing and top not in climbed.runs.values():
+        if missing and top not in progress.runs.values():
             return [
                 f"{counted(len(missing), 'run')} below {self.rungs[top].name} without a result, so it is not"
                 " predicted yet; the same command runs them again"
             ]
         lines = []
         for which, name in enumerate(self.names):
-            each = [(rung, climbed.choices.get(self.at(rung)[which])) for rung in self.rungs]
+            each = [(rung, progress.choices.get(self.at(rung)[which])) for rung in self.rungs]
             told = [f"{_told(choice)} at {rung.name}" for rung, choice in each if choice]
             lines.append(f"{name}: {self.key} {', '.join(told)}")
         return lines
+
+    def forecast(self) -> list[str]:
+        return []  # `stages` says it
 
     def stages(self) -> list[tuple[str, list[Overrides], int]]:
         return [
             (
                 f"{rung.name}: {rung.size:,} parameters, {rung.tokens:,} tokens a run",
                 self.at(rung),
-                len(self.arms) * (len(rung.seeds) + self._values(at) * len(self.config.develop)),
+                len(self.arms) * (len(rung.seeds) + self._values(at) * len(self.search.seeds)),
             )
             for at, rung in enumerate(self.rungs)
         ]
 
     def _values(self, at: int) -> int:
         """At how many values a rung trains each arm to choose one, if no grid grows."""
-        if at < self.config.tuned_rungs:
+        if at < self.tuned_rungs:
             return len(self.levels[self.key])
         return 3 if self._is_checked(at) else 0
 
     def _is_checked(self, at: int) -> bool:
-        return at < min(self.config.tuned_rungs + self.config.checked_rungs, len(self.rungs) - 1)
+        return at < min(self.tuned_rungs + self.checked_rungs, len(self.rungs) - 1)
 
 
 def _without_result(runs: Iterable[Overrides], rows: Rows) -> list[Overrides]:

@@ -1,4 +1,4 @@
-"""The part of the Ray engine that calls Ray: a script, which reads a request and writes the answer.
+"""The part of ray_cluster that calls Ray: a script, which reads a request and writes the answer.
 
 It is a process of its own because Ray takes over the process that calls it: its core prints, handles signals,
 waits for minutes, and ends the process if the cluster goes away. It imports nothing of ablate, and what it

@@ -1,4 +1,4 @@
-"""Helpers as detached actors of a Ray cluster."""
+"""Ray: helpers as detached actors of a cluster."""
 
 import contextlib
 import json
@@ -9,15 +9,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ablate.compose.launchers import Ray
+from ablate.clusters import Cluster, Cores, JobStatus, State
 from ablate.config.extras import require
 from ablate.config.rules import ConfigError
-from ablate.store.jobs import JobStatus, State
-from ablate.study.cluster.engines import Engine
 
-CALLS = Path(__file__).with_name("ray_calls.py")
+CALLS = Path(__file__).with_name("_ray_calls.py")
 REACHED_WITHIN_S = 5
 ANSWER_WITHIN_S = 60
 
@@ -33,13 +31,15 @@ ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True)
-class RayEngine(Engine):
-    """Helpers in a Ray cluster, one of whose nodes is this one. A helper is a detached actor, which outlives
-    the process that starts it, and which Ray starts again when its node dies. See: ray_calls.py."""
+@dataclass(frozen=True, kw_only=True)
+class Ray(Cluster):
+    """A Ray cluster, one of whose nodes is this one. A helper is a detached actor, which outlives the process
+    that starts it, and which Ray starts again when its node dies. See: _ray_calls.py. address: HOST:PORT of
+    its head, or auto on one of its nodes."""
 
-    settings: Ray
-    name = "ray_cluster"
+    name: ClassVar[str] = "ray_cluster"
+    address: str
+    gpus_per_task: Cores | None
 
     def require(self) -> None:
         self._call("check")
@@ -61,7 +61,7 @@ class RayEngine(Engine):
     def _call(self, call: str, **what: Any) -> Any:
         require("hydra/launcher=ray_cluster", "ray", extra="ray")
         address = self._reach()
-        resources = {"cpus": self.settings.cpus_per_task, "gpus": self.settings.gpus_per_task}
+        resources = {"cpus": self.cpus_per_task, "gpus": self.gpus_per_task}
         request = {"call": call, "address": address, **resources, **what}
         try:
             done = subprocess.run(
@@ -91,7 +91,7 @@ class RayEngine(Engine):
 
     def _reach(self) -> str:
         """The address, for Ray. Raises ConfigError if nothing listens there; Ray would try for longer."""
-        address = self.settings.address
+        address = self.address
         if address == "auto":
             address = os.environ.get("RAY_ADDRESS") or address
         if address == "auto":
@@ -106,7 +106,4 @@ class RayEngine(Engine):
         return address
 
     def _refused(self, reason: str) -> ConfigError:
-        return ConfigError(f"hydra.launcher.address={self.settings.address}: {reason}")
-
-
-ENGINE = RayEngine
+        return ConfigError(f"hydra.launcher.address={self.address}: {reason}")

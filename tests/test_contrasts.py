@@ -24,6 +24,9 @@ ARMS = {
     "gated": {"fusion": "gated"},
     "static": {"fusion": "gated", "fusion.input": "static"},
     "wide": {"fusion": "concat", "model.mlp_hidden": 512},
+    "nano": {"model": "nano"},
+    "broad": {"model.d_model": 128},
+    "usual": {"fusion": "concat", "scale": "inside"},
 }
 
 
@@ -39,7 +42,14 @@ def study(*primary: Any, arms: Any = ARMS, **keys: Any) -> Study:
     "names",
     [
         *("sum - concat", "sum_matched - concat", "sum_matched - sum", "groups 2 - rank", "rank - groups 4"),
-        *("groups 4 - groups 2", "static - gated", "gated - concat", "sum - groups 2", "static - sum"),
+        *(
+            "nano - concat",
+            "groups 4 - groups 2",
+            "static - gated",
+            "gated - concat",
+            "sum - groups 2",
+            "static - sum",
+        ),
     ],
 )
 def test_a_contrast_by_names_is_of_these_two_arms_alone(names):
@@ -48,7 +58,9 @@ def test_a_contrast_by_names_is_of_these_two_arms_alone(names):
     (contrast,) = of.config.primary
     assert str(contrast) == contrast.arms == names and contrast.baseline
     arms = {
-        name: [f"{key}={value}" for key, value in arm.items()] for name, arm in ARMS.items() if name != "wide"
+        name: [f"{key}={value}" for key, value in arm.items()]
+        for name, arm in ARMS.items()
+        if name not in ("wide", "usual")
     }
     runs = [resolve(of.sweep.configs((*SMALL, *arm))) for arm in arms.values()]
     variants = settings(runs)
@@ -66,7 +78,7 @@ def test_what_a_contrast_by_names_is_written_out_to():
     assert by_names == Contrast(
         baseline={"fusion": "concat", "match": "none"},
         variants=[{"fusion": ["sum"], "match": ["params"]}],
-        where={"out_rank": [None]},
+        where={"model.d_model": [64], "out_rank": [None], "scale": ["inside"]},
         arms="sum_matched - concat",
     )
     assert not other.arms and other.where == {"match": "none"}
@@ -84,6 +96,7 @@ def test_what_a_contrast_by_names_is_written_out_to():
         ("sum", "sum: write an entry as .* by the names of two arms, as sum - concat"),
         ("sum - concat - mean", "by the names of two arms"),
         ("- concat", "by the names of two arms"),
+        ("usual - concat", "usual - concat: both arms are the same; name another one"),
         ("wide - concat", r"wide - concat: model\.mlp_hidden=auto: a run has a number in its place"),
     ],
 )
@@ -98,7 +111,7 @@ def test_a_contrast_of_an_arm_that_can_not_be_built_is_left_out():
     of = study("groups 3 - concat", "sum - concat", arms=arms)
     runs = of.ready(of.design.propose({}))
     of.check_primary(runs, None)
-    assert "groups=3" in of.left_out[0] and "2 of 20 runs left out" in of.left_out[0]
+    assert "groups=3" in of.left_out[0] and "2 of 26 runs left out" in of.left_out[0]
     assert of.left_out[1].startswith("study.primary: groups 3 - concat: no two runs of this study differ so")
     assert len(of.left_out) == 2
 

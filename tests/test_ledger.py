@@ -24,6 +24,8 @@ from ablate.execution.execute import describe
 from ablate.execution.run import PlacedRun, prepare
 from ablate.ledger import testing
 from ablate.ledger.entry import (
+    CLAIMS,
+    FROZEN,
     Claim,
     Entry,
     find_claim,
@@ -34,8 +36,8 @@ from ablate.ledger.entry import (
     read_frozen,
 )
 from ablate.ledger.freeze import freeze, require_frozen
-from ablate.ledger.judge import Verdict, judge, judged, keep
-from ablate.ledger.page import faults, page, state
+from ablate.ledger.judge import RESULTS, Verdict, judge, judged, keep
+from ablate.ledger.page import PAGE, faults, page, state
 from ablate.store.record import Choice, PlannedLooks, Role, StudyRecord, as_plain
 from ablate.store.store import Store
 from ablate.study.study import Study
@@ -55,27 +57,32 @@ PRIMARY = {
 }
 
 
-def filed(path: Path, name: str = "001-gates", **changes: Any) -> Any:
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
+def filed(name: str = "001-gates", **changes: Any) -> Any:
     """The entry, or of a withdrawn one the claim."""
     content = {key: value for key, value in {**WRITTEN, **changes}.items() if value is not None}
-    file = path / "claims" / f"{name}.yaml"
+    file = CLAIMS / f"{name}.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return read_claim(file)
 
 
-def commit(path: Path) -> None:
-    """A repository with the entries under `path`."""
+def commit() -> None:
+    """A repository with the entries."""
     me = ("-c", "user.name=A", "-c", "user.email=a@example.org")
     for words in (("init", "-q"), ("add", "claims"), (*me, "commit", "-qm", "Entries")):
-        subprocess.run(["git", *words], cwd=path, check=True)
+        subprocess.run(["git", *words], check=True)
 
 
-def frozen_here(path: Path) -> list[Entry]:
-    """All entries under `path`, frozen as one batch."""
-    commit(path)
-    freeze(read_entries(path / "claims"), {}, path / "claims")
-    return read_entries(path / "claims")
+def frozen_here() -> list[Entry]:
+    """All entries, frozen as one batch."""
+    commit()
+    freeze(read_entries(), {})
+    return read_entries()
 
 
 def expecting(expect: str, **more: Any) -> dict[str, Any]:
@@ -110,15 +117,15 @@ def made(entry: Entry, losses: dict[str, list[float]]) -> tuple[pd.DataFrame, St
     return frame(json.loads(json.dumps(rows))), record
 
 
-def kept(path: Path, one: Entry, losses: dict[str, list[float]]) -> Path:
-    """Results of the entry, kept under `path`."""
+def kept(one: Entry, losses: dict[str, list[float]]) -> Path:
+    """The directory with the results of the entry."""
     rows, record = made(one, losses)
-    study = path / "study"
+    study = Path("study")
     study.mkdir(exist_ok=True)
     rows.to_csv(study / "results.csv", index=False)
     (study / "study.json").write_text(json.dumps(as_plain(record)), encoding="utf-8")
-    keep(one, study, path / "results")
-    return path / "results" / one.name
+    keep(one, study)
+    return RESULTS / one.name
 
 
 def four(middle: float, by: float = 0.001) -> list[float]:
@@ -134,33 +141,30 @@ def losses_of(gated: float = -0.02) -> dict[str, list[float]]:
 # --- entries ----------------------------------------------------------------------------------------
 
 
-def test_what_is_frozen_never_changes():
+def test_what_is_frozen_never_changes(monkeypatch):
     """Whatever becomes of the code that reads entries. All fourteen of the first edition stay as texts."""
-    claims, frozen = read_claims(ROOT / "claims"), read_frozen(ROOT / "claims")
+    monkeypatch.chdir(ROOT)
+    claims, frozen = read_claims(), read_frozen()
     for one in claims:
         require_frozen(one, frozen)
     withdrawn = [one for one in claims if not isinstance(one, Entry)]
     assert {state(one, None, frozen) for one in withdrawn} == {"withdrawn: first edition"}
     of_all = "434862ab8d08061a360803089aec55aef7369f6229ca6582ca91bc4b5d692091"
     assert len(withdrawn) == 14 and digest(sorted(one.digest for one in withdrawn)) == of_all
-
-
-def test_the_ledger_here_fits(monkeypatch):
-    monkeypatch.chdir(ROOT)
     assert faults() == []
 
 
-def test_the_digest_is_of_what_an_entry_says_not_of_how_and_gives_the_seeds(tmp_path):
-    one = filed(tmp_path)
+def test_the_digest_is_of_what_an_entry_says_not_of_how_and_gives_the_seeds():
+    one = filed()
     drawn = hashlib.sha256(f"{one.digest}:3".encode()).digest()
     assert one.seed(3) == int.from_bytes(drawn[:8], "big") % 2**31
     assert one.study["seeds"] == [one.seed(k) for k in range(8)] and one.study["looks"] == [4, 8]
-    path = tmp_path / "claims" / "001-gates.yaml"
+    path = CLAIMS / "001-gates.yaml"
     path.write_text("# words\n" + yaml.safe_dump(WRITTEN, sort_keys=True), encoding="utf-8")
     assert read_claim(path).digest == one.digest
     changes: tuple[dict[str, Any], ...]
     changes = ({"margin": 0.02}, {"seeds": [4]}, {"sentence": "Gates harm."}, expecting("above"))
-    others = [filed(tmp_path, **change) for change in changes]
+    others = [filed(**change) for change in changes]
     assert len({one.digest, *(other.digest for other in others)}) == 5
     assert others[0].seed(3) != one.seed(3)
     path.write_text("digest: 0\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -190,79 +194,79 @@ def test_the_digest_is_of_what_an_entry_says_not_of_how_and_gives_the_seeds(tmp_
         ({"develop": ["a"]}, "develop"),
     ],
 )
-def test_an_entry_that_is_not_whole_is_refused_in_a_line(tmp_path, change, message):
+def test_an_entry_that_is_not_whole_is_refused_in_a_line(change, message):
     with pytest.raises(ConfigError, match=message) as refused:
-        filed(tmp_path, **change)
-    assert str(refused.value).startswith(f"{tmp_path}/claims/001-gates.yaml: ")
+        filed(**change)
+    assert str(refused.value).startswith("claims/001-gates.yaml: ")
     assert "\n" not in str(refused.value)
 
 
-def test_names_and_numbers_of_files(tmp_path):
-    filed(tmp_path)
-    assert find_entry("1", tmp_path / "claims").name == "001-gates"
+def test_names_and_numbers_of_files():
+    filed()
+    assert find_entry("1").name == "001-gates"
     with pytest.raises(ConfigError, match="7: no such entry; choices: 001"):
-        find_entry("7", tmp_path / "claims")
-    filed(tmp_path, "001-again")
+        find_entry("7")
+    filed("001-again")
     with pytest.raises(ConfigError, match=r"001-gates\.yaml: 001-again has this number"):
-        read_entries(tmp_path / "claims")
-    (tmp_path / "claims" / "001-again.yaml").rename(tmp_path / "claims" / "again.yaml")
+        read_entries()
+    (CLAIMS / "001-again.yaml").rename(CLAIMS / "again.yaml")
     with pytest.raises(ConfigError, match=r"again\.yaml: name it by a number and a word"):
-        read_entries(tmp_path / "claims")
+        read_entries()
+    shutil.rmtree(CLAIMS)
     with pytest.raises(ConfigError, match="no such directory here"):
-        read_entries(tmp_path / "nowhere")
+        read_entries()
 
 
 # --- the freeze -------------------------------------------------------------------------------------
 
 
-def test_an_entry_is_frozen_once_and_a_changed_one_is_a_new_entry(tmp_path):
-    one, claims = filed(tmp_path), tmp_path / "claims"
+def test_an_entry_is_frozen_once_and_a_changed_one_is_a_new_entry():
+    one = filed()
     unfrozen = r"001-gates: not frozen, so it can't be run; ablate claims freeze 001"
     with pytest.raises(ConfigError, match=unfrozen):
-        require_frozen(one, read_frozen(claims))
+        require_frozen(one, read_frozen())
     with pytest.raises(ConfigError, match=r"001-gates.yaml: .*; commit the entry, then freeze it"):
-        freeze([one], {}, claims)
-    commit(tmp_path)
-    freeze([one], {}, claims)
+        freeze([one], {})
+    commit()
+    freeze([one], {})
     with pytest.raises(ConfigError, match=r"001-gates: frozen already, on 2.*; run it, or leave it out"):
-        freeze([one], {}, claims)
-    require_frozen(one, read_frozen(claims), claims)
-    assert state(one, None, read_frozen(claims)) == "frozen, not run yet"
-    edited = filed(tmp_path, margin=0.02)
-    assert state(edited, None, read_frozen(claims)) == "edited after it was frozen"
+        freeze([one], {})
+    require_frozen(one, read_frozen())
+    assert state(one, None, read_frozen()) == "frozen, not run yet"
+    edited = filed(margin=0.02)
+    assert state(edited, None, read_frozen()) == "edited after it was frozen"
     again = r"edited after it was frozen .* a new entry with the next number"
-    frozen = read_frozen(claims)
-    for refuse in (lambda: freeze([edited], {}, claims), lambda: require_frozen(edited, frozen, claims)):
+    frozen = read_frozen()
+    for refuse in (lambda: freeze([edited], {}), lambda: require_frozen(edited, frozen)):
         with pytest.raises(ConfigError, match=again):
             refuse()
 
 
-def test_entries_frozen_together_share_their_seeds_and_stand_or_fall_together(tmp_path):
-    claims = tmp_path / "claims"
+def test_entries_frozen_together_share_their_seeds_and_stand_or_fall_together():
     for name, margin in (("001-gates", 0.01), ("002-more", 0.02), ("003-alone", 0.01)):
-        filed(tmp_path, name, margin=margin, note=name)
-    commit(tmp_path)
-    first, second, third = read_entries(claims)
-    batch = freeze([second, first], {second.name: 30}, claims)
-    freeze([third], {}, claims)
-    first, second, third = read_entries(claims)
+        filed(name, margin=margin, note=name)
+    commit()
+    first, second, third = read_entries()
+    batch = freeze([second, first], {second.name: 30})
+    freeze([third], {})
+    first, second, third = read_entries()
     assert first.batch == second.batch == batch == digest(sorted([first.digest, second.digest]))
     drawn = hashlib.sha256(f"{batch}:5".encode()).digest()
     assert first.seed(5) == second.seed(5) == int.from_bytes(drawn[:8], "big") % 2**31 != third.seed(5)
-    assert read_frozen(claims)[second.name].developed == 30 and third.batch != batch
+    assert read_frozen()[second.name].developed == 30 and third.batch != batch
     for one in (first, second, third):
-        require_frozen(one, read_frozen(claims), claims)
-    filed(tmp_path, "002-more", margin=0.03)
+        require_frozen(one, read_frozen())
+    filed("002-more", margin=0.03)
     with pytest.raises(ConfigError, match=r"002-more: edited after it was frozen"):
-        require_frozen(first, read_frozen(claims), claims)
-    (claims / "002-more.yaml").unlink()
+        require_frozen(first, read_frozen())
+    (CLAIMS / "002-more.yaml").unlink()
     with pytest.raises(ConfigError, match=r"002-more: frozen with 001-gates, but its file is gone"):
-        require_frozen(first, read_frozen(claims), claims)
-    require_frozen(third, read_frozen(claims), claims)
+        require_frozen(first, read_frozen())
+    require_frozen(third, read_frozen())
 
 
-def test_an_entry_is_a_tuned_study_with_its_looks(tmp_path):
-    entry = filed(tmp_path, settings={**SMALL, "corpus.characters": 5_000, "heads": 8})
+def test_an_entry_is_a_tuned_study_with_its_looks():
+    entry = filed(settings={**SMALL, "corpus.characters": 5_000, "heads": 8})
     study = Study(testing.sweep_of(entry))
     looks = study.design.looks
     assert study.config and looks and (looks.at, looks.contrasts) == ([4, 8], 1)
@@ -271,20 +275,18 @@ def test_an_entry_is_a_tuned_study_with_its_looks(tmp_path):
     assert [str(contrast) for contrast in study.config.primary] == ["gated - concat"]
 
 
-def test_the_verdicts_of_a_batch_are_counted_together(tmp_path):
-    claims = tmp_path / "claims"
+def test_the_verdicts_of_a_batch_are_counted_together():
     for name in ("001-gates", "002-more"):
-        filed(tmp_path, name)
-    commit(tmp_path)
-    freeze(read_entries(claims), {"001-gates": 7}, claims)
-    first, second = read_entries(claims)
+        filed(name)
+    commit()
+    freeze(read_entries(), {"001-gates": 7})
+    first, second = read_entries()
     # The interval of four seeds is ±0.0019 at 97.5 %, ±0.0025 at 98.75 %, and the margin is 0.01.
-    kept(tmp_path, first, losses_of(-0.0031))
-    kept(tmp_path, second, losses_of(-0.0129))
-    text = page(claims, tmp_path / "results", tmp_path / "ledger.md")
-    assert "2 claims: of 2 verdicts, each of which holds with 95 %, 2 would hold at 95 % over" in text
-    kept(tmp_path, second, losses_of(-0.0078))
-    text = page(claims, tmp_path / "results", tmp_path / "ledger.md")
+    kept(first, losses_of(-0.0031))
+    kept(second, losses_of(-0.0129))
+    assert "2 claims: of 2 verdicts, each of which holds with 95 %, 2 would hold at 95 % over" in page()
+    kept(second, losses_of(-0.0078))
+    text = page()
     assert "2 claims: of 2 verdicts, each of which holds with 95 %, 1 would hold at 95 % over" in text
     assert f"in batch `{first.batch[:16]}`" in text
     assert "Older than the freeze: 7 development rows of its arms." in text
@@ -293,9 +295,9 @@ def test_the_verdicts_of_a_batch_are_counted_together(tmp_path):
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
-def test_a_verdict_by_hand(tmp_path):
+def test_a_verdict_by_hand():
     """Four paired differences of mean −0.02 and sd 0.001·√(2.5/3), at level 1 − 0.05/2 for two looks."""
-    entry = filed(tmp_path)
+    entry = filed()
     found = judge(entry, *made(entry, losses_of()))
     half = student.isf(0.0125, 3) * 0.001 * np.sqrt(2.5 / 3) / 2
     (one,) = found.predictions
@@ -333,14 +335,14 @@ def test_a_verdict_by_hand(tmp_path):
         ({"expect": "within", "bound": 0.05}, -0.04, REPLICATED),
     ],
 )
-def test_verdicts(tmp_path, prediction, middle, verdict):
-    entry = filed(tmp_path, predictions=[{"contrast": "gated - concat", **prediction}])
+def test_verdicts(prediction, middle, verdict):
+    entry = filed(predictions=[{"contrast": "gated - concat", **prediction}])
     assert judge(entry, *made(entry, losses_of(middle))).verdict is verdict
 
 
-def test_all_predictions_have_to_hold_and_one_that_fails_decides(tmp_path):
+def test_all_predictions_have_to_hold_and_one_that_fails_decides():
     more = [{"contrast": "uniform - concat", "expect": "above"}]
-    entry = filed(tmp_path, predictions=WRITTEN["predictions"] + more)
+    entry = filed(predictions=WRITTEN["predictions"] + more)
     for gated, uniform, verdict in ((-0.02, 0.5, REPLICATED), (0.02, 0.5, NOT), (-0.02, -0.5, NOT)):
         found = judge(entry, *made(entry, losses_of(gated) | {"uniform": four(uniform)}))
         half = student.isf(0.0125 / 2, 3) * 0.001 * np.sqrt(2.5 / 3) / 2
@@ -348,8 +350,8 @@ def test_all_predictions_have_to_hold_and_one_that_fails_decides(tmp_path):
         assert [one.high - one.low for one in found.predictions] == pytest.approx([2 * half] * 2)
 
 
-def test_a_diverged_run_leaves_it_undecided(tmp_path):
-    entry = filed(tmp_path)
+def test_a_diverged_run_leaves_it_undecided():
+    entry = filed()
     losses = losses_of() | {"gated": [*four(-0.02)[:3], np.inf]}
     rows, record = made(entry, {arm: losses[arm] for arm in ("concat", "uniform")})
     at_every_rate = replace(record, chosen={"gated": Choice(None, "no value: all diverged")})
@@ -359,29 +361,29 @@ def test_a_diverged_run_leaves_it_undecided(tmp_path):
 
 
 @pytest.mark.parametrize("expect", ["below", "within"])
-def test_without_an_interval_it_is_undecided(tmp_path, expect):
-    entry = filed(tmp_path, **expecting(expect))
+def test_without_an_interval_it_is_undecided(expect):
+    entry = filed(**expecting(expect))
     found = judge(entry, *made(entry, losses_of() | {"gated": [1.9, 1.9, 1.9, 1.9]}))
     assert found.verdict is UNDECIDED and np.isnan(found.predictions[0].low)
 
 
-def test_a_date_in_an_entry_is_a_value_like_any(tmp_path):
-    text = tmp_path / "claims" / "001-gates.yaml"
-    filed(tmp_path, settings={"heads": 8, "corpus.path": "DATE"})
+def test_a_date_in_an_entry_is_a_value_like_any():
+    text = CLAIMS / "001-gates.yaml"
+    filed(settings={"heads": 8, "corpus.path": "DATE"})
     text.write_text(text.read_text().replace("DATE", "2024-01-01"))
-    assert len(find_entry("1", tmp_path / "claims").digest) == 64
+    assert len(find_entry("1").digest) == 64
 
 
 @pytest.mark.parametrize("content", ["[]", '{"001-gates": {}}', '{"001-gates": 3}', "{"])
-def test_a_damaged_freeze_is_refused_in_a_line(tmp_path, content):
-    filed(tmp_path)
-    (tmp_path / "claims" / "frozen.json").write_text(content)
+def test_a_damaged_freeze_is_refused_in_a_line(content):
+    filed()
+    FROZEN.write_text(content)
     with pytest.raises(ConfigError, match=r"frozen\.json: not readable .* restore it"):
-        read_frozen(tmp_path / "claims")
+        read_frozen()
 
 
-def test_rows_of_two_versions_of_other_seeds_or_of_some_arms_are_refused(tmp_path):
-    entry = filed(tmp_path)
+def test_rows_of_two_versions_of_other_seeds_or_of_some_arms_are_refused():
+    entry = filed()
     rows, record = made(entry, losses_of())
     rows = rows.assign(parts="a")
     judge(entry, rows, record)
@@ -399,26 +401,19 @@ def test_rows_of_two_versions_of_other_seeds_or_of_some_arms_are_refused(tmp_pat
 # --- what does not fit ------------------------------------------------------------------------------
 
 
-def test_what_does_not_fit_is_named(tmp_path):
-    one, claims, results = filed(tmp_path), tmp_path / "claims", tmp_path / "results"
-    ledger = tmp_path / "ledger.md"
-
-    def said() -> list[str]:
-        return faults(claims, results, ledger)
-
-    assert said() == [] and not page(claims, results, ledger)
-    directory = kept(tmp_path, one, losses_of())
-    assert "not frozen" in said()[0]
-    (one,) = frozen_here(tmp_path)
-    kept(tmp_path, one, losses_of())
-    assert said() == [f"{ledger}: not what the files give; ablate claims page writes it"]
+def test_what_does_not_fit_is_named():
+    one = filed()
+    assert faults() == [] and not page()
+    directory = kept(one, losses_of())
+    assert "not frozen" in faults()[0]
+    (one,) = frozen_here()
+    kept(one, losses_of())
+    assert faults() == [f"{PAGE}: not what the files give; ablate claims page writes it"]
     head = "# Our claims\n\nWhy we test them.\n\n"
-    text = page(claims, results, ledger)
-    ledger.write_text(text.replace("# The ledger\n\n", head), encoding="utf-8")
-    ledger.write_text(page(claims, results, ledger), encoding="utf-8")
-    assert ledger.read_text("utf-8").startswith(f"{head}| | claim |")
-    text = ledger.read_text("utf-8")
-    assert said() == [] and "**Replicated at this scale.** Its intervals hold together with 95 %" in text
+    PAGE.write_text(page().replace("# The ledger\n\n", head), encoding="utf-8")
+    PAGE.write_text(text := page(), encoding="utf-8")
+    assert text.startswith(f"{head}| | claim |")
+    assert faults() == [] and "**Replicated at this scale.** Its intervals hold together with 95 %" in text
     assert "| `gated - concat` | -0.0200 [-0.0219, -0.0181] | 4 | holds |" in text
 
     table = directory / "results.csv"
@@ -433,40 +428,39 @@ def test_what_does_not_fit_is_named(tmp_path):
         (of_code, "001-gates: these rows come from 2 programs"),
     ):
         table.write_text(damaged, encoding="utf-8")
-        assert line in said()[0]
+        assert line in faults()[0]
     table.write_text(whole, encoding="utf-8")
-    assert said() == []
+    assert faults() == []
 
-    filed(tmp_path, sentence="Gates help a lot.")
-    assert "edited after it was frozen" in said()[0]
-    (claims / "001-gates.yaml").unlink()
-    assert said()[0] == "001-gates: frozen, but its file is gone; restore it"
+    filed(sentence="Gates help a lot.")
+    assert "edited after it was frozen" in faults()[0]
+    (CLAIMS / "001-gates.yaml").unlink()
+    assert faults()[0] == "001-gates: frozen, but its file is gone; restore it"
 
 
-def test_results_of_another_entry_are_refused(tmp_path):
-    one, other = filed(tmp_path), filed(tmp_path, "002-gates", margin=0.02)
-    directory = kept(tmp_path, one, losses_of())
+def test_results_of_another_entry_are_refused():
+    one, other = filed(), filed("002-gates", margin=0.02)
+    directory = kept(one, losses_of())
     shutil.copytree(directory, directory.parent / other.name)
     with pytest.raises(ConfigError, match="its runs were made for digest"):
-        judged(other, directory.parent)
+        judged(other)
 
 
 # --- withdrawn --------------------------------------------------------------------------------------
 
 
-def withdraw(path: Path, name: str = "001-gates") -> Claim:
-    file = path / "claims" / "frozen.json"
-    frozen = json.loads(file.read_text())
+def withdraw(name: str = "001-gates") -> Claim:
+    frozen = json.loads(FROZEN.read_text())
     frozen[name] |= {"withdrawn": "first edition", "reason": "its text repeats itself"}
-    file.write_text(json.dumps(frozen))
-    return read_claim(path / "claims" / f"{name}.yaml")
+    FROZEN.write_text(json.dumps(frozen))
+    return find_claim(name)
 
 
 @pytest.mark.parametrize("format", ["table", "csv", "json", "md"])
 def test_a_withdrawn_claim_is_listed_and_shown_and_not_run(tmp_path, format):
-    filed(tmp_path)
-    frozen_here(tmp_path)
-    assert type(claim := withdraw(tmp_path)) is Claim
+    filed()
+    frozen_here()
+    assert type(claim := withdraw()) is Claim
     listed = call_cli("claims", "--format", format, cwd=tmp_path)
     assert listed.returncode == 0 and "withdrawn: first edition" in listed.stdout and not listed.stderr
     shown = call_cli("claims", "show", "001", cwd=tmp_path)
@@ -479,19 +473,18 @@ def test_a_withdrawn_claim_is_listed_and_shown_and_not_run(tmp_path, format):
 
 
 def test_a_withdrawn_claim_is_on_no_page_and_keeps_its_digest(tmp_path):
-    claims, results, ledger = (tmp_path / name for name in ("claims", "results", "ledger.md"))
-    filed(tmp_path)
-    frozen_here(tmp_path)
-    withdraw(tmp_path)
-    assert page(claims, results, ledger) == "" and faults(claims, results, ledger) == []
+    filed()
+    frozen_here()
+    withdraw()
+    assert page() == "" and faults() == []
     written = call_cli("claims", "page", cwd=tmp_path)
     assert written.returncode == 0 and "nothing to write to docs/ledger.md" in written.stdout
-    filed(tmp_path, "002-more")
-    commit(tmp_path)
-    freeze(read_entries(claims), {}, claims)
-    assert find_claim("1", claims).name == "001-gates" and "001-gates" not in page(claims, results, ledger)
-    filed(tmp_path, margin=0.5)
-    assert "001-gates: edited after it was frozen" in faults(claims, results, ledger)[0]
+    filed("002-more")
+    commit()
+    freeze(read_entries(), {})
+    assert find_claim("1").name == "001-gates" and "001-gates" not in page()
+    filed(margin=0.5)
+    assert "001-gates: edited after it was frozen" in faults()[0]
 
 
 # --- runs -------------------------------------------------------------------------------------------
@@ -499,14 +492,14 @@ def test_a_withdrawn_claim_is_on_no_page_and_keeps_its_digest(tmp_path):
 
 @pytest.mark.slow
 def test_an_unfrozen_entry_is_not_run_and_only_launchers_may_be_chosen(tmp_path):
-    filed(tmp_path)
+    filed()
     refused = call_cli("claims", "run", "001", cwd=tmp_path)
     assert refused.returncode == 2 and "001-gates: not frozen" in refused.stderr
     refused = call_cli("claims", "run", "001", "train.steps=3", cwd=tmp_path)
     assert refused.returncode == 2 and "train.steps=3: a claim is run as it was frozen" in refused.stderr
     listed = call_cli("claims", cwd=tmp_path)
     assert listed.returncode == 0 and "001-gates  not frozen" in listed.stdout
-    commit(tmp_path)
+    commit()
     frozen = call_cli("claims", "freeze", "001", cwd=tmp_path)
     assert frozen.returncode == 0 and "001-gates: frozen" in frozen.stdout
     wrong = call_cli("claims", "check", cwd=tmp_path)
@@ -514,10 +507,10 @@ def test_an_unfrozen_entry_is_not_run_and_only_launchers_may_be_chosen(tmp_path)
 
 
 def test_an_entry_that_can_not_be_run_is_not_frozen(tmp_path):
-    filed(tmp_path, settings={**SMALL, "corpus.characters": 20_000, "heads": 7})
+    filed(settings={**SMALL, "corpus.characters": 20_000, "heads": 7})
     refused = call_cli("claims", "freeze", "001", cwd=tmp_path)
     assert refused.returncode == 2 and "heads=7: does not divide" in refused.stderr
-    assert not (tmp_path / "claims" / "frozen.json").exists()
+    assert not FROZEN.exists()
 
 
 SMALL = {"model.context": 16, "train.batch": 2, "train.steps": 6, "train.eval_every": 3, "corpus": "grammar"}
@@ -528,37 +521,37 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
     """At two looks; then from its rows the same verdict, and the same runs."""
     settings = {**SMALL, "corpus.characters": 20_000, "heads": 4}
     rule = {"margin": 1e-6, "develop": [0], "extend": 0}
-    one = filed(tmp_path, settings=settings, seeds=[2, 3], **rule)
-    commit(tmp_path)
+    one = filed(settings=settings, seeds=[2, 3], **rule)
+    commit()
     quick = [f"{key}={value}" for key, value in settings.items()]
     before = ("run", "fusion=gated", "match=none", *quick, "name=before")
     assert run_cli(*before, "seed=5", cwd=tmp_path).returncode == 0
     known = run_cli("claims", "freeze", "001", cwd=tmp_path)
     assert known.returncode == 2 and "is a run of one of its arms at seed 5" in known.stderr, known.stderr
-    shutil.rmtree(tmp_path / "runs")
+    shutil.rmtree("runs")
     assert run_cli(*before, "seed=0", cwd=tmp_path).returncode == 0
     frozen = run_cli("claims", "freeze", "001", cwd=tmp_path)
     assert (
         frozen.returncode == 0 and "1 development row of its arms, older than the freeze" in frozen.stdout
     ), frozen.stderr
-    shutil.rmtree(tmp_path / "runs")
-    one = find_entry("001", tmp_path / "claims")
+    shutil.rmtree("runs")
+    one = find_entry("001")
     done = run_cli("claims", "run", "001", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = judged(one, tmp_path / "docs" / "results")
+    found = judged(one)
     assert found is not None and f"001-gates: {found.verdict}" in done.stdout.splitlines()
     assert run_cli("claims", "page", cwd=tmp_path).returncode == 0
     assert run_cli("claims", "check", "--ids", cwd=tmp_path).stdout == "the ledger fits\n"
     again = run_cli("claims", "run", "001", cwd=tmp_path)
     assert again.returncode == 0 and again.stdout == done.stdout
-    table = tmp_path / "docs" / "results" / "001-gates" / "results.csv"
+    table = RESULTS / "001-gates" / "results.csv"
     rows = pd.read_csv(table, dtype=str, keep_default_na=False)
     last_run = rows[rows["seed"] == str(one.seed(found.n - 1))]["run_id"].iloc[0]
-    (lost,) = Store(tmp_path / "runs").directories([last_run]).values()
+    (lost,) = Store().directories([last_run]).values()
     shutil.rmtree(lost)  # as if its last look had been interrupted
     resumed = run_cli("claims", "run", "001", cwd=tmp_path)
     assert resumed.returncode == 0 and resumed.stdout == done.stdout, resumed.stderr
-    (old,) = Store(tmp_path / "runs").directories([last_run]).values()
+    (old,) = Store().directories([last_run]).values()
     result = {
         **json.loads((old / "result.json").read_text()),
         "numerics": 0,
@@ -580,7 +573,7 @@ def test_an_entry_is_run_looked_at_again_and_judged(tmp_path):
 
 @pytest.mark.slow
 def test_a_trial_makes_the_runs_that_an_entry_asks_for(tmp_path):
-    entry = filed(tmp_path, settings={**SMALL, "corpus.characters": 20_000, "heads": 4})
+    entry = filed(settings={**SMALL, "corpus.characters": 20_000, "heads": 4})
     done = run_cli("claims", "run", "001", "--trial", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     runs = len(entry.arms) * (
@@ -590,4 +583,4 @@ def test_a_trial_makes_the_runs_that_an_entry_asks_for(tmp_path):
     assert found and runs <= int(found[1]) <= runs + 2 * len(
         entry.arms
     )  # half-octaves where curves are steep
-    assert Store(tmp_path / "runs").study_names() == [f"trial-{entry.name}"]  # so the claim itself can be run
+    assert Store().study_names() == [f"trial-{entry.name}"]  # so the claim itself can be run

@@ -22,7 +22,7 @@ from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, 
 from ablate.study.config import Ascending, KeysOfARun
 
 CLAIMS = Path("claims")
-FROZEN = "frozen.json"
+FROZEN = CLAIMS / "frozen.json"
 FILE = re.compile(r"(\d{3})-([a-z0-9-]+)\.yaml")
 EXAMPLE = "see the other files of claims/ for an example"
 TUNED, METRIC = "train.lr", "test_loss"
@@ -150,13 +150,13 @@ class Entry(Claim):
         }
 
 
-def read_claims(directory: Path = CLAIMS) -> list[Claim]:
+def read_claims() -> list[Claim]:
     """All claims by number: entries, and those that were withdrawn. Raises ConfigError for a file that is
     none, and for a number that two have."""
-    if not directory.is_dir():
-        raise ConfigError(f"{directory}/: no such directory here; run this in a checkout of ablate")
+    if not CLAIMS.is_dir():
+        raise ConfigError(f"{CLAIMS}/: no such directory here; run this in a checkout of ablate")
     claims: dict[str, Claim] = {}
-    for path in sorted(directory.glob("*.yaml")):
+    for path in sorted(CLAIMS.glob("*.yaml")):
         if not (named := FILE.fullmatch(path.name)):
             raise ConfigError(f"{path}: name it by a number and a word, as 003-write-rank.yaml")
         if before := claims.get(named[1]):
@@ -165,25 +165,25 @@ def read_claims(directory: Path = CLAIMS) -> list[Claim]:
     return list(claims.values())
 
 
-def read_entries(directory: Path = CLAIMS) -> list[Entry]:
+def read_entries() -> list[Entry]:
     """All claims but the withdrawn ones. Raises ConfigError, as `read_claims`."""
-    return [claim for claim in read_claims(directory) if isinstance(claim, Entry)]
+    return [claim for claim in read_claims() if isinstance(claim, Entry)]
 
 
-def find_claim(number: str, directory: Path = CLAIMS) -> Claim:
+def find_claim(number: str) -> Claim:
     """The claim of this number (or name). Raises ConfigError."""
-    claims = read_claims(directory)
+    claims = read_claims()
     for claim in claims:
         if number in (claim.name, claim.number) or (number.isdigit() and int(number) == int(claim.number)):
             return claim
     raise ConfigError(f"{number}: no such entry; choices: {', '.join(claim.number for claim in claims)}")
 
 
-def find_entry(number: str, directory: Path = CLAIMS) -> Entry:
+def find_entry(number: str) -> Entry:
     """The same, if it was not withdrawn. Raises ConfigError."""
-    claim = find_claim(number, directory)
+    claim = find_claim(number)
     if not isinstance(claim, Entry):
-        frozen = read_frozen(directory)[claim.name]
+        frozen = read_frozen()[claim.name]
         raise ConfigError(
             f"{claim.name}: withdrawn with the {frozen.withdrawn}, since {frozen.reason}; ask again in a new"
             " entry with the next number"
@@ -202,7 +202,7 @@ def read_claim(path: Path) -> Claim:
     try:
         if own := [key for key in ("name", "digest", "batch") if key in content]:
             raise ConfigError(f"{own[0]}: it follows from the file; leave it out")
-        frozen = read_frozen(path.parent).get(path.stem)
+        frozen = read_frozen().get(path.stem)
         content = {**content, "name": path.stem, "digest": digest_of(content)}
         if frozen and frozen.withdrawn:
             published = {key.name for key in dataclasses.fields(Claim)}
@@ -219,14 +219,13 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return digest(_plain(content) | overrides)
 
 
-def read_frozen(directory: Path = CLAIMS) -> dict[str, Frozen]:
+def read_frozen() -> dict[str, Frozen]:
     """The freeze of each entry, by name. Raises ConfigError."""
-    path = directory / FROZEN
     try:
-        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        content = json.loads(FROZEN.read_text(encoding="utf-8")) if FROZEN.exists() else {}
         return {str(name): Frozen(**of) for name, of in content.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: not readable ({error}); restore it from the repository") from error
+        raise ConfigError(f"{FROZEN}: not readable ({error}); restore it from the repository") from error
 
 
 def _plain(value: Any, *, as_typed: bool = False) -> Any:

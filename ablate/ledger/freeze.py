@@ -13,27 +13,27 @@ from ablate.files.atomic import write_atomically
 from ablate.ledger.entry import CLAIMS, FROZEN, Claim, Entry, Frozen, read_claim, read_frozen
 
 
-def freeze(entries: Sequence[Entry], developed: Mapping[str, int], directory: Path = CLAIMS) -> str:
+def freeze(entries: Sequence[Entry], developed: Mapping[str, int]) -> str:
     """Freeze entries as one batch: write their digests, that of the batch, and today's date. Returns the
     digest of the batch. developed: how many development rows of its arms there were before, by name. Raises
     ConfigError if one was frozen before, or if its file is not committed."""
-    frozen = read_frozen(directory)
+    frozen = read_frozen()
     for entry in entries:
         if entry.name in frozen:
-            require_frozen(entry, frozen, directory)
+            require_frozen(entry, frozen)
             date = frozen[entry.name].date
             raise ConfigError(f"{entry.name}: frozen already, on {date}; run it, or leave it out")
-        _require_committed(directory / f"{entry.name}.yaml")
+        _require_committed(CLAIMS / f"{entry.name}.yaml")
     batch = digest(sorted(entry.digest for entry in entries))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     frozen |= {one.name: Frozen(one.digest, today, batch, developed.get(one.name, 0)) for one in entries}
     plain = {name: dataclasses.asdict(one) for name, one in frozen.items()}
     plain = {name: {key: value for key, value in one.items() if value} for name, one in plain.items()}
-    write_atomically(directory / FROZEN, json.dumps(plain, indent=2, sort_keys=True) + "\n")
+    write_atomically(FROZEN, json.dumps(plain, indent=2, sort_keys=True) + "\n")
     return batch
 
 
-def require_frozen(claim: Claim, frozen: Mapping[str, Frozen], directory: Path = CLAIMS) -> None:
+def require_frozen(claim: Claim, frozen: Mapping[str, Frozen]) -> None:
     """Raises ConfigError unless the claim, and all others of its batch, are frozen as they are now."""
     if claim.name not in frozen:
         raise ConfigError(
@@ -41,7 +41,7 @@ def require_frozen(claim: Claim, frozen: Mapping[str, Frozen], directory: Path =
         )
     _require_as_frozen(claim, frozen[claim.name])
     for name in batch_of(frozen, frozen[claim.name].batch):
-        path = directory / f"{name}.yaml"
+        path = CLAIMS / f"{name}.yaml"
         if name != claim.name and not path.exists():
             raise ConfigError(f"{name}: frozen with {claim.name}, but its file is gone; restore it")
         if name != claim.name:

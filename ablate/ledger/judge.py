@@ -84,12 +84,12 @@ def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord, alpha: float = 
     return Judged(verdict, outcomes, sorted(diverged))
 
 
-def keep(entry: Entry, study: Path, root: Path = RESULTS) -> Judged:
+def keep(entry: Entry, study: Path) -> Judged:
     """Judge a finished study, and copy its results.csv and study.json. Raises ConfigError if runs are
     missing."""
     judged = judge(entry, *read_kept(study))
     for name in ("results.csv", "study.json"):
-        write_atomically(root / entry.name / name, (study / name).read_bytes())
+        write_atomically(RESULTS / entry.name / name, (study / name).read_bytes())
     return judged
 
 
@@ -101,10 +101,10 @@ def read_kept(directory: Path) -> tuple[pd.DataFrame, StudyRecord]:
     return results.rows, results.records[0]
 
 
-def judged(entry: Entry, root: Path = RESULTS) -> Judged | None:
+def judged(entry: Entry) -> Judged | None:
     """The verdict that the kept rows give; None if there are none yet. Raises ConfigError if they are not of
     this entry."""
-    directory = root / entry.name
+    directory = RESULTS / entry.name
     try:
         return judge(entry, *read_kept(directory)) if directory.exists() else None
     except ConfigError as error:

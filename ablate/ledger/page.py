@@ -7,7 +7,6 @@ from ablate.analysis.compare import ALPHA
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import (
-    CLAIMS,
     Claim,
     Entry,
     Frozen,
@@ -26,21 +25,21 @@ TABLE = "| | claim | verdict | seeds |\n| --- | --- | --- | --- |"
 OUTCOMES = {Verdict.REPLICATED: "holds", Verdict.NOT: "fails", Verdict.UNDECIDED: "undecided"}
 
 
-def page(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> str:
+def page() -> str:
     """The text of the page: the head that it has, which a person writes, and what follows from the entries;
     empty until one is frozen. Raises ConfigError."""
-    entries, frozen = read_entries(directory), read_frozen(directory)
+    entries, frozen = read_entries(), read_frozen()
     if not any(entry.name in frozen for entry in entries):
         return ""
-    head = ledger.read_text("utf-8").partition(TABLE)[0] if ledger.exists() else "# The ledger\n\n"
-    verdicts = {entry.name: judged(entry, results) for entry in entries}
+    head = PAGE.read_text("utf-8").partition(TABLE)[0] if PAGE.exists() else "# The ledger\n\n"
+    verdicts = {entry.name: judged(entry) for entry in entries}
     lines, sections = [], list[str]()
     for entry in entries:
         found = verdicts[entry.name]
         seeds, verdict = found.n if found else "", state(entry, found, frozen)
         lines.append(f"| [{entry.number}](#{entry.name}) | {entry.sentence} | {verdict} | {seeds} |")
         sections += ["", *_section(entry, found, frozen)]
-    batches = [part for line in _batches(verdicts, frozen, directory, results) for part in ("", line)]
+    batches = [part for line in _batches(verdicts, frozen) for part in ("", line)]
     return head + "\n".join([TABLE, *lines, *batches, *sections]) + "\n"
 
 
@@ -70,29 +69,29 @@ def expectation(one: Prediction, margin: float) -> str:
     return f"`{one.contrast}` {words}"
 
 
-def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> list[str]:
+def faults() -> list[str]:
     """A line for each thing in the ledger that does not fit. Raises ConfigError if an entry can't be read."""
-    claims, frozen = read_claims(directory), read_frozen(directory)
+    claims, frozen = read_claims(), read_frozen()
     names = {claim.name for claim in claims}
     wrong = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
-    wrong += [line for claim in claims for line in _of_claim(claim, frozen, directory, results)]
-    text = "" if wrong else page(directory, results, ledger)
-    if text and (not ledger.exists() or ledger.read_text("utf-8") != text):
-        wrong.append(f"{ledger}: not what the files give; ablate claims page writes it")
+    wrong += [line for claim in claims for line in _of_claim(claim, frozen)]
+    text = "" if wrong else page()
+    if text and (not PAGE.exists() or PAGE.read_text("utf-8") != text):
+        wrong.append(f"{PAGE}: not what the files give; ablate claims page writes it")
     return wrong
 
 
-def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> list[str]:
+def faults_of_runs() -> list[str]:
     """A line for each entry whose rows are not of the runs that it asks for, as composed anew. The ledger has
     to be without other faults."""
     from ablate.ledger.testing import run_ids  # it loads torch
 
     wrong = []
-    for entry in read_entries(directory):
-        if not (results / entry.name).exists():
+    for entry in read_entries():
+        if not (RESULTS / entry.name).exists():
             continue
         try:
-            rows, record = read_kept(results / entry.name)
+            rows, record = read_kept(RESULTS / entry.name)
             if other := run_ids(entry, rows) ^ {*record.runs}:
                 wrong.append(f"{entry.name}: {len(other)} of its runs are not those that it asks for")
         except ConfigError as error:
@@ -143,9 +142,7 @@ def _closing(found: Judged) -> str:
     return f"{words}."
 
 
-def _batches(
-    verdicts: Mapping[str, Judged | None], frozen: Mapping[str, Frozen], directory: Path, results: Path
-) -> Iterator[str]:
+def _batches(verdicts: Mapping[str, Judged | None], frozen: Mapping[str, Frozen]) -> Iterator[str]:
     """A line for each batch with verdicts: how many of them also hold if all of the batch hold together.
     verdicts: by name."""
     for batch in dict.fromkeys(one.batch for one in frozen.values() if one.batch):
@@ -157,8 +154,8 @@ def _batches(
         }
         together = 0
         for name, verdict in decided.items():
-            entry, kept = find_entry(name, directory), read_kept(results / name)
-            together += judge(entry, *kept, alpha=ALPHA / len(names)).verdict == verdict
+            kept = read_kept(RESULTS / name)
+            together += judge(find_entry(name), *kept, alpha=ALPHA / len(names)).verdict == verdict
         if decided:
             yield (
                 f"Batch `{batch[:16]}`, {counted(len(names), 'claim')}: of"
@@ -167,11 +164,11 @@ def _batches(
             )
 
 
-def _of_claim(claim: Claim, frozen: Mapping[str, Frozen], directory: Path, results: Path) -> Iterator[str]:
+def _of_claim(claim: Claim, frozen: Mapping[str, Frozen]) -> Iterator[str]:
     try:
-        if claim.name in frozen or (results / claim.name).exists():
-            require_frozen(claim, frozen, directory)
+        if claim.name in frozen or (RESULTS / claim.name).exists():
+            require_frozen(claim, frozen)
         if isinstance(claim, Entry):
-            judged(claim, results)
+            judged(claim)
     except ConfigError as error:
         yield str(error)

@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from ablate.compose.composer import Composer, Overrides
 from ablate.config.contrast import Contrast
 from ablate.config.overrides import flatten
 from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import RunConfig
 from ablate.store.record import keys_of_arms
 from ablate.study.config import StudyConfig
 
@@ -47,7 +49,7 @@ def between(
     where they are equal, and where one of the two has a key that some other arm has, such as an option of a
     fusion. Raises ConfigError.
     """
-    base, other, *rest = (flatten(asdict(configs(one))) for one in (baseline, variant, *others))
+    base, other, *rest = (_keys(configs(one)) for one in (baseline, variant, *others))
     named = {override.partition("=")[0] for override in (*baseline, *variant)}
     in_both = base.keys() & other.keys()
     differ = {
@@ -57,12 +59,19 @@ def between(
     }
     if open_ := sorted(key for key in differ if AUTO in (base[key], other[key])):
         raise ConfigError(f"{open_[0]}={AUTO}: a run has a number in its place; give both arms one")
+    if not differ and base.keys() == other.keys():
+        raise ConfigError("both arms are the same; name another one")
     alone = (base.keys() ^ other.keys()) & {*of_arms} & {key for one in rest for key in one}
     return Contrast(
         baseline={key: base[key] for key in sorted((differ | alone) & base.keys())},
         variants=[{key: [other[key]] for key in sorted((differ | alone) & other.keys())}],
         where={key: [base[key]] for key in sorted((in_both & {*of_arms}) - differ) if base[key] != AUTO},
     )
+
+
+def _keys(config: RunConfig) -> dict[str, Any]:
+    """Every key with its value, but for the name of the model's preset, which decides nothing."""
+    return {key: value for key, value in flatten(asdict(config)).items() if key != "model"}
 
 
 def _arm(name: str, contrast: str, arms: Mapping[str, Overrides]) -> Overrides:

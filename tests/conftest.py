@@ -31,10 +31,12 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.fixture(autouse=True, scope="session")
 def _a_cache_of_its_own(tmp_path_factory):
-    """Tests share one cache of tokenized texts, apart from the user's; what is fastest is decided in it for
-    this process too, before a test takes another cache."""
+    """Tests of all workers share one cache of tokenized texts, apart from the user's; what is fastest is
+    decided in it for this process too, before a test takes another cache."""
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ABLATE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ABLATE_CACHE", str(cache))
         for decide in (fastest_product, bfloat16_is_faster, fastest_attention):
             decide()
         yield

@@ -36,6 +36,7 @@ def test_what_is_odd_ends_in_a_result_or_in_one_line(sandbox, case):
     assert not sandbox.trial(case).faults, case.argv
 
 
+@pytest.mark.slow
 def test_a_hostile_config_runs_nothing_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     cage = Cage(tmp_path)

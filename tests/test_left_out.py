@@ -22,8 +22,8 @@ from ablate.files.reading import DEPTH, left_out, parsed
 from ablate.store import lease
 from ablate.store.columns import fault_of
 from ablate.store.store import Store
+from benchmarks.odd.stores import Stores, held_by_modes, odd_store
 from tests.helpers import QUICK, call_cli, make_record, write_study
-from tests.odd.stores import Stores, held_by_modes, odd_store
 from tests.synthetic import small_study
 
 

@@ -24,10 +24,10 @@ from omegaconf import OmegaConf
 
 import ablate
 from ablate.methods import Fusion, register
+from benchmarks.odd.trial import FILES, LONGEST_S, PILOT, RESULTS, Ending
+from benchmarks.odd.words import ODD, apart
 from tests.foreign_program import state
 from tests.helpers import SUM, no_later_than
-from tests.odd.trial import FILES, LONGEST_S, PILOT, RESULTS, Ending
-from tests.odd.words import ODD, apart
 
 SMALL = {
     **{"corpus": "grammar", "corpus.characters": 5000, "hydra/launcher": "basic", "device": "cpu"},

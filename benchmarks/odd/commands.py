@@ -11,8 +11,8 @@ from unittest import mock
 from ablate.compose import configs
 from ablate.config.read import dotted
 from ablate.config.schema import RunConfig
-from tests.odd.trial import FILES, PILOT, SMALL, TEXT, Case
-from tests.odd.words import ODD, apart, odd_for, perhaps_misspelt
+from benchmarks.odd.trial import FILES, PILOT, SMALL, TEXT, Case
+from benchmarks.odd.words import ODD, apart, odd_for, perhaps_misspelt
 
 Values = tuple[str, ...]
 

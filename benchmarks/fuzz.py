@@ -31,14 +31,14 @@ from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.odd import calls
-from tests.odd import trial as trials
-from tests.odd.calls import Call, Program, odd_call
-from tests.odd.commands import odd_command
-from tests.odd.configs import Cage, odd_config
-from tests.odd.files import odd_file
-from tests.odd.stores import OddStore, Stores, odd_store
-from tests.odd.trial import Case, Ending, Sandbox
+from benchmarks.odd import calls
+from benchmarks.odd import trial as trials
+from benchmarks.odd.calls import Call, Program, odd_call
+from benchmarks.odd.commands import odd_command
+from benchmarks.odd.configs import Cage, odd_config
+from benchmarks.odd.files import odd_file
+from benchmarks.odd.stores import OddStore, Stores, odd_store
+from benchmarks.odd.trial import Case, Ending, Sandbox
 
 KINDS = (*[odd_command] * 10, odd_file)
 CASES = 3000 // 10 * len(KINDS)

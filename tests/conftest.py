@@ -31,10 +31,12 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.fixture(autouse=True, scope="session")
 def _a_cache_of_its_own(tmp_path_factory):
-    """Tests share one cache of tokenized texts, apart from the user's; what is fastest is decided in it for
-    this process too, before a test takes another cache."""
+    """Tests of all workers share one cache of tokenized texts, apart from the user's; what is fastest is
+    decided in it for this process too, before a test takes another cache."""
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ABLATE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ABLATE_CACHE", str(cache))
         for decide in (fastest_product, bfloat16_is_faster, fastest_attention):
             decide()
         yield
@@ -63,18 +65,24 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+# Each takes about a minute of a processor, or more.
+LONGEST = ("report", "study", "tuned", "ladder", "looks", "pool", "cli", "probe_command", "ledger", "tour")
+
+
 def pytest_addoption(parser: pytest.Parser):
     parser.addoption("--clusters", choices=("only", "none"), help="tests on a real cluster alone, or without")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
-    """The files with the most slow tests first, so that neither of two workers is left alone with one."""
+    """The files that take longest first, then those with the most slow tests, so that neither of two workers
+    is left alone with one."""
     if which := config.getoption("clusters"):
-        others = [item for item in items if bool(item.get_closest_marker("cluster")) != (which == "only")]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+        on_clusters = [item for item in items if item.get_closest_marker("cluster")]
+        others = [item for item in items if not item.get_closest_marker("cluster")]
+        items[:], left = (on_clusters, others) if which == "only" else (others, on_clusters)
+        config.hook.pytest_deselected(items=left)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    items.sort(key=lambda item: (item.path.stem.removeprefix("test_") not in LONGEST, -slow[item.path]))
 
 
 @pytest.fixture

@@ -323,6 +323,14 @@ def call_cli(
 run_cli = call_cli
 
 
+def refusal(*arguments: str, cwd: Path) -> str:
+    """The one line with which `ablate …` refuses."""
+    done = call_cli(*arguments, cwd=cwd)
+    assert done.returncode == 2 and done.stderr.startswith("ablate: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
 @contextlib.contextmanager
 def forgetting_plugins() -> Iterator[None]:
     """What is done in here leaves nothing of the plugins that it used."""

@@ -33,7 +33,7 @@ class RayNodes(Cluster):
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_prestart_worker_first_driver": "0",  # each would load Ray and wait
-            "ABLATE_LOOK_EVERY_S": "4",  # a look starts a Python that loads Ray
+            "ABLATE_LOOK_EVERY_S": "8",  # a look starts a Python that loads Ray
             "PYTHONUNBUFFERED": "1",
         }
         super().__init__(directory, environment)

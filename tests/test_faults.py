@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.helpers import Command, call_cli
+from tests.helpers import Command, call_cli, refusal
 from tests.test_pool import LONG, logs, results, training, wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.batch=2")
@@ -78,9 +78,8 @@ def test_a_directory_that_can_only_be_read(small_disk):
     assert call_cli("run", *QUICK, cwd=small_disk).returncode == 0
     mount("-o", "remount,ro", str(small_disk))
     for command in (("run", *QUICK, "seed=1"), ("run", "-m", *QUICK, "seed=1,2")):
-        done = call_cli(*command, cwd=small_disk)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1
-        assert "Read-only file system" in done.stderr and "make it writable" in done.stderr
+        line = refusal(*command, cwd=small_disk)
+        assert "Read-only file system" in line and "make it writable" in line
     assert "done" in call_cli("runs", cwd=small_disk).stdout
     assert call_cli("compare", cwd=small_disk).returncode == 0
 

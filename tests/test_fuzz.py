@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.odd.commands import odd_command
+from benchmarks.odd.configs import Cage, odd_config
+from benchmarks.odd.files import odd_file
+from benchmarks.odd.trial import PILOT, Case, Sandbox, faults_of
 from tests.helpers import call_cli
-from tests.odd.commands import odd_command
-from tests.odd.configs import Cage, odd_config
-from tests.odd.files import odd_file
-from tests.odd.trial import PILOT, Case, Sandbox, faults_of
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,7 @@ def test_what_is_odd_ends_in_a_result_or_in_one_line(sandbox, case):
     assert not sandbox.trial(case).faults, case.argv
 
 
+@pytest.mark.slow
 def test_a_hostile_config_runs_nothing_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     cage = Cage(tmp_path)
@@ -103,7 +104,7 @@ def test_files_are_judged_by_what_was_there_and_what_was_asked_for(sandbox, monk
 
 @pytest.mark.slow  # the sandbox trains runs
 def test_a_command_that_hangs_is_ended(sandbox, monkeypatch):
-    monkeypatch.setattr("tests.odd.trial.LONGEST_S", 0.2)
+    monkeypatch.setattr("benchmarks.odd.trial.LONGEST_S", 0.2)
     monkeypatch.setattr("tests.helpers.main", lambda: [None for _ in iter(int, 1)])
     ending = sandbox.trial(Case(("runs",)))
     assert ending.code is None and ending.faults == ["still running after 0.2 s"]

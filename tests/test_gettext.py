@@ -11,7 +11,7 @@ from ablate.data.corpora.gettext import Gettext, entries, sentence
 from ablate.data.corpus import open_corpus
 from ablate.data.paired import Paired
 from ablate.data.text import CorpusError
-from tests.helpers import call_cli, catalogue, forget, make_config
+from tests.helpers import call_cli, catalogue, forget, make_config, refusal
 
 FILE = {"Open a file": "Eine Datei öffnen"}
 
@@ -190,9 +190,8 @@ def test_bad_input_is_one_line(install, tmp_path, direction, words):
     install("a", FILE)
     install("a", {"File": "Arquivo"}, "pt_BR")
     install("iso_639", FILE, "fr")  # a language of names only is no choice
-    done = call_cli("run", "model=pair", "corpus=gettext", f"corpus.direction={direction}", cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert all(word in done.stderr for word in words), done.stderr
+    line = refusal("run", "model=pair", "corpus=gettext", f"corpus.direction={direction}", cwd=tmp_path)
+    assert all(word in line for word in words), line
 
 
 def test_without_catalogues_a_line_names_a_package():

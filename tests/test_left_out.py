@@ -22,8 +22,8 @@ from ablate.files.reading import DEPTH, left_out, parsed
 from ablate.store import lease
 from ablate.store.columns import fault_of
 from ablate.store.store import Store
-from tests.helpers import QUICK, call_cli, make_record, write_study
-from tests.odd.stores import Stores, held_by_modes, odd_store
+from benchmarks.odd.stores import Stores, held_by_modes, odd_store
+from tests.helpers import QUICK, call_cli, make_record, refusal, write_study
 from tests.synthetic import small_study
 
 
@@ -52,13 +52,6 @@ def listed(*command: str, cwd: Path) -> tuple[str, list[str]]:
     done = call_cli(*command, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout, [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
-
-
-def refusal(*command: str, cwd: Path) -> str:
-    """The one line with which a command ends."""
-    done = call_cli(*command, cwd=cwd)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
 
 
 WHOLE = {"name": "other", "kind": "grid", "factors": {}, "fixed": {}, "seeds": [], "runs": []}

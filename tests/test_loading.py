@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from ablate.compose.sweep import Sweep, compose, own_hydra
 from ablate.config.rules import ConfigError
-from tests.odd.configs import CANARY
+from benchmarks.odd.configs import CANARY
 
 EVIL = {"_target_": "os.mkdir", "path": "made"}
 CREATED = """${oc.create:"{'_target_':'os.mkdir','path':'made'}"}"""

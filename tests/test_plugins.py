@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from ablate.execution import plugins
-from tests.helpers import SUM, but, call_cli
+from tests.helpers import SUM, but, call_cli, fork_cli
 from tests.test_pool import wait_for
 
 QUICK = ("corpus=grammar", "corpus.characters=20000", "train.steps=6", "train.eval_every=3", "train.batch=4")
@@ -217,13 +217,13 @@ def test_what_is_made_of_its_runs_needs_the_file_and_says_so(tmp_path):
     assert call_cli("report", "s", cwd=tmp_path).returncode == 0
     page = (tmp_path / "runs" / "studies" / "s" / "report.html").read_text()
     assert "ablate run --plugin mine.py" in page and "fusion=mine" in page
-    refused = call_cli("sample", "mine-", cwd=tmp_path)
+    refused = fork_cli("sample", "mine-", cwd=tmp_path)  # which has loaded no plugin
     assert (refused.returncode, refused.stdout) == (2, "")
     advice = re.search(
         r"was made with the plugin mine.py; add --plugin (runs/store/mine-\S+/mine.py),", refused.stderr
     )
-    assert advice and call_cli("sample", "mine-", "--plugin", advice[1], cwd=tmp_path).returncode == 0
-    assert "no such fusion" in call_cli("run", "fusion=mine", *QUICK, cwd=tmp_path).stderr
+    assert advice and fork_cli("sample", "mine-", "--plugin", advice[1], cwd=tmp_path).returncode == 0
+    assert "no such fusion" in fork_cli("run", "fusion=mine", *QUICK, cwd=tmp_path).stderr
     sample, cost = ("sample", "mine-", "--tokens", "3"), ("compare", "s", "--cost")
     for command in (sample, cost):
         done = call_cli(*command, "--plugin", "mine.py", cwd=tmp_path)

@@ -25,7 +25,7 @@ from ablate.config.rules import ConfigError
 from ablate.launch.pool import Listen, Queue, _Pool
 from ablate.launch.processes import READY, Worker
 from ablate.store.store import Store
-from tests.helpers import QUICK, ROOT, SUM, call_cli, fork_cli
+from tests.helpers import QUICK, ROOT, SUM, call_cli, fork_cli, refusal
 
 # A run that lasts until it is ended.
 LONG = (*QUICK[:2], "train.batch=2", "train.steps=1000000", "train.eval_every=1000000")
@@ -250,9 +250,8 @@ def test_hydras_own_launchers_fill_the_same_store(tmp_path, launcher, monkeypatc
 
 @pytest.mark.parametrize("setting", ["workers=0", "workers=many", "threads=-1", "timeout=0"])
 def test_wrong_settings_are_one_line(tmp_path, setting):
-    done = call_cli("run", "-m", "seed=0,1", f"hydra.launcher.{setting}", cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"ablate: hydra.launcher.{setting}: use ")
+    line = refusal("run", "-m", "seed=0,1", f"hydra.launcher.{setting}", cwd=tmp_path)
+    assert line.startswith(f"ablate: hydra.launcher.{setting}: use ")
 
 
 def test_settings_by_hand():

@@ -109,7 +109,7 @@ class Sandbox:
         self.pilot.mkdir(parents=True)
         self.cases.mkdir()
         words = (*TEXT, *SMALL, "fusion=concat,sum", "seed=0,1,2", f"name={PILOT}")
-        made = fork_cli("run", "-m", *words, cwd=self.pilot, ABLATE_CACHE=self.cache)
+        made = call("run", "-m", *words, cwd=self.pilot, ABLATE_CACHE=self.cache)
         assert made.returncode == 0, made.stderr
 
     def trial(self, case: Case) -> Ending:

@@ -14,9 +14,9 @@ from hydra.conf import HydraConf
 from omegaconf import OmegaConf
 
 from ablate.config.overrides import as_value
+from benchmarks.odd.trial import FILES, SMALL, TEXT, Case, Ending, Sandbox, holding
+from benchmarks.odd.words import apart
 from tests.helpers import call_cli
-from tests.odd.trial import FILES, SMALL, TEXT, Case, Ending, Sandbox, holding
-from tests.odd.words import apart
 
 # What leaves a file where it lies when it is imported, or called. It can be imported by its name.
 CANARY = """

@@ -10,8 +10,8 @@ from unittest import mock
 
 from ablate.cli.completion import offers
 from ablate.compose import configs
-from tests.odd.trial import FILES, PILOT, SMALL, TEXT, Case
-from tests.odd.words import ODD, apart, odd_for, perhaps_misspelt
+from benchmarks.odd.trial import FILES, PILOT, SMALL, TEXT, Case
+from benchmarks.odd.words import ODD, apart, odd_for, perhaps_misspelt
 
 Values = tuple[str, ...]
 

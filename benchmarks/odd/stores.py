@@ -19,10 +19,10 @@ from typing import Any
 from ablate.config.identity import digest
 from ablate.store.columns import column_named
 from ablate.store.store import Store
+from benchmarks.odd.files import spoilt
+from benchmarks.odd.trial import PILOT, SMALL, TEXT, Ending, faults_of, snapshot
+from benchmarks.odd.words import apart
 from tests.helpers import call_cli
-from tests.odd.files import spoilt
-from tests.odd.trial import PILOT, SMALL, TEXT, Ending, faults_of, snapshot
-from tests.odd.words import apart
 
 LONGEST_S, HANGS_S = 10.0, 120.0  # of the processor; by the clock
 SWEEP = ("-m", *TEXT, *SMALL, "fusion=concat,sum", "seed=0,1,2", f"name={PILOT}", "hydra/launcher=basic")

@@ -24,10 +24,10 @@ from omegaconf import OmegaConf
 
 import ablate
 from ablate.methods import Fusion, register
+from benchmarks.odd.trial import FILES, LONGEST_S, PILOT, RESULTS, Ending
+from benchmarks.odd.words import ODD, apart
 from tests.foreign_program import state
 from tests.helpers import SUM, no_later_than
-from tests.odd.trial import FILES, LONGEST_S, PILOT, RESULTS, Ending
-from tests.odd.words import ODD, apart
 
 SMALL = {
     **{"corpus": "grammar", "corpus.characters": 5000, "hydra/launcher": "basic", "device": "cpu"},
@@ -74,7 +74,8 @@ VALUES: tuple[Callable[[], Any], ...] = (
     *each(np.array("x"), np.eye(2), pd.Series([1, 2]), pd.Index(["heads"]), torch.tensor(3)),
     *each(torch.tensor([1, 2]), torch.tensor([0.5]), torch.nn.Linear(1, 1), [1], ["heads"], ["val_loss"]),
     *each([[1]], [None], [{}], [1, "a"], {"heads": 2}, {"heads": [1, 4]}, {1: 2}, {"a": {}}, {"name": "sum"}),
-    *each(*(OmegaConf.create(one) for one in ([1, 2], {"heads": 2}, ["${x}"], {"a": "???"}))),
+    *each(OmegaConf.create([1, 2]), OmegaConf.create({"heads": 2})),
+    *each(OmegaConf.create(["${x}"]), OmegaConf.create({"a": "???"})),
     *(list, dict, set, object, Unshown, in_itself, lambda: iter([1]), lambda: (one for one in "a")),
     *(table, lambda: table(val_loss="x"), lambda: table(heads=None), lambda: table(tags=[[1]] * 12)),
     *(pd.DataFrame, lambda: pd.DataFrame([[1]]), lambda: pd.DataFrame({"a": [[1]]}), lambda: table().T),

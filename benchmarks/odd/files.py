@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from ablate.store.columns import COLUMNS
-from tests.odd.trial import PILOT, RESULTS, SMALL, STUDY, Case, Maker, holding
-from tests.odd.words import ODD, apart
+from benchmarks.odd.trial import PILOT, RESULTS, SMALL, STUDY, Case, Maker, holding
+from benchmarks.odd.words import ODD, apart
 
 # --- bytes --------------------------------------------------------------------------------------
 

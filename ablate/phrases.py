@@ -41,7 +41,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
 
 
-def some(items: Sequence[object], most: int = 3) -> str:
+def first_few(items: Sequence[object], most: int = 3) -> str:
     """The first `most` items, followed by … if there are more."""
     return ", ".join([*map(str, items[:most]), *lines_if(len(items) > most, "…")])
 

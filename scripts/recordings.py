@@ -73,7 +73,7 @@ def session(commands: Sequence[str], directory: Path) -> Text:
     """
     lines = []
     for command in commands:
-        printed = screen(typed(shlex.split(command.removeprefix("#")), directory))
+        printed = screen(as_override(shlex.split(command.removeprefix("#")), directory))
         if not command.startswith("#"):
             lines += [Text(f"$ {command}", "bold"), *printed]
     shown = Text("\n").join(lines)
@@ -81,7 +81,7 @@ def session(commands: Sequence[str], directory: Path) -> Text:
     return shown
 
 
-def typed(words: Sequence[str], directory: Path) -> str:
+def as_override(words: Sequence[str], directory: Path) -> str:
     """All that a command writes to an 80-column terminal, escape codes included."""
     program = shutil.which(words[0]) or words[0]
     size = {"COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color"}

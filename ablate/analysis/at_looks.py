@@ -11,7 +11,7 @@ from ablate.analysis.controls import equal_variants
 from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variants
-from ablate.phrases import Doubt, counted, lines_if, some
+from ablate.phrases import Doubt, counted, first_few, lines_if
 from ablate.store.record import StudyRecord
 
 
@@ -104,7 +104,7 @@ def notes(
             ),
         ]
     looks = next(iter(now.values())).looks
-    beyond, late = int((before.ran & ~after.ran).sum()), some(looks.late)
+    beyond, late = int((before.ran & ~after.ran).sum()), first_few(looks.late)
     line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
     first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
     return [*lines_if(late, first), *lines_if(beyond, line)]

@@ -15,7 +15,7 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.controls import otherwise_equal
 from ablate.analysis.variants import Variants
-from ablate.phrases import some
+from ablate.phrases import first_few
 
 COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
 FIXED_PLACES = "offsets"  # scores=offsets: head i reads the token i places back
@@ -106,7 +106,7 @@ def _apart(
     who they are, by how much). NaN is in neither."""
     for how, places in (("worse", np.flatnonzero(ahead_B < 0)), ("better", np.flatnonzero(ahead_B >= 0))):
         if len(at := places.tolist()):
-            names = some([variants.names[bases[one]] for one in at])
+            names = first_few([variants.names[bases[one]] for one in at])
             yield how, at, names, f"by {_range(np.abs(ahead_B[at]))} of {variants.metric}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import meeting
+from ablate.analysis.frames import matching
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
@@ -144,7 +144,7 @@ def not_shown(
     return lines
 
 
-def having(variants: Variants, *roles: str) -> list[int]:
+def with_role(variants: Variants, *roles: str) -> list[int]:
     """The variants that have one of the roles."""
     given = [] if variants.of_others else variants.table["role"]
     return [at for at, text in enumerate(given) if {*text.split()} & {*roles}]
@@ -155,7 +155,7 @@ def own_values(variants: Variants) -> tuple[list[int], list[str]]:
     the tuned keys, which may differ between such variants."""
     keys = {*variants.table["tuned"]} - {""} if not variants.of_others else set[str]()
     tuned = sorted({column_of(key, variants.columns, "tune") for key in keys})
-    return having(variants, "tuned") or [*range(len(variants.table))], tuned
+    return with_role(variants, "tuned") or [*range(len(variants.table))], tuned
 
 
 def family_pairs(
@@ -175,7 +175,7 @@ def family_pairs(
     own, free = own_values(variants)
     primary, lines = primary_pairs(variants, contrasts, own, free=free)
     others = pair_up(variants, baseline, own, free=free) if baseline else []
-    theirs, tuned = having(variants, "baseline_rate"), list[Pair]()
+    theirs, tuned = with_role(variants, "baseline_rate"), list[Pair]()
     # One by one: the baseline of a contrast may be a variant of another, and so have runs at other values.
     for contrast in [*contrasts] or ([Contrast(baseline=baseline)] if baseline else []):
         pairs, missing = primary_pairs(variants, [contrast], sorted({*own, *theirs}))
@@ -185,7 +185,7 @@ def family_pairs(
     rest = [column for column in variants.columns if column not in free]
     arms = [tuple(row) for row in variants.table[rest].itertuples(index=False)]
     mine = {arms[variant]: variant for variant in own}
-    octaves = having(variants, "octave_down", "octave_up")
+    octaves = with_role(variants, "octave_down", "octave_up")
     return {
         "primary": primary,
         "exploratory": [pair for pair in others if pair not in primary],
@@ -279,4 +279,4 @@ def _total(row: Mapping[Any, str], column: str) -> float | str:
 
 
 def _meeting(variants: Settings, table: pd.DataFrame, values: Mapping[str, Any]) -> np.ndarray:
-    return meeting(table, values, "contrast", variants.columns)
+    return matching(table, values, "contrast", variants.columns)

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, as_texts, typed
+from ablate.analysis.frames import LARGEST, as_kind, as_texts
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.files import marked_encoding
-from ablate.phrases import Doubt, Taken, counted, lines_if, some
+from ablate.phrases import Doubt, Taken, counted, first_few, lines_if
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, TABLE, Column, Status, of_role
 
 SEPARATORS = ",;\t"  # the ones that spreadsheets write
@@ -114,7 +114,7 @@ def as_results(
             table[key] = table[key].mask(table[key].isin(MISSING), None)
     points = [key for key in texts if key in numeric or (key not in known and (commas or key == metric))]
     lines += _with_points(table, points, name, commas=commas)
-    rows = {key: typed(table[key], known[key]) for key in known} | {
+    rows = {key: as_kind(table[key], known[key]) for key in known} | {
         str(key): _of_own_type(table[key]) for key in table if key not in known
     }
     for key in numeric:
@@ -146,7 +146,8 @@ def _with_status(table: pd.DataFrame, name: str) -> tuple[pd.DataFrame, list[str
         return table, []
     if not any(known.values()):
         raise ConfigError(
-            f"{name}: {column}: none of its words is known ({some([*known])}); write finished, running or"
+            f"{name}: {column}: none of its words is known ({first_few([*known])}); write finished,"
+            f" running or"
             " failed, or give the column another name if it is no status"
         )
     taken, out = counted(int(ours.isin(RESULTS).sum()), "row"), list[str]()
@@ -178,7 +179,7 @@ def _with_points(table: pd.DataFrame, keys: Iterable[str], name: str, *, commas:
             " thousands; write decimal points alone"
         )
     read = f"{first[1]} is read as {first[1].replace(',', '.')}"
-    return lines_if(found, Taken(f"{name}: decimal commas in {some([*found])}: {read}"))
+    return lines_if(found, Taken(f"{name}: decimal commas in {first_few([*found])}: {read}"))
 
 
 def _of_own_type(cells: pd.Series) -> pd.Series:

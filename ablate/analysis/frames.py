@@ -23,10 +23,10 @@ LARGEST = 1e100  # the largest number allowed, so that sums of squares do not ov
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Rows of the store as a DataFrame, with `typed` columns."""
     cells = {column: pd.Series([row.get(column.name) for row in rows], dtype=object) for column in TABLE}
-    return pd.DataFrame({column.name: typed(values, column) for column, values in cells.items()})
+    return pd.DataFrame({column.name: as_kind(values, column) for column, values in cells.items()})
 
 
-def typed(cells: pd.Series, column: Column) -> pd.Series:
+def as_kind(cells: pd.Series, column: Column) -> pd.Series:
     """The cells of a column with the type of its kind: strings, boolean, Int64 or float64, with an empty cell
     as a missing value. 12345678e012 is a hash, not a number; a large seed keeps all its digits.
 
@@ -119,13 +119,13 @@ _TYPES = {  # what to read the cells of each kind as; the next, if they are no s
 def select(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
     """The rows that meet every condition (config/conditions.py). Raises ConfigError."""
     for condition in where:
-        rows = rows[meeting(rows, condition, "--where", rows.columns)]
+        rows = rows[matching(rows, condition, "--where", rows.columns)]
         if rows.empty:
             raise ConfigError(f"--where {condition}: no row meets it; ablate runs lists the runs")
     return rows
 
 
-def meeting(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[object]) -> np.ndarray:
+def matching(rows: pd.DataFrame, where: Where, option: str, columns: Iterable[object]) -> np.ndarray:
     """(N,) whether each row meets the condition, which is on these columns; false where it can't be computed
     from the row. option: its name in errors. Raises ConfigError, also if it can be computed from none."""
     names = [*map(str, columns)]

@@ -13,7 +13,7 @@ from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for
 from ablate.config.rules import ConfigError
-from ablate.phrases import Doubt, counted, lines_if, option, some
+from ablate.phrases import Doubt, counted, first_few, lines_if, option
 from ablate.store.columns import COLUMNS, WIDTHS, column_named, config_about
 from ablate.store.record import StudyRecord
 
@@ -178,8 +178,8 @@ def kinds_of_pairs(variants: "Variants", pairs: "Iterable[Pair]", *, mixed: bool
         one, other = ({*kinds_CS[side][ran_CS[side]]} for side in (variant, base))
         if one and other and not one & other and not mixed:
             raise Incomparable(
-                f"{variants.names[variant]} was trained on {some(sorted(one))}, its baseline"
-                f" {variants.names[base]} on {some(sorted(other))}, so their difference is also one of"
+                f"{variants.names[variant]} was trained on {first_few(sorted(one))}, its baseline"
+                f" {variants.names[base]} on {first_few(sorted(other))}, so their difference is also one of"
                 " processors; train one of them again where the other was (force=true), or allow it with"
                 " --mixed"
             )

@@ -17,7 +17,7 @@ from ablate.analysis.frames import as_texts, frame, of_others
 from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
-from ablate.phrases import Doubt, lines_if, some
+from ablate.phrases import Doubt, first_few, lines_if
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
 from ablate.store.record import NO_STUDY, StudyRecord
 from ablate.store.run_files import read_metrics, read_started
@@ -235,7 +235,7 @@ def _without_plan(rows: pd.DataFrame, source: Source | None, name: str) -> list[
         "without the study.json of {}, so nothing counts as named beforehand: no contrast, metric or margin"
     )
     return lines_if(
-        len(studies), Doubt(f"{name}: {line.format(some(studies))}", "rows without their study.json")
+        len(studies), Doubt(f"{name}: {line.format(first_few(studies))}", "rows without their study.json")
     )
 
 

@@ -21,7 +21,7 @@ from ablate.analysis.variants import (
 )
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
-from ablate.phrases import Doubt, Taken, counted, lines_if, option, some
+from ablate.phrases import Doubt, Taken, counted, first_few, lines_if, option
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
@@ -165,14 +165,14 @@ def foreign_columns(rows: pd.DataFrame, variants: Variants) -> list[str]:
     for column in variants.columns if others and variants.shown else []:
         levels = variants.table[column].unique()
         if column not in variants.shown and len(levels) > 1:
-            line = f"{column} ({some(levels)}) differs along with {', '.join(variants.shown)}"
+            line = f"{column} ({first_few(levels)}) differs along with {', '.join(variants.shown)}"
             lines.append(Doubt(f"{line}: a difference may be its doing", f"{column} differs, too"))
     ours = {*COLUMNS, *variant_columns(rows), *variants.shown, *variants.seeds, metric}
     for column in rows.columns.difference([*ours], sort=False):
         kinds = rows[column].dropna().unique()
         if 1 < len(kinds) <= len(rows) // 2 and not pd.api.types.is_float_dtype(rows[column]):
             way_out = option("--by", *variants.shown if others else ["fusion"], column)
-            lines.append(f"{column} ({some(kinds)}) defines no variants here; {way_out} makes it do so")
+            lines.append(f"{column} ({first_few(kinds)}) defines no variants here; {way_out} makes it do so")
     return lines
 
 
@@ -181,7 +181,8 @@ def unpaired(table: pd.DataFrame, variants: Variants) -> list[str]:
     apart = table[table["n_baseline"].notna()]
     why = "there is no seed and no --pair-by" if not variants.paired else "no two seeds are in both"
     line = (
-        f"not paired, as {why} ({some([*apart['variant'].unique()])}): test and interval are Welch's, of two"
+        f"not paired, as {why} ({first_few([*apart['variant'].unique()])}): test and interval are Welch's,"
+        f" of two"
         " groups; --pair-by COL pairs runs by a column"
     )
     return lines_if(len(apart), Taken(line))
@@ -221,7 +222,7 @@ def bimodal_seeds(variants: Variants) -> list[str]:
         rest = np.isfinite(values) & ~apart
         line = (
             f"bimodal seeds: {name}: {_range(values[rest])}, and {_range(values[apart])}"
-            f" ({some(ids[apart].tolist())}); no interval over both means anything, and another learning"
+            f" ({first_few(ids[apart].tolist())}); no interval over both means anything, and another learning"
             " rate or a longer warm-up may have one kind only"
         )
         lines.append(Doubt(line, "seeds in two groups"))
@@ -239,7 +240,7 @@ def weaknesses(table: pd.DataFrame) -> list[str]:
     tested = table[table["p"].notna()]
 
     def line(rows: pd.DataFrame, words: str, each: str, most: int = 1) -> list[str]:
-        named = some([each.format(row) for row in rows.to_dict("records")], most)
+        named = first_few([each.format(row) for row in rows.to_dict("records")], most)
         return lines_if(len(rows), words.format(f"{len(rows)} of {len(tested)} comparisons", named))
 
     equal = table[table["verdict"] == EQUAL]

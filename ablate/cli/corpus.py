@@ -77,8 +77,8 @@ def show(
     """
     import pandas as pd
 
-    from ablate.data.measured import measured
     from ablate.data.summary import beginning, figures, visible
+    from ablate.data.text_statistics import text_statistics
     from ablate.execution.formulas import before_training
     from ablate.execution.run import resolve
     from ablate.reporting.tables import render_row
@@ -86,7 +86,7 @@ def show(
     given = overrides or []
     run = resolve(_config([*_choice(text, given, config_dir), *given], config_dir))
     opened, steps, vocabulary = run.corpus, run.config.train.steps, run.corpus.tokenizer.vocab_size
-    known, epochs = measured(opened, run.spec.context), before_training(run)["epochs"]
+    known, epochs = text_statistics(opened, run.spec.context), before_training(run)["epochs"]
     often = f"{epochs:.2f}" if epochs else "nothing is repeated"
     row = {
         "corpus": visible(opened.config.called),

@@ -20,7 +20,7 @@ from ablate.cli.shared import (
 from ablate.config.conditions import column_of
 from ablate.config.identity import short_id
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted, duration, lines_if, some
+from ablate.phrases import counted, duration, first_few, lines_if
 from ablate.printing import say
 from ablate.store.rows import without_id
 
@@ -198,7 +198,7 @@ def _remove_study(store: "Store", study: str, *, yes: bool, force: bool, format:
     size, directory = _listed(store, own, format), store.study_directory(study)
     others = sorted({name for run in shared for name in (*run.studies, *run.lists)} - {study})
     verb = "stays" if len(shared) == 1 else "stay"
-    stay = "".join(lines_if(shared, f"; {counted(len(shared), 'run')} {verb}, used by {some(others)}"))
+    stay = "".join(lines_if(shared, f"; {counted(len(shared), 'run')} {verb}, used by {first_few(others)}"))
     if not yes:
         say(f"nothing is deleted yet: --yes deletes {directory} with all in it, and {size}{stay}")
         return

@@ -28,7 +28,7 @@ from ablate.compose.launchers import every_launcher, settings_at
 from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
 from ablate.config.read import PRESETS, hints, of_a_group, require_keys
-from ablate.config.rules import ConfigError, typed
+from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import RunConfig
 
 # What anybody may set, and what Hydra itself sets after all configs.
@@ -143,7 +143,7 @@ class Loader(ConfigLoaderImpl):
                 continue
             if why := _objection(key, value, target, is_typed=key in words):
                 file = "" if {key, "/".join(key.split(".")[:2])} & words else self._file(key)
-                raise ConfigError(f"{file}{key}={typed(value)}: {why}")
+                raise ConfigError(f"{file}{key}={as_override(value)}: {why}")
 
     def _file(self, key: str) -> str:
         """The file that sets a key, or else the last that speaks of Hydra, to begin a message."""

@@ -29,7 +29,7 @@ from ablate.config.overrides import flatten
 from ablate.config.read import OF_A_RUN, PRESETS, of_a_group, read_value
 from ablate.config.rules import ConfigError, did_you_mean
 from ablate.config.schema import PARTS
-from ablate.phrases import some
+from ablate.phrases import first_few
 from ablate.version import DISTRIBUTION
 
 # What Hydra raises for invalid configs and overrides; it does not have types of its own for all of them.
@@ -162,7 +162,9 @@ def _require_each_once(overrides: Sequence[str], *, swept: bool) -> None:
                 every = f"range({first},{first + len(values)})"
             sweep = f"{'' if swept else '-m '}{shlex.quote(f'{key}={every}')}"
             way_out = "" if key.startswith(("hydra", "study")) else f", or all by {sweep}"
-            raise ConfigError(f"{key}: given as {some(values)}, and only the last counts; give one{way_out}")
+            raise ConfigError(
+                f"{key}: given as {first_few(values)}, and only the last counts; give one{way_out}"
+            )
 
 
 def _as_one_value(argument: str, groups: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin
 
 from ablate.config.read import bare, dotted
-from ablate.config.rules import ConfigError, did_you_mean, typed
+from ablate.config.rules import ConfigError, as_override, did_you_mean
 from ablate.config.schema import RunConfig
 
 Where = str | Mapping[str, Any]  # a condition as it is written
@@ -283,7 +283,7 @@ def spelled(where: Where) -> str:
     """A condition as text, of this language."""
     if isinstance(where, str):
         return where.strip()
-    return " and ".join(f"{key}={','.join(map(typed, values))}" for key, values in _lists(where))
+    return " and ".join(f"{key}={','.join(map(as_override, values))}" for key, values in _lists(where))
 
 
 def _lists(where: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:

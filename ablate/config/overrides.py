@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.config.rules import typed
+from ablate.config.rules import as_override
 
 _PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
 # Hydra reads these as numbers and truth values, so as text they need quotes, as null does.
@@ -33,7 +33,7 @@ def spelled(values: Mapping[str, Any]) -> str:
 
 def as_value(value: Any) -> str:
     """A plain or nested value in the syntax of overrides. Sequences become lists, not sweeps."""
-    return typed(value, _quoted)
+    return as_override(value, _quoted)
 
 
 def _quoted(text: str) -> str:

@@ -7,7 +7,15 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ablate.config.rules import ConfigError, ErrorText, IntroducedAt, Rule, UnknownKey, did_you_mean, typed
+from ablate.config.rules import (
+    ConfigError,
+    ErrorText,
+    IntroducedAt,
+    Rule,
+    UnknownKey,
+    as_override,
+    did_you_mean,
+)
 from ablate.config.schema import PartConfig, RunConfig
 
 T = TypeVar("T")
@@ -28,7 +36,7 @@ def read_run(mapping: Mapping[str, Any]) -> RunConfig:
         cls = bare(hint)
         if kind in mapping and isinstance(cls, type) and issubclass(cls, PartConfig):
             if not isinstance(part := mapping[kind], Mapping):
-                raise ConfigError(f"{kind}={typed(part)}: name a method by itself, as in {kind}=NAME")
+                raise ConfigError(f"{kind}={as_override(part)}: name a method by itself, as in {kind}=NAME")
             common = {key: value for key, value in part.items() if key in hints(cls)}
             options = {key: value for key, value in part.items() if key not in common}
             parts[kind] = {"name": None, **common, "options": options}
@@ -126,15 +134,17 @@ def convert(hint: Any, value: Any, path: str) -> Any:
         if value in get_args(hint) and type(value) is type(get_args(hint)[0]):
             return value
         raise ConfigError(
-            f"{path}={typed(value)}: not a choice{did_you_mean(str(value), map(str, get_args(hint)))}"
+            f"{path}={as_override(value)}: not a choice{did_you_mean(str(value), map(str, get_args(hint)))}"
         )
     if get_origin(hint) is tuple and get_args(hint)[-1] is ...:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{path}={typed(value)}: expected {_expected(hint)}")
+            raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}")
         return tuple(convert(get_args(hint)[0], item, path) for item in value)
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple) or len(value) != len(get_args(hint)):
-            raise ConfigError(f"{path}={typed(value)}: expected a list of {len(get_args(hint))} numbers")
+            raise ConfigError(
+                f"{path}={as_override(value)}: expected a list of {len(get_args(hint))} numbers"
+            )
         return tuple(convert(part, item, path) for part, item in zip(get_args(hint), value, strict=True))
     if get_origin(hint) is list and isinstance(value, list):
         return [convert(get_args(hint)[0], item, path) for item in value]
@@ -143,7 +153,9 @@ def convert(hint: Any, value: Any, path: str) -> Any:
         return {require_text(str(key)): convert(of, item, _within(path, key)) for key, item in value.items()}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}={typed(value)}: this is a group of keys; set one, as {path}.KEY=VALUE")
+            raise ConfigError(
+                f"{path}={as_override(value)}: this is a group of keys; set one, as {path}.KEY=VALUE"
+            )
         return read(hint, value, path)  # pyright: ignore[reportArgumentType]
     return _convert_scalar(hint, value, path)
 
@@ -160,7 +172,7 @@ def _convert_ruled(hint: Any, *rules: Any, value: Any, path: str) -> Any:
     except ConfigError as error:
         texts = [rule.words for rule in own if isinstance(rule, ErrorText)]
         if texts and str(error).startswith(f"{path}="):  # about this key, not one nested in it
-            raise ConfigError(f"{path}={typed(value)}: {texts[0]}") from error
+            raise ConfigError(f"{path}={as_override(value)}: {texts[0]}") from error
         raise
 
 
@@ -180,7 +192,9 @@ def _convert_union(hints: tuple[Any, ...], value: Any, path: str) -> Any:
     base = _expected(hints[0])
     if isinstance(value, int | float) and not isinstance(value, bool) and "number" in base:
         raise reasons[0]  # a number out of range: say so, rather than list the words
-    raise ConfigError(f"{path}={typed(value)}: expected {' or '.join(_expected(hint) for hint in hints)}")
+    raise ConfigError(
+        f"{path}={as_override(value)}: expected {' or '.join(_expected(hint) for hint in hints)}"
+    )
 
 
 def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
@@ -196,7 +210,7 @@ def _convert_scalar(hint: Any, value: Any, path: str) -> Any:
     way_out = ""
     if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         way_out = f"; write {int(value)}"
-    raise ConfigError(f"{path}={typed(value)}: expected {_expected(hint)}{way_out}")
+    raise ConfigError(f"{path}={as_override(value)}: expected {_expected(hint)}{way_out}")
 
 
 def require_text(value: str, before: str = "") -> str:

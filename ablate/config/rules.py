@@ -28,13 +28,13 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"{hint} choices: {', '.join(names)}"
 
 
-def typed(value: Any, of_text: Callable[[str], str] = str) -> str:
+def as_override(value: Any, of_text: Callable[[str], str] = str) -> str:
     """The value as one would type it on the command line. of_text: how a text is typed; as it is in
     messages."""
     if isinstance(value, list | tuple):
-        return f"[{','.join(typed(item, of_text) for item in value)}]"
+        return f"[{','.join(as_override(item, of_text) for item in value)}]"
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{typed(item, of_text)}' for key, item in value.items())}}}"
+        return f"{{{','.join(f'{key}:{as_override(item, of_text)}' for key, item in value.items())}}}"
     if value is None:
         return "null"
     if isinstance(value, str | PurePath):
@@ -63,7 +63,7 @@ class Bound(Rule):
 
     def check(self, value: Any, path: str) -> None:
         if value is not None and not self.holds(value, self.bound):
-            raise ConfigError(f"{path}={typed(value)}: must be {self.words} {self.bound:,}")
+            raise ConfigError(f"{path}={as_override(value)}: must be {self.words} {self.bound:,}")
 
 
 class AtLeast(Bound):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ablate.config.read import hints, read
-from ablate.config.rules import ConfigError, typed
+from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import CorpusConfig, ModelConfig
 from ablate.data.corpora.base import PairsRecipe, PairTask, Recipe, Task, TextRecipe, registry
 from ablate.data.splits import Split, Stream
@@ -114,7 +114,9 @@ def _recipe(config: CorpusConfig) -> Recipe:
         if key not in hints(kind):
             others = ", ".join(name for name, other in registry.methods().items() if key in hints(other))
             way_out = f"remove it, or take {others}" if others else "remove it"
-            raise CorpusError(f"corpus.{key}={typed(value)}: corpus={config.name} has no such key; {way_out}")
+            raise CorpusError(
+                f"corpus.{key}={as_override(value)}: corpus={config.name} has no such key; {way_out}"
+            )
     if config.tokenizer not in kind.tokenizers:
         only = joined(kind.tokenizers, "or")
         raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")

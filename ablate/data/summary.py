@@ -8,9 +8,9 @@ import numpy as np
 from ablate.data.corpora.base import SPLITS
 from ablate.data.corpus import Corpus
 from ablate.data.examples import Examples
-from ablate.data.measured import Measured
 from ablate.data.paired import Paired
 from ablate.data.splits import Split, Stream
+from ablate.data.text_statistics import TextStatistics
 
 LINES = 3  # of a text, and as many pairs
 ROWS = 2  # of a task
@@ -20,7 +20,7 @@ ANSWER = "→ "  # before what a model is to predict
 ENDLESS = "endless"
 
 
-def figures(corpus: Corpus, split: str, known: Measured | None) -> dict[str, Any]:
+def figures(corpus: Corpus, split: str, known: TextStatistics | None) -> dict[str, Any]:
     """Figures of a split, by the names that a table gives them. known: of a text; None for anything else."""
     chosen = corpus.splits[split]
     if known is None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ablate.data.counting import mixture
-from ablate.data.measured import measured
 from ablate.data.paired import Paired
+from ablate.data.text_statistics import text_statistics
 from ablate.execution.run import PlacedRun, Run
 from ablate.model.attention import form
 from ablate.model.costs import attention_params, flops_per_token, relative_cost, total_params
@@ -129,7 +129,7 @@ def _epochs(run: Run) -> float | None:
 
 def _beside_counting(run: PlacedRun, validation: Score, test: Score) -> Row:
     """What is known of a text, and the loss of the mixture with counting; empty for anything else."""
-    if not (text := measured(run.corpus, run.spec.context)):
+    if not (text := text_statistics(run.corpus, run.spec.context)):
         return {}
     row = {
         "overlap": max(text.overlap.values()),

@@ -24,7 +24,7 @@ from ablate.files import as_spelled
 from ablate.files.svg import inline
 from ablate.model import fusion, scores
 from ablate.model.spec import AttentionSpec
-from ablate.phrases import error_line, some
+from ablate.phrases import error_line, first_few
 from ablate.store import provenance
 from ablate.store.provenance import parts_code
 
@@ -179,7 +179,7 @@ def _defaults(kind: str, name: str, method: Any) -> dict[str, Any]:
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ConfigError(f"{name!r} can't name a method; use letters, digits and _")
     if inspect.isabstract(method):
-        raise ConfigError(f"{kind}={name} lacks {some(sorted(method.__abstractmethods__))}; define it")
+        raise ConfigError(f"{kind}={name} lacks {first_few(sorted(method.__abstractmethods__))}; define it")
     if not dataclasses.is_dataclass(method.Options):
         raise ConfigError(
             f"{kind}={name}: its Options are no dataclass; write @dataclass(frozen=True, kw_only=True)"

@@ -24,7 +24,7 @@ from ablate.model.costs import flops_per_token
 from ablate.model.models import Model, build_model
 from ablate.model.sizing import resolve_spec, resolved
 from ablate.model.spec import ModelSpec
-from ablate.phrases import some
+from ablate.phrases import first_few
 from ablate.store.columns import Row
 from ablate.store.run_files import Checkpoint
 from ablate.training.optim import Moments
@@ -119,8 +119,8 @@ def require_planned(run: Run, planned: Mapping[str, str]) -> None:
     fingerprints of their texts, by name."""
     if run.name not in planned:
         raise ConfigError(
-            f"{run.name}: not what was planned, which is {some([*planned])}: the fingerprint of its text"
-            f" (corpus_sha256) was {some(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
+            f"{run.name}: not what was planned, which is {first_few([*planned])}: the fingerprint of its text"
+            f" (corpus_sha256) was {first_few(sorted({sha256[:12] for sha256 in planned.values()}))} and is"
             f" {run.corpus.sha256[:12]}; give the command again"
         )
 

@@ -18,7 +18,7 @@ from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.export.exporter import ExportedRun, Plain, Point
 from ablate.files.atomic import file_digest
-from ablate.phrases import some
+from ablate.phrases import first_few
 from ablate.store.columns import METRICS, WIDTHS, Status
 from ablate.store.record import ONE_BY_ONE
 from ablate.store.run_files import read_config, read_finished, sealed_metrics, unreadable
@@ -78,7 +78,7 @@ def select(target: str) -> Selection:
         return _of_run(source.run, store)
     selection = _of_study(store, source.study)
     if not selection.directories:
-        what = some([f"{count} {status}" for status, count in selection.left_out.items()])
+        what = first_few([f"{count} {status}" for status, count in selection.left_out.items()])
         raise ConfigError(f"{target}: no run of it is done or diverged ({what or 'none has begun'})")
     return selection
 

@@ -18,7 +18,7 @@ import yaml
 from ablate.config.identity import digest
 from ablate.config.overrides import as_value
 from ablate.config.read import read
-from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Spelled, typed
+from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Spelled, as_override
 from ablate.study.config import Ascending, KeysOfARun
 
 CLAIMS = Path("claims")
@@ -123,7 +123,7 @@ class Entry(Claim):
         if not self.seeds:
             raise ConfigError("seeds=[]: a claim has a last look; write numbers of seeds, as [8, 16]")
         if any(not name.isidentifier() for name in self.arms):
-            raise ConfigError(f"arms={typed(list(self.arms))}: name them by letters, digits and _")
+            raise ConfigError(f"arms={as_override(list(self.arms))}: name them by letters, digits and _")
         for one in self.predictions:
             if unknown := [name for name in one.contrast.split(" - ") if name not in self.arms]:
                 raise ConfigError(f"{one.contrast}: {unknown[0]} is no arm; there is {', '.join(self.arms)}")

@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 from ablate.config.identity import identity_keys
-from ablate.config.rules import ConfigError, typed
+from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import (
     ENCODER_DECODER,
     STANDARD_FUSION,
@@ -133,7 +133,8 @@ def narrow(config: RunConfig, key: str) -> int:
     above = next((h for h in range(heads + 1, d + 1) if d % h == 0), None)
     near = [below] if above is None else [below, above]
     raise ConfigError(
-        f"heads={heads}: does not divide model.d_model={d}, as {key}={typed(getattr(config, key))} needs;"
+        f"heads={heads}: does not divide model.d_model={d}, as {key}={as_override(getattr(config, key))}"
+        f" needs;"
         f" use heads={' or heads='.join(map(str, near))}, or give key_width and value_width as numbers"
     )
 
@@ -204,8 +205,8 @@ def _refuse_comparing(config: RunConfig) -> None:
     for key, nothing in COMPARED.items():
         if (value := getattr(config, key)) != nothing:
             raise ConfigError(
-                f"{key}={typed(value)}: scores={config.scores.name} has no queries and keys;"
-                f" use {key}={typed(nothing)}"
+                f"{key}={as_override(value)}: scores={config.scores.name} has no queries and keys;"
+                f" use {key}={as_override(nothing)}"
             )
 
 

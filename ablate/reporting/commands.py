@@ -14,7 +14,7 @@ from ablate.analysis.frames import as_texts
 from ablate.analysis.load import Results
 from ablate.config.conditions import column_for
 from ablate.config.overrides import as_value, flatten
-from ablate.config.rules import typed
+from ablate.config.rules import as_override
 from ablate.config.schema import PARTS
 from ablate.phrases import lines_if
 from ablate.store.provenance import PLUGIN, is_of_plugin
@@ -67,9 +67,9 @@ def commands(results: Results) -> list[str]:
             del declared["primary"]
         held = {key: as_value(value) for key, value in declared.items()}
         levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
-        held |= {key: typed(values) for key, values in levels.items()}  # in override syntax
+        held |= {key: as_override(values) for key, values in levels.items()}  # in override syntax
         if record.arms:
-            held["arms"] = typed(record.arms)
+            held["arms"] = as_override(record.arms)
         start += [f"study.{key}={value}" for key, value in held.items()]
     else:
         start = ["-m", *start]

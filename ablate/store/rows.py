@@ -18,7 +18,7 @@ from ablate.config.identity import short_id
 from ablate.config.schema import PARTS
 from ablate.files.atomic import StoreError, names, write_atomically
 from ablate.files.reading import leave_out, read_bytes
-from ablate.phrases import some
+from ablate.phrases import first_few
 from ablate.store.columns import Row, Status, csv_value
 from ablate.store.record import StudyRecord, keys_of_arms
 from ablate.store.run_files import Damaged, Stamp, read_finished, stamp
@@ -45,7 +45,9 @@ def plain_names(directory: Path) -> list[str]:
     """The names in a directory, without those that no command could print."""
     found = names(directory)
     if odd := [name for name in found if not name.isprintable()]:
-        leave_out(f"{directory}: {some([*map(ascii, odd)])}: no names that ablate gives; rename what it is")
+        leave_out(
+            f"{directory}: {first_few([*map(ascii, odd)])}: no names that ablate gives; rename what it is"
+        )
     return [name for name in found if name.isprintable()]
 
 

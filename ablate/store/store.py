@@ -25,7 +25,7 @@ from ablate.files.atomic import (
     require_short,
     write_atomically,
 )
-from ablate.phrases import some
+from ablate.phrases import first_few
 from ablate.store import lease
 from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
 from ablate.store.provenance import status_now
@@ -105,7 +105,7 @@ class Store:
             if len(matches) == 1:
                 return matches[0]
         if matches:
-            shown = some([titles.get(name, name) for name in matches])
+            shown = first_few([titles.get(name, name) for name in matches])
             raise StoreError(f"{run}: {len(matches)} runs begin with it; give more letters: {shown}")
         raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
 
@@ -218,7 +218,7 @@ class Store:
         others = [one for one in (*runs, *known) if not one.startswith(".")]
         if others and not own and not os.path.exists(self.root / "results.csv"):
             raise StoreError(
-                f"{self.root}: {some(others)} in its store/ or studies/, and nothing of ablate's; name"
+                f"{self.root}: {first_few(others)} in its store/ or studies/, and nothing of ablate's; name"
                 " another directory with --runs"
             )
         alike = [one for one in known if one.casefold() == name.casefold()]

@@ -18,7 +18,7 @@ from ablate.config.conditions import Where
 from ablate.config.contrast import MARGIN, Contrasts
 from ablate.config.overrides import as_value
 from ablate.config.read import hints
-from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
+from ablate.config.rules import Above, ConfigError, ErrorText, Rule, as_override, did_you_mean
 from ablate.config.schema import RunConfig
 from ablate.store.columns import METRICS, Row, Status, column_named
 from ablate.store.record import Choice, Prediction, Role, Rung
@@ -48,7 +48,7 @@ class InAList(InTurn):
 
     def read(self, value: Any, path: str) -> list[str]:
         if not isinstance(value, list):
-            raise ConfigError(f"{path}={typed(value)}: write a list, as [0, 1, 2]")
+            raise ConfigError(f"{path}={as_override(value)}: write a list, as [0, 1, 2]")
         return super().read(value, path)
 
 
@@ -67,7 +67,7 @@ class AnArm(KeysOfARun):
 
     def read(self, value: Any, path: str) -> dict[str, str]:
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}={typed(value)}: write what the arm sets, as {{fusion: sum}}")
+            raise ConfigError(f"{path}={as_override(value)}: write what the arm sets, as {{fusion: sum}}")
         return {str(key): as_value(one) for key, one in value.items()}
 
 
@@ -77,7 +77,8 @@ class Ascending(Rule):
     def check(self, value: Any, path: str) -> None:
         if value and (min(value) < FEWEST or sorted({*value}) != value):
             raise ConfigError(
-                f"{path}={typed(value)}: looks are numbers of seeds, each above the one before and none below"
+                f"{path}={as_override(value)}: looks are numbers of seeds, each above the one before and"
+                f" none below"
                 f" {FEWEST}, which an interval takes; write [8, 12, 16], or [] for a fixed design"
             )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ablate.files.atomic import StoreError
-from ablate.phrases import some
+from ablate.phrases import first_few
 from ablate.store.record import PlannedLooks, Prediction, Role, StudyRecord
 
 
@@ -42,7 +42,7 @@ def grown(
     seeds = new.looks.seeds if new.looks else new.reporting_seeds
     if old.looks and of_old == of_new and seeds != old.looks.seeds and has_results(name):
         raise StoreError(
-            f"name={name}: its looks take the seeds {some(old.looks.seeds)}, the last one at"
+            f"name={name}: its looks take the seeds {first_few(old.looks.seeds)}, the last one at"
             f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other seeds, only"
             " under another name, as name=NAME"
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 from ablate.compose.sweep import Sweep
 from ablate.config.read import hints, read
-from ablate.config.rules import ConfigError, did_you_mean, typed
+from ablate.config.rules import ConfigError, as_override, did_you_mean
 from ablate.study.config import StudyConfig
 from ablate.study.ladder import Ladder
 from ablate.study.tuned import Tuned
@@ -19,7 +19,9 @@ def read_declared(study: Any, *, instead: Mapping[str, Any] | None = None) -> St
         raise ConfigError(f"study={study}: name one of configs/study")
     kind = study.get("kind")
     if not (isinstance(kind, str) and kind in KINDS):
-        raise ConfigError(f"study.kind={typed(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}")
+        raise ConfigError(
+            f"study.kind={as_override(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}"
+        )
     keys = {key: value for key, value in study.items() if key != "kind"}
     if of_study := _of_demo(study):
         for key in of_study:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from ablate.compose.composer import Composer
 from ablate.config.contrast import Contrasts
-from ablate.config.rules import Above, AtLeast, ConfigError, ErrorText, did_you_mean, typed
+from ablate.config.rules import Above, AtLeast, ConfigError, ErrorText, as_override, did_you_mean
 from ablate.config.schema import RunConfig
 from ablate.phrases import counted
 from ablate.store.columns import column_named
@@ -45,7 +45,7 @@ class Ladder(Tuned):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shown = f"study.rungs={typed(self.rungs)}"
+        shown = f"study.rungs={as_override(self.rungs)}"
         if len(self.rungs) < FEWEST:
             raise ConfigError(
                 f"{shown}: {counted(len(self.rungs), 'rung')}; a prediction takes {FEWEST}, of which the last"
@@ -53,17 +53,20 @@ class Ladder(Tuned):
             )
         if len(self.seeds_a_rung) != len(self.rungs):
             raise ConfigError(
-                f"study.seeds_a_rung={typed(self.seeds_a_rung)}: {counted(len(self.seeds_a_rung), 'number')}"
+                f"study.seeds_a_rung={as_override(self.seeds_a_rung)}:"
+                f" {counted(len(self.seeds_a_rung), 'number')}"
                 f" for {len(self.rungs)} rungs, {shown}; give one for each"
             )
         if min(self.seeds_a_rung) < 2:
             raise ConfigError(
-                f"study.seeds_a_rung={typed(self.seeds_a_rung)}: name at least 2 seeds for each rung, which"
+                f"study.seeds_a_rung={as_override(self.seeds_a_rung)}: name at least 2 seeds for each"
+                f" rung, which"
                 " an interval takes"
             )
         if self.seeds and max(self.seeds_a_rung) > len(self.seeds):
             raise ConfigError(
-                f"study.seeds_a_rung={typed(self.seeds_a_rung)}: study.seeds lists only {len(self.seeds)}"
+                f"study.seeds_a_rung={as_override(self.seeds_a_rung)}: study.seeds lists only"
+                f" {len(self.seeds)}"
             )
         if self.tuned_rungs >= len(self.rungs):
             raise ConfigError(
@@ -119,11 +122,13 @@ class Ladder(Tuned):
         shown = ", ".join(f"{rung.name} has {rung.size:,} parameters" for rung in rungs)
         if sorted({*sizes}) != sizes:
             raise ConfigError(
-                f"study.rungs={typed(self.rungs)}: not in growing order ({shown}); list the smallest first"
+                f"study.rungs={as_override(self.rungs)}: not in growing order ({shown}); list the smallest"
+                f" first"
             )
         if sizes[-1] < SPAN * sizes[0]:
             raise ConfigError(
-                f"study.rungs={typed(self.rungs)}: {sizes[-1] / sizes[0]:.2g} times as many parameters at the"
+                f"study.rungs={as_override(self.rungs)}: {sizes[-1] / sizes[0]:.2g} times as many"
+                f" parameters at the"
                 f" top as at the bottom ({shown}); a prediction takes a factor of {SPAN}"
             )
         return LadderDesign(

@@ -20,7 +20,7 @@ from ablate.compute import device
 from ablate.compute.ambient import environment
 from ablate.compute.limits import available_cores, threads_each
 from ablate.config.schema import RunConfig
-from ablate.data.measured import measured
+from ablate.data.text_statistics import text_statistics
 from ablate.execution import plugins
 from ablate.execution.plugins import Plugin
 from ablate.execution.run import PlacedRun, Run, prepare, require_planned
@@ -156,7 +156,7 @@ def placed_here(runs: Iterable[Run], settings: Machine) -> list[PlacedRun]:
     """The runs with the study's settings, and their texts measured before workers would all do it."""
     here = machine.bound(placed(runs), settings)
     for run, _ in one_of_each(here):
-        measured(run.corpus, run.spec.context)
+        text_statistics(run.corpus, run.spec.context)
     return here
 
 

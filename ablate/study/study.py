@@ -22,14 +22,14 @@ from ablate.compose.sweep import Sweep
 from ablate.config.conditions import check, holds, spelled
 from ablate.config.identity import digest, identity_keys
 from ablate.config.overrides import as_value, flatten
-from ablate.config.rules import ConfigError, typed
+from ablate.config.rules import ConfigError, as_override
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
 from ablate.execution.formulas import before_training
 from ablate.execution.run import Run, prepare, resolve
 from ablate.live.board import checking
-from ablate.phrases import some
+from ablate.phrases import first_few
 from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
@@ -117,17 +117,18 @@ class Study:
         instead = "give study.looks=[] for a fixed design"
         if given and not config.primary:
             raise ConfigError(
-                f"study.looks={typed(given)}: this study names no primary contrast, so all contrasts"
+                f"study.looks={as_override(given)}: this study names no primary contrast, so all contrasts"
                 f" count, and none may end before the others; {instead}"
             )
         if given and crossed:
             raise ConfigError(
-                f"study.looks={typed(given)}: looks take seeds one after the other, and {crossed[0]} crosses"
+                f"study.looks={as_override(given)}: looks take seeds one after the other, and {crossed[0]}"
+                f" crosses"
                 f" them; {instead}"
             )
         if given and given[-1] != seeds and not self.sweep.is_demonstration:
             raise ConfigError(
-                f"study.looks={typed(given)}: the last look is at all seeds, of which {seeds} are"
+                f"study.looks={as_override(given)}: the last look is at all seeds, of which {seeds} are"
                 f" listed; {instead}, or end it with {seeds}"
             )
         if crossed or not config.primary or self.sweep.is_demonstration:
@@ -197,7 +198,7 @@ class Study:
             check(condition, [*self._values.values()])  # raises for a mistake in the condition itself
         for why, names in reasons.items():
             variants = [name for name in dict.fromkeys(names) if name]
-            which = f" ({some(variants)})" if variants else ""
+            which = f" ({first_few(variants)})" if variants else ""
             self.left_out.append(f"{len(names)} of {len(proposed)} runs left out: {why}{which}")
         return runs
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ablate.data.corpora.base import PairsRecipe, register
 from ablate.data.text import CorpusError
-from ablate.phrases import counted, some
+from ablate.phrases import counted, first_few
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Gettext(PairsRecipe):
         if skipped and multiprocessing.parent_process() is None:  # else each worker would say it again
             log.warning(
                 "corpus=gettext: skipped as damaged or not in UTF-8: %d of %s in %s (%s)",
-                *(len(skipped), counted(len(files), "catalogue"), language, some(skipped)),
+                *(len(skipped), counted(len(files), "catalogue"), language, first_few(skipped)),
             )
         if not counts:
             raise CorpusError(

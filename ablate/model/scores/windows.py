@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from ablate.config.rules import ConfigError, ErrorText, typed
+from ablate.config.rules import ConfigError, ErrorText, as_override
 from ablate.config.schema import Size
 from ablate.model.attend import Mask, masked_softmax
 from ablate.model.parts import Options
@@ -44,7 +44,8 @@ class Windows(Scores):
             return [2 ** (head + 2) for head in range(heads)]
         if len(options.windows) != heads:
             raise ConfigError(
-                f"scores.windows={typed(options.windows)}: {len(options.windows)} of them for heads={heads};"
+                f"scores.windows={as_override(options.windows)}: {len(options.windows)} of them for"
+                f" heads={heads};"
                 " give one for each head, or auto"
             )
         return options.windows

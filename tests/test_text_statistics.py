@@ -13,11 +13,11 @@ import pytest
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
 from ablate.config.schema import CorpusConfig
-from ablate.data import measured as module
+from ablate.data import text_statistics as module
 from ablate.data.corpus import Corpus, open_corpus
 from ablate.data.counting import kneser_ney, mixture
 from ablate.data.matches import overlap
-from ablate.data.measured import decoded, evenly, measured
+from ablate.data.text_statistics import decoded, evenly, text_statistics
 from ablate.data.tokenizers import Bpe, Byte
 from tests.helpers import make_config
 from tests.synthetic import small_study
@@ -44,7 +44,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def test_a_text_is_measured_and_the_figures_are_kept(corpus: Corpus, monkeypatch):
-    text = measured(corpus, 16)
+    text = text_statistics(corpus, 16)
     assert text is not None and text.characters == {"train": 8000, "validation": 1000, "test": 1000}
     pieces = {name: corpus.tokenizer.decode(corpus.tokens(name)) for name in corpus.splits}
     for (split, other), share in text.overlap.items():
@@ -59,12 +59,12 @@ def test_a_text_is_measured_and_the_figures_are_kept(corpus: Corpus, monkeypatch
     assert text.loss == pytest.approx(best) and losses[text.order - 1] is best and text.counted == 1
     assert -np.log(text.probabilities["test"]).mean() == pytest.approx(best["test"], rel=1e-5)
     monkeypatch.setattr(module, "_measure", None)
-    assert measured(corpus, 16) == text
+    assert text_statistics(corpus, 16) == text
 
 
 def test_a_task_has_no_figures():
     config = make_config("corpus=copy", "model.context=16")
-    assert measured(open_corpus(config.corpus), 16) is None
+    assert text_statistics(open_corpus(config.corpus), 16) is None
 
 
 def test_of_a_long_text_evenly_spread_pieces_are_counted(monkeypatch):
@@ -157,6 +157,6 @@ def test_beside_heads_that_read_fixed_places(rows, less):
 def test_epochs_and_figures_survive_a_config_of_another_text(corpus: Corpus):
     """The key of the figures has all that they depend on."""
     other = dataclasses.replace(corpus, sha256="0" * 64)
-    assert measured(other, 16) is not measured(corpus, 16)
-    first, second = measured(corpus, 16), measured(corpus, 32)
+    assert text_statistics(other, 16) is not text_statistics(corpus, 16)
+    first, second = text_statistics(corpus, 16), text_statistics(corpus, 32)
     assert first and second and first.loss != second.loss

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Measured:
+class TextStatistics:
     """characters: in each split. overlap: by (split, other split) the share of the characters of the first in
     stretches of 50 or more that the other has, too. order: of the n-grams, in tokens. loss: of counting, in
     nats a token, by split; probabilities: those that it gives the tokens of a split, but for the first,
@@ -50,7 +50,7 @@ class Measured:
     probabilities: Mapping[str, np.ndarray] = field(compare=False)
 
 
-def measured(corpus: Corpus, context: int) -> Measured | None:
+def text_statistics(corpus: Corpus, context: int) -> TextStatistics | None:
     """The figures of a text that is read in windows of `context` tokens, from the cache if they are there;
     None for anything else than one text. It takes seconds, a minute for the largest texts."""
     texts = {name: split for name, split in corpus.splits.items() if isinstance(split, Stream)}
@@ -66,7 +66,7 @@ def measured(corpus: Corpus, context: int) -> Measured | None:
         with contextlib.suppress(OSError):  # a full disk ends no training
             cache.publish(key, functools.partial(_write, figures, probabilities))
     overlaps = {(name, other): share for name, other, share in figures["overlap"]}
-    return Measured(**{**figures, "overlap": overlaps}, probabilities=probabilities)
+    return TextStatistics(**{**figures, "overlap": overlaps}, probabilities=probabilities)
 
 
 def _write(figures: dict, probabilities: Mapping[str, np.ndarray], directory: Path) -> dict:
@@ -78,7 +78,7 @@ def _write(figures: dict, probabilities: Mapping[str, np.ndarray], directory: Pa
 def _measure(
     corpus: Corpus, texts: Mapping[str, Stream], context: int
 ) -> tuple[dict, Mapping[str, np.ndarray]]:
-    """All that `Measured` has, as plain data, and the probabilities."""
+    """All that `TextStatistics` has, as plain data, and the probabilities."""
     tokenizer, training = corpus.tokenizer, texts["train"].tokens
     if len(training) > LONG:
         log.warning("corpus=%s: measuring overlap and counting; once, up to a minute", corpus.name)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from ablate.config.conditions import Where
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.phrases import one_line
-from ablate.reporting.short import ShownComparison
+from ablate.reporting.notebook import ShownComparison
 
 Files = str | Path | Sequence[str | Path]
 Value = str | int | float | PurePath | list | tuple | dict | None  # of a key
@@ -112,18 +113,17 @@ def compare(
     that ablate does not know. Raises ConfigError.
     """
     from ablate.analysis.compare import compare as compare_rows
-    from ablate.analysis.load import load as load_results
-    from ablate.analysis.load import recall
+    from ablate.analysis.load import read
     from ablate.analysis.question import question
     from ablate.reporting.answers import lines
 
-    is_frame = isinstance(rows, pd.DataFrame)
-    results = recall(rows, metric) if is_frame else load_results([str(rows)], metric)
+    results = read(rows, metric)
     options = question(metric, by, baseline, where, mixed, pair_by, higher_is_better)
     result = compare_rows(results.rows, margin=margin, records=results.records, **options)
     answer = lines(result, results.records)
-    given = {**vars(result), "notes": [*results.notes, *result.notes]}
-    return ShownComparison(**given, answer=answer, records=results.records)
+    given = {field.name: getattr(result, field.name) for field in fields(result)}
+    notes = [*results.notes, *result.notes]
+    return ShownComparison(**{**given, "notes": notes}, answer=answer, records=results.records)
 
 
 @checked

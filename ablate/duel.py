@@ -1,6 +1,5 @@
-"""A duel: two methods on one text, at equal parameters, each at its own learning rate, in limited time."""
+"""A duel: a tuned study made from two methods and a budget of time, at equal parameters on one text."""
 
-import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -9,15 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import NO_ATTENTION
 from ablate.analysis.controls import equal_forms
 from ablate.analysis.load import load
 from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.analysis.speed import with_step_times
-from ablate.analysis.stats import UNDECIDED
 from ablate.compose.configs import defaults_of
 from ablate.compose.sweep import Sweep
 from ablate.config.contrast import MARGIN
@@ -29,10 +25,11 @@ from ablate.execution.plugins import KINDS, Method, methods, read
 from ablate.execution.run import Run, resolve
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
-from ablate.reporting.words import PAPER, finding, parametrization, share_of_attention, step_ratio
+from ablate.reporting.answers import answer
+from ablate.reporting.words import step_ratio
 from ablate.store.store import Store
 from ablate.study.run import Outcome, declared_here, run
-from ablate.study.study import settings
+from ablate.study.study import settings as variants_of
 from ablate.study.tuned import EXTENSIONS
 
 if TYPE_CHECKING:
@@ -45,10 +42,8 @@ FIRST_SEED, FEWEST, MOST = 1000, 4, 400  # reporting seeds
 ARMS = 3  # the two sides, and the reference for shares
 UNIFORM = "uniform attention"  # the name of its arm, which no method has
 TAKEN = ("name", "seed", "seeds", "study", "size", "force", "hydra/sweeper")  # keys that a duel sets
-MATCHED = {"match": "params"}
 PLAN = "plan.json"
 SCATTER = 0.1  # by what share the time of a run differs when it is measured again
-NEAR = 0.1  # by what share two detectable differences may differ and still be called equal
 
 
 @dataclass(frozen=True)
@@ -68,9 +63,9 @@ class Side:
 
     @property
     def arm(self) -> dict[str, str]:
-        """What the side sets, with the standard part of the other kind."""
+        """What the side sets, with the standard part of the other kind, and at equal parameters."""
         chosen = {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES, self.method.kind: self.method.name}
-        return {**chosen, **self.common, **self.options}
+        return {**chosen, **self.common, **self.options, "match": "params"}
 
     @property
     def defaults(self) -> dict[str, str]:
@@ -79,26 +74,19 @@ class Side:
         options = defaults_of(kind, name, KINDS[kind].methods()[name].Options)
         return {f"{kind}.{option}": as_value(value) for option, value in options.items()}
 
-    def arm_at(self, scores: str) -> dict[str, str]:
-        """The same with other scores."""
-        kept = {key: value for key, value in self.arm.items() if not key.startswith("scores")}
-        return {**kept, "scores": scores}
-
 
 @dataclass(frozen=True)
 class Plan:
-    """seeds: reporting seeds that the budget pays for. seconds: of all runs, one grid extension included.
-    detectable: the smallest difference in nats that is detected with 80 % power."""
+    """seeds: reporting seeds that the budget pays for. seconds: of all runs, one grid extension included."""
 
     seeds: int
     seconds: float
-    detectable: float
 
     def __str__(self) -> str:
         runs = ARMS * (len(DEVELOP) * (len(RATES) + EXTENSIONS) + self.seeds)
         return (
             f"about {duration(self.seconds)} and {counted(runs, 'run')}: first the rates, then at most"
-            f" {counted(self.seeds, 'seed')} to report; they detect {_nats(self.detectable)} with 80 % power,"
+            f" {counted(self.seeds, 'seed')} to report; they detect {detectable(self.seeds)} with 80 % power,"
             " if differences scatter as in docs/noise.csv"
         )
 
@@ -111,34 +99,29 @@ class Duel:
     def __init__(self, one: Side, other: Side, settings: Sequence[str], command: str) -> None:
         of_both = [setting for setting in settings if setting.partition(".")[0] in KINDS]
         settings = [setting for setting in settings if setting not in of_both]
-        one, other = _with_options(one, other, of_both)
-        if one.arm == other.arm:
+        self.one, self.other = _with_options(one, other, of_both)
+        if self.one.arm == self.other.arm:
             raise ConfigError(
-                f"{one.name}: a method can't be in a duel with itself; name another one, or give one of them"
-                " an option with --a or --b"
+                f"{self.one.name}: a method can't be in a duel with itself; name another one, or give one of"
+                " them an option with --a or --b"
             )
         keys = [setting.lstrip("+~").partition("=")[0] for setting in settings]
+        taken = (one.method.kind, other.method.kind, "train.lr", "match")
         for setting, key in zip(settings, keys, strict=True):
-            if key.partition(".")[0] in TAKEN or key in (
-                one.method.kind,
-                other.method.kind,
-                "train.lr",
-                "match",
-            ):
+            if key.partition(".")[0] in TAKEN or key in taken:
                 raise ConfigError(f"{setting}: a duel sets {key} itself; leave it out")
-        self.one, self.other = one, other
-        named = digest([one.arm, other.arm, sorted(settings), command])
+        named = digest([self.one.arm, self.other.arm, sorted(settings), command])
         self.study = f"duel-{one.method.name}-{other.method.name}-{named[:6]}"
         self.first_seed = FIRST_SEED + int(named[:6], 16)
         budget = [f"{key}={value}" for key, value in BUDGET.items() if key not in keys]
         self._sweep = declared_here({}, [f"name={self.study}", *budget, *settings], command=command)
-        options = [[f"{key}={value}" for key, value in a.options.items()] for a in (one, other)]
-        given = [self._sweep.configs.settings(each).items() for each in (settings, of_both, *options)]
-        for key, setting in itertools.chain(*given):
-            if setting.swept:
-                raise ConfigError(
-                    f"{key}={','.join(setting.values)}: both sides of a duel have one value; give one"
-                )
+        options = [[f"{key}={value}" for key, value in a.options.items()] for a in (self.one, self.other)]
+        for given in (settings, of_both, *options):
+            for key, setting in self._sweep.configs.settings(given).items():
+                if setting.swept:
+                    raise ConfigError(
+                        f"{key}={','.join(setting.values)}: both sides of a duel have one value; give one"
+                    )
 
     def plan(self, budget_s: float) -> Plan:
         """What a budget buys on this machine, settled when the duel begins. Raises ConfigError if that is
@@ -151,7 +134,7 @@ class Duel:
                 raise ConfigError(
                     f"{kept}: can't be read ({error}); mend that, or move it away to plan anew"
                 ) from error
-        if len({*equal_forms(settings(self._sides))}) == 1:
+        if len({*equal_forms(variants_of(self._runs))}) == 1:
             raise ConfigError(
                 f"{self.one.name} and {self.other.name} are the same function here, so there is nothing to"
                 " compare; name another method, or change a setting such as heads"
@@ -159,6 +142,44 @@ class Duel:
         plan = self._settled(budget_s)
         write_atomically(kept, json.dumps(asdict(plan)) + "\n")
         return plan
+
+    def sweep(self, seeds: int, develop: Sequence[int] = DEVELOP) -> Sweep:
+        """The study of the two with so many reporting seeds. develop: the seeds that choose the rates."""
+        one, other = self.one, self.other
+        # What attention is worth is measured beside the baseline; matched itself, it would get a wider MLP.
+        kept = {key: value for key, value in other.arm.items() if not key.startswith(("scores", "match"))}
+        uniform = {**kept, "scores": NO_ATTENTION, "model.mlp_hidden": self._runs[1].spec.mlp_hidden}
+        study = {
+            **{"kind": "tuned", "question": f"Is {one.name} better than {other.name}?"},
+            "arms": {other.name: other.arm, one.name: one.arm, UNIFORM: uniform},
+            **{"tune": "train.lr", "factors": {"train.lr": RATES}, "report_at": ["tuned"]},
+            **{"develop": [*develop], "extend": 3, "metric": METRIC, "margin": MARGIN},
+            "seeds": [*range(self.first_seed, self.first_seed + seeds)],
+            "primary": [f"{one.name} - {other.name}"],
+        }
+        return replace(self._sweep, study=study)
+
+    def train(self, plan: Plan) -> Outcome:
+        """Train what is missing. Raises ConfigError."""
+        return run(self.sweep(plan.seeds))
+
+    def result(self) -> tuple[Comparison, str]:
+        """The comparison of the two once all runs are finished, and its sentences. Raises ConfigError."""
+        results = load([self.study])
+        comparison = compare(results.rows, records=results.records)
+        parts = answer(comparison, results.records[0])
+        return comparison, " ".join([*parts.findings, *parts.trust, *self._step(comparison)])
+
+    def _step(self, comparison: Comparison) -> list[str]:
+        """A sentence on how long a training step of `one` takes relative to `other`, taking turns here; none
+        if nothing was compared."""
+        from ablate.execution.timing import StepTimer  # loads torch
+
+        primary = comparison.family("primary").reset_index(drop=True)
+        runs = {variant: comparison.runs[variant] for variant in primary["variant"]}
+        timed = with_step_times(primary, StepTimer(runs, [Store()]))
+        ratios = filter(None, map(step_ratio, timed.to_dict("records")))
+        return [f"A training step of {self.one.name} takes {ratio} times as long." for ratio in ratios]
 
     def _settled(self, budget_s: float) -> Plan:
         """What a budget buys now. Raises ConfigError if that is nothing."""
@@ -175,114 +196,36 @@ class Duel:
         if seeds < FEWEST:
             takes = "; ".join(
                 f"--budget {budget_text((1 + SCATTER) * (develop * each_s + n * a_seed_s))} detects"
-                f" {_nats(detectable(n))}"
+                f" {detectable(n)}"
                 for n in (FEWEST, 12, 24)
             )
             raise ConfigError(f"--budget {budget_text(budget_s)}: too short to detect anything; {takes}")
-        return Plan(seeds, develop * each_s + seeds * a_seed_s, detectable(seeds))
-
-    def train(self, plan: Plan) -> Outcome:
-        """Train what is missing. Raises ConfigError."""
-        return run(self._sweep_with(plan.seeds, DEVELOP))
-
-    def result(self) -> tuple[Comparison, str]:
-        """The comparison of the two once all runs are finished, and its sentence. Raises ConfigError."""
-        results = load([self.study])
-        (record,) = results.records
-        for side in (self.one, self.other):
-            if (choice := record.chosen.get(side.name)) and choice.value is None:
-                raise ConfigError(f"{side.name}: {choice.doubt}, so there is nothing to compare")
-        comparison = compare(results.rows, records=[record])
-        (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
-        sentence = finding(row, comparison, PAPER, one=self.one.name, other=self.other.name, at="")
-        end = parametrization(row, comparison)
-        return comparison, f"{sentence}{share_of_attention(row['share'])}{end}."
-
-    def kept_promise(self, plan: Plan, comparison: Comparison) -> str:
-        """What the plan announced, and what its seeds detect with the scatter that came."""
-        (row,) = comparison.family("primary").query("baseline == baseline").to_dict("records")
-        announced, sd = _nats(plan.detectable), row["sd_diff"]
-        has_looks = pd.notna(row["look"])
-        is_early = has_looks and row["look"] < row["last_look"] and row["verdict"] != UNDECIDED
-        seeds = plan.seeds if is_early else int(row["pairs"])
-        if seeds < FEWEST or not sd > 0:
-            return f"It announced {announced}; {counted(seeds, 'pair')} can't say what it detects here."
-        detects = least_difference(seeds, sd)
-        end = f" It was decided at {row['look']:.0f} of at most {plan.seeds} seeds." if is_early else ""
-        if abs(detects / plan.detectable - 1) < NEAR:
-            return f"It detects {_nats(detects)} here, as announced.{end}"
-        reasons = (
-            [f"only {counted(seeds, 'seed')} of {plan.seeds} can be paired"] if seeds < plan.seeds else []
-        )
-        usual = USUAL_SD[METRIC]
-        if abs(sd / usual - 1) >= NEAR:
-            how = "more" if sd > usual else "less"
-            reasons.append(f"differences scatter by {sd:.3f}, {how} than the {usual:.3f} of docs/noise.csv")
-        return f"It announced {announced} and detects {_nats(detects)} here: {', and '.join(reasons)}.{end}"
-
-    def answer(self, plan: Plan) -> tuple[Comparison, list[str]]:
-        """The comparison, and in lines what it says and what became of the plan. Raises ConfigError."""
-        comparison, sentence = self.result()
-        step = f"A training step takes {self.step_ratio(comparison)} times as long."
-        return comparison, [f"{sentence} {step}", self.kept_promise(plan, comparison)]
-
-    def step_ratio(self, comparison: Comparison) -> str:
-        """How long a training step of `one` takes relative to `other`, taking turns here, with its range."""
-        from ablate.execution.timing import StepTimer  # loads torch
-
-        primary = comparison.family("primary").reset_index(drop=True)
-        runs = {variant: comparison.runs[variant] for variant in primary["variant"]}
-        timed = with_step_times(primary, StepTimer(runs, [Store()]))
-        (row,) = timed.query("baseline == baseline").to_dict("records")
-        return step_ratio(row)
-
-    @cached_property
-    def _sides(self) -> tuple[Run, Run]:
-        """A run of `one` and one of `other`. Raises ConfigError if a side can't be built or matched."""
-        one, other = (
-            resolve(self._sweep.configs((*self._sweep.arguments, *(f"{k}={v}" for k, v in keys.items()))))
-            for keys in self._arms
-        )
-        return one, other
-
-    @property
-    def _arms(self) -> tuple[dict[str, str], dict[str, str]]:
-        return {**self.one.arm, **MATCHED}, {**self.other.arm, **MATCHED}
-
-    def _sweep_with(self, seeds: int, develop: Sequence[int]) -> Sweep:
-        # The reference for shares has the MLP of the baseline; matched itself, it would get a wider one.
-        width = self._sides[1].spec.mlp_hidden
-        one, other = self._arms
-        arms = {
-            self.other.name: other,
-            self.one.name: one,
-            UNIFORM: {**self.other.arm_at(NO_ATTENTION), "model.mlp_hidden": width},
-        }
-        study = {
-            "question": f"Is {self.one.name} better than {self.other.name}?",
-            **{"kind": "tuned", "arms": arms, "primary": [{"baseline": other, "variants": [one]}]},
-            **{"tune": "train.lr", "factors": {"train.lr": RATES}, "report_at": ["tuned"]},
-            **{"develop": [*develop], "extend": 3, "metric": METRIC, "margin": MARGIN},
-            "seeds": [*range(self.first_seed, self.first_seed + seeds)],
-        }
-        return replace(self._sweep, study=study)
+        return Plan(seeds, develop * each_s + seeds * a_seed_s)
 
     def _estimate(self, develop: Sequence[int]) -> "Estimate":
-        estimate = run(self._sweep_with(FEWEST, develop), dry_run=True).estimate
+        estimate = run(self.sweep(FEWEST, develop), dry_run=True).estimate
         assert estimate is not None
         return estimate
+
+    @cached_property
+    def _runs(self) -> tuple[Run, Run]:
+        """A run of `one` and one of `other`. Raises ConfigError if a side can't be built or matched."""
+        one, other = (
+            resolve(self._sweep.configs((*self._sweep.arguments, *(f"{k}={v}" for k, v in a.arm.items()))))
+            for a in (self.one, self.other)
+        )
+        return one, other
 
 
 def side(given: str, options: Sequence[str] = ()) -> Side:
     """The method of this name, or of this plugin file, which has to be in use, with options of its own, as
     KEY=VALUE. Raises ConfigError."""
-    method = _method(given)
-    mine = Side(method)
+    mine = Side(_method(given))
     for option in options:
         key, _, value = option.partition("=")
         if key not in mine.defaults:
             choices = did_you_mean(key, mine.defaults) if mine.defaults else "; it has none"
-            raise ConfigError(f"{option}: no option of {method.name}{choices}")
+            raise ConfigError(f"{option}: no option of {mine.method.name}{choices}")
         mine = replace(mine, options={**mine.options, key: value})
     return mine
 
@@ -321,8 +264,10 @@ def _with_options(one: Side, other: Side, of_both: Sequence[str]) -> tuple[Side,
     return one, other
 
 
-def _nats(difference: float) -> str:
-    """Rounded up, so that it does not promise too much."""
+def detectable(seeds: int) -> str:
+    """The smallest difference that so many seeds detect with 80 % power, rounded up, so that it does not
+    promise too much."""
+    difference = least_difference(seeds, USUAL_SD[METRIC])
     return f"{math.ceil(1000 * difference - 1e-6) / 1000:.3f} nats"
 
 
@@ -333,7 +278,3 @@ def budget_text(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{math.ceil(seconds / 60)}m"
     return f"{math.ceil(seconds / 360) / 10:g}h"
-
-
-def detectable(seeds: int) -> float:
-    return least_difference(seeds, USUAL_SD[METRIC])

@@ -46,6 +46,11 @@ def some(items: Sequence[object], most: int = 3) -> str:
     return ", ".join([*map(str, items[:most]), *lines_if(len(items) > most, "…")])
 
 
+def joined(words: Sequence[str], last: str = "and") -> str:
+    """a; a and b; a, b and c."""
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def lines_if(condition: object, line: str) -> list[str]:
     """A list with the line if the condition holds, else an empty list."""
     return [line] if condition else []
@@ -90,17 +95,24 @@ def _written_out(found: re.Match[str]) -> str:
     return json.dumps(one)[1:-1] if one > "\uffff" else f"\\u{ord(one):04x}"
 
 
-# How PyTorch says that there was no memory left, on a GPU, on a Mac or on a CPU.
-NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED")
+# How PyTorch and the system say that there was no memory left, on a GPU, on a Mac or on a CPU.
+NO_MEMORY = re.compile(
+    r"out of memory|can(no|')t allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED",
+    re.IGNORECASE,
+)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether the error means that there was no memory left."""
+    says_so = isinstance(error, RuntimeError | OSError) and NO_MEMORY.search(said_by(error))
+    return isinstance(error, MemoryError) or bool(says_so)
 
 
 def out_of_memory(error: BaseException) -> str:
-    """A line with the ways out, if the error means that there was no memory left; else empty."""
-    said = said_by(error)
-    if not isinstance(error, MemoryError) and not (
-        isinstance(error, RuntimeError) and NO_MEMORY.search(said)
-    ):
+    """A line with the ways out, if there was no memory left; else empty."""
+    if not lacks_memory(error):
         return ""
+    said = said_by(error)
     wanted = re.search(r"tried to allocate ([\d.]+ \w+)", said, re.IGNORECASE)
     return (
         f"out of memory{f' at {wanted[1]} more' if wanted else ''}; take a smaller train.batch or"

@@ -17,11 +17,11 @@ import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
+from ablate.analysis.frames import select, with_options
 from ablate.analysis.load import load
-from ablate.analysis.select import select, with_options
 from ablate.config.contrast import MARGIN, Contrast
 from ablate.store.columns import COLUMNS
-from ablate.study import curve, tuned
+from ablate.study import tuned, tuning
 from ablate.study.config import Overrides
 
 ALPHA, VARIANTS = 0.05, ("concat", "sum", "mean", "weighted_sum")
@@ -128,7 +128,7 @@ def as_results(rows: list[dict]) -> pd.DataFrame:
 
 REPORT, EXTEND = 8, 3
 GRID = np.arange(-2 - EXTEND, 3 + EXTEND)  # octaves from the middle of the grid; the study begins with -2 … 2
-HALVES = np.array([-curve.HALF, curve.HALF])  # beside the best point, where a curve is steep
+HALVES = np.array([-tuning.HALF, tuning.HALF])  # beside the best point, where a curve is steep
 OPTIMA = 2.5  # octaves from the middle within which the optima lie: some beyond the grid
 
 
@@ -193,7 +193,7 @@ def tune(loss_NAG: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (
         np.where(bend > 0, fitted, best_NA) + GRID[0],
         GRID[best_NA],
-        is_inside & (bend / 2 > curve.STEEP),
+        is_inside & (bend / 2 > tuning.STEEP),
     )
 
 
@@ -237,7 +237,7 @@ def check_against_study(
     for develop_AGS, half_AHS, best_A, at_A, loss_AS, verdict_K in of_each:
         rows: dict[Overrides, dict] = {}
         while proposed := study.propose(rows):
-            members = tuned.members(study, rows)
+            members = study.members(rows)
             for overrides in proposed:
                 fusion, rate, seed = (override.partition("=")[2] for override in overrides)
                 arm, number = VARIANTS.index(fusion), int(seed) % 100

@@ -28,11 +28,10 @@ from scipy.stats import t as student
 from ablate.analysis import looks, stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
-from ablate.analysis.looks import Standing
+from ablate.analysis.looks import Decisions, Looks
 from ablate.config.contrast import MARGIN, Contrast
 from ablate.store.record import SURE, PlannedLooks, StudyRecord
 from ablate.study.config import Design, Overrides, seed_of
-from ablate.study.looks import Looks
 from benchmarks.false_alarms import as_results
 
 ALPHA, BOUND = 0.05, 0.8
@@ -72,7 +71,7 @@ def of_those_that_stop_first(args: argparse.Namespace, k: int = 3) -> None:
     rng = np.random.default_rng(args.seed)
     planned, found = looks.usual(looks.usual_seeds(k)), list[np.ndarray]()
     for _ in range(8):
-        now = standing(normal(rng, args.studies, k + 1, planned[-1]), planned, BOUND)
+        now = looks.of_simulated(normal(rng, args.studies, k + 1, planned[-1]), planned, BOUND)
         first = now.decided & (now.seeds == planned[0])
         found.append(((now.low <= 0) & (now.high >= 0))[first])
     holds = np.concatenate(found)
@@ -110,8 +109,8 @@ def one_line(
     effect_K = np.resize(cycle, k)
     loss_NAS = draw(rng, args.studies, k + 1, planned[-1])
     loss_NAS[:, 1:] += effect_K[:, None]
-    now = standing(loss_NAS, planned, BOUND)
-    at_once = standing(loss_NAS, planned[-1:], BOUND)
+    now = looks.of_simulated(loss_NAS, planned, BOUND)
+    at_once = looks.of_simulated(loss_NAS, planned[-1:], BOUND)
     rates = [is_false(one, effect_K).any(1).mean() for one in (now, at_once)]
     true = np.tile(effect_K, args.studies)
     covered = ((now.low <= true) & (true <= now.high)).mean()
@@ -122,16 +121,7 @@ def one_line(
     )
 
 
-def standing(loss_NAS: np.ndarray, planned: list[int], margin: float) -> Standing:
-    """Of all contrasts of N studies, study by study."""
-    A, S = loss_NAS.shape[1:]
-    one, base = loss_NAS[:, 1:].reshape(-1, S), np.repeat(loss_NAS[:, 0], A - 1, axis=0)
-    none = np.zeros_like(one, bool)
-    family = {"contrasts": A - 1, "studies": len(loss_NAS)}
-    return looks.stand(one, base, (none, none), planned, margin=margin, alpha=ALPHA, **family)
-
-
-def is_false(now: Standing, effect_K: np.ndarray) -> np.ndarray:
+def is_false(now: Decisions, effect_K: np.ndarray) -> np.ndarray:
     """(N, K) the verdicts that are not true."""
     verdict_NK, diff_NK = now.verdict.reshape(-1, len(effect_K)), now.diff.reshape(-1, len(effect_K))
     wrong_sign = np.isin(verdict_NK, stats.CLAIMS) & (np.sign(diff_NK) != np.sign(effect_K))
@@ -139,22 +129,18 @@ def is_false(now: Standing, effect_K: np.ndarray) -> np.ndarray:
     return wrong_sign | within & (np.abs(effect_K) >= BOUND)
 
 
-def check(loss_NAS: np.ndarray, now: Standing, planned: list[int]) -> None:
+def check(loss_NAS: np.ndarray, now: Decisions, planned: list[int]) -> None:
     """The same studies through `propose`, as `ablate run` drives it, and through `compare`."""
     arms = [f"arm{a}" for a in range(loss_NAS.shape[1])]
     seeds = [str(seed) for seed in range(planned[-1])]
-    overrides: list[Overrides] = [(f"fusion={arm}",) for arm in arms]
     study = Design(
         {"fusion": arms, "seed": seeds},
         looks=Looks(
             at=planned,
             seeds=seeds,
-            arms=overrides,
-            names=arms,
+            arms={(f"fusion={arm}",): arm for arm in arms},
             pairs=[(a, 0) for a in range(1, len(arms))],
-            tested=[True] * (len(arms) - 1),
             contrasts=len(arms) - 1,
-            metric="val_loss",
             margin=BOUND,
         ),
     )
@@ -352,7 +338,7 @@ def simulated(
             before = decisions(look, 0.0)
         at[at == 0] = planned[-1]
         if rule is median_scatter:
-            assert at.tolist() == standing(loss_NAS, planned, BOUND).seeds.tolist()
+            assert at.tolist() == looks.of_simulated(loss_NAS, planned, BOUND).seeds.tolist()
         true, sign, within = np.tile(effect_K, per), (verdict + 1) % 4 - 1, verdict >= 3
         is_false = (sign != 0) & (sign != np.sign(true)) | within & (np.abs(true) >= BOUND)
         wrong.append(is_false.reshape(per, k).any(1).mean())
@@ -399,7 +385,7 @@ def one_cost(
     for times in (0, 0.5, 1, 2, 5):
         loss_NAS = draw(rng, args.studies, k + 1, planned[-1])
         loss_NAS[:, 1:] += times * margin
-        now = standing(loss_NAS, planned, margin)
+        now = looks.of_simulated(loss_NAS, planned, margin)
         seeds_NK = now.seeds.reshape(-1, k)
         runs.append((seeds_NK.sum(1) + seeds_NK.max(1)).mean())
         if times == 1:

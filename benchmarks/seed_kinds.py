@@ -10,7 +10,7 @@ five seeds each, one run in eight is late. The scatter is equal, or rises from 0
 import numpy as np
 
 from ablate.analysis.stats import FEWEST, bimodal, limit
-from ablate.study.curve import has_late_seed
+from ablate.study.tuning import has_late_seed
 
 VARIANTS, APART = 4000, (0, 4, 6, 8, 12, 20)
 

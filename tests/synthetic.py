@@ -17,7 +17,7 @@ from ablate.store.columns import Row
 from ablate.store.provenance import parts_code, provenance
 from ablate.store.record import Choice, Role, Rung, StudyRecord, frozen
 from ablate.store.store import Store
-from ablate.study.climb import predicted
+from ablate.study.ladder_design import predicted
 from tests.helpers import read_contrast
 
 FUSIONS = ("concat", "sum", "weighted_sum", "mean")

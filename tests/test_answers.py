@@ -1,16 +1,19 @@
 """The first sentences of a report and of compare: what was found, how sure that is, what would decide."""
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from ablate.analysis import stats
 from ablate.analysis.compare import compare
+from ablate.analysis.variant import Variant
 from ablate.config.contrast import MARGIN
 from ablate.reporting.answers import answer, findings
-from ablate.reporting.subject import with_seeds
+from ablate.reporting.commands import with_seeds
 from ablate.reporting.terms import GLOSSARY, SPELLINGS, anchor, coded, explained
-from ablate.reporting.words import more_seeds, names
+from ablate.reporting.words import PAPER, more_seeds, sentence
 from tests.helpers import make_record
 from tests.test_compare import hand_worked, table
 
@@ -21,7 +24,7 @@ SIZE = {"corpus": "book.txt", "layers": 2, "d_model": 64, "steps": 1000, "wall_s
 
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
-    monkeypatch.setattr("ablate.reporting.answers.available_cores", lambda: 2)
+    monkeypatch.setattr("ablate.reporting.follow_ups.available_cores", lambda: 2)
 
 
 def rows() -> pd.DataFrame:
@@ -59,8 +62,10 @@ def test_of_accuracy_more_is_gained():
 
 
 def test_a_value_with_spaces_is_named_whole():
-    local, mixed = (f"scores=windows windows={each}" for each in ("[8, 8]", "[8, 64]"))
-    assert names(mixed, local) == ("windows=[8, 64]", "windows=[8, 8]", "scores=windows")
+    local, mixed = (Variant({"scores": "windows", "windows": each}) for each in ("[8, 8]", "[8, 64]"))
+    apart = mixed.differing(local)
+    assert (mixed.label(apart), local.label(apart)) == ("windows=[8, 64]", "windows=[8, 8]")
+    assert mixed.label(["scores"]) == "scores=windows" and mixed.name == "scores=windows windows=[8, 64]"
 
 
 def test_of_many_contrasts_their_verdicts_and_the_largest():
@@ -138,3 +143,14 @@ def test_a_demonstration_names_the_study():
     record = make_record(primary=PRIMARY, study="fusion", demonstration=True, typed=typed, seeds=[0, 1])
     (line,) = answer(compare(rows(), records=[record]), record).more
     assert "`ablate run study=fusion heads=8` asks it properly" in line
+
+
+def test_a_line_says_why_nothing_is_decided():
+    result = compare(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=concat"])
+    (found,) = [one for one in result.findings if one.is_tested]
+    found = replace(found, diff=0.5, low=0.4, high=0.6, pairs=7, verdict=stats.UNDECIDED)
+    found = replace(found, why="it diverged on 1 more seed than its baseline")
+    assert sentence(found, PAPER, one="mean", other="sum", at="") == (
+        "mean against sum is undecided: difference 0.500 nats [0.400, 0.600], n = 7 paired seeds, Holm p"
+        f" = {found.p_holm:.2g}; it diverged on 1 more seed than its baseline"
+    )

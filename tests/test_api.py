@@ -20,10 +20,10 @@ from safetensors.torch import load_file
 
 import ablate
 from ablate import api
+from ablate.analysis.load import read
 from ablate.api import as_overrides
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError
-from ablate.reporting.subject import find
 from ablate.store.store import Store
 from tests.helpers import ROOT, call_cli, write_study
 from tests.synthetic import synthetic_study
@@ -107,7 +107,7 @@ def test_a_merge_loses_nothing_of_what_was_named_beforehand(study):
     found = ablate.compare(merged)
     assert (found.families, found.metric, found.margin) == (["primary", "exploratory"], "test_loss", 0.5)
     assert not any("study.json" in note for note in found.notes)
-    assert find(merged).page == find("synthetic").page
+    assert read(merged).page == read("synthetic").page
 
     write_study(store, replace(record, name="other", runs=record.runs[1:]))
     for strangers in (merged.assign(study="nowhere"), merged.assign(study="other")):

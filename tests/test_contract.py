@@ -22,9 +22,9 @@ from ablate.verify.attentions import attention, attention_spec, variants_of
 from ablate.verify.contract import (
     Broken,
     Check,
+    check_results,
     checks_of,
     determinism,
-    findings,
     flops,
     pairing,
     parameters,
@@ -214,7 +214,7 @@ class Kept(Side):
 def broken(monkeypatch):
     """Puts a method into its registry for one test: what is broken of it, by check."""
 
-    def findings_of(method: type, kind: str = "fusion", **defaults: Any) -> dict[str, str]:
+    def broken_checks_of(method: type, kind: str = "fusion", **defaults: Any) -> dict[str, str]:
         def defaults_for(kind: str, name: str, options: type) -> dict[str, Any]:
             return defaults if name == "mutant" else defaults_of(kind, name, options)
 
@@ -222,9 +222,9 @@ def broken(monkeypatch):
         monkeypatch.setitem(KINDS[kind].base._registry._methods, "mutant", method)
         monkeypatch.setattr(method, "name", "mutant", raising=False)
         monkeypatch.setattr("ablate.verify.attentions.defaults_of", defaults_for)
-        return {f.check: f.broken for f in findings(kind, "mutant") if f.broken}
+        return {f.check: f.broken for f in check_results(kind, "mutant") if f.broken}
 
-    return findings_of
+    return broken_checks_of
 
 
 @pytest.mark.parametrize(

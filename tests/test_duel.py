@@ -1,29 +1,20 @@
 """A duel: what is refused, what a budget can see, its line, and one fought to the end."""
 
-import math
 import re
-from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from ablate.analysis import stats
-from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import primary_pairs
-from ablate.analysis.looks import USUAL_SD, least_difference
 from ablate.config.rules import ConfigError
-from ablate.duel import DEVELOP, FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
+from ablate.duel import FEWEST, PLAN, UNIFORM, Duel, Plan, Side, side
 from ablate.execution.plugins import Method
-from ablate.execution.run import resolve
 from ablate.reporting.html import write_report
-from ablate.reporting.words import PAPER, finding
 from ablate.store.store import Store
 from ablate.study import estimate, machine
 from ablate.study.study import Study, settings
 from ablate.verify.contract import require_sound
-from tests.helpers import CONCAT, read_contrast
-from tests.test_compare import hand_worked, table
+from tests.helpers import CONCAT
 
 SMALL = ("corpus=grammar", "corpus.characters=20000", "model.context=16", "train.batch=2")
 SMALL += ("train.steps=6", "train.eval_every=3")
@@ -42,7 +33,7 @@ def test_sides_are_methods_of_either_kind_by_name():
     assert side("sum") == Side(Method("fusion", "sum")) and side("talking") == Side(
         Method("scores", "talking")
     )
-    assert side("talking").arm == {"fusion": "concat", "scores": "talking"}
+    assert side("talking").arm == {"fusion": "concat", "scores": "talking", "match": "params"}
     with pytest.raises(ConfigError, match=r"smu: no such method; did you mean sum\?"):
         side("smu")
 
@@ -80,13 +71,13 @@ def test_what_a_duel_sets_itself_is_refused_before_it_begins(setting, message):
 
 def test_a_side_has_options_of_its_own():
     one = Duel(side("gated", ["fusion.per=channel"]), side("sum"), SMALL, "")
-    arms = one._sweep_with(FEWEST, DEVELOP).study["arms"]  # pyright: ignore[reportOptionalSubscript]
+    arms = one.sweep(FEWEST).study["arms"]  # pyright: ignore[reportOptionalSubscript]
     assert {*arms} == {"gated per=channel", "sum", UNIFORM} and "fusion.per" not in arms["sum"]
     assert one.study != duel("gated", "sum", *SMALL).study
     same = Duel(side("gated", ["fusion.per=channel"]), side("gated"), SMALL, "")
     assert (same.one.name, same.other.name) == ("gated per=channel", "gated per=head")
     both = Duel(side("gated"), side("weighted_sum"), [*SMALL, "fusion.per=channel"], "")
-    assert {arm.get("fusion.per") for arm in both._arms} == {"channel"}
+    assert {a.arm["fusion.per"] for a in (both.one, both.other)} == {"channel"}
 
 
 @pytest.mark.parametrize(
@@ -105,44 +96,17 @@ def test_an_option_that_makes_no_side_is_refused(options, message):
         side("softmax", ["fusion.per=head"])
 
 
-def test_a_duel_says_what_became_of_what_it_announced():
-    def said(sd: float, look: float, verdict: str, pairs: int = 24) -> str:
-        row = {"family": "primary", "baseline": "sum", "sd_diff": sd, "pairs": pairs, "verdict": verdict}
-        result = pd.DataFrame(
-            [{**row, "look": look, "last_look": look if math.isnan(look) else 24.0}]
-        ).astype({"look": "Int64", "last_look": "Int64", "pairs": "Int64"})
-        comparison = replace(compare(table(*hand_worked()), baseline={"fusion": "sum"}), table=result)
-        return between.kept_promise(Plan(24, 60.0, least_difference(24, usual)), comparison)
-
-    between, usual = duel("sum", "concat", *SMALL), USUAL_SD["test_loss"]
-    announced = re.escape("It announced 0.019 nats")
-    noisy = said(0.066, 24, "undecided")
-    assert re.fullmatch(
-        announced + r" and detects 0\.04\d nats here: differences scatter by 0\.066, more than the 0\.027 of"
-        r" docs/noise\.csv\.",
-        noisy,
-    )
-    assert said(usual, 24, "undecided") == "It detects 0.019 nats here, as announced."
-    assert said(usual, 8, "better", 8).endswith("as announced. It was decided at 8 of at most 24 seeds.")
-    assert "less than the 0.027" in said(0.01, math.nan, "better")
-    assert "here: only 12 seeds of 24 can be paired." in said(usual, math.nan, "undecided", 12)
-    assert (
-        said(usual, math.nan, "undecided", 1)
-        == "It announced 0.019 nats; 1 pair can't say what it detects here."
-    )
-
-
 def test_a_duel_of_many_seeds_looks_at_its_results():
     between = duel("sum", "concat", *SMALL)
     for seeds, at in ((8, None), (24, [8, 12, 16, 24])):
-        looks = Study(between._sweep_with(seeds, DEVELOP)).design.looks
+        looks = Study(between.sweep(seeds)).design.looks
         assert (looks and looks.at) == at
         if looks:
             assert looks.contrasts == 1 and looks.seeds[0] == str(between.first_seed)
 
 
 def test_the_yardstick_has_the_mlp_of_the_baseline():
-    study = duel("concat", "sum", *SMALL, "model.d_model=128")._sweep_with(4, DEVELOP).study
+    study = duel("concat", "sum", *SMALL, "model.d_model=128").sweep(FEWEST).study
     assert study is not None
     assert study["arms"].keys() == {"sum", "concat", UNIFORM}
     assert study["arms"][UNIFORM]["model.mlp_hidden"] > 512  # that of a sum matched to concat
@@ -151,12 +115,13 @@ def test_the_yardstick_has_the_mlp_of_the_baseline():
 
 @pytest.mark.parametrize("names", [("sum", "concat"), ("uniform", "concat"), ("concat", "uniform")])
 def test_the_yardstick_is_no_side(names):
-    asked = duel(*names, *SMALL)._sweep_with(FEWEST, DEVELOP)
-    assert asked.study is not None
-    arms = [tuple(f"{key}={value}" for key, value in arm.items()) for arm in asked.study["arms"].values()]
-    runs = [resolve(asked.configs((*asked.arguments, *arm))) for arm in arms]
-    pairs, lines = primary_pairs(settings(runs), [*map(read_contrast, asked.study["primary"])])
-    assert len(pairs) == 1 and not lines
+    study = Study(duel(*names, *SMALL).sweep(FEWEST))
+    arms = {study.design.name(arm): study.run_of(arm) for arm in study.design.compared}
+    variants = settings(arms.values())
+    assert study.config and arms.keys() == {*names, UNIFORM}
+    ((one, base),), lines = primary_pairs(variants, study.config.primary)
+    ids = variants.table["run_id"]
+    assert [ids[one], ids[base]] == [arms[name].run_id for name in names] and not lines
 
 
 @pytest.mark.parametrize(
@@ -209,37 +174,28 @@ def test_a_method_that_fails_its_check_has_no_duel(command):
 
 
 @pytest.mark.slow
-def test_a_duel_is_fought_and_goes_on_where_it_was():
+def test_a_duel_is_fought_and_goes_on_where_it_was(command):
     Path("book.txt").write_text("a rose is a rose is a rose\n" * 2000)
     settings = ["heads=2", *SMALL[2:], "corpus=file", "corpus.path=book.txt"]
-    command = "ablate duel sum concat heads=2 --text book.txt --budget 30m"
-    between = duel("sum", "concat", *settings, command=command)
-    plan = Plan(FEWEST, 0, 0)
+    typed = "ablate duel sum concat heads=2 --text book.txt --budget 30m"
+    between = duel("sum", "concat", *settings, command=typed)
+    plan = Plan(FEWEST, 0)
     outcome = between.train(plan)
     comparison, sentence = between.result()
-    assert re.match(r"sum (is (better|worse) than|and|against) concat ", sentence)
-    assert re.search(r" nats \[−?\d\.\d+, −?\d\.\d+\], n = 4 paired seeds, Holm .*p [=<]", sentence)
+    code, answer, _ = command("compare", between.study, "--why")
+    words, _, step = sentence.partition(" A training step of sum takes ")
+    assert code == 0 and answer.startswith(words.partition(" 4 paired seeds")[0])
+    assert "sum" in words and "concat" in words and " nats" in words
     assert any(note.startswith("attention is worth ") for note in comparison.notes)
-    assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", between.step_ratio(comparison))
-    assert command in write_report(between.study).read_text(encoding="utf-8")
+    assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\] times as long\.", step)
+    assert typed in write_report(between.study).read_text(encoding="utf-8")
     again = between.train(plan)
     assert again.finished_before == len(again.run_ids) == len(outcome.run_ids)
-    assert between.result()[1] == sentence
-    other = duel("sum", "concat", *settings, command=f"{command} again")  # its development runs are there
+    assert between.result()[1].startswith(words)
+    other = duel("sum", "concat", *settings, command=f"{typed} again")  # its development runs are there
     settled = other.plan(60)
     assert settled.seeds > FEWEST and 0 < settled.seconds <= 60
     assert other.plan(0) == settled  # at the first call, and kept
     (Store().study_directory(other.study) / PLAN).write_text("[]")
     with pytest.raises(ConfigError, match=r"plan\.json: can't be read .*move it away"):
         other.plan(60)
-
-
-def test_a_line_says_why_nothing_is_decided():
-    result = compare(table(*hand_worked()), baseline={"fusion": "sum"}, where=["fusion!=concat"])
-    (row,) = result.family("exploratory").query("p == p").to_dict("records")
-    row |= {"diff": 0.5, "low": 0.4, "high": 0.6, "pairs": 7}
-    row |= {"verdict": stats.UNDECIDED, "why": "it diverged on 1 more seed than its baseline"}
-    assert finding(row, result, PAPER, one="mean", other="sum", at="") == (
-        "mean against sum is undecided: difference 0.500 nats [0.400, 0.600], n = 7 paired seeds, Holm p"
-        f" = {row['p_holm']:.2g}; it diverged on 1 more seed than its baseline"
-    )

@@ -1,4 +1,4 @@
-"""Studies by helpers, with an engine that starts them as processes of this machine."""
+"""Studies by helpers, with a cluster that starts them as processes of this machine."""
 
 import dataclasses
 import os
@@ -11,7 +11,8 @@ from unittest import mock
 import pytest
 import torch
 
-from ablate.compose.launchers import Slurm
+from ablate.clusters import Cluster
+from ablate.clusters.slurm import Slurm
 from ablate.compose.sweep import compose
 from ablate.compute import device
 from ablate.config.rules import ConfigError
@@ -21,8 +22,6 @@ from ablate.live.table import job_lines
 from ablate.store.jobs import Array, JobStatus, State, change_arrays, new_array, read_arrays, with_statuses
 from ablate.store.store import Store
 from ablate.study.cluster import helper, sharing
-from ablate.study.cluster.engines import Engine
-from ablate.study.cluster.engines.slurm import SlurmEngine
 from ablate.study.estimate import Times
 from tests.helpers import call_cli, make_config
 
@@ -30,14 +29,16 @@ QUICK = ("corpus=grammar", "corpus.characters=5000", "train.steps=3", "train.bat
 JOBS = ("hydra/launcher=slurm", "hydra.launcher.jobs=2", "hydra.launcher.threads=1")
 
 
-class Here(Engine):
-    """Helpers as processes of this machine."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Here(Cluster):
+    """Helpers as processes of this machine. before: words before the command."""
 
     name = "slurm"
-
-    def __init__(self) -> None:
-        self.before: list[str] = []  # words before the command
-        self.started: dict[str, list[subprocess.Popen[bytes]]] = {}
+    jobs: int = 2
+    cpus_per_task: int | None = None
+    wait: bool = True
+    before: list[str] = dataclasses.field(default_factory=list)
+    started: dict[str, list[subprocess.Popen[bytes]]] = dataclasses.field(default_factory=dict)
 
     def require(self) -> None:
         pass
@@ -66,12 +67,13 @@ def _status(number: int, process: subprocess.Popen[bytes]) -> JobStatus:
 
 @pytest.fixture
 def here(monkeypatch) -> Iterator[Here]:
-    engine = Here()
-    monkeypatch.setattr(sharing, "engine_of", lambda cluster: engine)
+    cluster = Here()
+    for method in ("require", "start", "look", "cancel"):
+        monkeypatch.setattr(Slurm, method, getattr(cluster, method))
     monkeypatch.setattr(sharing, "LOOK_EVERY_S", 0.5)
     monkeypatch.setattr(sharing, "EVERY_S", 0.05)
-    yield engine
-    for process in (process for array in engine.started.values() for process in array):
+    yield cluster
+    for process in (process for array in cluster.started.values() for process in array):
         process.wait()
 
 
@@ -92,7 +94,7 @@ def test_helpers_come_to_what_a_pool_comes_to_and_two_stores_are_merged_by_copyi
 
 @pytest.mark.slow
 def test_jobs_that_train_nothing_are_given_up_after_three_starts(here, tmp_path):
-    here.before = ["sh", "-c", "echo no module ablate; exit 1"]
+    here.before[:] = ["sh", "-c", "echo no module ablate; exit 1"]
     done = call_cli("run", "-m", "seed=0,1", "name=grid", *QUICK, *JOBS, cwd=tmp_path)
     assert done.returncode == 1 and len(here.started) == 3
     assert "3 starts without progress; the last job: here ended; no answer from it in " in done.stderr
@@ -109,20 +111,20 @@ def test_jobs_that_train_nothing_are_given_up_after_three_starts(here, tmp_path)
     ],
 )
 def test_settings_as_sbatch_takes_them(given, asked, monkeypatch):
-    monkeypatch.setattr("ablate.study.cluster.engines.slurm.shutil.which", lambda name: name)
-    monkeypatch.setattr("ablate.study.cluster.engines.slurm._run", lambda *_: "4 4000\n")
+    monkeypatch.setattr("ablate.clusters.slurm.shutil.which", lambda name: name)
+    monkeypatch.setattr("ablate.clusters.slurm._run", lambda *_: "4 4000\n")
     sweep = compose(["-m", "hydra/launcher=slurm"])
     assert sweep is not None and isinstance(sweep.launcher, Slurm)
-    engine = SlurmEngine(dataclasses.replace(sweep.launcher, **{"cpus_per_task": 4, **given}))
-    engine.require()
-    options = {*engine._options()} - {"--nodes=1", "--ntasks=1", "--time=60", "--cpus-per-task=4"}
+    cluster = dataclasses.replace(sweep.launcher, **{"cpus_per_task": 4, **given})
+    cluster.require()
+    options = {*cluster._options()} - {"--nodes=1", "--ntasks=1", "--time=60", "--cpus-per-task=4"}
     assert sorted(options) == asked
 
 
 @pytest.mark.slow
 def test_a_run_that_no_helper_can_begin_is_told(here, tmp_path):
     (tmp_path / "mine.txt").write_text("a b c d e f g h. " * 200)
-    here.before = ["sh", "-c", 'rm -f mine.txt; exec "$@"', "sh"]
+    here.before[:] = ["sh", "-c", 'rm -f mine.txt; exec "$@"', "sh"]
     text = ("corpus=file", "corpus.path=mine.txt", "train.steps=3", "train.batch=2", "model.context=16")
     done = call_cli("run", "-m", "seed=0", *text, *JOBS, cwd=tmp_path)
     assert done.returncode == 1 and len(here.started) == 1
@@ -134,7 +136,7 @@ def test_a_machine_with_another_torch_trains_nothing(here, tmp_path):
     fake = tmp_path / "elsewhere" / "torch-1.0.dist-info"
     fake.mkdir(parents=True)
     (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
-    here.before = ["env", f"PYTHONPATH={fake.parent}"]
+    here.before[:] = ["env", f"PYTHONPATH={fake.parent}"]
     done = call_cli("run", "-m", "seed=0", *QUICK, *JOBS, cwd=tmp_path)
     assert done.returncode == 1 and "it has torch 1.0, and the command 2." in done.stderr
     assert not [*tmp_path.glob("runs/store/*/result.json")]

@@ -17,11 +17,12 @@ from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.launch.pool import train_or_wait
 from ablate.store.columns import Row
-from ablate.store.record import Predicted, frozen, grown
+from ablate.store.record import Predicted, frozen
 from ablate.store.store import Store, StoreError
-from ablate.study import loop
-from ablate.study.climb import Climb
+from ablate.study import launchers
 from ablate.study.config import Overrides
+from ablate.study.growth import grown
+from ablate.study.ladder_design import LadderDesign
 from ablate.study.loop import Loop
 from ablate.study.study import Study
 from benchmarks import kills
@@ -81,10 +82,10 @@ def at(run: Overrides) -> dict[str, str]:
 
 def rows_of(
     best: Callable[[str, int], float], difference: Callable[[str, int], float] = lambda arm, size: 0.0
-) -> Callable[[Climb, Overrides], Row]:
+) -> Callable[[LadderDesign, Overrides], Row]:
     """Losses with a minimum at the rate `best`, by arm and size, which differ by `difference`."""
 
-    def row(design: Climb, run: Overrides) -> Row:
+    def row(design: LadderDesign, run: Overrides) -> Row:
         rung, name = design.name(design.arm_of(run)).split(" ", 1)
         (size,) = (one.size for one in design.rungs if one.name == rung)
         off = math.log2(float(at(run)["train.lr"]) / best(name, size))
@@ -95,11 +96,11 @@ def rows_of(
 
 
 def climbed(
-    study: Study, row: Callable[[Climb, Overrides], Row]
+    study: Study, row: Callable[[LadderDesign, Overrides], Row]
 ) -> tuple[dict[Overrides, Row], list[set[str]]]:
     """The rows of a whole ladder, and the rungs that were trained together."""
     design, rows, together = study.design, dict[Overrides, Row](), list[set[str]]()
-    assert isinstance(design, Climb)
+    assert isinstance(design, LadderDesign)
     while proposed := design.propose(rows):
         assert not {*proposed} & {*rows}
         together.append({design.name(design.arm_of(run)).split()[0] for run in proposed})
@@ -109,7 +110,7 @@ def climbed(
 
 def rates(study: Study, rows: dict[Overrides, Row]) -> dict[str, tuple[float, str]]:
     """The chosen rate of each arm at each rung, and how it was chosen."""
-    assert isinstance(study.design, Climb)
+    assert isinstance(study.design, LadderDesign)
     _, chosen = study.design.roles(rows, {})
     return {name: (float(choice.value or "nan"), choice.how) for name, choice in chosen.items()}
 
@@ -153,7 +154,7 @@ def test_arms_are_tuned_below_checked_above_and_predicted_at_the_top(conf):
 def test_larger_models_come_first_and_the_top_waits_for_every_result(conf):
     study = ladder(conf)
     design, row = study.design, rows_of(lambda arm, size: 0.01)
-    assert isinstance(design, Climb)
+    assert isinstance(design, LadderDesign)
     first = [design.name(design.arm_of(run))[0] for run in design.propose({})]
     assert first == sorted(first, reverse=True) and {*first} == {"a", "b"}
     rows, _ = climbed(study, row)
@@ -178,13 +179,13 @@ def test_an_arm_that_diverges_at_a_rung_has_no_value_above(conf):
     study = ladder(conf)
     usual = rows_of(lambda arm, size: 0.01)
 
-    def row(design: Climb, run: Overrides) -> Row:
+    def row(design: LadderDesign, run: Overrides) -> Row:
         return {"status": "diverged"} if at(run).get("out_proj") == "false" else usual(design, run)
 
     rows, _ = climbed(study, row)
     found = rates(study, rows)
     assert math.isnan(found["c plain"][0]) and found["c sum"][0] > 0
-    assert isinstance(study.design, Climb)
+    assert isinstance(study.design, LadderDesign)
     prediction = study.design.prediction(rows, {})
     assert prediction and prediction.of.keys() == {"sum"}
 
@@ -194,13 +195,13 @@ def test_a_constant_difference_is_predicted(conf, difference):
     study = ladder(conf, rungs=[*SIZES], seeds_a_rung=[3, 3, 3, 3, 2])
     row = rows_of(lambda arm, size: 0.01, lambda arm, size: difference if arm == "sum" else 0.0)
 
-    def noisy(design: Climb, run: Overrides) -> Row:
+    def noisy(design: LadderDesign, run: Overrides) -> Row:
         of = row(design, run)
         scatter = 0.002 * math.sin(1e4 * sum(map(ord, "".join(run))))
         return of | {"test_loss": of["test_loss"] + scatter}
 
     rows, _ = climbed(study, noisy)
-    assert isinstance(study.design, Climb)
+    assert isinstance(study.design, LadderDesign)
     prediction = study.design.prediction(rows, {})
     assert prediction and prediction.rung == "e"
     of_sum = prediction.of["sum"]
@@ -389,30 +390,30 @@ def test_the_prediction_is_stored_before_a_run_of_the_top_begins(trained, monkey
     below, *_ = Path("runs/store").glob("*-d32x1-*")
     for directory in (below, *Path("runs/store").glob("*-d48x1-*")):
         shutil.rmtree(directory)
-    seen, placed = list[bool](), Loop._placed_here
+    seen, placed = list[bool](), launchers.placed_here
 
-    def looking(self: Loop, runs: Any) -> Any:
+    def looking(runs: Any, settings: Any) -> Any:
+        runs = [*runs]
         if runs:
             record = Store().read_study("small")
-            seen.append(any("heads=3" in run for run in runs))
+            seen.append(any(run.config.heads == 3 for run in runs))
             assert record and (record.prediction is not None) == seen[-1]
-        return placed(self, runs)
+        return placed(runs, settings)
 
-    monkeypatch.setattr(Loop, "_placed_here", looking)
-    monkeypatch.setattr(loop, "train_all", _train_in_turn)
+    monkeypatch.setattr(launchers, "placed_here", looking)
+    monkeypatch.setattr(launchers, "train_all", _train_in_turn)
     sweep = compose(["-cd", "conf", *SWEEP])
     assert sweep is not None
     Loop(sweep).run(lambda: None)
     assert seen == [False, True]
 
 
-def _train_in_turn(runs: Any, known: Any, *, listen: Any, more: Any, **_: Any) -> dict[str, str]:
+def _train_in_turn(runs: Any, known: Any, *, listen: Any, request_runs: Any, **_: Any) -> dict[str, str]:
     """Train these runs and those that follow, in this process."""
     while runs:
         for run in runs:
             train_or_wait(run, listen(run.name), known=known[run.name])
-        runs, stamps = more(1)
-        known |= stamps
+        runs = request_runs(1)
     return {}
 
 

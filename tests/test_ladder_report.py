@@ -11,6 +11,7 @@ import yaml
 
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.ladder import LadderResult, shapes
+from ablate.analysis.load import Results, Source
 from ablate.phrases import Doubt
 from ablate.reporting import paper, short
 from ablate.reporting.answers import lines
@@ -20,7 +21,6 @@ from ablate.reporting.html import _ladder
 from ablate.reporting.ladder_details import details
 from ablate.reporting.limits import Limit, limits
 from ablate.reporting.page import Page, gather
-from ablate.reporting.subject import Subject
 from ablate.store.record import Predicted, StudyRecord
 from tests.helpers import ROOT, make_record
 from tests.synthetic import synthetic_ladder
@@ -214,7 +214,7 @@ def page() -> Page:
     table, record = synthetic_ladder(
         {"sum": lambda size: 0.07, "mean": lambda size: 0.02 if size < 1e6 else 0.0}
     )
-    return gather(Subject("ladder", table, True, record, None, Path("report.html"), []))
+    return gather(Results(table, [Source(Path(), None, "ladder", stored=record)], []))
 
 
 def test_the_chart_has_the_rungs_the_band_and_the_held_out_point(page: Page):

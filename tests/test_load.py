@@ -274,16 +274,6 @@ def test_cells_that_another_program_wrote_anew_still_fit_their_ids(copied, untra
     assert len(copied(edit)) == len(untrained)
 
 
-def test_ids_of_an_earlier_version_are_not_computed_again(copied, untrained):
-    """Its keys were others, so no id fits; neither are ids that say nothing of their version."""
-
-    def edit(cells: pd.DataFrame) -> None:
-        cells["ablate"] = ["0.1.0", "0.1.7", "", "other", *["0.1.0"] * 4]
-        cells["lr"] = "0.5"
-
-    assert len(copied(edit)) == len(untrained)
-
-
 @pytest.mark.slow
 def test_results_that_do_not_fit_their_record_are_refused(travelled):
     table, record = travelled / "results.csv", travelled / "study.json"

@@ -4,6 +4,7 @@ import dataclasses
 import random
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,21 @@ from scipy import stats as scipy_stats
 from ablate.analysis import looks, stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import load
+from ablate.analysis.looks import Decisions, Looks
 from ablate.compose.sweep import HydraLauncher, compose
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.live import table as table_of_runs
 from ablate.reporting.answers import lines as answer_lines
 from ablate.reporting.words import sentences
-from ablate.store.record import PlannedLooks, StudyRecord, grown
+from ablate.store.record import PlannedLooks, StudyRecord
 from ablate.store.store import Store, StoreError
 from ablate.study import run as running
 from ablate.study.config import Design, Overrides, seed_of
-from ablate.study.looks import Looks
-from ablate.study.study import Study, read_declared
+from ablate.study.growth import grown
+from ablate.study.kinds import read_declared
+from ablate.study.outcome import Outcome
+from ablate.study.study import Study
 from ablate.study.tuned import Tuned
 from tests import test_ray, test_slurm
 from tests.helpers import QUICK, Command, but, call_cli, make_record, run_cli
@@ -39,11 +43,12 @@ ARMS = ("concat", "sum", "mean")
 RNG = np.random.default_rng(0)
 
 
-def stood(
+def decided(
     one: np.ndarray, base: np.ndarray, at: list[int] = AT, lost: Any = None, **given: Any
-) -> looks.Standing:
-    none = np.zeros(one.shape, bool)
-    return looks.stand(one, base, lost or (none, none), at, **{"margin": 0.5, **given})
+) -> Decisions:
+    none, pairs = np.zeros(one.shape, bool), [(k, len(one) + k) for k in range(len(one))]
+    planned = Looks(**{"at": at, "pairs": pairs, "contrasts": len(one), "margin": 0.5, **given})
+    return planned.decide(np.concatenate([one, base]), np.concatenate(lost or (none, none)))
 
 
 # --- where contrasts stand --------------------------------------------------------------------------
@@ -58,7 +63,7 @@ def test_the_level_is_spent_in_proportion_to_the_seeds():
 def test_the_first_look_whose_interval_decides_is_where_a_contrast_stands():
     one, base = RNG.normal(size=(40, 12)), RNG.normal(size=(40, 12))
     one += np.linspace(0, 6, 40)[:, None]
-    now = stood(one, base, contrasts=3)
+    now = decided(one, base, contrasts=3)
     assert {*now.seeds} == {*AT} and now.decided.any() and not now.decided.all()
     sd, open_ = np.full(40, np.nan), {*range(40)}
     for n, share in zip(AT, (4 / 12, 2 / 12, 2 / 12, 4 / 12), strict=True):
@@ -76,13 +81,13 @@ def test_the_first_look_whose_interval_decides_is_where_a_contrast_stands():
 
 def test_a_look_takes_all_results_of_its_seeds():
     one, base = RNG.normal(size=(1, 12)) + 9, RNG.normal(size=(1, 12))
-    assert stood(one, base).seeds == [4]
+    assert decided(one, base).seeds == [4]
     one[0, 3] = np.nan  # no result yet
-    assert (stood(one, base).seeds, stood(one, base).decided) == ([0], [False])
+    assert (decided(one, base).seeds, decided(one, base).decided) == ([0], [False])
     lost = np.zeros((1, 12), bool)
     lost[0, 3] = True  # it diverged, so it is not called better, worse remains
-    assert stood(one, base, lost=(lost, ~lost & lost)).verdict == ["worse"]
-    better = stood(-one, base, lost=(lost, ~lost & lost))
+    assert decided(one, base, lost=(lost, ~lost & lost)).verdict == ["worse"]
+    better = decided(-one, base, lost=(lost, ~lost & lost))
     assert (better.verdict, better.seeds) == ([stats.UNDECIDED], [12])
 
 
@@ -92,16 +97,16 @@ def test_seeds_that_lie_close_by_luck_decide_nothing_before_the_last_look():
     unit = np.tile([-1.0, 1.0], 8)
     unit /= np.std(unit[:8], ddof=1)  # 8 seeds: mean 0, sd 1
     one = np.stack([0.4 + 0.1 * unit, unit, unit])
-    now = stood(one, np.zeros((3, 16)), at=[8, 16], margin=0.05)
+    now = decided(one, np.zeros((3, 16)), at=[8, 16], margin=0.05)
     half = scipy_stats.t.isf(0.05 / 2 / 3 / 2, 7) / np.sqrt(8)
     assert half == pytest.approx(1.29, abs=0.01) and now.seeds.tolist() == [16, 16, 16]
-    early = stood(one[:, :8], np.zeros((3, 8)), at=[8, 16], margin=0.05)
+    early = decided(one[:, :8], np.zeros((3, 8)), at=[8, 16], margin=0.05)
     assert (early.low[0], early.high[0]) == pytest.approx((0.4 - half, 0.4 + half))
     assert early.verdict[0] == stats.UNDECIDED and early.scatter.tolist() == pytest.approx([1, 1, 1])
     sd = np.std(one[0], ddof=1)
     last = scipy_stats.t.isf(0.05 / 2 / 3 / 2, 15) * sd / 4
     assert (now.low[0], now.verdict[0]) == (pytest.approx(0.4 - last), "worse")
-    alone = stood(one[:1, :8], np.zeros((1, 8)), at=[8, 16], margin=0.05, contrasts=3)
+    alone = decided(one[:1, :8], np.zeros((1, 8)), at=[8, 16], margin=0.05, contrasts=3)
     assert (alone.seeds[0], alone.verdict[0]) == (8, "worse")  # its own scatter is all there is
 
 
@@ -109,18 +114,17 @@ def test_differences_that_never_scatter_are_in_no_median():
     """Three contrasts are constant or equal by construction, two scatter by 1 and 3: the median is 2."""
     unit = np.tile([-1.0, 1.0], 4) / np.std([-1, 1] * 4, ddof=1)
     one = np.stack([np.zeros(8), np.full(8, 0.25), 9 * unit, unit, 3 * unit])
-    tested = np.array([True, True, False, True, True])
-    now = stood(one, np.zeros((5, 8)), at=[8, 16], in_family=tested)
+    now = decided(one, np.zeros((5, 8)), at=[8, 16], equal=[2], contrasts=4)
     assert now.scatter[2:].tolist() == pytest.approx([9, 2, 3]) and np.isnan(now.scatter[:2]).all()
     assert now.decided.tolist() == [True, True, True, False, False]
-    none = stood(np.zeros((2, 8)), np.zeros((2, 8)), at=[8, 16])
+    none = decided(np.zeros((2, 8)), np.zeros((2, 8)), at=[8, 16])
     assert none.decided.all() and none.verdict.tolist() == [stats.UNDECIDED] * 2
 
 
 def test_what_is_equal_by_construction_or_never_differs_asks_for_no_seeds():
     one, base = RNG.normal(size=(2, 12)), RNG.normal(size=(2, 12))
     base[1] = one[1] - 0.25
-    now = stood(one, base, in_family=np.array([False, True]))
+    now = decided(one, base, equal=[0], contrasts=1)
     assert now.decided.tolist() == [True, True] and now.seeds.tolist() == [4, 4]
     assert now.verdict.tolist() == [stats.UNDECIDED] * 2
 
@@ -128,11 +132,14 @@ def test_what_is_equal_by_construction_or_never_differs_asks_for_no_seeds():
 def test_the_seeds_that_follow_by_hand():
     one = np.concatenate([RNG.normal(size=(1, 12)) + 19, RNG.normal(size=(1, 12)) * 3])
     one[1, 4:] = np.nan
-    now = stood(one, np.zeros((2, 12)))
+    arms = dict.fromkeys(range(4), "")  # arm 3 is in no contrast
+    planned = Looks(at=AT, pairs=[(1, 0), (2, 0)], contrasts=2, margin=0.5, arms=arms)
+    values = np.concatenate([np.zeros((1, 12)), one, np.zeros((1, 12))])
+    now = planned.decide(values, np.zeros((4, 12), bool))
     assert now.seeds.tolist() == [4, 4] and now.decided.tolist() == [True, False]
-    wanted = looks.wanted([(1, 0), (2, 0)], now, AT, 4)  # arm 3 is in no contrast
-    assert wanted.now.tolist() == [6, 4, 6, 6]
-    assert wanted.next.tolist() == [8, 4, 8, 8] and wanted.most.tolist() == [12, 4, 12, 12]
+    assert now.seeds_wanted("now").tolist() == [6, 4, 6, 6]
+    assert now.seeds_wanted("next").tolist() == [8, 4, 8, 8]
+    assert now.seeds_wanted("most").tolist() == [12, 4, 12, 12]
 
 
 def test_simulated_costs_are_those_of_the_table():
@@ -151,10 +158,8 @@ def test_simulated_costs_are_those_of_the_table():
 
 def design(seeds: int = 12, at: list[int] = AT, **given: Any) -> Design:
     levels = {"fusion": [*ARMS], "seed": [str(seed) for seed in range(seeds)]}
-    arms: list[Overrides] = [(f"fusion={arm}",) for arm in ARMS]
-    pairs = [(1, 0), (2, 0)]
-    of_looks = {"arms": arms, "names": ARMS, "pairs": pairs, "tested": [True, True], "contrasts": 2}
-    of_looks |= {"at": at, "seeds": levels["seed"], "metric": "val_loss", "margin": 0.5}
+    of_looks = {"arms": {(f"fusion={arm}",): arm for arm in ARMS}, "pairs": [(1, 0), (2, 0)], "contrasts": 2}
+    of_looks |= {"at": at, "seeds": levels["seed"], "margin": 0.5}
     return Design(levels, looks=Looks(**{**of_looks, **given}))
 
 
@@ -163,14 +168,20 @@ def row_of(run: Overrides, losses: np.ndarray) -> dict[str, Any]:
     return {"fusion": arm, "seed": seed, "status": "done", "val_loss": losses[ARMS.index(arm), seed]}
 
 
-def planned(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, StudyRecord]:
-    frame = of_cells([])  # of no rows
+def recorded(at: Sequence[int] = AT, *, contrasts: int = 2, margin: float = 0.5, **given: Any) -> StudyRecord:
+    """The record of a study of fusions with these looks."""
+    seeds = [*range(at[-1])]
+    return dataclasses.replace(
+        make_record(metric="val_loss", margin=margin, seeds=seeds),
+        primary=[Contrast(baseline={"fusion": "concat"})],
+        looks=PlannedLooks(at=[*at], seeds=seeds, contrasts=contrasts, **given),
+    )
+
+
+def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.concat([of_cells([({**row}, [row["val_loss"]])]).assign(**row) for row in rows])
     frame["run_id"] = [f"{i:016x}" for i in range(len(frame))]
-    record = make_record(metric="val_loss", margin=0.5, seeds=[*range(12)])
-    primary = [Contrast(baseline={"fusion": "concat"})]
-    of_looks = PlannedLooks(at=AT, seeds=[*range(12)], contrasts=2)
-    return frame.reset_index(drop=True), dataclasses.replace(record, primary=primary, looks=of_looks)
+    return frame.reset_index(drop=True)
 
 
 @pytest.mark.parametrize("case", range(12))
@@ -191,15 +202,15 @@ def test_no_order_in_which_runs_end_changes_what_is_decided(case):
         ended = draws.sample(begun, draws.randint(1, len(begun)))
         busy |= {run: row_of(run, losses) for run in ended}
     assert calm.keys() <= busy.keys()
-    assert study.looks
-    undisturbed, other = (study.looks.standing(study.results(rows)) for rows in (calm, busy))
-    for field in dataclasses.fields(looks.Standing):
-        np.testing.assert_array_equal(getattr(undisturbed, field.name), getattr(other, field.name))
+    undisturbed, other = (study.decisions(rows) for rows in (calm, busy))
+    assert undisturbed and other
+    for field in dataclasses.fields(Decisions):
+        if field.name != "looks":
+            np.testing.assert_array_equal(getattr(undisturbed, field.name), getattr(other, field.name))
     ended = [row for row in busy.values() if row["status"] == "done"]
     tables = []
     for rows in ([*calm.values()], ended):
-        frame, record = planned(rows)
-        table = compare(frame, records=[record]).family("primary").drop(columns="variant")
+        table = compare(table_of(rows), records=[recorded()]).family("primary").drop(columns="variant")
         tables.append(table.set_index("fusion").sort_index())
     pd.testing.assert_frame_equal(*tables)
     assert tables[0].loc[["sum", "mean"], "look"].tolist() == undisturbed.seeds.tolist()
@@ -226,10 +237,8 @@ def test_a_tuned_study_looks_at_each_arm_at_its_own_value():
     assert of_looks
     of_looks = dataclasses.replace(
         of_looks,
-        arms=arms,
-        names=[*map(study.name, arms)],
+        arms={arm: study.name(arm) for arm in arms},
         pairs=[(1, 0)],
-        tested=[True],
         contrasts=1,
         seeds=study.levels["seed"],
         metric="test_loss",
@@ -255,7 +264,7 @@ def test_a_tuned_study_looks_at_each_arm_at_its_own_value():
 def typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def dry_run(*words: str) -> running.Outcome:
+    def dry_run(*words: str) -> Outcome:
         sweep = compose([*words, *QUICK])
         assert sweep is not None
         return running.run(sweep, dry_run=True)
@@ -313,7 +322,7 @@ def test_an_arm_counts_that_can_be_built_at_a_later_rate_only(tmp_path, monkeypa
     assert sweep
     study = Study(sweep)
     assert study.design.looks and study.design.looks.contrasts == 2
-    assert study.design.looks.names == ["fusion=concat", "fusion=sum", "fusion=mean"]
+    assert [*study.design.looks.arms.values()] == ["fusion=concat", "fusion=sum", "fusion=mean"]
     assert study.run_of(study.design.compared[0]).config.train.lr == 0.012
     with pytest.raises(ConfigError, match=r"not \(train.lr >= 1\)"):
         none = compose(["study=tuned", 'study.where=["train.lr >= 1"]', *QUICK])
@@ -345,12 +354,7 @@ def test_the_looks_of_a_study_that_has_begun_stay(typed):
 def test_a_comparison_gives_the_repeated_interval_of_the_look_that_decided():
     losses = {"concat": [2.0, 2.1, 2.2, 2.05, 2.3], "sum": [3.1, 3.15, 3.25, 3.12, 9.9]}
     frame = of_cells(({"fusion": fusion}, values) for fusion, values in losses.items())
-    record = make_record(metric="val_loss", margin=0.5, seeds=[*range(12)])
-    record = dataclasses.replace(
-        record,
-        primary=[Contrast(baseline={"fusion": "concat"})],
-        looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=2),
-    )
+    record = recorded()
     result = compare(frame, records=[record])
     row: Any = result.family("primary").set_index("fusion").loc["sum"]
     test = scipy_stats.ttest_rel(losses["sum"][:4], losses["concat"][:4])
@@ -373,12 +377,7 @@ def test_a_comparison_takes_the_median_scatter_of_the_family_as_the_study_did():
     unit = np.array([-1.0, 1.0, -1.0, 1.0]) / np.std([-1, 1, -1, 1], ddof=1)
     cells = {"concat": 0 * unit, "sum": 0.3 + 0.001 * unit, "mean": 0.1 * unit, "weighted_sum": 0.2 * unit}
     frame = of_cells(({"fusion": fusion}, 2 + losses) for fusion, losses in cells.items())
-    record = dataclasses.replace(
-        make_record(metric="val_loss", margin=0.05, seeds=[*range(12)]),
-        primary=[Contrast(baseline={"fusion": "concat"})],
-        looks=PlannedLooks(at=AT, seeds=[*range(12)], contrasts=3),
-    )
-    table = compare(frame, records=[record]).family("primary").set_index("fusion")
+    table = compare(frame, records=[recorded(contrasts=3, margin=0.05)]).family("primary").set_index("fusion")
     row: Any = table.loc["sum"]
     alpha = 0.05 * 4 / 12 / 3
     half = scipy_stats.t.isf(alpha / 2, 3) * 0.1 / 2
@@ -386,19 +385,14 @@ def test_a_comparison_takes_the_median_scatter_of_the_family_as_the_study_did():
     assert (row["verdict"], row["look"]) == ("undecided", 4) and row["sd_diff"] == pytest.approx(0.001)
     assert row["p"] == pytest.approx(2 * scipy_stats.t.sf(0.3 / 0.05, 3) * 3)
     losses = np.stack([*cells.values()])
-    of_study = stood(losses[1:], losses[:1].repeat(3, 0), margin=0.05)
+    of_study = decided(losses[1:], losses[:1].repeat(3, 0), margin=0.05)
     assert (of_study.low[0], of_study.verdict[0]) == (pytest.approx(row["low"]), "undecided")
 
 
 def test_a_late_seed_in_development_is_why_nothing_is_judged_yet():
     losses = {"concat": [2.0, 2.1, 2.2, 2.05] * 3, "sum": [3.1, 3.15, 3.25, 3.12] * 3}
     frame = of_cells(({"fusion": fusion}, values) for fusion, values in losses.items())
-    planned = PlannedLooks(at=[4, 8, 12, 16], seeds=[*range(16)], contrasts=1, late=["fusion=sum"])
-    record = dataclasses.replace(
-        make_record(metric="val_loss", margin=0.5, seeds=[*range(16)]),
-        primary=[Contrast(baseline={"fusion": "concat"})],
-        looks=planned,
-    )
+    record = recorded([4, 8, 12, 16], contrasts=1, late=["fusion=sum"])
     result = compare(frame, records=[record])
     row: Any = result.family("primary").set_index("fusion").loc["sum"]
     assert (row["verdict"], row["look"], row["last_look"]) == ("undecided", 0, 16)
@@ -407,8 +401,8 @@ def test_a_late_seed_in_development_is_why_nothing_is_judged_yet():
     assert first_words == (
         "Nothing is judged before the first look, at 16 seeds: a late seed in development (fusion=sum)."
     )
-    began = grown(record, dataclasses.replace(record, looks=dataclasses.replace(planned, late=[])))
-    assert began.looks == planned  # the same command, before it has read development again
+    again = recorded([4, 8, 12, 16], contrasts=1)
+    assert grown(record, again).looks == record.looks  # the same command, before development is read
 
 
 def test_a_study_with_looks_keeps_its_levels_once_there_are_results():

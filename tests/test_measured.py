@@ -123,7 +123,7 @@ def rows(tmp_path: Path) -> pd.DataFrame:
 
 def doubts(rows: pd.DataFrame, **columns: float) -> list[str]:
     comparison = compare(rows.assign(**columns))
-    lines = [fact.words for fact in comparison.facts if fact.is_doubt]
+    lines = [one.words for one in comparison.caveats if one.is_doubt]
     assert [line for line in comparison.notes if line in lines] == lines
     return lines
 
@@ -149,7 +149,7 @@ def test_a_text_or_a_budget_that_cannot_carry_a_verdict(rows, columns, words):
 def test_beside_heads_that_read_fixed_places(rows, less):
     fixed = rows[rows["fusion"] == "concat"].assign(scores="offsets", scores_options="{}", key_width=0)
     fixed = fixed.assign(val_loss=fixed["val_loss"] - less, run_id=[f"{i:016x}" for i in range(len(fixed))])
-    facts = compare(pd.concat([rows.assign(scores="softmax", scores_options="{}"), fixed])).facts
+    facts = compare(pd.concat([rows.assign(scores="softmax", scores_options="{}"), fixed])).caveats
     (fact,) = [fact for fact in facts if "fixed places" in fact.words]
     assert fact.is_doubt == (less > 0) and "by 0.05 of val_loss (scores=offsets)" in fact.words
 

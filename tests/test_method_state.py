@@ -23,7 +23,7 @@ from ablate.model import fusion
 from ablate.model.models import Model
 from ablate.store.columns import Row
 from ablate.store.run_files import weights_on_the_way
-from ablate.training.train import Computing
+from ablate.training.optim import Computing
 from tests.helpers import make_config
 
 QUICK = ("corpus=grammar", "corpus.characters=9000", "model.layers=1", "heads=2")

@@ -12,7 +12,7 @@ import pytest
 
 from ablate.config.rules import ConfigError
 from ablate.data.corpora.base import registry
-from ablate.data.corpora.numbers import Numbers, _text, english, german, number_of
+from ablate.data.corpora.numbers import NumberWords, _text, english, german, number_of
 from ablate.data.corpus import open_corpus
 from ablate.data.paired import BATCHES, Paired
 from ablate.data.splits import IGNORE_INDEX
@@ -72,7 +72,7 @@ def test_every_text_means_one_number():
 
 @pytest.mark.parametrize("direction", ["de-en", "en-de"])
 def test_units_before_tens(direction):
-    task = Numbers(direction=direction, **DRAWN)
+    task = NumberWords(direction=direction, **DRAWN)
     said = SAID[341] if direction == "de-en" else SAID[341][::-1]
     gold_TS = task.aligned(*said)
     german_text, english_text = SAID[341]
@@ -88,7 +88,7 @@ def test_units_before_tens(direction):
 
 
 def test_magnitudes_are_equally_often():
-    drawn = Numbers(direction="de-en", **DRAWN).draw_pairs(np.random.default_rng(0), 6000)
+    drawn = NumberWords(direction="de-en", **DRAWN).draw_pairs(np.random.default_rng(0), 6000)
     digits = [len(str(number_of(source, german))) for source, _ in drawn]
     assert all(900 < digits.count(n) < 1100 for n in range(1, 7))
 

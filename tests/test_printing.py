@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,16 @@ import pytest
 from rich.table import Table
 
 import ablate
-from ablate.analysis.contrasts import names
-from ablate.analysis.load import load
-from ablate.analysis.variants import levels_of, variant_names
+from ablate.analysis.load import load, read
+from ablate.analysis.variant import Variant, variants_of
 from ablate.execution.events import Finished
 from ablate.live.board import Lines
 from ablate.live.table import _table
 from ablate.phrases import cleaned, error_line, option, visible
 from ablate.printing import console, put, say_what_is_warned
 from ablate.reporting import short
+from ablate.reporting.commands import commands
 from ablate.reporting.html import called
-from ablate.reporting.subject import commands, find
 from ablate.reporting.tables import render
 from ablate.store.columns import csv_text
 from tests.helpers import ROOT
@@ -79,7 +79,7 @@ def test_only_the_door_prints():
     assert {*found.pop("printing.py")} == {"print"}
     # What is printed on the screen that the door has made; and a script by itself, which imports nothing of
     # ablate's and prints how a process ended.
-    assert found == {"live/board.py": ["screen.print"], "study/cluster/engines/ray_calls.py": ["print"]}
+    assert found == {"live/board.py": ["screen.print"], "clusters/_ray_calls.py": ["print"]}
 
 
 def test_what_a_terminal_would_obey_is_written_out():
@@ -132,17 +132,14 @@ def test_an_error_of_two_megabytes_is_short_where_it_is_shown():
 # --- labels ------------------------------------------------------------------------------------------
 
 
-def test_names_tell_all_variants_apart_and_can_be_read_back():
+def test_names_tell_all_variants_apart():
     columns = ["method", "learning rate", "k"]
     table = pd.DataFrame([(a, b, c) for a in NAMES for b in NAMES for c in ("", "2")], columns=columns)
-    called_so = variant_names(table, columns)
+    called_so = [one.name for one in variants_of(table, columns)]
     assert len({*called_so}) == len(table)
-    levels = [levels_of(name) for name in called_so]
-    assert all([*one] == ["method", '"learning rate"', "k"] for one in levels)
-    assert len({tuple(one.values()) for one in levels}) == len(table)
+    assert all(re.match(r'method=.* "learning rate"=.* k=2?$', name) for name in called_so)
     assert not OBEYED.search("".join(called_so)) and "\n" not in "".join(called_so)
-    plain = pd.DataFrame({"fusion": ["sum"], "windows": ["[8, 8]"]})
-    assert variant_names(plain, ["fusion", "windows"]) == ["fusion=sum windows=[8, 8]"]
+    assert Variant({"fusion": "sum", "windows": "[8, 8]"}).name == "fusion=sum windows=[8, 8]"
 
 
 def test_a_table_has_a_label_of_its_own_for_each_variant():
@@ -151,7 +148,8 @@ def test_a_table_has_a_label_of_its_own_for_each_variant():
     assert labels.nunique() == len(NAMES) - 1
     assert {"method=relu", 'method="relu k=2"', 'method="relu k=3"'} <= {*labels}
     assert not OBEYED.search(str(result)) and not OBEYED.search(result._repr_html_())
-    shown = [called({"method": name, "scores": "softmax"}) for name in NAMES]
+    levels = ({"method": name, "scores": "softmax"} for name in NAMES)
+    shown = [called(Variant(each), [*each]) for each in levels]
     assert len({*shown}) == len(NAMES) and "method softmax" in shown
 
 
@@ -165,9 +163,11 @@ def test_names_that_were_shortened_to_one_stay_whole(capsys):
 
 
 def test_terms_that_two_levels_share_tell_nothing():
-    levels = "fusion=sum heads=4", "fusion=mean heads=4"
-    assert names(*levels, {"sum": "adding", "mean": "averaging"}) == ("adding", "averaging", "heads=4")
-    assert names(*levels, {"sum": "adding", "mean": "adding"}) == ("sum", "mean", "heads=4")
+    (found, *_) = ablate.compare(odd(), **ASKED).findings
+    one, other = (Variant({"fusion": name, "heads": "4"}) for name in ("sum", "mean"))
+    found = replace(found, variant=one, baseline=other)
+    assert found.sides({"sum": "adding", "mean": "averaging"}) == ("adding", "averaging")
+    assert found.sides({"sum": "adding", "mean": "adding"}) == ("sum", "mean") and found.shared == ["heads"]
 
 
 @pytest.mark.parametrize("words", [(), ("--why",), ("--pivot", "method")])
@@ -244,7 +244,7 @@ def told(tmp_path, monkeypatch):
 
     def told(**given: Any) -> tuple[list[str], list[str]]:
         path.write_text(json.dumps(record | given))
-        subject = find("synthetic")
+        subject = read("synthetic")
         return commands(subject), subject.notes
 
     return told

@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 
 import ablate
+from ablate.analysis.load import read
 from ablate.analysis.probes import COLUMNS, PROBES, over_seeds, silent
 from ablate.compute.fastest import onednn, works
 from ablate.config.rules import ConfigError
@@ -26,7 +27,6 @@ from ablate.probes.patterns import patterns_of, previous
 from ablate.probes.study import probe_runs
 from ablate.reporting.charts import figures
 from ablate.reporting.page import gather
-from ablate.reporting.subject import find
 from ablate.store.run_files import weights_on_the_way
 from ablate.store.store import Store
 from tests.helpers import call_cli, make_config
@@ -210,7 +210,7 @@ def study(tmp_path_factory) -> Path:
 
 
 def test_the_report_has_a_section_of_what_was_probed(study: Path):
-    found = {figure.key: figure for figure in figures(gather(find(study))) if figure.key.startswith("heads")}
+    found = {figure.key: figure for figure in figures(gather(read(study))) if figure.key.startswith("heads")}
     assert [*found] == [
         *("heads-kept", "heads-attention", "heads-needed", "heads-map", "heads-pruned", "heads-steps"),
         *("heads-alike", "heads-text"),
@@ -234,7 +234,7 @@ def test_without_probes_it_has_none(tmp_path: Path, study: Path):
     other = tmp_path / "runs"
     shutil.copytree(study.parents[1], other)
     (other / "studies/synthetic/probes.csv").unlink()
-    page = gather(find(other / "studies/synthetic"))
+    page = gather(read(other / "studies/synthetic"))
     assert not [f for f in figures(page) if f.key.startswith("heads")]
     (other / "studies/synthetic/probes.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match=r"probes\.csv: no file of ablate probe; move it away"):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ablate.analysis.compare import compare
-from ablate.analysis.variants import Incomparable
+from ablate.analysis.incomparable import Incomparable
 from ablate.compute.device import processor
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from ablate.analysis.frames import frame
-from ablate.analysis.variants import Incomparable
+from ablate.analysis.incomparable import Incomparable
 from ablate.config.rules import ConfigError
 from ablate.execution.execute import describe
 from ablate.execution.run import prepare

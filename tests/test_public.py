@@ -22,7 +22,7 @@ import ablate.export
 import ablate.methods
 from ablate.execution.trained import TrainedModel
 from ablate.model.parts import Part
-from ablate.reporting.short import ShownComparison
+from ablate.reporting.notebook import ShownComparison
 from tests.helpers import ROOT
 
 SNAPSHOT = Path(__file__).with_name("public.txt")

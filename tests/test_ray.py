@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ablate.compose.launchers import Ray
+from ablate.clusters.ray_cluster import Ray
 from ablate.config import extras
 from ablate.config.rules import ConfigError
-from ablate.study.cluster.engines.ray_cluster import RayEngine
 from tests import ray_nodes
 from tests.ray_nodes import RayNodes
 from tests.sites import LONG, QUICK, REQUIRED, Site, come_to_the_bytes_of_a_pool, hear, lose_a_node
@@ -71,7 +70,7 @@ def test_jobs_outlive_a_lost_command_the_next_one_attaches_and_ctrl_c_of_the_fir
 def test_an_address_where_nothing_is(address, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: name)
     with pytest.raises(ConfigError, match=rf"^hydra\.launcher\.address={address}: [^\n]+$"):
-        _engine(address).require()
+        _ray(address).require()
 
 
 def test_without_ray(monkeypatch):
@@ -80,9 +79,9 @@ def test_without_ray(monkeypatch):
         r"^hydra/launcher=ray_cluster: needs ray, which is not installed; pip install 'ablate-heads\[ray\]'$"
     )
     with pytest.raises(ConfigError, match=line):
-        _engine("auto").require()
+        _ray("auto").require()
 
 
-def _engine(address: str) -> RayEngine:
+def _ray(address: str) -> Ray:
     asked = {"cpus_per_task": None, "workers": "auto", "threads": "auto", "gpus_per_task": None}
-    return RayEngine(Ray(address=address, jobs=1, wait=True, **asked))
+    return Ray(address=address, jobs=1, wait=True, **asked)

@@ -26,7 +26,7 @@ from ablate.probes.study import write_maps
 from ablate.store import provenance
 from ablate.store.store import Store
 from ablate.study.cluster.helper import Job, _prepared
-from ablate.study.loop import _job
+from ablate.study.launchers import _job
 from tests.helpers import call_cli, make_config
 from tests.test_export_hf import reseal
 

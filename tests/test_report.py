@@ -17,7 +17,8 @@ import pytest
 import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
-from ablate.analysis.variants import names
+from ablate.analysis.load import Results, Source, read
+from ablate.analysis.variant import names
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.files.svg import inline
@@ -25,15 +26,15 @@ from ablate.model import fusion, scores
 from ablate.phrases import cleaned
 from ablate.reporting import own_files
 from ablate.reporting.charts import VERDICTS, figures
+from ablate.reporting.commands import commands, with_budget
 from ablate.reporting.compared import about, drawings
 from ablate.reporting.follow_ups import FollowUp
 from ablate.reporting.html import comparison_html, comparison_table, short_table
 from ablate.reporting.limits import limits
 from ablate.reporting.page import Page, gather
 from ablate.reporting.relations import RELATIONS, relations
-from ablate.reporting.subject import Subject, commands, find, with_budget
 from ablate.store.provenance import PACKAGE
-from ablate.store.record import Choice
+from ablate.store.record import Choice, StudyRecord
 from ablate.store.store import Store
 from tests.helpers import call_cli, make_record, run_cli, write_study
 from tests.synthetic import small_study, synthetic_probes, synthetic_study
@@ -314,8 +315,8 @@ def _chunks(png: bytes) -> list[bytes]:
     return types
 
 
-def small(tmp_path: Path, **given) -> Subject:
-    return find(small_study(tmp_path / "runs", **given).root / "studies" / "synthetic")
+def small(tmp_path: Path, **given) -> Results:
+    return read(small_study(tmp_path / "runs", **given).root / "studies" / "synthetic")
 
 
 TABLE = (
@@ -365,7 +366,7 @@ def data_of(page: Page, key: str) -> pd.DataFrame:
 
 def test_what_it_says(tmp_path):
     store = synthetic_study(tmp_path / "runs", seeds=3, diverging=(7,))
-    subject = find(store.root / "studies" / "synthetic")
+    subject = read(store.root / "studies" / "synthetic")
     page = gather(subject)
     assert page.subject.record.question == "Does it matter how heads are brought together?"
     assert sum("against concat" in answer for answer in page.answer.findings) <= 3
@@ -408,13 +409,19 @@ def test_development_seeds_are_drawn_and_not_compared(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def at_three_rates(tmp_path_factory) -> Subject:
+def at_three_rates(tmp_path_factory) -> Results:
     """Two arms; sum at 0.008 diverged at seed 0."""
     rates = (0.002, 0.004, 0.008)
     return small(tmp_path_factory.mktemp("rates"), rates=rates, seeds=4, diverging=(20,))
 
 
-def _tuned(subject: Subject, column: str = "lr") -> Subject:
+def _of(results: Results, record: StudyRecord) -> Results:
+    """The results as those of a study with this record."""
+    (source,) = results.sources or [Source(Path(), None)]
+    return replace(results, sources=[replace(source, stored=record)])
+
+
+def _tuned(subject: Results, column: str = "lr") -> Results:
     """The same as a tuned study: seeds 0 and 1 develop. column: what is tuned."""
     rows = subject.rows
     develops = rows["seed"] < 2
@@ -430,7 +437,7 @@ def _tuned(subject: Subject, column: str = "lr") -> Subject:
         declared={"tune": f"train.{column}", "develop": ["0", "1"]},
         chosen={f"fusion={fusion}": Choice("0.004") for fusion in ("concat", "sum")},
     )
-    return replace(subject, rows=rows, record=record)
+    return replace(_of(subject, record), rows=rows)
 
 
 @pytest.mark.parametrize("column", ["lr", "weight_decay"])
@@ -474,17 +481,17 @@ def test_the_digest_of_what_was_declared_counts_the_seeds(at_three_rates):
         *(replace(record, declared={**declared, **more}) for more in ({"develop": ["0"]}, {"extend": 1})),
     ]
     key = "declared beforehand (digest)"
-    digests = {gather(replace(subject, record=record)).facts[key] for record in records}
+    digests = {gather(_of(subject, record)).facts[key] for record in records}
     assert len(digests) == len(records)
 
 
 def test_what_is_not_there_is_said(tmp_path):
     subject = small(tmp_path, seeds=3)
-    record, store = subject.record, subject.store
+    record, store = subject.record, subject.sources[0].store
     assert store is not None
     write_study(store, replace(record, runs=[*record.runs, "f" * 16]))
     shutil.rmtree(next(iter(store.directories(record.runs[:1]).values())))
-    failures = gather(find(subject.page.parent)).failures
+    failures = gather(read(subject.page.parent)).failures
     assert [line.partition(":")[0] for line in failures] == ["missing", "not begun"]
     assert "2 of 7 runs" in failures[1]
 
@@ -600,7 +607,7 @@ FOLLOW_UPS = {
 }
 
 
-def _asked(subject: Subject, **record) -> dict[str, FollowUp]:
+def _asked(subject: Results, **record) -> dict[str, FollowUp]:
     """What a reviewer asks, with what would answer. record: of the study, beside its command."""
     own = replace(subject.record, **record)
     return {limit.ask: limit.next for limit in limits(compare(subject.rows, records=[own]), own)}
@@ -609,7 +616,7 @@ def _asked(subject: Subject, **record) -> dict[str, FollowUp]:
 @pytest.mark.slow
 def test_a_reviewer_is_answered_by_commands_that_are_accepted(tmp_path, command):
     rows = small(tmp_path, wall_s=30.0).rows
-    subject = replace(find(rows), record=small(tmp_path / "record").record)
+    subject = _of(read(rows), small(tmp_path / "record").record)
     subject = replace(subject, rows=rows.assign(params=[100, 100, 200, 200]))
     asked = _asked(subject, typed=TYPED)
     assert {ask: asked[ask].command for ask in FOLLOW_UPS} == FOLLOW_UPS
@@ -636,6 +643,7 @@ def test_follow_ups_of_other_studies(tmp_path):
         duel["Does it hold on another text?"].command == "ablate duel sum concat --budget 60m corpus=stdlib"
     )
     assert duel["Do other seeds say the same?"].command == ""
+    assert not any("--rungs" in answer.command for answer in duel.values())
     claim = _asked(small(tmp_path / "pair"), command="ablate claims run 001", claim="c")
     assert claim["Does it hold on another text?"].command == (
         "ablate duel sum concat heads=4 out_proj=true corpus=stdlib"
@@ -725,7 +733,7 @@ def test_rows_that_it_refuses_it_takes_as_it_advises(tmp_path, command):
     )
     code, _, said = command("report", "mine.csv")
     assert code == 2 and "allow it with --mixed of compare, report or plan" in said
-    mixed, chosen = gather(find("mine.csv"), mixed=True), gather(find("mine.csv"), where=["numerics=1"])
+    mixed, chosen = gather(read("mine.csv"), mixed=True), gather(read("mine.csv"), where=["numerics=1"])
     assert mixed.comparison.table["n"].tolist() == [2, 2]
     assert chosen.comparison.table["n"].tolist() == [1, 1]
     assert chosen.notes[0] == "only rows where numerics=1"
@@ -753,16 +761,16 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def command_of(name: str) -> str:
-        (command,) = gather(find(name)).commands
+        (command,) = gather(read(name)).commands
         done = run_cli(*shlex.split(command)[1:], "--dry-run", cwd=tmp_path)
         runs = re.search(r"(\d+) runs, (\d+) of them finished", done.stdout)
-        assert runs and runs[1] == runs[2] == str(len(find(name).rows)), done.stdout + done.stderr
+        assert runs and runs[1] == runs[2] == str(len(read(name).rows)), done.stdout + done.stderr
         return command
 
     swept = {"fusion": ["concat", "sum"], "out_proj": [True, False], "seed": [0, 1], "heads": 2}
     ablate.run(**swept, **{"corpus": "grammar", "corpus.characters": 5000, "train.steps": 2, "name": "mine"})
     command_of("mine")
-    assert len(find("mine").rows) == 8
+    assert len(read("mine").rows) == 8
 
     (tmp_path / "my own" / "study").mkdir(parents=True)
     (tmp_path / "my own" / "study" / "deep.yaml").write_text(
@@ -772,7 +780,7 @@ def test_the_command_to_reproduce_makes_the_same_runs(tmp_path, monkeypatch):
     done = run_cli("run", "-cd", "my own", "study=deep", "corpus=grammar", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert command_of("deep").startswith("ablate run -cd 'my own' study=deep")
-    assert len(find("deep").rows) == 2
+    assert len(read("deep").rows) == 2
 
     study = ("study=width", "heads=2,3", "fusion=concat,sum", "seed=0", "name=other")
     small = ("corpus=grammar", "corpus.characters=5000", "train.steps=2")
@@ -791,7 +799,7 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
         directory.mkdir()
     done = run_cli("run", *asked, *held, *small, cwd=here)
     assert done.returncode == 0, done.stderr
-    subject = find(here / "runs" / "studies" / "mine")
+    subject = read(here / "runs" / "studies" / "mine")
     (command,) = commands(subject)
     for directory in (here, elsewhere):
         done = run_cli(*shlex.split(command)[1:], cwd=directory)
@@ -804,12 +812,12 @@ def test_the_command_of_a_tuned_study_makes_the_same_runs(tmp_path):
 def test_the_command_of_a_tuned_study_names_what_it_holds_to(tmp_path):
     subject = small(tmp_path, seeds=8)
     where = ["normalize == 'none'", "heads <= 4"]
-    record, store = subject.record, subject.store
+    record, store = subject.record, subject.sources[0].store
     assert store is not None
     declared = {"tune": "train.lr", "develop": ["0", "1"], "extend": 2}
     record = replace(record, kind="tuned", study="tuned", declared=declared, where=where)
     write_study(store, replace(record, seeds=[*range(8)], fixed={"value_width": "auto"}))
-    subject = find(subject.page.parent)
+    subject = read(subject.page.parent)
     varying = [16, *[20] * (len(subject.rows) - 1)]  # as a match makes it
     (command,) = commands(replace(subject, rows=subject.rows.assign(value_width=varying)))
     words = shlex.split(command)

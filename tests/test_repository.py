@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -109,6 +110,17 @@ def test_pre_commit_has_the_tools_of_scripts_check():
 def test_the_changelog_begins_with_this_version():
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert re.fullmatch(rf"{re.escape(ablate.__version__)}, (unreleased|\d{{4}}-\d\d-\d\d)", headings[0])
+
+
+def test_readme_has_the_costs_of_all_64_seeds():
+    rows = pd.concat([pd.read_csv(ROOT / "docs" / name) for name in ("noise.csv", "fresh.csv")])
+    mean = rows.groupby("fusion")["val_loss"].mean()
+    costs = (mean - mean["concat"]).round(3)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"summing narrow heads costs {costs['sum']} nats of validation loss a token against concat, averaging"
+        f" them {costs['mean']}, weighting them {costs['weighted_sum']}"
+    ) in readme
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md"])

@@ -28,10 +28,10 @@ from ablate.files.atomic import StoreError
 from ablate.files.reading import left_out
 from ablate.launch.pool import AGAIN_S, Queue, train_or_wait
 from ablate.store import lease
-from ablate.store.record import grown
 from ablate.store.run_files import Busy, Checkpoint, RunWriter, is_sealed, read_checkpoint
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
+from ablate.study.growth import grown
 from tests.helpers import QUICK, make_config, make_record, write_study
 
 ROW = {"run_id": "0123456789abcdef", "status": "running", "code": "c", "torch": "t", "seed": 0}

@@ -23,6 +23,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.analysis.contrasts import primary_pairs
+from ablate.analysis.load import read
 from ablate.cli.train import _some
 from ablate.compose.composer import Composer, to_run_config
 from ablate.compose.configs import configs_dir, loader
@@ -38,15 +39,15 @@ from ablate.execution.execute import execute
 from ablate.execution.run import Run, prepare
 from ablate.live import board
 from ablate.reporting.page import gather
-from ablate.reporting.subject import find
 from ablate.store.record import Machine
 from ablate.store.store import Store, StoreError
 from ablate.study import machine
 from ablate.study.config import Design, combinations
 from ablate.study.estimate import Times, total
+from ablate.study.kinds import read_declared
 from ablate.study.ladder import Ladder
 from ablate.study.run import run
-from ablate.study.study import Study, one_of_each, read_declared, settings, values_of
+from ablate.study.study import Study, one_of_each, settings, values_of
 from tests.helpers import QUICK, ROOT, but, hydra_at, make_config, run_cli, write_study
 
 FILES = sorted((configs_dir() / "study").glob("*.yaml"))
@@ -178,7 +179,7 @@ FLOAT32 = ("train.precision=float32",)  # without a remark on what this machine 
 
 def composed(study: Study, *cell: str) -> RunConfig:
     configs = study.sweep.configs
-    return configs.with_seeds(*configs.parted((*QUICK, *cell)))
+    return configs.with_seeds(*configs.split_seeds((*QUICK, *cell)))
 
 
 def test_runs_that_differ_in_seeds_alone_are_as_each_by_itself(sweep):
@@ -439,6 +440,13 @@ def test_a_contrast_that_no_runs_could_show_is_refused_before_any_is_made(planne
     assert line in str(refused.value)
 
 
+def test_a_baseline_that_no_arm_of_a_tuned_study_has_is_refused(planned):
+    with pytest.raises(
+        ConfigError, match=r"^study\.primary: fusion=concat: no two runs of this study differ"
+    ):
+        planned("study=tuned", "study.factors.fusion=[sum]")
+
+
 def test_a_part_of_a_study_need_not_show_its_contrasts(planned):
     part = planned("study=width", "fusion=sum,mean", "value_width=narrow", "seed=0,1", *FLOAT32, "name=mine")
     assert part.estimate.runs == 4 and not part.remarks
@@ -669,7 +677,7 @@ def test_named_arms_are_run_kept_and_repeated(own, tmp_path, monkeypatch):
     assert record is not None
     assert record.arms["rotate"] == {"fusion": "sum", "fusion.order": "rotate"}
     assert not {"fusion", "fusion.order", "out_rank"} & record.fixed.keys()
-    (again,) = gather(find("order")).commands
+    (again,) = gather(read("order")).commands
     done = run_cli(*shlex.split(again)[1:], "--dry-run", cwd=tmp_path)
     assert "6 runs, 6 of them finished" in done.stdout, done.stdout + done.stderr
     refused = run_cli(*command, "fusion=mean", cwd=tmp_path)

@@ -21,7 +21,8 @@ from ablate.data.examples import BLOCK, Blocks, Examples, rows_of
 from ablate.data.splits import Batch
 from ablate.execution.run import prepare
 from ablate.model.models import build_model
-from ablate.training.train import Computing, Score, evaluate
+from ablate.training.optim import Computing
+from ablate.training.train import Score, evaluate
 from tests.helpers import SEEDS, call_cli, make_config, make_spec
 
 

@@ -68,7 +68,7 @@ SEEN = {
 
 @pytest.mark.slow
 def test_the_readme_shows_what_its_commands_print(tmp_path, monkeypatch):
-    monkeypatch.setattr(Duel, "plan", lambda duel, budget_s: Plan(FEWEST, 0, 0.01))  # not what 90 minutes buy
+    monkeypatch.setattr(Duel, "plan", lambda duel, budget_s: Plan(FEWEST, 0))  # not what 90 minutes buy
     (tmp_path / "book.txt").write_text("a rose is a rose is a rose\n" * 2000)
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    (?:pip install .* && )?(ablate .*)$", page, re.MULTILINE)

@@ -14,18 +14,8 @@ from torch._dynamo.backends.debugging import aot_eager
 from ablate.data.splits import IGNORE_INDEX, Batch, Stream
 from ablate.model.attend import unfused
 from ablate.model.models import Model, build_model
-from ablate.training.train import (
-    Averaged,
-    Computing,
-    Diverged,
-    Evaluation,
-    Event,
-    State,
-    Step,
-    evaluate,
-    in_precision,
-    train,
-)
+from ablate.training.optim import Computing, in_precision
+from ablate.training.train import Averaged, Diverged, Evaluation, Event, State, Step, evaluate, train
 from tests.helpers import make_config, make_spec
 
 SIZES = ("model.d_model=12", "heads=2", "model.context=7")

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ import pytest
 
 from ablate.analysis.compare import compare
 from ablate.analysis.contrasts import AT_BASELINE, OCTAVE_AWAY
-from ablate.analysis.load import load
-from ablate.analysis.variants import distinguishing
+from ablate.analysis.looks import Looks
+from ablate.analysis.variant import distinguishing
 from ablate.compose.sweep import compose
 from ablate.config.rules import ConfigError
 from ablate.execution.events import ignore
@@ -25,15 +24,16 @@ from ablate.execution.execute import execute
 from ablate.execution.run import PlacedRun, prepare
 from ablate.execution.timing import step_seconds
 from ablate.store.columns import MEASURED_COLUMNS, Row
-from ablate.store.record import Choice, StudyRecord, grown
+from ablate.store.record import Choice, StudyRecord
 from ablate.study import run as running
 from ablate.study import tuned, tuning
 from ablate.study.config import Overrides, Phase
-from ablate.study.curve import has_late_seed, minimum
-from ablate.study.looks import Looks
-from ablate.study.study import read_declared
-from ablate.study.tuned import baseline_of
-from tests.helpers import QUICK, ROOT, make_config, make_record, run_cli
+from ablate.study.growth import grown
+from ablate.study.kinds import read_declared
+from ablate.study.run import declared_here
+from ablate.study.study import Study
+from ablate.study.tuning import has_late_seed, minimum
+from tests.helpers import QUICK, make_config, make_record, run_cli
 from tests.test_compare import ROW
 
 LEFT_OUT: Row = {"status": "left out"}
@@ -46,9 +46,25 @@ DECLARED = {
 
 
 def study(**changes) -> tuned.TunedDesign:
+    """The design of a study without runs, each arm of which has the first one of its heads as a baseline."""
     declared = read_declared({**DECLARED, **changes})
     assert isinstance(declared, tuned.Tuned)
-    return declared.tuned_design(declared.levels)
+    design = declared.tuned_design(declared.levels)
+    design = design.matched(None, {arm: [(design.arms[0][0], *arm[1:])] for arm in design.arms})
+    assert isinstance(design, tuned.TunedDesign)
+    return design
+
+
+def with_runs(*overrides: str, **changes) -> tuned.TunedDesign:
+    """The design of a study with runs, which give the baselines."""
+    sweep = declared_here({**DECLARED, **changes}, ["name=s", *QUICK, *overrides], command="")
+    design = Study(sweep).design
+    assert isinstance(design, tuned.TunedDesign)
+    return design
+
+
+def names_of_baselines(design: tuned.TunedDesign) -> dict[str, list[str]]:
+    return {design.name(arm): [*map(design.name, of)] for arm, of in design.baselines.items()}
 
 
 ARMS = {
@@ -74,41 +90,28 @@ def test_every_named_arm_meets_every_combination_of_the_factors():
 
 
 def test_named_arms_report_at_the_value_of_the_arm_that_sets_least_beyond_the_baseline():
-    design = study(**OF_ARMS)
-    rotate = ("fusion=sum", "fusion.order=rotate", "heads=4")
-    first, second = design.config.primary
-    baseline = partial(baseline_of, design.named, design.arms)
-    assert baseline(rotate, first) == ("fusion=concat", "heads=4")
-    assert baseline(rotate, second) == ("fusion=sum", "heads=4")
-    low = ("fusion=concat", "out_rank=8", "heads=2")
-    assert baseline(low, first) == ("fusion=concat", "heads=2")
-    assert baseline(low, second) is None  # it sums no heads
+    baselines = names_of_baselines(with_runs(**OF_ARMS))
+    assert baselines["rotate heads=4"] == ["concat heads=4", "sum heads=4"]
+    assert baselines["low heads=2"] == ["concat heads=2"]  # it sums no heads
 
 
 def test_a_condition_of_a_contrast_means_the_same_before_the_runs_and_after():
     """d_model is model.d_model, 64.0 is 64, and an arm that it excludes has no baseline."""
     arms = {"wide": {"fusion": "sum", "model.d_model": 64}, "narrow": {"fusion": "sum", "model.d_model": 32}}
     arms |= {"concat": {"fusion": "concat", "model.d_model": 64}}
-    design = study(
+    design = with_runs(
         factors={"heads": [1, 4], "train.lr": [0.001, 0.002, 0.004]},
         arms=arms,
         primary=[{"vary": "fusion", "baseline": "concat", "where": {"d_model": 64.0, "heads": 4}}],
     )
-    (contrast,) = design.config.primary
-    baselines = {
-        design.name(arm): baseline_of(design.named, design.arms, arm, contrast) for arm in design.arms
-    }
-    concat = ("fusion=concat", "model.d_model=64", "heads=4")
-    assert {name: one for name, one in baselines.items() if one} == {
-        "wide heads=4": concat,
-        "concat heads=4": concat,
-    }
+    concat = ["concat heads=4"]
+    assert names_of_baselines(design) == {"wide heads=4": concat, "concat heads=4": concat}
 
 
 def test_arms_report_only_where_the_study_says():
     design = study(report_at=["tuned"])
     rows = run(design, parabolas(concat=0.002, sum=0.004))
-    roles = {role for of_run in tuned.members(design, rows).values() for role in of_run}
+    roles = {role for of_run in design.members(rows).values() for role in of_run}
     assert roles == {"tuned"}
 
 
@@ -208,7 +211,7 @@ def test_develop_then_report_at_four_values():
     assert values(s, rows) == {"concat": "0.002", "sum": "0.0025"}
     found = {
         (at(one)["fusion"], at(one)["train.lr"]): tuple(roles)
-        for one, roles in tuned.members(s, rows).items()
+        for one, roles in s.members(rows).items()
         if roles
     }
     assert found == {
@@ -264,7 +267,7 @@ def test_any_rows_lead_to_the_same_study_in_any_order(curvature):
     for _ in range(30):
         some = rng.sample(sorted(whole), rng.randrange(len(whole)))
         again = run(s, row, {one: whole[one] for one in some})
-        assert again == whole and tuned.members(s, again) == tuned.members(s, whole)
+        assert again == whole and s.members(again) == s.members(whole)
         shuffled = {one: whole[one] for one in rng.sample(sorted(whole), len(whole))}
         assert values(s, shuffled) == values(s, whole)
 
@@ -309,10 +312,10 @@ def test_a_late_seed_in_development_raises_the_first_look():
     factors = {"fusion": ["concat", "sum"], "train.lr": [0.001, 0.002, 0.004]}
     seeds = [*range(100, 124)]
     s = study(factors=factors, develop=[0, 1, 2, 3, 4], seeds=seeds, report_at=["tuned"])
-    arms: list[Overrides] = [("fusion=concat",), ("fusion=sum",)]
+    arms = {("fusion=concat",): "concat", ("fusion=sum",): "sum"}
     looks = Looks(
-        **{"at": [8, 12, 16, 24], "seeds": [*map(str, seeds)], "arms": arms, "names": ["concat", "sum"]},
-        **{"pairs": [(1, 0)], "tested": [True], "contrasts": 1, "metric": "test_loss", "margin": 0.01},
+        **{"at": [8, 12, 16, 24], "seeds": [*map(str, seeds)], "arms": arms, "pairs": [(1, 0)]},
+        **{"contrasts": 1, "metric": "test_loss", "margin": 0.01},
     )
     s = replace(s, looks=looks)
     smooth, draws = parabolas(concat=0.002, sum=0.002), np.random.default_rng(0)
@@ -328,8 +331,9 @@ def test_a_late_seed_in_development_raises_the_first_look():
     first = s.propose(rows)
     assert {at(one)["seed"] for one in first} == {*map(str, range(100, 116))} and len(first) == 32
     rows |= {one: row(one) for one in first}
-    now = taken.standing(s.results(rows))
-    (line, *_) = taken.lines(now, 0)
+    now = s.decisions(rows)
+    assert now
+    (line, *_) = now.lines(0)
     assert line.startswith("16 seeds (the first look: a late seed in development, fusion=sum): sum")
     kept = looks.planned(late=[*taken.late])
     assert (kept.at, kept.taken) == ([8, 12, 16, 24], [16, 24])
@@ -352,7 +356,7 @@ def test_whole_numbers_end_at_one():
 
     rows = run(s, row)
     assert {at(one)["train.batch"] for one in rows} == {"1", "2", "4"}
-    roles = [*tuned.members(s, rows).values()]
+    roles = [*s.members(rows).values()]
     assert not any("octave_down" in of_run for of_run in roles) and any("octave_up" in one for one in roles)
     assert s.search.text(0.3) == "1"
 
@@ -365,7 +369,6 @@ def test_whole_numbers_end_at_one():
         ({"factors": {"fusion": ["concat"]}}, "study.tune=train.lr: it has no grid"),
         ({"factors": {"fusion": ["concat"], "train.lr": [0.001, 0.003]}}, "twice the one before"),
         ({"factors": {"fusion": ["concat"], "train.lr": ["a", "b"]}}, "takes numbers"),
-        ({"factors": {"fusion": ["sum"], "train.lr": [0.001]}}, "baseline fusion=concat is no level"),
         ({"kind": "tuner"}, "did you mean tuned"),
         ({"extend": -1}, "study.extend=-1"),
         ({"develop": 3}, r"study.develop=3: write a list"),
@@ -417,7 +420,7 @@ def results(s: tuned.TunedDesign, rows: dict[Overrides, Row]) -> pd.DataFrame:
             **{"role": " ".join(roles), "tuned": "train.lr"},
             **rows[one],
         }
-        for i, (one, roles) in enumerate(tuned.members(s, rows).items())
+        for i, (one, roles) in enumerate(s.members(rows).items())
     )
 
 
@@ -453,12 +456,12 @@ def test_each_arm_at_its_own_value_is_the_primary_contrast():
 def test_each_of_two_baselines_is_met_at_its_own_value():
     entries = [{"vary": "fusion", "baseline": "concat"}, {"vary": "heads", "baseline": 1}]
     factors = {**DECLARED["factors"], "heads": [1, 4]}
-    s = study(primary=entries, factors=factors, seeds=[100, 101, 102], extend=0)
+    s = with_runs(primary=entries, factors=factors, seeds=[100, 101, 102], extend=0)
     optimum = {"concat1": 0.0012, "concat4": 0.002, "sum1": 0.0015, "sum4": 0.0028}
     rows = run(s, parabolas(**optimum))
     sums = {
         at(one)["train.lr"]
-        for one, roles in tuned.members(s, rows).items()
+        for one, roles in s.members(rows).items()
         if "baseline_rate" in roles and at(one)["fusion"] == "sum" and at(one)["heads"] == "4"
     }
     assert sums == {"0.002", "0.0015"}
@@ -487,17 +490,35 @@ def test_what_was_not_run_at_the_baselines_value_is_missing():
 
 
 def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
-    """In rank, out_rank=8 is the baseline of sums; it reports at concat's value and at its own, which is
+    """As in study=rank: low is the baseline of sums, and reports at concat's value and at its own, which is
     nobody's baseline_rate."""
-    results = load([str(ROOT / "docs" / "results" / "rank")])
-    compared = compare(results.rows, records=results.records)
+    primary = [
+        {"vary": "fusion", "baseline": "concat", "where": {"out_rank": None}},
+        {"vary": "out_rank", "baseline": None, "where": {"fusion": "concat"}},
+        {"baseline": {"fusion": "concat", "out_rank": 8}, "variants": [{"fusion": "sum"}]},
+    ]
+    arms = {name: ARMS[name] for name in ("concat", "sum", "low")}
+    factors = {"heads": [4], "train.lr": [0.001, 0.002, 0.004]}
+    s = study(factors=factors, arms=arms, primary=primary, seeds=[100, 101, 102], extend=0)
+    best = {"concat": 0.002, "sum": 0.0028, "low": 0.0015}
 
-    def pairs(family):
-        table = compared.family(family).query("baseline == baseline")
-        named = table[["variant", "baseline"]].replace(r" lr=\S+", "", regex=True)
+    def row(one: Overrides) -> Row:
+        c = at(one)
+        arm = "low" if "out_rank" in c else c["fusion"]
+        return parabolas(**{f"{c['fusion']}{c['heads']}": best[arm]})(one)
+
+    rows = run(s, row)
+    table = results(s, rows).assign(
+        out_rank=[8.0 if "out_rank" in at(one) else np.nan for one in s.members(rows)]
+    )
+    compared = compare(table, records=[tuned_record(primary=primary)])
+
+    def pairs(family: str) -> set[tuple[str, str]]:
+        of = compared.family(family).query("baseline == baseline")
+        named = of[["variant", "baseline"]].replace(r" lr=\S+", "", regex=True)
         return {*named.itertuples(index=False, name=None)}
 
-    assert pairs(AT_BASELINE) == pairs("primary") and len(pairs("primary")) == 12
+    assert pairs(AT_BASELINE) == pairs("primary") and len(pairs("primary")) == 3
 
 
 def test_a_csv_alone_pairs_own_values_and_replaced_ones_are_left_out():
@@ -603,7 +624,7 @@ def test_a_tuned_study_interrupted_and_on_another_launcher(tmp_path, monkeypatch
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.chdir(cut)
-        patch.setattr("ablate.study.loop.train_all", four)
+        patch.setattr("ablate.study.launchers.train_all", four)
         asked = compose(TUNED[1:])
         assert asked is not None
         running.run(asked)

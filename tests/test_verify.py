@@ -12,42 +12,30 @@ from ablate.config.rules import ConfigError
 from ablate.model import fusion, scores
 from ablate.model.attention import Share
 from ablate.model.layers import Linear, Times
-from ablate.verify.attentions import Sizes
+from ablate.verify.attentions import Bench
 from ablate.verify.identities import IDENTITIES
 from ablate.verify.results import DIFFERENT, EQUAL, FAIL, PASS, verify
 from tests.helpers import call_cli
 
-SIZES = [
-    Sizes(),
-    Sizes(T=10, heads=8, key_width=8, d_model=8),
-    Sizes(T=1, heads=3, key_width=5, d_model=7),
-    Sizes(T=33, heads=6, key_width=8, value_width=3, d_model=12),
-    Sizes(T=5, heads=7, key_width=2, value_width=20, d_model=12),
-    Sizes(heads=1, batch=1),
-]
 
-
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_all_hold_at_any_sizes(sizes):
-    verdicts = verify(sizes)
-    assert not [verdict for verdict in verdicts if verdict.verdict == FAIL]
-    for verdict in verdicts:
-        if verdict.error is None:
-            assert verdict.verdict.startswith("needs ")
-        else:
-            assert verdict.error >= DIFFERENT if " not" in verdict.name else verdict.error <= EQUAL
-    assert {verdict.verdict for verdict in verdicts} >= {PASS}
-
-
-def test_at_its_own_sizes_nothing_is_left_out():
-    verdicts = verify(Sizes())
+def test_all_hold():
+    verdicts = verify()
     assert {verdict.verdict for verdict in verdicts} == {PASS}
     numbers = {verdict.name.partition(" ")[0] for verdict in verdicts}
     assert numbers >= {str(number) for number in range(1, 25)}
 
 
+@pytest.mark.parametrize(
+    "sizes", [{"T": 33, "H": 6, "V": 3, "C": 12}, {"B": 1, "T": 5, "H": 7, "K": 2, "V": 3, "C": 10}], ids=str
+)
+def test_all_hold_at_other_sizes(sizes):
+    for verdict in verify(bench=Bench(**sizes)):
+        assert verdict.error is not None, verdict
+        assert verdict.error >= DIFFERENT if " not" in verdict.name else verdict.error <= EQUAL, verdict
+
+
 def names_of_failed() -> set[str]:
-    return {verdict.name for verdict in verify(Sizes()) if verdict.verdict == FAIL}
+    return {verdict.name for verdict in verify() if verdict.verdict == FAIL}
 
 
 def broken_ways() -> list[tuple[type, str, Any]]:
@@ -102,7 +90,7 @@ def test_a_check_that_crashes_fails_with_its_error(monkeypatch, name):
         raise RuntimeError("by its own fault")
 
     monkeypatch.setattr(fusion.methods()["concat"], "forward", forward)
-    (verdict,) = [verdict for verdict in verify(Sizes(), [name]) if verdict.name == name]
+    (verdict,) = [verdict for verdict in verify([name]) if verdict.name == name]
     assert (verdict.verdict, verdict.error) == (FAIL, None)
     assert verdict.crash == "RuntimeError: by its own fault"
 
@@ -118,9 +106,9 @@ def test_a_method_that_returns_nonsense_fails_and_does_not_crash(monkeypatch):
 
 
 def test_only_some():
-    assert [verdict.name for verdict in verify(Sizes(), ["8", "max"])] == ["8", "8 not", "max"]
+    assert [verdict.name for verdict in verify(["8", "max"])] == ["8", "8 not", "max"]
     with pytest.raises(ConfigError, match=r"--only 99: no such identity; choices: 1, 2, 3"):
-        verify(Sizes(), ["99"])
+        verify(["99"])
 
 
 def test_the_command(tmp_path):

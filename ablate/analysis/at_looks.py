@@ -1,107 +1,87 @@
-"""A comparison of a study with looks: where its contrasts stand, and which of its results count. It reads no
+"""A comparison of a study with looks: what these have decided, and which of its results count. It reads no
 files, prints nothing, and loads no torch."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from ablate.analysis import looks
 from ablate.analysis.contrasts import Pair
 from ablate.analysis.controls import equal_variants
-from ablate.analysis.looks import Standing
+from ablate.analysis.looks import Decisions, Looks
 from ablate.analysis.stats import Array
 from ablate.analysis.variants import Variants
 from ablate.phrases import Doubt, counted, lines_if, some
-from ablate.store.columns import column_named
-from ablate.store.record import PlannedLooks, StudyRecord
+from ablate.store.record import StudyRecord
 
 
-@dataclass(frozen=True)
-class AtLooks:
-    """The looks of the study that some variants are of. place_S: the place of each of their seeds in the
-    order in which looks take them; beyond all looks for any other seed."""
-
-    planned: PlannedLooks
-    place_S: Array
-
-    @property
-    def last(self) -> int:
-        return self.planned.at[-1]
-
-    def standing(
-        self, variants: Variants, family: str, pairs: Sequence[Pair], margin: float, alpha: float
-    ) -> Standing:
-        """Where each pair of a family stands."""
-        ones, bases = np.array(pairs, int).reshape(-1, 2).T
-        values, lost = self._in_order(variants.values, np.nan), self._in_order(variants.diverged, False)
-        tested = np.array([equal is None for equal in equal_variants(variants, pairs)], bool)
-        return looks.stand(
-            values[ones],
-            values[bases],
-            (lost[ones], lost[bases]),
-            self.planned.taken,
+def decisions(
+    variants: Variants,
+    records: Sequence[StudyRecord],
+    pairs: Mapping[str, Sequence[Pair]],
+    margin: float,
+    alpha: float,
+) -> dict[str, Decisions]:
+    """What the looks of the one study that these variants are of have decided, by family; empty if it has
+    none. pairs: of each family. The primary one has at least as many contrasts as were planned."""
+    if len(records) != 1 or records[0].looks is None or variants.crossed or "seed" not in variants.seeds:
+        return {}
+    planned, now = records[0].looks, dict[str, Decisions]()
+    for family, those in pairs.items():
+        equal = [k for k, other in enumerate(equal_variants(variants, those)) if other is not None]
+        looks = Looks(
+            at=planned.taken,
+            pairs=those,
+            equal=equal,
+            contrasts=max(len(those) - len(equal), planned.contrasts if family == "primary" else 1),
+            metric=variants.metric,
             margin=margin,
             alpha=alpha,
-            higher_is_better=column_named(variants.metric).higher_is_better,
-            in_family=tested,
-            contrasts=self.contrasts(family, tested),
+            seeds=[*map(str, planned.seeds)],
+            late=planned.late,
         )
-
-    def contrasts(self, family: str, tested: Array) -> int:
-        """How many contrasts a family has: at least as many primary ones as were planned. tested: (K,) of
-        those that there are."""
-        return max(int(tested.sum()), self.planned.contrasts if family == "primary" else 1)
-
-    def that_count(
-        self, variants: Variants, pairs: Mapping[str, Sequence[Pair]], now: Mapping[str, Standing]
-    ) -> Variants:
-        """The variants without results beyond the last look at which a contrast of each stands or, of one
-        without a contrast, at which any does; before the first look, beyond that one. pairs, now: by
-        family."""
-        reach, first = np.zeros(len(variants.table), int), self.planned.taken[0]
-        for family, those in pairs.items():
-            for pair, look in zip(those, now[family].seeds, strict=True):
-                reach[[*pair]] = np.maximum(reach[[*pair]], max(look, first))
-        counted_CS = self.counted(np.where(reach, reach, reach.max(initial=first)))
-        return replace(
-            variants,
-            values=np.where(counted_CS, variants.values, np.nan),
-            diverged=variants.diverged & counted_CS,
-        )
-
-    def counted(self, seeds_K: Array) -> Array:
-        """(K, S) which seeds are among the first so many."""
-        return self.place_S < np.asarray(seeds_K)[:, None]
-
-    def overstated(self, diff: float, sd: float, margin: float, seeds: int, contrasts: int) -> float:
-        """By what share a difference like this one, decided at so many seeds, is larger than the true one, on
-        average; NaN if too few simulated ones are."""
-        effect, bound = (round(abs(value) / sd, 1) for value in (diff, margin))
-        simulated = looks.expected(tuple(self.planned.taken), contrasts, effect, bound)
-        return float(simulated.overstated[self.planned.taken.index(seeds)])
-
-    def _in_order(self, values_CS: Array, missing: float | bool) -> Array:
-        """The columns in the order in which looks take their seeds; `missing` for a seed without runs."""
-        known = self.place_S < self.last
-        ordered = np.full((len(values_CS), self.last), missing)
-        ordered[:, self.place_S[known]] = values_CS[:, known]
-        return ordered
+        in_order = _in_order(looks, variants, variants.values, np.nan)
+        now[family] = looks.decide(in_order, _in_order(looks, variants, variants.diverged, False))
+    return now
 
 
-def at_looks(variants: Variants, records: Sequence[StudyRecord]) -> AtLooks | None:
-    """The looks of the one study that these variants are of, if it has any."""
-    if len(records) != 1 or records[0].looks is None or variants.crossed or "seed" not in variants.seeds:
-        return None
-    planned = records[0].looks
-    places = {str(seed): place for place, seed in enumerate(planned.seeds)}
-    return AtLooks(planned, np.array([places.get(seed, planned.at[-1]) for seed in variants.seeds["seed"]]))
+def that_count(variants: Variants, now: Mapping[str, Decisions]) -> Variants:
+    """The variants without results beyond the last look at which a contrast of each stands or, of one without
+    a contrast, at which any does; before the first look, beyond that one. now: by family."""
+    if not now:
+        return variants
+    reach, looks = np.zeros(len(variants.table), int), next(iter(now.values())).looks
+    for decided in now.values():
+        for pair, look in zip(decided.looks.pairs, decided.seeds, strict=True):
+            reach[[*pair]] = np.maximum(reach[[*pair]], max(look, looks.at[0]))
+    seeds_C = np.where(reach, reach, reach.max(initial=looks.at[0]))
+    counted_CS = counted_seeds(variants, looks, seeds_C)
+    return replace(
+        variants,
+        values=np.where(counted_CS, variants.values, np.nan),
+        diverged=variants.diverged & counted_CS,
+    )
 
 
-def notes(before: Variants, after: Variants, at: AtLooks | None, records: Iterable[StudyRecord]) -> list[str]:
+def counted_seeds(variants: Variants, looks: Looks, seeds_K: Array) -> Array:
+    """(K, S) which seeds are among the first so many."""
+    return looks.places(variants.seeds["seed"]) < np.asarray(seeds_K)[:, None]
+
+
+def _in_order(looks: Looks, variants: Variants, values_CS: Array, missing: float | bool) -> Array:
+    """The columns in the order in which looks take their seeds; `missing` for a seed without runs."""
+    place_S, last = looks.places(variants.seeds["seed"]), looks.at[-1]
+    ordered = np.full((len(values_CS), last), missing)
+    ordered[:, place_S[place_S < last]] = values_CS[:, place_S < last]
+    return ordered
+
+
+def notes(
+    before: Variants, after: Variants, now: Mapping[str, Decisions], records: Iterable[StudyRecord]
+) -> list[str]:
     """Lines on results that do not count, and on promises that are off. before, after: with and without the
     results beyond their looks."""
-    if at is None:
+    if not now:
         several = any(record.looks for record in records)
         grew = [(record.name, record.grew) for record in records if record.grew]
         return [
@@ -123,7 +103,8 @@ def notes(before: Variants, after: Variants, at: AtLooks | None, records: Iterab
                 for name, sizes in grew
             ),
         ]
-    beyond, late = int((before.ran & ~after.ran).sum()), some(at.planned.late)
+    looks = next(iter(now.values())).looks
+    beyond, late = int((before.ran & ~after.ran).sum()), some(looks.late)
     line = f"not judged: {counted(beyond, 'run')} beyond the look at which the contrasts of its arm stand"
-    first = f"a late seed in development ({late}): the first look is at {at.planned.taken[0]} seeds"
+    first = f"a late seed in development ({late}): the first look is at {looks.at[0]} seeds"
     return [*lines_if(late, first), *lines_if(beyond, line)]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.select import meeting
-from ablate.analysis.variants import Settings, Variants, levels_of
+from ablate.analysis.frames import meeting
+from ablate.analysis.variants import Settings, Variants
 from ablate.config.conditions import as_level, column_of, key_in, spelled
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
@@ -20,7 +20,6 @@ EQUAL = "equal by construction"  # the verdict on two variants that are the same
 Pair = tuple[int, int]  # a variant and its baseline, as indices
 
 MATCH = ("match", "match_by")
-NO_VERDICTS = "no verdicts: "  # how the line begins that says why nothing is compared
 AT_BASELINE, OCTAVE_AWAY = "at the baseline's value", "an octave away"
 # What configs say where nothing is changed.
 USUAL = {STANDARD_FUSION, STANDARD_SCORES, "auto", "none", "true"}
@@ -139,7 +138,8 @@ def not_shown(
         lines.append(f"study.primary: {contrast}: no two runs of this study differ so; choices: {shown}")
         for key, values in levels.items():
             present |= {k: [*present[k], *map(as_level, values)] for k in present if key_in(k, [key])}
-        if all_built or not all(as_level(value) in present[key] for key, value in contrast.values):
+        could = contrast.arms or all(as_level(value) in present[key] for key, value in contrast.values)
+        if all_built or not could:
             raise ConfigError(lines[-1])
     return lines
 
@@ -194,8 +194,8 @@ def family_pairs(
     }, lines
 
 
-def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
-    """One line: why nothing is compared with this baseline, and one with which something would be."""
+def why_nothing(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
+    """Why nothing is compared with this baseline, and one with which something would be."""
     given, why = {}, f"there is no fusion to compare with {STANDARD_FUSION}"
     if variants.of_others:
         why = "no baseline is named"
@@ -203,7 +203,7 @@ def no_verdicts(variants: Variants, baseline: Mapping[str, Any] | None) -> str:
         given = {column_of(key, variants.columns, "--baseline"): as_level(v) for key, v in baseline.items()}
         why = f"no two variants differ only in {', '.join(given)}"
     another = _another(variants, given) or _another(variants, {})
-    return f"{NO_VERDICTS}{why}" + (f"; try {option('--baseline', another)}" if another else "")
+    return why + (f"; try {option('--baseline', another)}" if another else "")
 
 
 def _another(variants: Variants, given: Mapping[str, str]) -> str:
@@ -242,21 +242,6 @@ def differing(variants: Variants, pairs: Sequence[Pair]) -> list[str]:
         " ".join(c for c, a, b in zip(varying, rows[v], rows[base], strict=True) if a != b)
         for v, base in pairs
     ]
-
-
-def names(variant: str, baseline: str, terms: Mapping[str, str] | None = None) -> tuple[str, str, str]:
-    """The differing part of each of two names, and what they share. terms: names of the levels, if the study
-    gives any; a fusion is named by itself."""
-    ours, theirs = levels_of(variant), levels_of(baseline)
-    differing = [key for key in ours if ours[key] != theirs.get(key)]
-    shared = ", ".join(f"{key}={value}" for key, value in ours.items() if value and key not in differing)
-    one, other = (_called(side, differing, terms or {}) for side in (ours, theirs))
-    return (one, other, shared) if one != other or not terms else names(variant, baseline)
-
-
-def _called(name: Mapping[str, str], keys: Sequence[str], terms: Mapping[str, str]) -> str:
-    given = [(key, name[key]) for key in keys if name.get(key)]
-    return " ".join(terms.get(value, value if key == "fusion" else f"{key}={value}") for key, value in given)
 
 
 def _is_reference(row: "pd.Series[Any]") -> bool:

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, names, own_values, pair_up
+from ablate.analysis.contrasts import MATCH, NO_ATTENTION, Pair, differing, own_values, pair_up
+from ablate.analysis.finding import Finding
 from ablate.analysis.variants import Settings, Variants
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
@@ -18,7 +19,7 @@ from ablate.store.columns import column_named, config_about
 OF_THE_MODEL, OF_TRAINING = config_about("model", "text"), config_about("training")
 CONTROLLED = ("controlled", "controlled_low", "controlled_high")
 
-ShareReferences = Mapping[int, tuple[float, float, float]]
+AttentionGaps = Mapping[int, tuple[float, float, float]]
 
 
 def equal_forms(variants: Settings) -> list[tuple[str, ...]]:
@@ -71,7 +72,7 @@ def equal_variants(variants: Settings, pairs: Sequence[Pair]) -> list[int | None
     return equal
 
 
-def share_references(variants: Variants, bases: Iterable[int]) -> ShareReferences:
+def uniform_attention_gap(variants: Variants, bases: Iterable[int]) -> AttentionGaps:
     """What attention is worth to each of these variants, with its 95 % interval: the metric with
     scores=uniform minus its own, both otherwise equal. Variants without such a partner are left out."""
     if column_named(variants.metric).unit != "nats" or variants.of_others or "scores" not in variants.columns:
@@ -85,14 +86,14 @@ def share_references(variants: Variants, bases: Iterable[int]) -> ShareReference
     return {base: worth for base, worth in zip(having, of_each, strict=True) if np.isfinite(worth[1])}
 
 
-def shares(diff: pd.Series, pairs: Sequence[Pair], references: ShareReferences) -> pd.Series:
+def shares(diff: pd.Series, pairs: Sequence[Pair], references: AttentionGaps) -> pd.Series:
     """(K,) each difference as a share of what attention is worth to its baseline; NaN unless that is above 0
     with its whole interval."""
     units = {base: unit for base, (unit, low, _) in references.items() if low > 0}
     return diff / np.array([units.get(base, np.nan) for _, base in pairs], float)
 
 
-def on_share_references(variants: Variants, references: ShareReferences) -> list[str]:
+def on_uniform_attention(variants: Variants, references: AttentionGaps) -> list[str]:
     """A line for each variant on what attention is worth to it."""
     return [
         f"attention is worth {unit:.4g} [{low:.4g}, {high:.4g}] to {variants.names[base]}: its"
@@ -130,17 +131,18 @@ def more_diverged(variants: Variants, those: Sequence[int]) -> int:
     return int(np.ptp(variants.diverged[[*those]].sum(1)))
 
 
-def parametrization(table: pd.DataFrame, placebo: Mapping[str, Any]) -> list[str]:
-    """A line on contrasts (the primary ones, if there are any) of two functions, without results at an equal
-    start."""
-    tested = table[table["p"].notna()]
-    if (tested["family"] == "primary").any():
-        tested = tested[tested["family"] == "primary"]
-    is_training = [{*text.split()} <= {*OF_TRAINING} for text in tested["differs"]]
-    lacking = tested[tested["controlled"].isna() & ~tested["same_class"] & ~np.array(is_training, bool)]
+def parametrization(tested: Sequence[Finding], placebo: Mapping[str, Any]) -> list[str]:
+    """A line on those contrasts that are of two functions, without results at an equal start."""
+    lacking = [
+        one
+        for one in tested
+        if one.controlled != one.controlled
+        and not one.same_class
+        and not {*one.differs.split()} <= {*OF_TRAINING}
+    ]
     who = f"in {len(lacking)} of {len(tested)} comparisons the two"
     if len(lacking) == len(tested) == 1:
-        one, other, _ = names(lacking["variant"].item(), lacking["baseline"].item())
+        one, other = lacking[0].sides()
         who = f"{other} and {one}"
     named = f"this study's, {spelled(placebo)}, has no runs of them" if placebo else "this study names none"
     line = (

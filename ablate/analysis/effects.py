@@ -24,15 +24,16 @@ def projection_and_heads(
 ) -> pd.DataFrame:
     """Whether many heads need the projection: (L_h − L_1)_off − (L_h − L_1)_on for concat, one row per h.
 
-    The fewest heads in the rows take the place of 1. Columns: effect, blocks, n (seeds), diff, sd, low, high
-    (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm. controlled,
-    with _low and _high: the same under the placebo. at_few, likewise: off − on with the fewest heads, under
-    the placebo where there is one; at one head that is parametrization alone. If more_diverged, on how many
-    more seeds one variant diverged than another, is above 0, these two are NaN.
+    The fewest heads in the rows, few, take the place of 1. Columns: effect, blocks, few, n (seeds), diff, sd,
+    low, high (simultaneous; these rows are a family of their own), low_marginal, high_marginal, p, p_holm.
+    controlled, with _low and _high: the same under the placebo. at_few, likewise: off − on with the fewest
+    heads, under the placebo where there is one; at one head that is parametrization alone. If more_diverged,
+    on how many more seeds one variant diverged than another, is above 0, these two are NaN.
     """
     own, tuned = own_values(variants)
     has_both = all(variants.table[factor].nunique() > 1 for factor in ("heads", "out_proj"))
     groups: dict[str, list[Block]] = {}
+    few = ""
     if has_both and "true" in set(variants.table["out_proj"]):
         few = min(variants.table["heads"].unique(), key=int)
         partners = [
@@ -57,6 +58,7 @@ def projection_and_heads(
         for key, blocks in groups.items()
     }
     table = _table(variants, groups, alpha)
+    table["few"] = few
     table["more_diverged"] = [_more_diverged(variants, blocks) for blocks in groups.values()]
     for name, blocks in (("controlled", under), ("at_few", at_few)):
         sound = {key: those for key, those in blocks.items() if not _more_diverged(variants, those)}

@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import LARGEST, typed
-from ablate.analysis.select import as_texts
+from ablate.analysis.frames import LARGEST, as_texts, typed
 from ablate.config.conditions import as_text
 from ablate.config.rules import ConfigError
 from ablate.files import marked_encoding

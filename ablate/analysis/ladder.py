@@ -79,7 +79,7 @@ class LadderResult:
         return rows[0] if rows else None
 
 
-def climbed(
+def ladder_result(
     rows: pd.DataFrame, table: pd.DataFrame, runs: Mapping[str, str], metric: str, record: StudyRecord
 ) -> LadderResult | None:
     """The ladder of this study in the rows and the table of a comparison; None if the study is none, if

@@ -1,4 +1,5 @@
-"""Load rows from studies, whole stores, CSV files, and tables that were loaded from one of them.
+"""The one way from a target to rows: studies, whole stores, CSV files, runs, and tables that were loaded from
+one of them.
 
 The results.csv and study.json of a study that was copied from its store have to fit each other."""
 
@@ -12,37 +13,42 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.foreign import as_results, read_cells, read_table
-from ablate.analysis.frames import frame, of_others
-from ablate.analysis.select import as_texts
-from ablate.config.identity import has_these_ids, id_of_row
+from ablate.analysis.frames import as_texts, frame, of_others
+from ablate.config.identity import id_of_row
 from ablate.config.rules import ConfigError
 from ablate.files import as_spelled
 from ablate.phrases import Doubt, lines_if, some
 from ablate.store.columns import MEASURED_COLUMNS, RESULTS, ROLE_COLUMNS
-from ablate.store.record import StudyRecord
-from ablate.store.run_files import read_metrics
+from ablate.store.record import NO_STUDY, StudyRecord
+from ablate.store.run_files import read_metrics, read_started
 from ablate.store.store import Store, read_study
+
+PAGE = "report.html"
+RUN = "result.json"  # the file by which the directory of a run is known
 
 
 @dataclass(frozen=True)
 class Source:
     """A source of rows. directory: where its results are. store: where its runs are; None if unknown. study:
-    its name; empty for a whole store, and for a table that is not of a study. table: the CSV file, if it is
-    one."""
+    its name; empty for a whole store, for a run, and for a table that is not of a study. table: the CSV file,
+    if the target names one. run: the directory of the run, if it names one. stored: the record of the study,
+    if there is one."""
 
     directory: Path
     store: Store | None
     study: str = ""
     table: Path | None = None
+    run: Path | None = None
+    stored: StudyRecord | None = None
 
     @property
     def name(self) -> str:
         return self.study or (self.table.stem if self.table else self.directory.resolve().name)
 
-    @cached_property
-    def stored(self) -> StudyRecord | None:
-        """The record of the study; None if there is none."""
-        return read_study(self.directory) if self.study else None
+    @property
+    def page(self) -> Path:
+        """The default path of its report."""
+        return self.table.with_name(f"{self.table.stem}-{PAGE}") if self.table else self.directory / PAGE
 
     @cached_property
     def record(self) -> StudyRecord | None:
@@ -54,11 +60,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Results:
-    """Loaded results. rows: one per run. sources: of all rows. notes: lines on doubtful rows."""
+    """Loaded results. rows: one per run. sources: of all rows, none if it is not known. notes: lines on
+    doubtful rows. is_whole: whether these are all rows of the sources, not a user's selection."""
 
     rows: pd.DataFrame
     sources: Sequence[Source]
     notes: list[str]
+    is_whole: bool = True
 
     @property
     def records(self) -> list[StudyRecord]:
@@ -66,24 +74,40 @@ class Results:
         return [record for source in self.sources if (record := source.record)]
 
     @property
-    def stores(self) -> list[Store]:
-        """The stores that may have the runs, the one in the current directory first."""
-        return [Store(), *(source.store for source in self.sources if source.store)]
+    def record(self) -> StudyRecord:
+        """The record of the only study among the sources, or NO_STUDY."""
+        return self.records[0] if len(self.records) == 1 else NO_STUDY
 
     @property
+    def name(self) -> str:
+        return self.sources[0].name if self.sources else "results"
+
+    @property
+    def page(self) -> Path:
+        """The default path of their report."""
+        return self.sources[0].page if self.sources else Path(PAGE)
+
+    @property
+    def stores(self) -> list[Store]:
+        """The stores that may have the runs, the one in the current directory first."""
+        here = Store()
+        others = (source.store for source in self.sources if source.store)
+        return [here, *(store for store in others if store.root.absolute() != here.root.absolute())]
+
+    @cached_property
     def directories(self) -> dict[str, Path]:
         """The directories of the finished runs among the rows, by run_id, if a store has them."""
         run_ids = self.rows["run_id"].dropna()
         return {run_id: at for store in self.stores for run_id, at in store.directories(run_ids).items()}
 
 
-def load(targets: Sequence[str], metric: str | None = None) -> Results:
+def load(targets: Sequence[str], metric: str | None = None, *, runs: bool = False) -> Results:
     """The rows of all targets; a run that is in several of them appears once.
 
-    targets: studies by name or directory, stores, or CSV files; by default the store in the current
-    directory. metric: a column that has to hold numbers. Raises ConfigError.
+    targets, runs: as of `find_source`; by default the store in the current directory. metric: a column that
+    has to hold numbers. Raises ConfigError.
     """
-    sources = [find_source(target) for target in targets] or [Source(Store().root, Store())]
+    sources = [find_source(target, runs=runs) for target in targets] or [Source(Store().root, Store())]
     parts, notes = [], []
     for source in sources:
         rows, lines = _rows(source, metric)
@@ -96,36 +120,46 @@ def load(targets: Sequence[str], metric: str | None = None) -> Results:
     return Results(_once(rows.drop(columns="source"), rows["source"]), sources, notes)
 
 
-def recall(rows: pd.DataFrame, metric: str | None = None) -> Results:
-    """A table from load or run, or a foreign one, with what is known of its source. Raises ConfigError.
+def read(target: str | Path | pd.DataFrame, metric: str | None = None) -> Results:
+    """The rows of one target, as of `load`, or of a table from load or run, or a foreign one. Raises
+    ConfigError.
 
-    The source is known from DataFrame.attrs or, as a merge drops them, from the columns study and run_id.
+    The source of a table is known from DataFrame.attrs or, as a merge drops them, from the columns study and
+    run_id.
     """
-    target = rows.attrs.get("target")
-    rows, lines = as_results(rows, "rows", metric)
-    source = find_source(target) if target else _remembered(rows)
-    return Results(rows, [source] if source else [], [*lines, *_without_plan(rows, source, "rows")])
+    if not isinstance(target, pd.DataFrame):
+        return load([str(target)], metric)
+    loaded_from = target.attrs.get("target")
+    rows, lines = as_results(target, "rows", metric)
+    source = find_source(loaded_from) if loaded_from else _remembered(rows)
+    sources = [source] if source else []
+    return Results(rows, sources, [*lines, *_without_plan(rows, source, "rows")], is_whole=False)
 
 
-def find_source(target: str) -> Source:
-    """The source that a target names. A CSV file belongs to a study if it is the results.csv beside a
-    study.json."""
+def find_source(target: str, *, runs: bool = False) -> Source:
+    """The source that a target names: a study by its name or directory, a store, or a CSV file, which belongs
+    to a study if it is the results.csv beside a study.json. runs: whether it may also be a run, by a prefix
+    of its id or name, or by its directory. Raises ConfigError."""
     path = as_spelled(Path(target))
+    if runs and target not in Store().study_names() and ((path / RUN).is_file() or not path.exists()):
+        run = Store().find(target)
+        store = Store(run.parent.parent)
+        return Source(store.root, store, run=run)
     path = path.parent if path.name == "study.json" and path.is_file() else path
     real = Path(os.path.realpath(path))
     if path.is_file():
         store = next((Store(above) for above in real.parents[:3] if (above / "store").is_dir()), None)
         is_study = real.name == "results.csv" and (real.parent / "study.json").is_file()
-        return Source(real.parent, store, real.parent.name if is_study else "", path)
+        study, stored = (real.parent.name, read_study(real.parent)) if is_study else ("", None)
+        return Source(real.parent, store, study, path, stored=stored)
     if (path / "store").is_dir():
         return Source(path, Store(path))
     table = path / "results.csv"
     if (path / "study.json").is_file():
-        if (real.parent.parent / "store").is_dir():
-            return Source(path, Store(real.parent.parent), real.name)
-        if not table.is_file():
+        store = Store(real.parent.parent) if (real.parent.parent / "store").is_dir() else None
+        if not (store or table.is_file()):
             raise ConfigError(f"{path}: study.json without results.csv; copy both from runs/studies/NAME")
-        return Source(real, None, real.name, table)
+        return Source(path, store, real.name, stored=read_study(path))
     if table.is_file() and target not in Store().study_names():
         raise ConfigError(
             f"{path}: results.csv without study.json; copy both from runs/studies/NAME, or name the table:"
@@ -165,17 +199,19 @@ def _is_ours(record: StudyRecord) -> bool:
 def _study(name: str) -> Source:
     """A study of the store in the current directory."""
     store = Store()
-    return Source(store.results_path(name).parent, store, name)
+    directory = store.study_directory(name)
+    return Source(directory, store, name, stored=read_study(directory))
 
 
 def _rows(source: Source, metric: str | None) -> tuple[pd.DataFrame, list[str]]:
-    if source.table:
-        rows, notes = read_table(source.table, metric)
-        if source.record and not source.store:
-            require_fit(rows, source.table, source.record)
-        return rows, notes
-    assert source.store is not None, "only a table may be of no store"
-    return frame(source.store.study_rows(source.study) if source.study else source.store.rows()), []
+    if source.store and not source.table:
+        rows = frame(source.store.study_rows(source.study) if source.study else source.store.rows())
+        return (rows[rows["run_id"] == read_started(source.run)["run_id"]] if source.run else rows), []
+    table = source.table or source.directory / "results.csv"
+    rows, notes = read_table(table, metric)
+    if source.record and not source.store:
+        require_fit(rows, table, source.record)
+    return rows, notes
 
 
 def _remembered(rows: pd.DataFrame) -> Source | None:
@@ -258,8 +294,8 @@ def require_fit(rows: pd.DataFrame, table: Path, record: StudyRecord) -> None:
 
 def _is_checkable(row: Mapping[str, str]) -> bool:
     """Whether an id can be computed from this row: not from that of a damaged run, which may have no cells,
-    not for a plugin's method, whose options only its file knows, and not from that of an earlier version."""
-    return not row.get("parts") and row.get("status") in RESULTS and has_these_ids(row.get("ablate", ""))
+    and not for a plugin's method, whose options only its file knows."""
+    return not row.get("parts") and row.get("status") in RESULTS
 
 
 def _fits_its_id(row: Mapping[str, str]) -> bool:

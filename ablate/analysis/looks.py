@@ -5,21 +5,25 @@ interval at 1 − α_i/k, where α_i = α·(n_i − n_{i−1})/n_last: the level
 DeMets, 1983). Over all looks and contrasts these shares add up to α (Bonferroni). So with probability ≥ 1 − α
 every interval of every look contains its true difference, wherever a contrast stops: they are repeated
 confidence intervals (Jennison and Turnbull, 1989). Before the last look, an interval takes at least the
-median scatter of its family, since few seeds may lie close together by luck, and skewed ones often do. Arrays
-in, arrays out; no files, no tables, no torch.
+median scatter of its family, since few seeds may lie close together by luck, and skewed ones often do. A
+study and its comparison decide by the same `Looks`. Arrays in, arrays out; no files, no tables, no torch.
 
-Shapes: K contrasts, S seeds in the order in which they are trained; NaN for a run without a number.
+Shapes: V variants, K contrasts, S seeds in the order in which they are trained; NaN for a run without a
+number.
 """
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from ablate.analysis import stats
 from ablate.analysis.stats import Array
 from ablate.phrases import counted, duration
+from ablate.store.columns import column_named
+from ablate.store.record import PlannedLooks
 
 FIRST = (8, 12, 16)
 LAST = {1: 24, 3: 32}  # by up to how many contrasts; MOST for more
@@ -27,23 +31,6 @@ MOST = 48
 # Of paired differences in docs/noise.csv, taken for every text.
 USUAL_SD = {"val_loss": 0.0147, "test_loss": 0.0274, "mix_loss": 0.0152}
 DRAWS = 4_000
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where K contrasts stand. seeds: the look that decided or, if none did, the last one with all its runs;
-    0 before the first. share: of α, spent at that look. diff, low, high: the mean difference there, with its
-    interval; scatter: the standard deviation that this takes. verdict: undecided if none falls. decided:
-    whether more seeds change nothing."""
-
-    seeds: Array
-    share: Array
-    diff: Array
-    low: Array
-    high: Array
-    scatter: Array
-    verdict: Array
-    decided: Array
 
 
 def usual(seeds: int) -> list[int]:
@@ -62,92 +49,184 @@ def spending(looks: Sequence[int]) -> Array:
     return np.diff([0, *looks]) / looks[-1]
 
 
-def stand(
-    variant_KS: Array,
-    baseline_KS: Array,
-    lost_KS: tuple[Array, Array],
-    looks: Sequence[int],
-    *,
-    margin: float,
-    alpha: float = 0.05,
-    higher_is_better: bool | None = False,
-    in_family: Array | None = None,
-    contrasts: int = 0,
-    studies: int = 1,
-) -> Standing:
-    """Where each contrast stands: at the first look that decides it, each look taking the seeds up to it.
+@dataclass(frozen=True, kw_only=True)
+class Looks:
+    """The looks of one study at a family of contrasts.
 
-    lost_KS: where the variant and where its baseline diverged; a seed without a number that did not diverge
-    has no result yet, and a look takes all results of its seeds. in_family: (K,) the contrasts that are
-    tested; the others are not equal by chance, and stand decided at their first look. contrasts: how many the
-    family has, if not as many as are tested here. studies: how many these contrasts are of, in equal parts.
+    at: numbers of seeds, ascending. pairs: the contrasts, each a variant and its baseline, as indices. equal:
+    which contrasts are of equal functions by construction: nothing tests them, and they stand decided at
+    their first look. contrasts: the size of the family, fixed when the study begins. margin: in the unit of
+    `metric`. seeds: in the order in which they are trained. arms: the variants, with what each is called.
+    late: the arms of which a run of development learned late. studies: how many studies the contrasts are of,
+    in equal parts, in a simulation.
     """
-    from scipy.stats import t
 
-    K, S = variant_KS.shape
-    known_KS = np.all(
-        [np.isfinite(x) | lost for x, lost in zip((variant_KS, baseline_KS), lost_KS, strict=True)], axis=0
-    )
-    tested = np.ones(K, bool) if in_family is None else in_family
-    k = contrasts or max(int(tested.sum()), 1)
-    now = Standing(
-        seeds=np.zeros(K, int),
-        **{name: np.full(K, np.nan) for name in ("share", "diff", "low", "high", "scatter")},
-        verdict=np.full(K, stats.UNDECIDED, object),
-        decided=np.zeros(K, bool),
-    )
-    open_, own = np.ones(K, bool), np.full(K, np.nan)
-    for n, spent in zip(looks, spending(looks), strict=True):
-        open_ &= known_KS[:, :n].all(1) if n <= S else False
-        if not open_.any():
-            break
-        at = np.flatnonzero(open_)
-        one, base = variant_KS[at, :n], baseline_KS[at, :n]
-        pairs, middle, sd = stats.moments(one - base)
-        constant = ~stats.scatters(one, base)
-        own[at] = np.where(constant | ~tested[at], np.nan, sd)
-        least = _median(own.reshape(studies, -1)) if n < looks[-1] else 0.0
-        sd = np.where(constant, np.nan, np.fmax(sd, np.where(tested, least, 0.0)[at]))
-        half = t.isf(alpha * spent / k / 2, np.maximum(pairs - 1, 1)) * sd / np.sqrt(np.maximum(pairs, 1))
-        verdict = stats.verdicts(middle - half, middle + half, margin, higher_is_better)
-        more = np.subtract(*(lost[at, :n].sum(1) for lost in lost_KS))
-        same = stats.identical(one, base) & (more == 0)
-        now.seeds[at], now.share[at], now.scatter[at] = n, spent, sd
-        now.diff[at], now.low[at], now.high[at] = middle, middle - half, middle + half
-        now.verdict[at] = np.where(same, stats.IDENTICAL, stats.withheld(verdict, more))
-        now.decided[at] = ~tested[at] | constant & (pairs >= 2) | (now.verdict[at] != stats.UNDECIDED)
-        open_ &= ~now.decided
-    return now
+    at: Sequence[int]
+    pairs: Sequence[tuple[int, int]]
+    equal: Sequence[int] = ()
+    contrasts: int
+    metric: str = "val_loss"
+    margin: float
+    alpha: float = 0.05
+    seeds: Sequence[str] = ()
+    arms: Mapping[Any, str] = field(default_factory=dict)
+    late: Sequence[str] = ()
+    studies: int = 1
+
+    def decide(self, values_VS: Array, lost_VS: Array) -> "Decisions":
+        """Where each contrast stands: at the first look that decides it, each look taking the seeds up to it.
+
+        lost_VS: which runs diverged; a seed without a number that did not diverge has no result yet, and a
+        look takes all results of its seeds.
+        """
+        from scipy.stats import t
+
+        ones, bases = np.array(self.pairs, int).reshape(-1, 2).T
+        variant_KS, baseline_KS = values_VS[ones], values_VS[bases]
+        lost_KS, ended_VS = (lost_VS[ones], lost_VS[bases]), np.isfinite(values_VS) | lost_VS
+        ended_KS = ended_VS[ones] & ended_VS[bases]
+        K, S = variant_KS.shape
+        tested = ~np.isin(np.arange(K), self.equal)
+        higher_is_better = column_named(self.metric).higher_is_better
+        now = Decisions(
+            looks=self,
+            seeds=np.zeros(K, int),
+            **{name: np.full(K, np.nan) for name in ("share", "diff", "low", "high", "scatter")},
+            verdict=np.full(K, stats.UNDECIDED, object),
+            decided=np.zeros(K, bool),
+        )
+        open_, own = np.ones(K, bool), np.full(K, np.nan)
+        for n, spent in zip(self.at, spending(self.at), strict=True):
+            open_ &= ended_KS[:, :n].all(1) if n <= S else False
+            if not open_.any():
+                break
+            at = np.flatnonzero(open_)
+            one, base = variant_KS[at, :n], baseline_KS[at, :n]
+            pairs, middle, sd = stats.moments(one - base)
+            constant = ~stats.scatters(one, base)
+            own[at] = np.where(constant | ~tested[at], np.nan, sd)
+            least = _median(own.reshape(self.studies, -1)) if n < self.at[-1] else 0.0
+            sd = np.where(constant, np.nan, np.fmax(sd, np.where(tested, least, 0.0)[at]))
+            level = self.alpha * spent / max(self.contrasts, 1)
+            half = t.isf(level / 2, np.maximum(pairs - 1, 1)) * sd / np.sqrt(np.maximum(pairs, 1))
+            verdict = stats.verdicts(middle - half, middle + half, self.margin, higher_is_better)
+            more = np.subtract(*(lost[at, :n].sum(1) for lost in lost_KS))
+            same = stats.identical(one, base) & (more == 0)
+            now.seeds[at], now.share[at], now.scatter[at] = n, spent, sd
+            now.diff[at], now.low[at], now.high[at] = middle, middle - half, middle + half
+            now.verdict[at] = np.where(same, stats.IDENTICAL, stats.withheld(verdict, more))
+            now.decided[at] = ~tested[at] | constant & (pairs >= 2) | (now.verdict[at] != stats.UNDECIDED)
+            open_ &= ~now.decided
+        return now
+
+    def places(self, seeds: Iterable[str]) -> Array:
+        """The place of each of these seeds in their order; beyond the last look for any other seed."""
+        place = {seed: at for at, seed in enumerate(self.seeds)}
+        return np.array([place.get(seed, self.at[-1]) for seed in seeds], int)
+
+    def after(self, late: Sequence[str]) -> "Looks":
+        """The looks that are taken after development. late: arms in which a run of it learned late."""
+        return replace(self, at=self.planned(late=[*late]).taken, late=late)
+
+    def planned(self, **known: Any) -> PlannedLooks:
+        """As study.json keeps them."""
+        own = {"at": [*self.at], "seeds": [*map(int, self.seeds)], "contrasts": self.contrasts}
+        return PlannedLooks(**own, **known)
+
+    def contrast(self, pair: tuple[int, int]) -> str:
+        """The name of a contrast."""
+        one, base = ([*self.arms.values()][at] for at in pair)
+        return f"{one} against {base}"
+
+    def overstated(self, diff: float, sd: float, seeds: int) -> float:
+        """By what share a difference like this one, decided at so many seeds, is larger than the true one, on
+        average; NaN if too few simulated ones are."""
+        effect, bound = (round(abs(value) / sd, 1) for value in (diff, self.margin))
+        simulated = expected(tuple(self.at), self.contrasts, effect, bound)
+        return float(simulated.overstated[self.at.index(seeds)])
+
+    def cost_lines(self, runs_a_seed: Mapping[Any, int], seconds: float) -> list[str]:
+        """Lines on what the study will cost, if differences scatter as they usually do. runs_a_seed: of each
+        arm. seconds: of a run; NaN if unknown."""
+        arms = [*self.arms]
+        variants = {arms[one] for k, (one, _) in enumerate(self.pairs) if k not in self.equal}
+        variants -= {arms[base] for _, base in self.pairs}
+        of_variants = sum(runs_a_seed[arm] for arm in variants)
+        of_others = sum(runs_a_seed[arm] for arm in arms) - of_variants
+        sd = USUAL_SD.get(self.metric)
+        lines = cost_lines(
+            self.at, self.contrasts, (of_variants, of_others), self.margin, self.margin, sd, seconds
+        )
+        return [*lines[:-1], f"{lines[-1]}, as in docs/noise.csv"] if len(lines) > 1 else lines
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """(V,) at how many seeds each of V variants is trained: now; next, if the look under way decides nothing;
-    and at most."""
+class Decisions:
+    """What `looks` have decided of K contrasts so far. seeds: the look that decided or, if none did, the last
+    one with all its runs; 0 before the first. share: the fraction of α spent at that look. diff, low, high:
+    the mean difference there, with its interval; scatter: the standard deviation that this takes. verdict:
+    undecided if none falls. decided: whether more seeds change nothing."""
 
-    now: Array
-    next: Array
-    most: Array
+    looks: Looks
+    seeds: Array
+    share: Array
+    diff: Array
+    low: Array
+    high: Array
+    scatter: Array
+    verdict: Array
+    decided: Array
 
+    def seeds_wanted(self, when: Literal["now", "next", "most"]) -> Array:
+        """(V,) at how many seeds each variant is trained: now; next, if the look under way decides nothing;
+        and at most. A variant whose contrasts are all decided gets no more seeds. One without a contrast goes
+        on while any other does: it may be what others are measured by."""
+        at, variants = self.looks.at, np.arange(len(self.looks.arms))
+        after = dict(zip([0, *at], [*at, at[-1]], strict=True))
+        ahead = {"now": [after], "next": [after, after], "most": [dict.fromkeys(after, at[-1])]}[when]
+        of_contrasts = self.seeds
+        for look_after in ahead:
+            following = np.array([look_after[n] for n in of_contrasts], int)
+            of_contrasts = np.where(self.decided, of_contrasts, following)
+        wanted, sides = np.zeros(len(variants), int), np.array(self.looks.pairs, int).reshape(-1, 2).T
+        for side in sides:
+            np.maximum.at(wanted, side, of_contrasts)
+        wanted[~np.isin(variants, sides)] = of_contrasts.max(initial=at[0])
+        return wanted
 
-def wanted(
-    pairs: Sequence[tuple[int, int]], standing: Standing, looks: Sequence[int], variants: int
-) -> Wanted:
-    """A variant whose contrasts are all decided gets no more seeds. One without a contrast goes on while any
-    other does: it may be what others are measured by."""
-    last = looks[-1]
-    after = dict(zip([0, *looks], [*looks, last], strict=True))
-    at, open_ = standing.seeds, ~standing.decided
-    now = np.where(open_, [after[n] for n in at], at)
-    counts = now, np.where(open_, [after[n] for n in now], at), np.where(open_, last, at)
-    of_variants = [np.zeros(variants, int) for _ in counts]
-    ones_and_bases = np.array(pairs, int).reshape(-1, 2).T
-    for of_variant, of_contrast in zip(of_variants, counts, strict=True):
-        for side in ones_and_bases:
-            np.maximum.at(of_variant, side, of_contrast)
-        alone = ~np.isin(np.arange(variants), ones_and_bases)
-        of_variant[alone] = of_contrast.max(initial=looks[0])
-    return Wanted(*of_variants)
+    @property
+    def passed(self) -> int:
+        """The last look that no contrast still waits for; 0 before the first."""
+        waiting = self.seeds[~self.decided]
+        return int(waiting.min() if len(waiting) else self.seeds.max(initial=0))
+
+    def lines(self, since: int) -> list[str]:
+        """A line for each look that has been passed since that of so many seeds: what it decided, and what
+        goes on."""
+        return [self._line(look) for look in self.looks.at if since < look <= self.passed]
+
+    def _line(self, look: int) -> str:
+        looks = self.looks
+        names, one_baseline = [*looks.arms.values()], len({base for _, base in looks.pairs}) == 1
+        said, going_on = list[str](), list[str]()
+        for k, pair in enumerate(looks.pairs):
+            name = names[pair[0]] if one_baseline else looks.contrast(pair)
+            if self.decided[k] and self.seeds[k] == look:
+                interval = f", {self.diff[k]:+.4f} [{self.low[k]:.4f}, {self.high[k]:.4f}]"
+                interval = "" if self.verdict[k] == stats.IDENTICAL else interval
+                said.append(
+                    f"{name}: equal by construction"
+                    if k in looks.equal
+                    else f"{name}: {self.verdict[k]}{interval}, decided"
+                )
+            elif not self.decided[k] or self.seeds[k] > look:
+                going_on.append(name)
+        if going_on:
+            how = "undecided" if look == looks.at[-1] else "goes on" if len(going_on) == 1 else "go on"
+            said.append(f"{', '.join(going_on)} {how}")
+        first = looks.late and look == looks.at[0]
+        why = f" (the first look: a late seed in development, {', '.join(looks.late)})" if first else ""
+        return f"{look} seeds{why}: {'; '.join(said)}"
 
 
 # --- what looks will cost, by simulation ------------------------------------------------------------
@@ -165,6 +244,14 @@ class Expected:
     overstated: Array
 
 
+def of_simulated(arms_DAS: Array, at: Sequence[int], margin: float, alpha: float = 0.05) -> Decisions:
+    """What looks decide in D studies with A arms, study by study: each against the first, the baseline."""
+    D, A, S = arms_DAS.shape
+    pairs = [(study * A + arm, study * A) for study in range(D) for arm in range(1, A)]
+    looks = Looks(at=at, pairs=pairs, contrasts=A - 1, margin=margin, alpha=alpha, studies=D)
+    return looks.decide(arms_DAS.reshape(-1, S), np.zeros((D * A, S), bool))
+
+
 @functools.lru_cache(1024)
 def expected(
     looks: tuple[int, ...], contrasts: int, difference: float, margin: float, alpha: float = 0.05
@@ -172,13 +259,9 @@ def expected(
     """Of simulated studies: a baseline, and so many contrasts with it of one true difference. difference,
     margin: in standard deviations of a paired difference. Seeds are normal and do not correlate."""
     draws = max(DRAWS // contrasts, 250)
-    arms = np.random.default_rng(0).standard_normal((draws, contrasts + 1, looks[-1])) / np.sqrt(2)
-    one = arms[:, 1:].reshape(-1, looks[-1]) + difference
-    base = np.repeat(arms[:, 0], contrasts, axis=0)
-    lost = np.zeros_like(one, bool)
-    now = stand(
-        one, base, (lost, lost), looks, margin=margin, alpha=alpha, contrasts=contrasts, studies=draws
-    )
+    arms_DAS = np.random.default_rng(0).standard_normal((draws, contrasts + 1, looks[-1])) / np.sqrt(2)
+    arms_DAS[:, 1:] += difference
+    now = of_simulated(arms_DAS, looks, margin, alpha)
     is_above = now.decided & (now.low > 0)
     overstated = [
         now.diff[of].mean() / difference - 1

@@ -7,18 +7,15 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.caveats import FIXED_PLACES
 from ablate.analysis.contrasts import EQUAL, pair_up
-from ablate.analysis.frames import is_empty, of_others
-from ablate.analysis.select import as_texts
-from ablate.analysis.standing import FIXED_PLACES
+from ablate.analysis.frames import as_texts, is_empty, of_others
+from ablate.analysis.incomparable import row_in_words
+from ablate.analysis.variant import FACTORS, distinguishing, names
 from ablate.analysis.variants import (
-    FACTORS,
     USABLE,
     Variants,
-    distinguishing,
     known,
-    names,
-    row_in_words,
     settings_of,
     variant_columns,
 )
@@ -28,8 +25,6 @@ from ablate.phrases import Doubt, Taken, counted, lines_if, option, some
 from ablate.store.columns import COLUMNS, RESULTS, SEED_COLUMNS, WIDTHS, Status
 from ablate.store.record import StudyRecord
 
-# The corpus_sha256 of the help topics of Python 3.11.7, once the default text (benchmarks/first_text.py).
-FIRST_TEXT = "e9b4820f109b5e4b2637f950d840f59359e7095046a7c19c0cb3a604378e2546"
 UNTRAINED = 1.02  # the loss of a model before training, at most, as a multiple of that of guessing
 ENOUGH = 16  # pairs, below which |skew| > 1 says little: at four, 9 % of normal samples have it
 
@@ -50,16 +45,6 @@ def stale(rows: pd.DataFrame) -> list[str]:
         " makes new attempts"
     )
     return lines_if(count, Doubt(line, counted(count, "stale row")))
-
-
-def withdrawn(rows: pd.DataFrame) -> list[str]:
-    """A line if rows are on the text that was withdrawn."""
-    line = (
-        "withdrawn text: 60 % of its test characters lie verbatim in training or validation, so what"
-        " remembers best wins there; a verdict on it says nothing of other texts"
-    )
-    is_withdrawn = "corpus_sha256" in rows and rows["corpus_sha256"].eq(FIRST_TEXT).any()
-    return lines_if(is_withdrawn, Doubt(line, "a withdrawn text"))
 
 
 def unusable(rows: pd.DataFrame, metric: str = "val_loss", shown: Sequence[str] = ()) -> list[str]:
@@ -99,7 +84,7 @@ def worse_than_guessing(rows: pd.DataFrame) -> list[str]:
     return [Doubt(line, brief)]
 
 
-def on_scale(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
+def loss_context(run: pd.DataFrame, fixed: pd.DataFrame) -> list[str]:
     """A line on where the validation loss of a run stands, between guessing and counting; none for a task.
     run: its row. fixed: finished runs that read fixed places; that of the same seeds, and otherwise equal, is
     in the line."""

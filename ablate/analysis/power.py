@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison, compare
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.frames import of_others
+from ablate.analysis.finding import Finding
+from ablate.analysis.frames import of_others, seconds_a_run
 from ablate.analysis.looks import cost_lines, usual, usual_seeds
 from ablate.analysis.question import Question
 from ablate.config.contrast import MARGIN
@@ -21,7 +22,6 @@ from ablate.store.columns import column_named
 from ablate.store.record import StudyRecord
 
 SURE = 0.9  # the level of the interval of the noise itself
-SHORTEST_S = 1e-6  # a run that took less than this was not timed
 
 
 def seeds_needed(
@@ -53,7 +53,11 @@ def seeds_needed(
     family = _family(result)
     sd, df, source = _noise(result, family)
     k = contrasts or max(len(family), 1)
-    arms = k + 1 if contrasts or family.empty else len({*family["variant"], *family["baseline"]})
+    arms = (
+        k + 1
+        if contrasts or not family
+        else len({side for one in family for side in (one.variant, one.baseline)})
+    )
     low, high = sd_interval(sd, df)
     noise = [("as measured", sd, alpha / k), ("if lower", low, alpha / k), ("if higher", high, alpha / k)]
     if len(result.interaction) and (of_both := float(result.interaction["sd"].max())) > 0:
@@ -82,7 +86,7 @@ def seeds_needed(
     else:
         lines.append(f"minutes: {at_once} at a time on the cores of this machine, {run_s:.3g} s a run")
     looks = usual(usual_seeds(k))
-    others = 1 if contrasts or family.empty else family["baseline"].nunique()
+    others = 1 if contrasts or not family else len({one.baseline for one in family})
     bound = result.margin if result.margin == result.margin else difference
     lines += cost_lines(looks, k, (arms - others, others), difference, bound, sd, run_s / at_once)
     if budget_min is not None:
@@ -101,25 +105,29 @@ def seeds_needed(
     return table, lines
 
 
-def _family(result: Comparison) -> pd.DataFrame:
+def _family(result: Comparison) -> list[Finding]:
     """The comparisons to plan for: those that a study declared in advance, else all others."""
-    tested = [result.family(name).query("p == p") for name in ("primary", "exploratory")]
-    return next((family for family in tested if len(family)), tested[-1])
+    tested = [one for one in result.findings if one.is_tested]
+    return [one for one in tested if one.is_primary] or [one for one in tested if one.family == "exploratory"]
 
 
-def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
+def _noise(result: Comparison, family: Sequence[Finding]) -> tuple[float, int, str]:
     """The sd of paired differences, its degrees of freedom, and a line on its source.
 
     It is pooled over comparisons. As these share baselines, the degrees of freedom are only those of the
     comparison with the most seeds. Without comparisons it is √2 times the sd of single variants, as if
     pairing gained nothing.
     """
-    if len(family):
-        n = seeds_of(family).to_numpy(int)
-        pooled = _pooled(family["sd_diff"], n)
-        which = "primary comparison" if family["family"].iloc[0] == "primary" else "comparison"
+    if family:
+        n = np.array([one.seeds for one in family])
+        pooled = _pooled([one.sd_diff for one in family], n)
+        which = "primary comparison" if family[0].is_primary else "comparison"
         compared = f"{counted(len(n), which)}, up to {n.max()} seeds"
-        what = "paired differences" if family["n_baseline"].isna().all() else "differences, not all of pairs"
+        what = (
+            "paired differences"
+            if all(one.n_baseline is None for one in family)
+            else "differences, not all of pairs"
+        )
         return pooled, int(n.max() - 1), f"noise: sd {pooled:.2g} of {what}, {compared}"
     table = result.table
     if ((table["pairs"] >= 2) & (table["sd_diff"] == 0) & (table["verdict"] != EQUAL)).any():
@@ -143,11 +151,6 @@ def _noise(result: Comparison, family: pd.DataFrame) -> tuple[float, int, str]:
     return single, int(n.max() - 1), f"noise: sd {single:.2g} = {source}"
 
 
-def seeds_of(table: pd.DataFrame) -> pd.Series:
-    """The number of pairs of each contrast or, without pairs, that of the smaller of its two groups."""
-    return table["pairs"].where(table["n_baseline"].isna(), table[["n", "n_baseline"]].min(axis=1))
-
-
 def _pooled(sd: ArrayLike, n: stats.Array) -> float:
     return float(np.sqrt(np.average(np.square(sd), weights=n - 1)))
 
@@ -158,11 +161,3 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
 
     low, high = (sd * math.sqrt(df / chi2.isf(p, df)) for p in ((1 - SURE) / 2, (1 + SURE) / 2))
     return low, high
-
-
-def seconds_a_run(rows: pd.DataFrame, cores: int) -> tuple[float, int]:
-    """The mean seconds per run of the pilot, NaN if unknown, and how many such runs fit on the cores at
-    once."""
-    seconds, threads = (rows[c].astype(float).mean() for c in ("wall_s", "threads"))
-    at_once = max(1, int(cores // threads)) if threads >= 1 else 1
-    return float(seconds) if seconds > SHORTEST_S else math.nan, at_once

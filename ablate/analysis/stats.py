@@ -15,7 +15,6 @@ differences and Holm on the equivalences may together err up to 2α (benchmarks/
 """
 
 import functools
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,6 @@ CLAIMS = (BETTER, WORSE, HIGHER, LOWER, *WITHIN)  # of a difference
 CLAIMS_FOR = (BETTER, HIGHER, LOWER, *WITHIN, EQUIVALENT)
 CLAIMS_AGAINST = (WORSE, HIGHER, LOWER, *WITHIN, EQUIVALENT)
 
-EXACT_FLIPS = 16  # up to this many seeds, all 2ⁿ sign flips are enumerated
-RANDOM_FLIPS = 9_999
-SEEDS_AT_ONCE, SUMS_AT_ONCE = 256, 2**21  # of which sign flips are held in memory: 20 MB and 16 MB
 MOST_SEEDS = 100_000
 ROUNDING = 1e-12  # relative
 UNCORRELATED = 0.2  # below it, pairing seeds gains nothing
@@ -65,7 +61,7 @@ def paired(
     and p's of pairs take at least. apart: (K,) which ones are of two groups without pairs: Welch's test and
     interval over all values. Returns arrays of K: n, diff, sd (of a difference), `family` (bool: tested),
     level, low and high (simultaneous, 1 − α/k), low_marginal and high_marginal (1 − α), p, p_holm, p_tost,
-    p_tost_holm, d_z, below (P(variant < baseline)), skew, correlation, p_welch, verdict.
+    p_tost_holm, skew, correlation, p_welch, verdict.
     """
     from scipy import stats
 
@@ -81,7 +77,6 @@ def paired(
     if in_family is not None:
         tested &= in_family
     k = contrasts or max(int(tested.sum()), 1)
-    n_t, sd_t = np.where(tested, n, 2), np.where(tested, sd, np.nan)
     se, df = np.where(tested, se, np.nan), np.where(tested, df, 1)
     half, half_marginal = (stats.t.isf(a / 2, df) * se for a in (alpha * share / k, alpha * share))
     p = np.minimum(2 * stats.t.sf(np.abs(diff / se), df) / share, 1.0)
@@ -103,8 +98,6 @@ def paired(
         "p_holm": holm(p),
         "p_tost": p_tost,
         "p_tost_holm": holm(p_tost),
-        "d_z": np.where(apart, np.nan, diff / sd_t * (1 - 3 / (4 * np.maximum(n_t - 1, 1) - 1))),
-        "below": _share_below(difference_KS),
         "skew": np.where(tested, skewness(difference_KS), np.nan),
         "correlation": correlation,
         "p_welch": p_welch,
@@ -195,49 +188,6 @@ def holm(p: Array) -> Array:
     tested[smallest_first] = np.minimum(np.maximum.accumulate(times), 1)
     corrected[known] = tested
     return corrected
-
-
-def sign_flip(difference_KS: Array, seed: int = 0) -> tuple[Array, Array]:
-    """Two-sided p of the mean under random signs, and the smallest p possible with this number of seeds.
-
-    Up to EXACT_FLIPS seeds it is exact, with floor 2/2ⁿ; above, it takes RANDOM_FLIPS flips drawn by `seed`.
-    """
-    p, floor = np.full(len(difference_KS), np.nan), np.full(len(difference_KS), np.nan)
-    n = (~np.isnan(difference_KS)).sum(1)
-    for size in map(int, np.unique(n[n >= 2])):
-        rows, is_exact = np.flatnonzero(n == size), size <= EXACT_FLIPS
-        flips, added = (2**size, 0) if is_exact else (RANDOM_FLIPS, 1)  # added: the observed signs
-        floor[rows] = 2 / (flips + added)
-        kept = [*_signs(size, seed)] if size <= SEEDS_AT_ONCE else []
-        at_once = max(1, SUMS_AT_ONCE // flips)
-        for some in np.split(rows, range(at_once, len(rows), at_once)):
-            values = difference_KS[some]
-            values = values[~np.isnan(values)].reshape(len(some), size)
-            smaller = _smaller_side(values, kept or _signs(size, seed))
-            p[some] = np.minimum(2 * (smaller + added) / (flips + added), 1.0)
-    return p, floor
-
-
-def _smaller_side(values_KS: Array, signs: Iterable[Array]) -> Array:
-    """(K,) how many flips give a sum at least as large as the observed one, or at most as large: the fewer,
-    as in scipy.stats.permutation_test. signs: (seeds, flips), in blocks of seeds."""
-    sums_KF, at = np.zeros((len(values_KS), 1)), 0
-    for block in signs:
-        sums_KF = sums_KF + values_KS[:, at : at + len(block)] @ block
-        at += len(block)
-    seen = values_KS.sum(1)[:, None]
-    slack = 1e-12 * np.abs(values_KS).sum(1)[:, None]  # treat sums as equal if they are up to rounding
-    return np.minimum((sums_KF >= seen - slack).sum(1), (sums_KF <= seen + slack).sum(1))
-
-
-def _signs(size: int, seed: int) -> Iterator[Array]:
-    """The signs of `size` seeds, all or RANDOM_FLIPS drawn ones: (seeds, flips), in blocks of seeds."""
-    if size <= EXACT_FLIPS:
-        yield (np.arange(2**size) >> np.arange(size)[:, None] & 1) * 2.0 - 1
-        return
-    draws = np.random.default_rng(seed)
-    for start in range(0, size, SEEDS_AT_ONCE):
-        yield draws.integers(2, size=(min(SEEDS_AT_ONCE, size - start), RANDOM_FLIPS)) * 2.0 - 1
 
 
 def t_interval(values_KS: Array, alpha: float = 0.05) -> tuple[Array, Array]:
@@ -383,13 +333,6 @@ def _nct_cdf(at: Array, df: Array, shift: Array) -> Array:
 
     probability = stats.nct.cdf(at, df, shift)
     return np.where(np.isnan(probability), shift < at, probability)
-
-
-def _share_below(difference_KS: Array) -> Array:
-    """P(variant < baseline) over the pairs; ties count half."""
-    n = (~np.isnan(difference_KS)).sum(1)
-    wins = (difference_KS < 0).sum(1) + 0.5 * (difference_KS == 0).sum(1)
-    return wins / np.where(n, n, np.nan)
 
 
 def _unpaired(variant_KS: Array, baseline_KS: Array, tested: Array) -> tuple[Array, Array]:

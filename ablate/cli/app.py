@@ -43,7 +43,7 @@ COMMANDS = {
         "compare a.csv b.csv --metric val_bpb --format latex",
     ),
     "report": ("compare", "report fusion --charts figures"),
-    "plan": ("plan", "plan fusion --difference 0.02 --budget 60"),
+    "plan": ("compare", "plan fusion --difference 0.02 --budget 60"),
     "runs": ("runs", "runs --format csv", "runs fusion --watch", "runs --delete-study fusion"),
     "verify": (
         "methods",

@@ -31,40 +31,41 @@ def listed(
         return
     import pandas as pd
 
-    from ablate.ledger.entry import read_entries, read_frozen
-    from ablate.ledger.judge import is_of_first_edition, judged_again
-    from ablate.ledger.page import FIRST_EDITION, state
+    from ablate.ledger.entry import Entry, read_claims, read_frozen
+    from ablate.ledger.judge import judged
+    from ablate.ledger.page import state
 
-    entries, frozen, rows = read_entries(), read_frozen(), []
-    if any(is_of_first_edition(entry) for entry in entries):
-        say(FIRST_EDITION)
-    for entry in entries:
+    frozen, rows = read_frozen(), []
+    for claim in read_claims():
         n = ""
         try:
-            judged = judged_again(entry)
-            verdict, n = state(entry, judged, frozen), judged.predictions[0].n if judged else ""
+            found = judged(claim) if isinstance(claim, Entry) else None
+            verdict, n = state(claim, found, frozen), found.n if found else ""
         except ConfigError as error:
             verdict = "does not fit its rows"
             say(str(error))
-        rows.append([entry.name, verdict, n, entry.digest[:12], entry.sentence])
+        rows.append([claim.name, verdict, n, claim.digest[:12], claim.sentence])
     table = pd.DataFrame(rows, columns=["entry", "verdict", "n", "digest", "claim"])
     print_table(table, format, wide=wide or format not in READ)
 
 
 @claims.command()
 def show(number: NumberArgument) -> None:
-    """Show an entry: its test, its digest, and the seeds that follow from it."""
+    """Show an entry: its test, its digest, and the seeds that follow from it; of a withdrawn one what was
+    published, and why it was withdrawn."""
     from ablate.config.overrides import spelled
-    from ablate.ledger.entry import find_entry, read_frozen
-    from ablate.ledger.judge import is_of_first_edition
-    from ablate.ledger.page import FIRST_EDITION, expectation
+    from ablate.ledger.entry import CLAIMS, Entry, find_claim, read_frozen
+    from ablate.ledger.page import expectation
 
-    entry = find_entry(number)
-    if is_of_first_edition(entry):
-        say(FIRST_EDITION)
+    entry, frozen = find_claim(number), read_frozen()
     put(f"{entry.name}: {entry.sentence}")
     put(f"{entry.source.cite}, {entry.source.url}; {entry.source.read}")
     put(f"published: {entry.published}")
+    if not isinstance(entry, Entry):
+        put(f"withdrawn: {frozen[entry.name].withdrawn}: {frozen[entry.name].reason}")
+        put(f"frozen: {frozen[entry.name].date}, with the test in {CLAIMS / entry.name}.yaml")
+        put(f"digest: {entry.digest}")
+        return
     for name, arm in entry.arms.items():
         put(f"arm {name}: {spelled(arm)}")
     put(f"all arms: {spelled(entry.settings)}")
@@ -72,7 +73,7 @@ def show(number: NumberArgument) -> None:
         put(f"- {expectation(one, entry.margin)}")
     put(f"looks: at {' and, if undecided, at '.join(map(str, entry.seeds))} seeds")
     put(f"digest: {entry.digest}")
-    if entry.name in read_frozen():
+    if entry.name in frozen:
         put(f"seeds: {', '.join(str(entry.seed(k)) for k in range(max(entry.seeds)))}")
     else:
         put("seeds: they follow from the batch in which it is frozen")
@@ -88,7 +89,8 @@ def freeze(
     They are one batch: its digest gives the seeds that report, so entries share the runs of arms that they
     share.
     """
-    from ablate.ledger.entry import find_entry, freeze, read_frozen
+    from ablate.ledger.entry import find_entry, read_frozen
+    from ablate.ledger.freeze import freeze
     from ablate.ledger.testing import require_possible, rows_before
 
     entries = [*{entry.name: entry for entry in map(find_entry, numbers)}.values()]
@@ -123,7 +125,8 @@ def run(
     """Train the runs of a frozen entry, keep their rows in docs/results, and judge."""
     from ablate.analysis.notes import unusable
     from ablate.ledger import testing
-    from ablate.ledger.entry import find_entry, read_frozen, require_frozen
+    from ablate.ledger.entry import find_entry, read_frozen
+    from ablate.ledger.freeze import require_frozen
     from ablate.store.columns import RESULTS
     from ablate.study.run import run
 
@@ -133,7 +136,7 @@ def run(
             raise ConfigError(f"{override}: a claim is run as it was frozen; only launchers may be chosen")
     if dry_run or trial:
         chosen = launcher or ()
-        sweep = testing.trial(entry, chosen) if trial else testing.sweep_of(entry, entry.seeds[0], chosen)
+        sweep = testing.trial(entry, chosen) if trial else testing.sweep_of(entry, chosen)
         outcome = run(sweep, dry_run=dry_run)
         if outcome.estimate:
             show_estimate(outcome.estimate, outcome.remarks)
@@ -162,13 +165,13 @@ def check(
         bool, typer.Option("--ids", help="Also compute the ids of all runs again, which takes a while.")
     ] = False,
 ) -> None:
-    """Check that entries are as frozen, that verdicts follow from the rows, and docs/ledger.md from both."""
+    """Check that entries are as frozen, that their rows are complete, and docs/ledger.md from both."""
     from ablate.ledger.page import faults, faults_of_runs
 
-    wrong, remarks = faults(), []
+    wrong = faults()
     if ids and not wrong:
-        wrong, remarks = faults_of_runs()
-    for line in (*wrong, *remarks):
+        wrong = faults_of_runs()
+    for line in wrong:
         say(line)
     if wrong:
         raise typer.Exit(1)
@@ -177,9 +180,13 @@ def check(
 
 @claims.command()
 def page() -> None:
-    """Write docs/ledger.md, from its table on, from the entries and their results."""
+    """Write docs/ledger.md, from its table on, from the entries and their results; nothing until an entry
+    that was not withdrawn is frozen."""
     from ablate.files.atomic import write_atomically
     from ablate.ledger.page import PAGE, page
 
-    write_atomically(PAGE, page())
-    put(str(PAGE))
+    if text := page():
+        write_atomically(PAGE, text)
+    put(
+        str(PAGE) if text else f"nothing to write to {PAGE}: no entry is frozen but those that were withdrawn"
+    )

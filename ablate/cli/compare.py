@@ -1,7 +1,7 @@
-"""`ablate compare` and `ablate report`: variants and their baselines over paired seeds."""
+"""`ablate compare`, `ablate report` and `ablate plan`: variants and their baselines over paired seeds."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +26,7 @@ from ablate.cli.shared import (
     remark,
     use_plugins,
 )
+from ablate.config.contrast import MARGIN
 from ablate.phrases import Taken, lines_if
 from ablate.printing import put, say
 
@@ -64,7 +65,6 @@ def compare(
         typer.Option(
             metavar="KEY,KEY",
             help="Show the means as a table for a paper: columns by the last key, rows by the others.",
-            autocompletion=completion.columns,
         ),
     ] = None,
     cost: Annotated[
@@ -98,7 +98,6 @@ def compare(
     from ablate.analysis.load import load
     from ablate.analysis.notes import not_begun
     from ablate.analysis.question import question
-    from ablate.analysis.speed import with_step_times
     from ablate.reporting import short
 
     if pivot is not None and cost:
@@ -109,6 +108,7 @@ def compare(
     missing = [line for record in results.records for line in not_begun(results.rows, record)]
     result = compare(results.rows, records=results.records, margin=margin, **chosen)
     if cost:
+        from ablate.analysis.speed import with_step_times
         from ablate.execution.timing import StepTimer  # loads torch
 
         use_plugins(plugin)
@@ -223,3 +223,83 @@ def report(
 
     chosen = question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better)
     put(write_report(target, out=out, charts=charts, margin=margin, **chosen))
+
+
+def _between(low: float, high: float) -> Callable[[float | None], float | None]:
+    """A Typer callback that accepts numbers strictly between the two, so neither nan nor infinity."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not low < value < high:
+            raise typer.BadParameter(f"{value:g} is not between {low:g} and {high:g}")
+        return value
+
+    return check
+
+
+def plan(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            help="The pilot: a study, or a CSV file of results.", autocompletion=completion.studies
+        ),
+    ],
+    difference: Annotated[
+        float | None,
+        typer.Option(
+            help=f"The difference to detect, in the metric's unit; by default {MARGIN} of what is in nats.",
+            show_default=False,
+            callback=_between(0, 1e9),
+        ),
+    ] = None,
+    power: Annotated[
+        float, typer.Option(help="The probability of detecting it.", callback=_between(0, 1))
+    ] = 0.8,
+    alpha: Annotated[
+        float, typer.Option(help="The family-wise error rate of compare.", callback=_between(0, 1))
+    ] = 0.05,
+    contrasts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1_000_000, help="The number of comparisons planned; by default those of the pilot."
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="Also say how small a difference this much time can detect.",
+            callback=_between(0, 1e9),
+        ),
+    ] = None,
+    metric: MetricOption = None,
+    by: ByOption = None,
+    pair_by: PairByOption = None,
+    baseline: BaselineOption = None,
+    where: WhereOption = None,
+    higher_is_better: BetterOption = None,
+    mixed: MixedOption = False,
+    format: FormatOption = "table",
+    wide: WideOption = False,
+    runs_dir: RunsOption = None,
+) -> None:
+    """Say how many seeds it takes to detect a difference, given the noise of a pilot study."""
+    from ablate.analysis.load import load
+    from ablate.analysis.power import seeds_needed
+    from ablate.analysis.question import question
+    from ablate.compute.limits import available_cores
+
+    results = load(targets, metric)
+    table, lines = seeds_needed(
+        results.rows,
+        difference=difference,
+        power=power,
+        alpha=alpha,
+        contrasts=contrasts,
+        budget_min=budget,
+        records=results.records,
+        cores=available_cores(),
+        **question(metric, by, baseline or None, where, mixed, pair_by, higher_is_better),
+    )
+    print_table(table, format, wide=wide)
+    for line in (*results.notes, *lines):
+        say(line)

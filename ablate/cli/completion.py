@@ -5,8 +5,9 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -45,38 +46,61 @@ def _join_words() -> str:
     return re.sub("[^=:]*$", "", words[-1])
 
 
-# --- the choices of each argument ---------------------------------------------------------------------
+# --- keys, and names that nobody knows by heart -------------------------------------------------------
 
 
 def overrides(context: typer.Context, incomplete: str) -> list[str]:
-    from ablate.compose.configs import offers
+    return offers(incomplete, context.params.get("overrides") or [])
+
+
+def offers(incomplete: str, arguments: Sequence[str] = ()) -> list[str]:
+    """Completions as KEY= or KEY=VALUE, also after a comma. They come from the files and the types of keys;
+    Hydra would take half a second. arguments: those before this one."""
+    own = [Path(name) for name in re.findall(r"(?:-cd|--config-dir)[= ](\S+)", " ".join(arguments))]
+    key, equals, value = incomplete.partition("=")
+    if not equals:
+        names = [name for name in keys() if name.startswith(key) and "=" not in name]
+        if len(names) != 1:
+            return [f"{name}=" for name in names]
+        # Offer the values as well: a shell puts a space after an only choice.
+        return [f"{names[0]}={choice}" for choice in _choices(names[0], own) or ("", "null")]
+    before = value.rpartition(",")[0] + "," * ("," in value)
+    return [f"{key}={before}{choice}" for choice in _choices(key, own)]
+
+
+def _choices(key: str, own: Sequence[Path]) -> list[str]:
+    """The values of a key if they can be listed, else its default, if it has one. own: directories of the
+    user's configs."""
+    from ablate.compose.configs import SIZES, configs_dir
+    from ablate.compose.keys import sections
     from ablate.config.read import dotted
     from ablate.config.schema import RunConfig
 
     types = {**dotted(RunConfig)}
-    if incomplete.startswith("corpus."):
+    if key.startswith("corpus."):
         from ablate.data.corpora.base import option_types  # takes a tenth of a second
 
         types |= option_types()
-    return offers(incomplete, context.params.get("overrides") or [], types)
+    groups = [path.stem for folder in (configs_dir(), *own) for path in sorted((folder / key).glob("*.yaml"))]
+    defaults = (one.default for section in sections() for one in section.keys if one.name == key)
+    words = SIZES if key == "size" else _words(types.get(key))
+    return groups or [*words] or [default for default in [*defaults][:1] if default not in ("", "null")]
+
+
+def _words(hint: Any) -> list[str]:
+    """The words among the values of a type, such as those of a Literal."""
+    if hint is bool:
+        return ["true", "false"]
+    if get_origin(hint) is Literal:
+        return [str(word) for word in get_args(hint)]
+    parts = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return [word for part in parts for word in _words(part)]
 
 
 def keys() -> list[str]:
     from ablate.compose.keys import sections
 
     return [*dict.fromkeys(key.name for section in sections() for key in section.keys)]
-
-
-def corpora(context: typer.Context) -> list[str]:
-    from ablate.compose.configs import corpora
-
-    return [*corpora(context.params.get("config_dir"))]
-
-
-def downloads(context: typer.Context) -> list[str]:
-    from ablate.compose.configs import downloads
-
-    return downloads(context.params.get("config_dir"))
 
 
 def studies() -> list[str]:
@@ -96,34 +120,3 @@ def runs() -> list[str]:
 
 def studies_and_runs() -> list[str]:
     return [*studies(), *runs()]
-
-
-def exporters() -> list[str]:
-    from ablate.export.exporter import targets
-
-    return [*targets()]
-
-
-def results_columns(incomplete: str) -> list[str]:
-    """Columns of results.csv; several are separated by commas."""
-    from ablate.store.columns import COLUMNS
-
-    return _after_commas(incomplete, ("age", "run", *COLUMNS))
-
-
-def metrics() -> list[str]:
-    from ablate.store.columns import METRICS
-
-    return sorted(METRICS)
-
-
-def columns(incomplete: str) -> list[str]:
-    """Columns of the configuration; several are separated by commas."""
-    from ablate.store.columns import CONFIG_COLUMNS
-
-    return _after_commas(incomplete, [column for column in CONFIG_COLUMNS if not column.endswith("_options")])
-
-
-def _after_commas(incomplete: str, names: Iterable[str]) -> list[str]:
-    before = incomplete.rpartition(",")[0] + "," * ("," in incomplete)
-    return [f"{before}{name}" for name in names]

@@ -56,7 +56,6 @@ def show(
         typer.Argument(
             metavar="NAME|FILE",
             help="A corpus by name; else a file, a directory, a glob, or - for standard input.",
-            autocompletion=completion.corpora,
         ),
     ],
     overrides: Annotated[
@@ -108,9 +107,7 @@ def show(
 
 @corpus.command()
 def get(
-    name: Annotated[
-        str, typer.Argument(help="A text to download, by name.", autocompletion=completion.downloads)
-    ],
+    name: Annotated[str, typer.Argument(help="A text to download, by name.")],
     config_dir: ConfigDirOption = None,
 ) -> None:
     """Download a published text.

@@ -86,11 +86,10 @@ def duel(
             say(line)
         say(f"{missing} of {len(outcome.run_ids)} runs have no result; the same command goes on from there")
         raise typer.Exit(1)
-    comparison, lines = between.answer(plan)
+    comparison, sentences = between.result()
     if doubts := short.doubts(comparison.notes, f"ablate compare {between.study} --why explains"):
         say(f"{doubts}.")
-    for line in lines:
-        put(line)
+    put(sentences)
     put(write_report(between.study))
 
 

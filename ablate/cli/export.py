@@ -6,7 +6,6 @@ import typer
 
 from ablate.cli import completion
 from ablate.cli.shared import PluginOption, RunsOption, say_loading, use_plugins
-from ablate.phrases import counted, lines_if
 from ablate.printing import put, say
 
 
@@ -26,7 +25,6 @@ def export(
             metavar="TARGET",
             help="tensorboard, mlflow, wandb, the name of an installed exporter, or hf: one run as a GPT-2 of"
             " Hugging Face's transformers.",
-            autocompletion=completion.exporters,
         ),
     ],
     out: Annotated[
@@ -62,14 +60,7 @@ def export(
     exporter(to)  # an unknown name should not wait for the runs to be read
     from ablate.export.trackers import export as export_runs
 
-    selection = select(target)
-    done = export_runs(selection, to, out)
-    counts = ", ".join(f"{count} {kind}" for kind, count in done.counts.items())
-    left_out = ", ".join(f"{count} {status}" for status, count in selection.left_out.items())
-    runs = counted(sum(done.counts.values()), "run")
-    left = "".join(lines_if(left_out, f"; left out: {left_out}"))
-    put(f"{to}: {runs} of {selection.study} in {done.place}: {counts}{left}")
-    if done.no_report and selection.only is None:
-        say(f"without a report: {done.no_report}")
-    if done.view:
-        say(f"see it: {done.view}")
+    line, remarks = export_runs(select(target), to, out)
+    put(line)
+    for remark in remarks:
+        say(remark)

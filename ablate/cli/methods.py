@@ -62,17 +62,17 @@ def check(
     properties that it declares. Exit code 1 if a check fails."""
     say_loading()
     from ablate.study.run import use_plugins
-    from ablate.verify.contract import findings
+    from ablate.verify.contract import check_results
 
     failed = False
     for method in use_plugins([file]):
-        results = list(findings(method.kind, method.name))
-        for variant in dict.fromkeys(finding.variant for finding in results):
-            own = [finding for finding in results if finding.variant == variant]
+        results = list(check_results(method.kind, method.name))
+        for variant in dict.fromkeys(result.variant for result in results):
+            own = [result for result in results if result.variant == variant]
             broken: defaultdict[str, list[str]] = defaultdict(list)
-            for finding in own:
-                if finding.broken:
-                    broken[finding.broken].append(finding.check)
+            for result in own:
+                if result.broken:
+                    broken[result.broken].append(result.check)
             lost = sum(map(len, broken.values()))
             held = f"{len(own) - lost} checks of {len(own)}" if lost else f"all {counted(len(own), 'check')}"
             put(f"{variant}: {held} hold")
@@ -109,13 +109,12 @@ def verify(
     say_loading()
     import pandas as pd
 
-    from ablate.verify.attentions import Sizes
     from ablate.verify.identities import QUESTIONS
     from ablate.verify.results import FAIL, of_run
     from ablate.verify.results import verify as verified
 
     use_plugins(plugin)
-    verdicts = verified(Sizes(), [name.strip() for name in (only or "").split(",") if name.strip()])
+    verdicts = verified([name.strip() for name in (only or "").split(",") if name.strip()])
     tables = {"identities": [dataclasses.asdict(verdict) for verdict in verdicts]}
     if run is not None:
         tables["run"] = of_run(run)

@@ -22,7 +22,7 @@ from ablate.config.identity import short_id
 from ablate.config.rules import ConfigError
 from ablate.phrases import counted, duration, lines_if, some
 from ablate.printing import say
-from ablate.store.names import without_id
+from ablate.store.rows import without_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,14 +53,11 @@ def runs(
         typer.Option(
             metavar="COL",
             help="Sort by this column, smallest first; -COL: largest first. Else the newest run is last.",
-            autocompletion=completion.results_columns,
         ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(
-            metavar="COL[,COL]", help="Show these columns.", autocompletion=completion.results_columns
-        ),
+        typer.Option(metavar="COL[,COL]", help="Show these columns."),
     ] = None,
     watch: Annotated[
         bool,
@@ -100,7 +97,6 @@ def runs(
     A run is done, failed, diverged, interrupted, running, or stale (by another version of the numerics or
     another torch).
     """
-    from ablate.analysis.load import find_source
     from ablate.store.store import Store
 
     store = Store()
@@ -114,6 +110,8 @@ def runs(
         raise typer.BadParameter("one study at a time; --delete takes several runs", param_hint="STUDY")
     study = targets[0] if targets else None
     if study and Path(study).is_dir():
+        from ablate.analysis.load import find_source
+
         source = find_source(study)
         store, study = source.store or store, source.study or None
     if watch:
@@ -137,8 +135,7 @@ def _table(
     """The chosen rows and columns; age in seconds since the run last changed."""
     import pandas as pd
 
-    from ablate.analysis.frames import frame
-    from ablate.analysis.select import select, with_options
+    from ablate.analysis.frames import frame, select, with_options
 
     changed, now = store.changed(), time.time()
     table = with_options(frame(rows))

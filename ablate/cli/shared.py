@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ablate.cli import completion
 from ablate.config.contrast import MARGIN
 from ablate.config.schema import PARTS
 from ablate.printing import put, say, wrapped
@@ -35,7 +34,6 @@ MetricOption = Annotated[
     typer.Option(
         help="The column to compare; by default the study's metric, else val_loss.",
         show_default=False,
-        autocompletion=completion.metrics,
     ),
 ]
 ByOption = Annotated[
@@ -43,7 +41,6 @@ ByOption = Annotated[
     typer.Option(
         metavar="COL[,COL]",
         help="The columns whose values define and name a variant.",
-        autocompletion=completion.columns,
     ),
 ]
 BaselineOption = Annotated[
@@ -67,7 +64,6 @@ PairByOption = Annotated[
         metavar="COL[,COL]",
         help="The columns by which runs pair, where that is not the seed.",
         show_default=False,
-        autocompletion=completion.columns,
     ),
 ]
 BetterOption = Annotated[

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ablate.analysis.variants import Variants
+    from ablate.store.record import StudyRecord
+    from ablate.store.store import Store
     from ablate.study.estimate import Estimate
     from ablate.study.run import Outcome
 
@@ -127,13 +129,7 @@ def _show(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
 
 def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> int:
     """Print the results; returns how many runs failed or have not begun. typed: the words of the command."""
-    from ablate.analysis.compare import counted_variants
-    from ablate.analysis.frames import frame
-    from ablate.analysis.notes import bimodal_seeds, on_scale, stale, unusable, worse_than_guessing
-    from ablate.analysis.standing import FIXED_PLACES
-    from ablate.analysis.variants import USABLE, Incomparable, best_first, for_reading
-    from ablate.reporting.answers import ONE_SEED, of_one_seed
-    from ablate.reporting.tables import render_row
+    from ablate.analysis.notes import stale, unusable, worse_than_guessing
     from ablate.store.columns import RESULTS, Status
     from ablate.store.provenance import code
     from ablate.store.store import Store
@@ -143,27 +139,11 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     assert record is not None, "it is written before a run begins"
     lines = [*outcome.remarks, *outcome.refused, *stale(rows), *unusable(rows), *worse_than_guessing(rows)]
     if len(rows) == 1:
-        row = rows.iloc[0]
-        shown = row[SINGLE_RUN_COLUMNS]
-        put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
-        fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
-        lines = [*on_scale(rows, frame(fixed)), *lines]
-        if row["status"] in RESULTS:
-            lines.append(next_step(row, typed))
+        lines = [*_show_one(rows, store), *lines]
+        if rows.iloc[0]["status"] in RESULTS:
+            lines.append(next_step(rows.iloc[0], typed))
     elif len(rows):
-        try:
-            variants = counted_variants(_variants(rows, record.metric), record)
-            summary = best_first(variants)
-            print_table(for_reading(summary), "table", wide=wide)
-            lines += bimodal_seeds(variants)
-            if len(summary) > 1 and summary["n"].max() == 1:
-                more = of_one_seed(rows[rows["status"].isin(RESULTS)], record, len(summary))
-                lines += [ONE_SEED, *more]
-            elif len(summary) > 1 and sys.stderr.isatty():
-                lines.append(f"ablate compare {outcome.study} says what differs, and how sure that is")
-        except Incomparable as error:
-            print_table(rows[SINGLE_RUN_COLUMNS], "table", wide=wide)
-            lines.append(str(error))
+        lines += _show_several(rows, record, wide=wide)
     missing = len(outcome.run_ids) - len(rows)
     if missing > len(outcome.refused):
         lines.append(
@@ -184,6 +164,46 @@ def _show_results(outcome: "Outcome", typed: Sequence[str], *, wide: bool) -> in
     return missing + int((~rows["status"].isin(RESULTS)).sum())
 
 
+def _show_one(rows: "pd.DataFrame", store: "Store") -> list[str]:
+    """Print a single run; returns lines on what its loss compares with."""
+    from ablate.analysis.caveats import FIXED_PLACES
+    from ablate.analysis.frames import frame
+    from ablate.analysis.notes import loss_context
+    from ablate.analysis.variants import USABLE
+    from ablate.reporting.tables import render_row
+
+    shown = rows.iloc[0][SINGLE_RUN_COLUMNS]
+    put(render_row(shown.drop([name for name in OF_SOME if shown.isna()[name]])), end="")
+    fixed = [one for one in store.rows() if one.get("scores") == FIXED_PLACES and one["status"] in USABLE]
+    return loss_context(rows, frame(fixed))
+
+
+def _show_several(rows: "pd.DataFrame", record: "StudyRecord", *, wide: bool) -> list[str]:
+    """Print a table of the variants; returns lines on it."""
+    from ablate.analysis.incomparable import Incomparable
+    from ablate.analysis.notes import bimodal_seeds
+    from ablate.analysis.variants import best_first, for_reading
+    from ablate.store.columns import RESULTS
+
+    try:
+        variants = _variants(rows, record)
+    except Incomparable as error:
+        print_table(rows[SINGLE_RUN_COLUMNS], "table", wide=wide)
+        return [str(error)]
+    summary = best_first(variants)
+    print_table(for_reading(summary), "table", wide=wide)
+    lines = bimodal_seeds(variants)
+    if len(summary) > 1 and summary["n"].max() == 1:
+        from ablate.reporting.advice import of_one_seed
+        from ablate.reporting.answers import ONE_SEED
+
+        more = of_one_seed(rows[rows["status"].isin(RESULTS)], record, len(summary))
+        return [*lines, ONE_SEED, *more]
+    if len(summary) > 1 and sys.stderr.isatty():
+        return [*lines, f"ablate compare {record.name} says what differs, and how sure that is"]
+    return lines
+
+
 def next_step(row: "pd.Series", typed: Sequence[str]) -> str:
     """The command that goes on from a single run, with what it does. typed: the words of its command."""
     from ablate.execution.plugins import words
@@ -196,13 +216,20 @@ def next_step(row: "pd.Series", typed: Sequence[str]) -> str:
     return f"next: {shlex.join([*command, *words(), *others])} compares two ways to combine heads"
 
 
-def _variants(rows: "pd.DataFrame", metric: str | None) -> "Variants":
-    """The variants of these runs; of a tuned study, those at each arm's chosen value."""
-    from ablate.analysis.select import at_own_value
+def _variants(rows: "pd.DataFrame", record: "StudyRecord") -> "Variants":
+    """The variants of these runs; of a tuned study, those at each arm's chosen value; of one with looks, the
+    results that a look counts."""
+    from ablate.analysis.frames import at_own_value
     from ablate.analysis.variants import collect
 
     reports = at_own_value(rows[rows["phase"] == "report"])
-    return collect(rows, "val_loss") if reports.empty else collect(reports, metric or "val_loss")
+    shown, metric = (rows, None) if reports.empty else (reports, record.metric)
+    variants = collect(shown, metric or "val_loss")
+    if not record.looks:
+        return variants
+    from ablate.analysis.compare import counted_variants
+
+    return counted_variants(variants, record)
 
 
 def say_lines(outcome: "Outcome") -> None:

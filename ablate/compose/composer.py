@@ -153,7 +153,7 @@ class Composer:
         except ConfigError as error:
             raise Mistake(str(error)) from error
 
-    def parted(self, overrides: Overrides) -> tuple[Overrides, dict[str, int]]:
+    def split_seeds(self, overrides: Overrides) -> tuple[Overrides, dict[str, int]]:
         """The variant, which is the overrides without seeds, and the seeds by key. If a seed is not a number,
         or another key depends on it, the seeds stay among the overrides. Raises Mistake, NotComposed."""
         variant, seeds = [], {}
@@ -168,7 +168,7 @@ class Composer:
         return (tuple(variant), seeds) if self._follows_no_seed(tuple(variant)) else (overrides, {})
 
     def with_seeds(self, variant: Overrides, seeds: Mapping[str, int]) -> RunConfig:
-        """The RunConfig of a variant with these seeds, as of `parted`. Raises Mistake, NotComposed."""
+        """The RunConfig of a variant with these seeds, as of `split_seeds`. Raises Mistake, NotComposed."""
         config = self._of_variant(variant)
         streams = {key.removeprefix("seeds."): value for key, value in seeds.items() if key != "seed"}
         own = replace(config.seeds, **streams) if streams else config.seeds

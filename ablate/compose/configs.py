@@ -1,16 +1,13 @@
-"""ablate's own configs: where they are, Hydra's loader for them, and the completions that they offer for an
-override. Completions come from the files and the types of keys; Hydra would take half a second."""
+"""ablate's own configs: where they are, what they hold, and Hydra's loader for them."""
 
 import dataclasses
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ablate.config.overrides import flatten
-from ablate.config.rules import ConfigError, typed
+from ablate.config.rules import ConfigError
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -78,57 +75,6 @@ def loader() -> "ConfigLoader":
     from hydra._internal.utils import create_config_search_path
 
     return ConfigLoaderImpl(create_config_search_path(str(configs_dir())))
-
-
-# --- completions -----------------------------------------------------------------------------------
-
-
-def offers(incomplete: str, arguments: Sequence[str], types: Mapping[str, Any]) -> list[str]:
-    """Completions as KEY= or KEY=VALUE, also after a comma. arguments: the arguments before this one. types:
-    those of the values, by key."""
-    own = re.findall(r"(?:-cd|--config-dir)[= ](\S+)", " ".join(arguments))
-    directories = [configs_dir(), *map(Path, own)]
-    key, equals, value = incomplete.partition("=")
-    if not equals:
-        keys = [name for name in _defaults() if name.startswith(key)]
-        if len(keys) != 1:
-            return [f"{name}=" for name in keys]
-        # Offer the values as well: a shell puts a space after an only choice.
-        return [f"{keys[0]}={choice}" for choice in _choices(keys[0], directories, types) or ("", "null")]
-    before = value.rpartition(",")[0] + "," * ("," in value)
-    return [f"{key}={before}{choice}" for choice in _choices(key, directories, types)]
-
-
-def _choices(key: str, directories: Sequence[Path], types: Mapping[str, Any]) -> list[str]:
-    """The values of a key if they can be listed, else its default, if it has one."""
-    groups = [path.stem for directory in directories for path in sorted((directory / key).glob("*.yaml"))]
-    words = SIZES if key == "size" else _words(types.get(key))
-    default = _defaults().get(key)
-    return groups or [*words] or [typed(value) for value in (default,) if value is not None]
-
-
-def _words(hint: Any) -> list[str]:
-    """The words among the values of a type, such as those of a Literal."""
-    if hint is bool:
-        return ["true", "false"]
-    if get_origin(hint) is Literal:
-        return [str(word) for word in get_args(hint)]
-    parts = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
-    return [word for part in parts for word in _words(part)]
-
-
-def _defaults() -> dict[str, Any]:
-    """Every key of a run, and every group, with its default."""
-    config = _read(configs_dir() / "config.yaml")
-    chosen = {group: name for entry in config["defaults"][1:] for group, name in entry.items()}
-    of_groups = (
-        path for path in configs_dir().glob("*/*.yaml") if path.parent.name not in ("hydra", "study")
-    )
-    for path in sorted(of_groups, key=lambda path: path.stem == chosen[path.parent.name]):
-        group = path.parent.name
-        config[group] = {**config.get(group, {}), **_read(path), "name": path.stem}
-    values = {k: v for k, v in flatten(config).items() if not re.match(r"hydra|(.*\.)?defaults", k)}
-    return {**values, "study": None, "hydra/launcher": "auto"}
 
 
 def _read(path: Path) -> dict[str, Any]:

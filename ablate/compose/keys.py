@@ -39,6 +39,7 @@ NAMED_ELSEWHERE = {
 }
 ELSEWHERE = {name: key for key, names in NAMED_ELSEWHERE.items() for name in names.split()}
 COMMENT = re.compile(r"[ \t]*:?[ \t]*# (.*)")
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one takes a tenth of the other's time
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def sections() -> list[Section]:
 def _groups(path: Path) -> Iterator[Key]:
     """The groups of config.yaml's defaults, with their choices."""
     text = path.read_text(encoding="utf-8")
-    (defaults,) = [value for key, value in _entries(yaml.compose(text)) if key.value == "defaults"]
+    (defaults,) = [value for key, value in _entries(yaml.compose(text, Loader)) if key.value == "defaults"]
     for key, default in (entry for one in defaults.value for entry in _entries(one)):
         group = key.value.removeprefix("override ")
         if not group.endswith("_logging"):  # Hydra's own
@@ -150,7 +151,7 @@ def _studies(root: Path) -> Section:
 def _head(path: Path) -> str:
     """What a file says of itself: its key `about`, or the first sentence of the comment at its beginning."""
     text = path.read_text(encoding="utf-8")
-    for key, value in _entries(yaml.compose(text)):
+    for key, value in _entries(yaml.compose(text, Loader)):
         if key.value == "about":
             return value.value
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
@@ -161,7 +162,7 @@ def keys_in(path: Path, prefix: str = "", depth: int = 3) -> Iterator[Key]:
     """The keys of a file, dotted, without those by which it describes itself. depth: most parts of a name."""
     text = path.read_text(encoding="utf-8-sig")
     described = DESCRIPTIONS if prefix else ("defaults",)
-    for key, value in _entries(yaml.compose(text)):
+    for key, value in _entries(yaml.compose(text, Loader)):
         if key.value not in described:
             yield from _within(text, prefix + key.value, key, value, depth)
 

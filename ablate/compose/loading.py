@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._impl import _resolve_container_value
 
 from ablate.compose.configs import configs_dir, loader
-from ablate.compose.launchers import OWN
+from ablate.compose.launchers import every_launcher, settings_at
 from ablate.compose.refusals import LAUNCHER, REFUSALS, explain
 from ablate.compose.texts import restore
 from ablate.config.read import PRESETS, hints, of_a_group, require_keys
@@ -35,9 +35,8 @@ from ablate.config.schema import RunConfig
 FREE = re.compile(
     r"hydra\.(mode|searchpath|sweeper\.params\.(?![+~]*hydra).+|(overrides|runtime)\..+|job\.\w+_\w*name)"
 )
-# What a config may set of a launcher, but for what runs commands or connects to another machine.
+# What a config may not set of a launcher: it runs commands, or connects to another machine.
 OF_COMMANDS = ("setup", "additional_parameters", "address")
-OF_LAUNCHERS = {name for settings in OWN.values() for name in hints(settings)} | {"n_jobs", "_target_"}
 # What Hydra would call, or resolve later on; and a line end, which begins another line of a job's script.
 RUN = re.compile(r"\b_(target|args|partial|recursive|convert)_\b|\$\{|[\x00-\x1f]")
 PLACES = re.compile(r"hydra\.(run\.|sweep\.|output_subdir|job\.chdir)")  # where Hydra would write
@@ -163,18 +162,24 @@ def _objection(key: str, value: Any, target: str, *, is_typed: bool) -> str:
     if part == "sweeper":
         return "ablate makes sweeps itself, and over keys of runs only; leave it out"
     if part == "launcher":
-        is_own, first = target in OWN, name.partition(".")[0]
+        is_own, first = settings_at(target) is not None, name.partition(".")[0]
         installed = (f"{one.__module__}.{one.__name__}" for one in Plugins.instance().discover(Launcher))
         if not is_own and target not in installed:
             return "no such launcher is installed; choose one by hydra/launcher=NAME"
         if RUN.search(f"{name.removeprefix('_target_')}={value}") and not (is_own and is_typed):
             return "it would be run; leave it out"
-        is_safe = first not in OF_COMMANDS and (is_own or first in OF_LAUNCHERS)
-    elif name.startswith("env_") and target not in OWN:
+        is_safe = first not in OF_COMMANDS and (is_own or first in _keys_of_launchers())
+    elif name.startswith("env_") and settings_at(target) is None:
         is_safe = value == os.environ.get(name.removeprefix("env_set."))  # which env_copy asks for
     else:
         return "it has no effect here; --runs DIR says where results lie" if PLACES.match(key) else NO_EFFECT
     return "" if is_typed or is_safe else "it can run commands, so only the command line may set it"
+
+
+@functools.cache
+def _keys_of_launchers() -> set[str]:
+    """The keys that a config may set of a launcher of Hydra's."""
+    return {name for settings in every_launcher() for name in hints(settings)} | {"n_jobs", "_target_"}
 
 
 @functools.cache

@@ -28,9 +28,10 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.basecontainer import BaseContainer
 
+from ablate.clusters import Cluster
 from ablate.compose.composer import Composer, Overrides, is_demonstration, to_run_config
 from ablate.compose.configs import configs_dir, offered, own_configs
-from ablate.compose.launchers import KEY, OWN, Cluster, Pool
+from ablate.compose.launchers import KEY, Pool, settings_at
 from ablate.compose.loading import Loader
 from ablate.compose.refusals import check_overrides, chooses_a_study, explained, hydra_parser, parse
 from ablate.compose.texts import as_written
@@ -43,7 +44,7 @@ from ablate.printing import put
 LIBRARIES = ("joblib", "submitit", "ray")
 
 
-class Lost(ConfigError):
+class LauncherFailed(ConfigError):
     """A launcher failed as a whole: its helpers end without training anything, say."""
 
 
@@ -55,6 +56,7 @@ class HydraLauncher:
     config: DictConfig
     context: HydraContext
     threads: ClassVar[None] = None  # Hydra's launchers do not set them
+    remote: ClassVar[bool] = False  # a run has to fit this machine, which places it
 
     @property
     def workers(self) -> int | None:
@@ -75,7 +77,7 @@ class HydraLauncher:
         """Train the runs; returns, by index, the reason for each run that could not even begin.
 
         job: trains one run; it is pickled, as the launcher may call it in another process, where it composes
-        the run again from its overrides. Raises Lost.
+        the run again from its overrides. Raises LauncherFailed.
         """
         # A second setup: when Hydra made the launcher, and did the first, the job was not known yet.
         self.launcher.setup(
@@ -87,7 +89,7 @@ class HydraLauncher:
             library = type(error).__module__.partition(".")[0]
             if library not in LIBRARIES:
                 raise
-            raise Lost(f"{library}: {str(error).strip().partition(chr(10))[0]}") from error
+            raise LauncherFailed(f"{library}: {str(error).strip().partition(chr(10))[0]}") from error
         return {
             index: str(done._return_value)
             for index, done in enumerate(returns)
@@ -253,14 +255,14 @@ def _study(config: DictConfig) -> Mapping[str, Any] | None:
 def _launcher(hydra: Hydra, config: DictConfig, *, is_single: bool) -> Pool | Cluster | HydraLauncher:
     """The launcher; of a single run always the pool, with a worker."""
     given = {**_plain(config.hydra.launcher or {})}
-    own = OWN.get(str(given.pop("_target_", "")))
-    is_cluster = own is not None and issubclass(own, Cluster)
-    if is_single and is_cluster:
+    own = settings_at(str(given.pop("_target_", "")))
+    is_remote = own is not None and own.remote
+    if is_single and is_remote:
         chosen = config.hydra.runtime.choices.get("hydra/launcher")
         raise ConfigError(f"hydra/launcher={chosen}: a single run is trained here; add -m, or leave it out")
     if is_single:
         return read(Pool, {**(given if own else {}), "workers": 1}, KEY)  # Hydra's have no effect on it
-    if is_cluster and config.corpus.get("path") == "-":
+    if is_remote and config.corpus.get("path") == "-":
         raise ConfigError(
             "corpus.path=-: other machines can't read it; write the text to a file, and give corpus.path=FILE"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from ablate.compose.keys import keys_in
-from ablate.compose.launchers import KEY, OWN
+from ablate.compose.launchers import KEY, every_launcher
 from ablate.config.conditions import only_words
 from ablate.config.overrides import OTHER_TYPES
 from ablate.config.read import dotted, hints
@@ -41,6 +41,8 @@ def restore(config: DictConfig, path: Path, prefix: str) -> None:
 
 @functools.cache
 def _takes_text(key: str) -> bool:
-    types = {f"{KEY}.{name}": hint for settings in OWN.values() for name, hint in hints(settings).items()}
-    types |= dotted(RunConfig)
+    if key.startswith(f"{KEY}."):
+        name = key.removeprefix(f"{KEY}.")
+        return any(only_words(of[name]) for of in map(hints, every_launcher()) if name in of)
+    types = dotted(RunConfig)
     return key in ("study", *TEXTS_OF_CORPORA) or (key in types and only_words(types[key]))

@@ -126,12 +126,6 @@ def check(where: Where, configs: Sequence[Values]) -> None:
         raise read[0].refusal(f"{name} is no key{did_you_mean(name, configs[0])}")
 
 
-def contradicts(where: Mapping[str, Any], some: Values) -> bool:
-    """Whether the values of some keys of a run exclude that the condition holds."""
-    known = {key: values for key, values in where.items() if key_in(key, some)}
-    return not Condition(known, some, "study.primary:").holds(some)
-
-
 def _of_study(where: Where, values: Values) -> "Condition":
     if isinstance(where, str):  # many runs have the same keys
         return _cached(where, tuple(values))

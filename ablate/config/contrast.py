@@ -10,6 +10,7 @@ from ablate.config.rules import ConfigError, ErrorText, Rule
 # The largest difference that does not matter, in nats a token, by default (docs/statistics.md).
 MARGIN = 0.02
 EXAMPLE = "{vary: fusion, baseline: concat}"
+BY_NAMES = "sum - concat"  # the same by the names of two arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,15 +19,20 @@ class Contrast:
 
     baseline: the keys that vary, each with its one value, which may be a list. variants: what the variants
     have, any of these; empty for all others. where: what both have. A list in these two means any of its
-    values, as in every condition that is a mapping.
+    values, as in every condition that is a mapping. arms: the names of a variant and its baseline, if the
+    contrast was written so, as `sum - concat`; the rest is empty until the study is made
+    (study/contrasts.py).
     """
 
     baseline: Mapping[str, Any]
     variants: list[Mapping[str, Any]] = field(default_factory=list)
     where: Mapping[str, Any] = field(default_factory=dict)
+    arms: str = ""
 
     def __str__(self) -> str:
-        return spelled(self.is_baseline) + (f" where {spelled(self.where)}" if self.where else "")
+        return self.arms or spelled(self.is_baseline) + (
+            f" where {spelled(self.where)}" if self.where else ""
+        )
 
     @property
     def is_baseline(self) -> dict[str, list[Any]]:
@@ -49,17 +55,21 @@ class Contrast:
 
 class AContrast(Rule):
     """A contrast as a YAML has it: `vary` names the key that `baseline` and `variants` are values of, unless
-    these are mappings themselves."""
+    these are mappings themselves; or the names of two arms, as `sum - concat`."""
 
     def read(self, value: Any, path: str) -> dict[str, Any]:
+        names = [name.strip() for name in value.split(" - ")] if isinstance(value, str) else []
+        if len(names) == 2 and all(names):
+            return {"baseline": {}, "arms": " - ".join(names)}
         if (
             not (isinstance(value, Mapping) and value.get("baseline", {}) != {})
-            or not value.keys() <= {"vary", "baseline", "variants", "where"}
+            or not value.keys() <= {"vary", "baseline", "variants", "where", "arms"}
             or not isinstance(value.get("where", {}), Mapping)
             or not isinstance(value.get("variants", []), list)
         ):
             raise ConfigError(
-                f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}"
+                f"{path}: {value}: write an entry as {EXAMPLE}, if need be with where: {{KEY: VALUE}}, or by"
+                f" the names of two arms, as {BY_NAMES}"
             )
         baseline, variants = value["baseline"], value.get("variants", [])
         if "vary" not in value and not all(isinstance(one, Mapping) for one in (baseline, *variants)):
@@ -69,6 +79,7 @@ class AContrast(Rule):
             "baseline": baseline if isinstance(baseline, Mapping) else {vary: baseline},
             "variants": [one if isinstance(one, Mapping) else {vary: [one]} for one in variants],
             "where": value.get("where", {}),
+            "arms": value.get("arms", ""),
         }
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -16,8 +15,6 @@ from ablate.config.schema import PartConfig, RunConfig, SeedsConfig
 OUTSIDE_FINGERPRINT = ("long",)
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
-SINCE = (0, 2)  # the first version with these ids; those of 0.1 are of fewer keys
-
 
 def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
     """16 hex digits that two runs share only if they compute the same thing.
@@ -28,12 +25,6 @@ def run_id(config: RunConfig, *, vocab: int, corpus_sha256: str) -> str:
     content = identity_keys(config) | {"text": corpus_sha256, "vocab": vocab}
     content["corpus"] |= {key: config.corpus.options.get(key) for key in OUTSIDE_FINGERPRINT}
     return digest(content | {"seeds": config.resolved_seeds()})[:16]
-
-
-def has_these_ids(version: str) -> bool:
-    """Whether `id_of_row` computes the run ids in rows of this version of ablate (column `ablate`)."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= SINCE
 
 
 def id_of_row(row: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from ablate.data.splits import Split, Stream
 from ablate.data.text import BLOCK, CorpusError
 from ablate.data.tokenized import open_text
 from ablate.data.tokenizers import Tokenizer
+from ablate.phrases import joined
 
 KEPT = 4  # corpora that a process keeps open
 
@@ -115,7 +116,7 @@ def _recipe(config: CorpusConfig) -> Recipe:
             way_out = f"remove it, or take {others}" if others else "remove it"
             raise CorpusError(f"corpus.{key}={typed(value)}: corpus={config.name} has no such key; {way_out}")
     if config.tokenizer not in kind.tokenizers:
-        only = " or ".join(filter(None, (", ".join(kind.tokenizers[:-1]), kind.tokenizers[-1])))
+        only = joined(kind.tokenizers, "or")
         raise CorpusError(f"corpus.tokenizer={config.tokenizer}: corpus={config.name} takes {only}")
     return read(kind, config.options, "corpus")
 

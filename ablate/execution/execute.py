@@ -33,7 +33,8 @@ from ablate.store.provenance import machine, parts_code, provenance, status_now
 from ablate.store.run_files import Damaged, RunWriter, Stamp
 from ablate.store.store import Store
 from ablate.store.stored_run import StoredRun
-from ablate.training.train import Averaged, Diverged, Evaluation, Kept, State, Step, in_precision
+from ablate.training.optim import in_precision
+from ablate.training.train import Averaged, Diverged, Evaluation, Kept, State, Step
 
 LOOK_EVERY_S = 0.2  # time between reports of the loss, since reading it waits for the device
 

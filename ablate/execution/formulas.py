@@ -16,7 +16,8 @@ from ablate.model.costs import attention_params, flops_per_token, relative_cost,
 from ablate.model.function_class import function_class
 from ablate.model.models import Model
 from ablate.store.columns import CONFIG_COLUMNS, THIRD_COLUMNS, Row
-from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluate, in_precision
+from ablate.training.optim import in_precision
+from ablate.training.train import Averaged, Diverged, Evaluation, Score, evaluate
 
 AVERAGED = {"avg_val_loss": "validation", "avg_test_loss": "test"}
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from ablate.config.read import read
 from ablate.config.rules import ConfigError
 from ablate.config.schema import RunConfig
@@ -18,7 +16,14 @@ from ablate.data.tokenizers import Tokenizer
 from ablate.execution.run import PlacedRun, Run, prepare
 from ablate.store import lease, provenance
 from ablate.store.columns import Row
-from ablate.store.run_files import Damaged, checkpoints, read_finished, read_started, unreadable
+from ablate.store.run_files import (
+    Damaged,
+    checkpoints,
+    read_config,
+    read_finished,
+    read_started,
+    unreadable,
+)
 from ablate.store.store import Store
 
 
@@ -50,10 +55,10 @@ def reopened(directory: Path, *, code: bool = False) -> Stored:
     row, tokenizer = read_finished(directory, thorough=True), tokenizers.load(directory / "tokenizer.json")
     changed = provenance.changes(row) if code else ()
     require_same(directory, row, directory.name, tokenizer=tokenizer, changed=changed)
+    config = read_config(directory)
     try:
-        text = (directory / "config.yaml").read_text(encoding="utf-8")
-        return Stored(directory, row, read(RunConfig, yaml.safe_load(text)), tokenizer)
-    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        return Stored(directory, row, read(RunConfig, config), tokenizer)
+    except (ValueError, TypeError, AttributeError) as error:
         raise unreadable(directory, error) from error
 
 

@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from ablate.analysis.load import find_source
 from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.data.tokenizers import Bpe, Byte, Char, Numbers, Tokenizer, WithSeparator
@@ -26,19 +27,18 @@ from ablate.model.sizing import resolve_spec
 from ablate.model.spec import ModelSpec
 from ablate.store.columns import Status
 from ablate.store.run_files import read_finished
-from ablate.store.store import Store
 
 SEPARATOR = "<|separator|>"
 
 
 def export(target: str, out: str | None) -> str:
     """Write a run as a model directory; returns a line that says where. Raises ConfigError."""
-    store = Store()
-    if target in store.study_names():
+    source = find_source(target, runs=True)
+    if not (source.run and source.store):
         raise ConfigError(
             f"--to hf {target}: a study; name one of its runs, which ablate runs {target} lists"
         )
-    directory = store.find(target)
+    directory = source.run
     row = read_finished(directory)
     if row["status"] != Status.DONE:
         raise ConfigError(f"{directory.name}: {row['status']} ({row.get('error')}); take a run that is done")
@@ -48,7 +48,7 @@ def export(target: str, out: str | None) -> str:
             f"{directory.name}: GPT-2 has no {', no '.join(missing)}; ablate.load_model({directory.name!r})"
             " gives the model in Python"
         )
-    place = Path(out) if out else store.root / "exports" / HF / directory.name
+    place = Path(out) if out else source.store.root / "exports" / HF / directory.name
     files = _files(model)
     key, now = f"{HF}/{row['run_id']}", digest({name: data.hex() for name, data in files.items()})
     done = manifest.of_directory(place, HF)

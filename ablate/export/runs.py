@@ -5,25 +5,23 @@ Loads no torch.
 
 import csv
 import dataclasses
-import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ablate.analysis.load import find_source
 from ablate.config.identity import digest
 from ablate.config.overrides import as_value, flatten
 from ablate.config.rules import ConfigError
 from ablate.export.exporter import ExportedRun, Plain, Point
+from ablate.files.atomic import file_digest
 from ablate.phrases import some
 from ablate.store.columns import METRICS, WIDTHS, Status
 from ablate.store.record import ONE_BY_ONE
-from ablate.store.run_files import read_finished, unreadable
+from ablate.store.run_files import read_config, read_finished, sealed_metrics, unreadable
 from ablate.store.store import Store, StoreError
 
 EXPORTED = (Status.DONE, Status.DIVERGED)
@@ -72,13 +70,13 @@ class Selection:
 def select(target: str) -> Selection:
     """The runs that a target names: a study by name or directory, or a run by a prefix of its id or name, or
     by its directory. Raises ConfigError if none of them can be exported."""
-    store = Store()
-    if target not in store.study_names() and not (Path(target) / "study.json").is_file():
-        return _of_run(target, store)
-    source = find_source(target)
-    if source.store is None:
+    source = find_source(target, runs=True)
+    store = source.store
+    if store is None:
         raise ConfigError(f"{target}: a copy of a study without its runs; export it where they were made")
-    selection = _of_study(source.store, source.study)
+    if source.run:
+        return _of_run(source.run, store)
+    selection = _of_study(store, source.study)
     if not selection.directories:
         what = some([f"{count} {status}" for status, count in selection.left_out.items()])
         raise ConfigError(f"{target}: no run of it is done or diverged ({what or 'none has begun'})")
@@ -95,10 +93,8 @@ def _of_study(store: Store, study: str) -> Selection:
     return Selection(store, study, chosen, left_out)
 
 
-def _of_run(target: str, store: Store) -> Selection:
+def _of_run(path: Path, store: Store) -> Selection:
     """The study that a run belongs to, the first of several, with this run alone chosen."""
-    path = store.find(target)
-    store = Store(path.parent.parent)
     row = read_finished(path, thorough=True)
     if row["status"] not in EXPORTED:
         raise ConfigError(f"{path.name}: {row['status']} ({row.get('error')}); take a run that is done")
@@ -134,17 +130,16 @@ def report_of(selection: Selection) -> ExportedRun:
 
 
 def _run(directory: Path, study: str, name: str) -> ExportedRun:
-    row = read_finished(directory, thorough=True)
+    row, config = read_finished(directory, thorough=True), flatten(read_config(directory))
     try:
-        config = flatten(yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8")))
-        text = (directory / "metrics.csv").read_text(encoding="utf-8")
+        metrics_csv = file_digest(directory / "metrics.csv")
         ended = (directory / "result.json").stat().st_mtime
-        relative = [*_points(text)]
-    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        points = [(point.pop("step"), point) for point in sealed_metrics(directory)]
+    except (OSError, ValueError, TypeError, csv.Error) as error:
         raise unreadable(directory, error) from error
-    took = max([row.get("wall_s") or 0.0, *(point.time for point in relative)])
+    took = max([row.get("wall_s") or 0.0, *(values.get("seconds", 0.0) for _, values in points)])
     started = ended - took
-    curves = [dataclasses.replace(point, time=started + point.time) for point in relative]
+    curves = [Point(step, started + values.get("seconds", 0.0), values) for step, values in points]
     plain = {key: _plain(value) for key, value in config.items()}
     metrics = {key: row[key] for key in NUMBERS if isinstance(row.get(key), int | float)}
     facts = {key: str(row[key]) for key in FACTS if row.get(key) not in (None, "")}
@@ -159,15 +154,8 @@ def _run(directory: Path, study: str, name: str) -> ExportedRun:
         facts=facts,
         started=started,
         ended=ended,
-        digest=digest([name, study, plain, text, metrics, facts]),
+        digest=digest([name, study, plain, metrics_csv, metrics, facts]),
     )
-
-
-def _points(text: str) -> Iterator[Point]:
-    """With times since the start."""
-    for row in csv.DictReader(io.StringIO(text)):
-        values = {name: float(value) for name, value in row.items() if value and name != "step"}
-        yield Point(int(row["step"]), values.get("seconds", 0.0), values)
 
 
 def _plain(value: Any) -> Plain:

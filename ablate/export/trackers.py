@@ -3,8 +3,8 @@
 import contextlib
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ablate.config.rules import ConfigError
@@ -13,6 +13,7 @@ from ablate.export.exporter import ExportedRun, Exporter, exporter, without_pass
 from ablate.export.manifest import Manifest
 from ablate.export.runs import Selection, report_of
 from ablate.files.owned import scratch
+from ablate.phrases import counted, lines_if
 from ablate.reporting.html import write_report
 
 DEFAULT = "exports"  # the directory below that of the results
@@ -20,19 +21,9 @@ LONGEST = 300  # characters of the message of a tracker
 GOES_ON = "; the same command goes on from there"
 
 
-@dataclass(frozen=True)
-class Exported:
-    """What an export did. counts: of runs, by `new`, `changed` and `equal`. no_report: why there is none;
-    empty if there is one. view: the command that shows the result, or empty."""
-
-    place: str
-    counts: Mapping[str, int]
-    no_report: str
-    view: str
-
-
-def export(selection: Selection, target: str, out: str | None) -> Exported:
-    """Make a place of a tracker hold the chosen runs, each once, as they are in the store.
+def export(selection: Selection, target: str, out: str | None) -> tuple[str, list[str]]:
+    """Make a place of a tracker hold the chosen runs, each once, as they are in the store; returns a line on
+    what it holds now, and remarks.
 
     target: a name of exporter.targets. out: the value of --out. Raises ConfigError; what was written until
     then counts, and the same command goes on from there.
@@ -45,11 +36,16 @@ def export(selection: Selection, target: str, out: str | None) -> Exported:
     else:
         done = manifest.of_server(opened.place, target, default)
     became = Counter(_write(opened, done, run, target) for run in selection.chosen)
-    counts = {kind: became[kind] for kind in ("new", "changed", "equal") if became[kind]}
-    no_report = _write_report(opened, done, selection, target) if selection.only is None else "one run"
+    no_report = _write_report(opened, done, selection, target) if selection.only is None else ""
     with _as_one_line(f"--to {target}: not finished in {opened.place}", GOES_ON):
         opened.finish([run for run in selection.runs if done.written.get(_key(run))])
-    return Exported(opened.place, counts, no_report, opened.view(selection.study))
+    counts = ", ".join(f"{became[kind]} {kind}" for kind in ("new", "changed", "equal") if became[kind])
+    left_out = ", ".join(f"{count} {status}" for status, count in selection.left_out.items())
+    left = "".join(lines_if(left_out, f"; left out: {left_out}"))
+    runs = counted(became.total(), "run")
+    view = opened.view(selection.study)
+    remarks = lines_if(no_report, f"without a report: {no_report}") + lines_if(view, f"see it: {view}")
+    return f"{target}: {runs} of {selection.study} in {opened.place}: {counts}{left}", remarks
 
 
 def _write(opened: Exporter, done: Manifest, run: ExportedRun, target: str) -> str:

@@ -32,8 +32,7 @@ STARTS = 3  # attempts to start a worker that ends before it is ready
 LAST_WORDS = (Finished, Skipped, Taken, Refused)
 # The listener for the events of the run with this name
 Listen = Callable[[str], Listener]
-# More runs for so many workers, with the stamps of the results that they had
-More = Callable[[int], tuple[Sequence[PlacedRun], Mapping[str, Stamp]]]
+RequestRuns = Callable[[int], Sequence[PlacedRun]]  # further runs for so many workers that have none
 
 
 def train_or_wait(run: PlacedRun, listener: Listener, *, known: Stamp) -> None:
@@ -64,19 +63,19 @@ def train_all(
     listen: Listen,
     gpus: Sequence[str] = (),
     leave_from: float | None = None,
-    more: More = lambda spare: ([], {}),
+    request_runs: RequestRuns = lambda spare: [],
 ) -> dict[str, str]:
     """Train every run in worker processes; returns, by name, the reason for each run that could not even
     begin.
 
     A failed run has a row in the store like any other. known: by name of the run, the stamp of the result
-    that existed when the command began. gpus: for the workers to take in turn; none if they share what there
-    is. leave_from: begin at this share of the list, and leave runs to others that are at them, as helpers do;
-    None: begin anywhere, and wait for others. more: called whenever a run has ended, with how many workers
-    have nothing to do. Raises ConfigError if workers can't start.
+    that existed when the command began; `request_runs` adds those of its runs. gpus: for the workers to take
+    in turn; none if they share what there is. leave_from: begin at this share of the list, and leave runs to
+    others that are at them, as helpers do; None: begin anywhere, and wait for others. request_runs: called
+    whenever a run has ended. Raises ConfigError if workers can't start.
     """
     queue = Queue(runs, Store(), lambda run: listen(run.name)(Skipped()), leave_from)
-    pool = _Pool(queue, dict(known), listen, leaves=leave_from is not None, more=more)
+    pool = _Pool(queue, known, listen, leaves=leave_from is not None, request_runs=request_runs)
     own = [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(workers)]
 
     def hire(number: int) -> Worker:
@@ -91,7 +90,7 @@ def train_all(
                 staff.append(hire(len(staff)))
             for worker in staff:
                 if worker.idle and (index := queue.next()) is not None:
-                    worker.give(index, (queue.runs[index], pool.known[queue.runs[index].name]))
+                    worker.give(index, (queue.runs[index], known[queue.runs[index].name]))
             wait_for(staff)
             for number, worker in enumerate(staff):
                 pool.attend(number, worker)
@@ -195,10 +194,10 @@ class _Pool:
     that are at them."""
 
     queue: Queue
-    known: dict[str, Stamp]
+    known: Mapping[str, Stamp]
     listen: Listen
     leaves: bool
-    more: More = lambda spare: ([], {})
+    request_runs: RequestRuns = lambda spare: []
     refused: dict[str, str] = field(default_factory=dict)
     lost_starts: Counter[int] = field(default_factory=Counter)  # by worker, since it was last ready
     ended: int = 0  # runs
@@ -210,9 +209,7 @@ class _Pool:
         if (now := (self.ended, spare)) == self.grown_at:
             return False
         self.grown_at = now
-        runs, known = self.more(spare)
-        self.known |= known
-        if runs:
+        if runs := self.request_runs(spare):
             self.queue.extend(runs)
         return bool(runs)
 

@@ -1,48 +1,46 @@
-"""An entry of the ledger, claims/NNN-name.yaml: what was published, how it is tested, what would count.
+"""An entry of the ledger, claims/NNN-name.yaml: what was published, and the tuned study that tests it.
 
-The freeze, claims/frozen.json, holds the digest of each entry, and when and in which batch it was frozen.
+The freeze, claims/frozen.json, holds the digest of each entry, and when and in which batch it was frozen. An
+entry that was withdrawn there is a claim alone: its test is not read any more.
 """
 
 import dataclasses
-import datetime
 import hashlib
 import json
 import re
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 
-from ablate.analysis.looks import spending
 from ablate.config.identity import digest
 from ablate.config.overrides import as_value
 from ablate.config.read import read
 from ablate.config.rules import Above, AtLeast, AtMost, ConfigError, ErrorText, Spelled, typed
-from ablate.files.atomic import write_atomically
-from ablate.phrases import lines_if
-from ablate.study.config import KeysOfARun
+from ablate.study.config import Ascending, KeysOfARun
 
 CLAIMS = Path("claims")
-FROZEN = "frozen.json"
+FROZEN = CLAIMS / "frozen.json"
 FILE = re.compile(r"(\d{3})-([a-z0-9-]+)\.yaml")
 EXAMPLE = "see the other files of claims/ for an example"
-TUNED, METRIC, ALPHA = "train.lr", "test_loss", 0.05
+TUNED, METRIC = "train.lr", "test_loss"
 LARGEST_SEED = 2**31
-Expect = Literal["below", "above", "within", "at_most", "at_least"]
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """The freeze of an entry: its digest, the date, and the digest of its batch, empty in the first edition.
-    developed: how many development rows of its arms are older."""
+    """The freeze of an entry: its digest, the date, and the digest of its batch. developed: how many
+    development rows of its arms are older. withdrawn: with which edition it was, and for what reason; empty
+    if it was not."""
 
     digest: str
     date: str
     batch: str = ""
     developed: int = 0
+    withdrawn: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,47 +54,54 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """A contrast of arms and what the claim expects of it, in nats of METRIC.
+    """A contrast of two arms and what the claim expects of it, in nats of METRIC.
 
-    contrast: arms with signs, as in `gated - concat`. expect: below or above 0; or within ±bound, at_most the
-    bound, at_least −bound. published: the published effect, of which at least `share` has to be seen. bound:
-    in nats, by default the entry's margin; of_attention: the same as a share of the entry's yardstick.
+    contrast: a variant and its baseline, as `gated - concat`. expect: below or above 0; or within ±bound,
+    at_most the bound, at_least −bound. published: the published effect, of which at least `share` has to be
+    seen. bound: by default the entry's margin.
     """
 
-    contrast: str
-    expect: Expect
+    contrast: Annotated[str, Spelled(r"\w+ - \w+", "name two arms, as gated - concat")]
+    expect: Literal["below", "above", "within", "at_most", "at_least"]
     published: float | None = None
     share: Annotated[float, AtLeast(0), AtMost(1)] = 0.25
     bound: Annotated[float, Above(0)] | None = None
-    of_attention: Annotated[float, Above(0), AtMost(1)] | None = None
 
     def __post_init__(self) -> None:
-        claims_effect = self.expect in ("below", "above")
-        if claims_effect and (self.bound is not None or self.of_attention is not None):
+        if self.is_of_effect and self.bound is not None:
             raise ConfigError(f"{self.contrast}: expect={self.expect} has no bound; give published and share")
-        if self.bound is not None and self.of_attention is not None:
-            raise ConfigError(f"{self.contrast}: bound and of_attention are the same bound; leave one out")
-        if not claims_effect and self.published is not None:
+        if not self.is_of_effect and self.published is not None:
             raise ConfigError(f"{self.contrast}: expect={self.expect} takes a bound; leave published out")
         if self.published is not None and (self.published > 0) != (self.expect == "above"):
             raise ConfigError(f"{self.contrast}: published={self.published} is not {self.expect} 0")
 
+    @property
+    def is_of_effect(self) -> bool:
+        return self.expect in ("below", "above")
+
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A claim and its test. name: of its file, such as 003-write-rank. digest: of the file's content
-    (digest_of); batch: that of all entries frozen together, empty for one that is not frozen, and in the
-    first edition. sentence: the claim. fusion: whether it is about how heads are brought together. settings:
-    overrides of every run; lr: the grid of learning rates, for every arm. yardstick: the contrast that is
-    worth 1 in shares. seeds: the looks, at how many reporting seeds there is a verdict; the next
-    number only if it was undecided. note: what the test leaves out."""
+class Claim:
+    """What was published. name: of its file, such as 003-write-rank. digest: of the file's content
+    (digest_of). sentence: the claim."""
 
     name: str
     digest: str
     sentence: str
-    fusion: bool
     source: Source
     published: str
+
+    @property
+    def number(self) -> str:
+        return self.name[:3]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Claim):
+    """A claim and its test. batch: the digest of all entries frozen together, empty for one that is not
+    frozen. settings: overrides of every run; lr: the grid of learning rates, for every arm. seeds: the looks
+    of the study, the last of which is at all its reporting seeds. note: what the test leaves out."""
+
     settings: Annotated[Mapping[str, Any], KeysOfARun(), ErrorText("write overrides, as {heads: 8}")]
     arms: Mapping[
         str, Annotated[Mapping[str, Any], KeysOfARun(), ErrorText("write overrides, as {fusion: sum}")]
@@ -104,8 +109,7 @@ class Entry:
     lr: Annotated[list[float], ErrorText("write a list of rates, as [0.006, 0.012]")]
     predictions: list[Prediction]
     margin: Annotated[float, Above(0)]
-    seeds: list[int]
-    yardstick: str = ""
+    seeds: Annotated[list[int], Ascending()]
     develop: Annotated[list[int], ErrorText("write whole numbers, as [0, 1, 2]")] = field(
         default_factory=lambda: [0, 1, 2, 3, 4]
     )
@@ -116,19 +120,13 @@ class Entry:
     def __post_init__(self) -> None:
         if not self.predictions:
             raise ConfigError("predictions=[]: without one there is no rule for a verdict; add one")
-        if not self.seeds or sorted({*self.seeds}) != self.seeds or self.seeds[0] < 2:
-            raise ConfigError(f"seeds={typed(self.seeds)}: write growing numbers from 2, as [8] or [8, 16]")
+        if not self.seeds:
+            raise ConfigError("seeds=[]: a claim has a last look; write numbers of seeds, as [8, 16]")
         if any(not name.isidentifier() for name in self.arms):
             raise ConfigError(f"arms={typed(list(self.arms))}: name them by letters, digits and _")
-        for contrast in (*(p.contrast for p in self.predictions), *lines_if(self.yardstick, self.yardstick)):
-            if unknown := [name for name in weights_of(contrast) if name not in self.arms]:
-                raise ConfigError(f"{contrast}: {unknown[0]} is no arm; there is {', '.join(self.arms)}")
-        if not self.yardstick and any(p.of_attention is not None for p in self.predictions):
-            raise ConfigError("yardstick: of_attention needs it; write a contrast, as uniform - concat")
-
-    @property
-    def number(self) -> str:
-        return self.name[:3]
+        for one in self.predictions:
+            if unknown := [name for name in one.contrast.split(" - ") if name not in self.arms]:
+                raise ConfigError(f"{one.contrast}: {unknown[0]} is no arm; there is {', '.join(self.arms)}")
 
     def seed(self, k: int) -> int:
         """The k-th reporting seed, which all arms of all entries of a batch share: it follows from the digest
@@ -136,61 +134,65 @@ class Entry:
         drawn = hashlib.sha256(f"{self.batch or self.digest}:{k}".encode()).digest()
         return int.from_bytes(drawn[:8], "big") % LARGEST_SEED
 
-    def share(self, look: int) -> float:
-        """The share of α that a look spends: in proportion to its seeds; in the first edition, which had no
-        batches, the same at each."""
-        at = self.seeds.index(look)
-        return float(spending(self.seeds)[at]) if self.batch else 1 / len(self.seeds)
+    @property
+    def reporting_seeds(self) -> list[int]:
+        return [self.seed(k) for k in range(self.seeds[-1])]
 
-    def study(self, look: int) -> dict[str, Any]:
-        """The block of a study that tests the claim with this many reporting seeds."""
+    @property
+    def study(self) -> dict[str, Any]:
+        """The block of the study that tests the claim."""
         return {
             **{"kind": "tuned", "question": self.sentence, "tune": TUNED, "metric": METRIC},
             **{"factors": {TUNED: self.lr}, "arms": self.arms},
             **{"develop": self.develop, "extend": self.extend, "report_at": ["tuned"]},
-            "seeds": [self.seed(k) for k in range(look)],
-            **{"primary": [], "margin": self.margin},
+            **{"seeds": self.reporting_seeds, "looks": self.seeds, "margin": self.margin},
+            "primary": [*dict.fromkeys(one.contrast for one in self.predictions)],
         }
 
 
-def weights_of(contrast: str) -> dict[str, int]:
-    """The weight of each arm in a contrast such as `a - b - c + d`. Raises ConfigError."""
-    words = re.fullmatch(r"\s*\w+(\s*[+-]\s*\w+)*\s*", contrast)
-    parts = re.findall(r"([+-]?)\s*(\w+)", contrast) if words else []
-    weights: dict[str, int] = {}
-    for sign, name in parts:
-        weights[name] = weights.get(name, 0) + (-1 if sign == "-" else 1)
-    weights = {name: weight for name, weight in weights.items() if weight}
-    if not weights or sum(weights.values()):
-        raise ConfigError(f"{contrast}: write arms with as many − as +, as in gated - concat")
-    return weights
-
-
-def read_entries(directory: Path = CLAIMS) -> list[Entry]:
-    """All entries by number. Raises ConfigError for a file that is none, and for a number that two have."""
-    if not directory.is_dir():
-        raise ConfigError(f"{directory}/: no such directory here; run this in a checkout of ablate")
-    entries: dict[str, Entry] = {}
-    for path in sorted(directory.glob("*.yaml")):
+def read_claims() -> list[Claim]:
+    """All claims by number: entries, and those that were withdrawn. Raises ConfigError for a file that is
+    none, and for a number that two have."""
+    if not CLAIMS.is_dir():
+        raise ConfigError(f"{CLAIMS}/: no such directory here; run this in a checkout of ablate")
+    claims: dict[str, Claim] = {}
+    for path in sorted(CLAIMS.glob("*.yaml")):
         if not (named := FILE.fullmatch(path.name)):
             raise ConfigError(f"{path}: name it by a number and a word, as 003-write-rank.yaml")
-        if before := entries.get(named[1]):
+        if before := claims.get(named[1]):
             raise ConfigError(f"{path}: {before.name} has this number; take the next one")
-        entries[named[1]] = read_entry(path)
-    return list(entries.values())
+        claims[named[1]] = read_claim(path)
+    return list(claims.values())
 
 
-def find_entry(number: str, directory: Path = CLAIMS) -> Entry:
-    """The entry of this number (or name). Raises ConfigError."""
-    entries = read_entries(directory)
-    for entry in entries:
-        if number in (entry.name, entry.number) or (number.isdigit() and int(number) == int(entry.number)):
-            return entry
-    raise ConfigError(f"{number}: no such entry; choices: {', '.join(entry.number for entry in entries)}")
+def read_entries() -> list[Entry]:
+    """All claims but the withdrawn ones. Raises ConfigError, as `read_claims`."""
+    return [claim for claim in read_claims() if isinstance(claim, Entry)]
 
 
-def read_entry(path: Path) -> Entry:
-    """The entry in a file. Raises ConfigError."""
+def find_claim(number: str) -> Claim:
+    """The claim of this number (or name). Raises ConfigError."""
+    claims = read_claims()
+    for claim in claims:
+        if number in (claim.name, claim.number) or (number.isdigit() and int(number) == int(claim.number)):
+            return claim
+    raise ConfigError(f"{number}: no such entry; choices: {', '.join(claim.number for claim in claims)}")
+
+
+def find_entry(number: str) -> Entry:
+    """The same, if it was not withdrawn. Raises ConfigError."""
+    claim = find_claim(number)
+    if not isinstance(claim, Entry):
+        frozen = read_frozen()[claim.name]
+        raise ConfigError(
+            f"{claim.name}: withdrawn with the {frozen.withdrawn}, since {frozen.reason}; ask again in a new"
+            " entry with the next number"
+        )
+    return claim
+
+
+def read_claim(path: Path) -> Claim:
+    """The entry in a file; of a withdrawn one only what was published. Raises ConfigError."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -200,9 +202,12 @@ def read_entry(path: Path) -> Entry:
     try:
         if own := [key for key in ("name", "digest", "batch") if key in content]:
             raise ConfigError(f"{own[0]}: it follows from the file; leave it out")
-        frozen = read_frozen(path.parent).get(path.stem)
-        own_keys = {"name": path.stem, "digest": digest_of(content), "batch": frozen.batch if frozen else ""}
-        return read(Entry, {**content, **own_keys}, missing=EXAMPLE)
+        frozen = read_frozen().get(path.stem)
+        content = {**content, "name": path.stem, "digest": digest_of(content)}
+        if frozen and frozen.withdrawn:
+            published = {key.name for key in dataclasses.fields(Claim)}
+            return read(Claim, {key: content[key] for key in content.keys() & published}, missing=EXAMPLE)
+        return read(Entry, {**content, "batch": frozen.batch if frozen else ""}, missing=EXAMPLE)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -214,76 +219,13 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return digest(_plain(content) | overrides)
 
 
-def read_frozen(directory: Path = CLAIMS) -> dict[str, Frozen]:
+def read_frozen() -> dict[str, Frozen]:
     """The freeze of each entry, by name. Raises ConfigError."""
-    path = directory / FROZEN
     try:
-        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        content = json.loads(FROZEN.read_text(encoding="utf-8")) if FROZEN.exists() else {}
         return {str(name): Frozen(**of) for name, of in content.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: not readable ({error}); restore it from the repository") from error
-
-
-def freeze(entries: Sequence[Entry], developed: Mapping[str, int], directory: Path = CLAIMS) -> str:
-    """Freeze entries as one batch: write their digests, that of the batch, and today's date. Returns the
-    digest of the batch. developed: how many development rows of its arms there were before, by name. Raises
-    ConfigError if one was frozen before, or if its file is not committed."""
-    frozen = read_frozen(directory)
-    for entry in entries:
-        if entry.name in frozen:
-            require_frozen(entry, frozen, directory)
-            date = frozen[entry.name].date
-            raise ConfigError(f"{entry.name}: frozen already, on {date}; run it, or leave it out")
-        _require_committed(directory / f"{entry.name}.yaml")
-    batch = digest(sorted(entry.digest for entry in entries))
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    frozen |= {one.name: Frozen(one.digest, today, batch, developed.get(one.name, 0)) for one in entries}
-    plain = {name: dataclasses.asdict(one) for name, one in frozen.items()}
-    plain = {name: {key: value for key, value in one.items() if value} for name, one in plain.items()}
-    write_atomically(directory / FROZEN, json.dumps(plain, indent=2, sort_keys=True) + "\n")
-    return batch
-
-
-def require_frozen(entry: Entry, frozen: Mapping[str, Frozen], directory: Path = CLAIMS) -> None:
-    """Raises ConfigError unless the entry, and all others of its batch, are frozen as they are now."""
-    if entry.name not in frozen:
-        raise ConfigError(
-            f"{entry.name}: not frozen, so it can't be run; ablate claims freeze {entry.number}"
-        )
-    _require_as_frozen(entry, frozen[entry.name])
-    for name in batch_of(frozen, frozen[entry.name].batch):
-        path = directory / f"{name}.yaml"
-        if name != entry.name and not path.exists():
-            raise ConfigError(f"{name}: frozen with {entry.name}, but its file is gone; restore it")
-        if name != entry.name:
-            _require_as_frozen(read_entry(path), frozen[name])
-
-
-def batch_of(frozen: Mapping[str, Frozen], batch: str) -> list[str]:
-    """The names of the entries of a batch."""
-    return sorted(name for name, one in frozen.items() if batch and one.batch == batch)
-
-
-def _require_as_frozen(entry: Entry, frozen: Frozen) -> None:
-    if frozen.digest != entry.digest:
-        raise ConfigError(
-            f"{entry.name}: edited after it was frozen (digest {entry.digest[:12]}, frozen"
-            f" {frozen.digest[:12]}); undo the edit, or make it a new entry with the next number"
-        )
-
-
-def _require_committed(path: Path) -> None:
-    """Raises ConfigError unless git has the file as it is: a freeze is of what others can see."""
-    command = ["git", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", path.name]
-    try:
-        done = subprocess.run(
-            command, cwd=path.parent, capture_output=True, encoding="utf-8", errors="replace", check=False
-        )
-        why = done.stderr.strip().splitlines()[:1] or (["not committed"] if done.stdout else [])
-    except OSError as error:
-        why = [f"git can't be run ({error})"]
-    if why:
-        raise ConfigError(f"{path}: {why[0]}; commit the entry, then freeze it")
+        raise ConfigError(f"{FROZEN}: not readable ({error}); restore it from the repository") from error
 
 
 def _plain(value: Any, *, as_typed: bool = False) -> Any:

@@ -1,33 +1,30 @@
-"""The verdict on a claim, from the rows of its runs.
+"""The verdict on a claim: what the comparison of its study says of each prediction.
 
-docs/results/NAME keeps these rows, the record of their study, and the verdict on them.
+docs/results/NAME keeps results.csv and study.json of that study.
 """
 
-import json
-import platform
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from ablate.analysis import stats
+from ablate.analysis.compare import ALPHA, Comparison, compare
 from ablate.analysis.load import load
-from ablate.analysis.notes import FIRST_TEXT
-from ablate.analysis.variants import CODE_COLUMNS
+from ablate.analysis.stats import BETTER, EQUIVALENT, WITHIN, WORSE
 from ablate.config.rules import ConfigError
 from ablate.files.atomic import write_atomically
-from ablate.ledger.entry import ALPHA, METRIC, Entry, Prediction, weights_of
-from ablate.phrases import some
+from ablate.ledger.entry import Entry, Prediction
+from ablate.phrases import counted
 from ablate.store.columns import RESULTS as ENDED
 from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
 
 RESULTS = Path("docs/results")
-VERDICT = "verdict.json"
+Row = Mapping[Any, Any]  # of a comparison
 
 
 class Verdict(StrEnum):
@@ -40,63 +37,59 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one prediction. diff, low, high: of its contrast in nats, with its simultaneous
-    interval. n: paired seeds. share: diff by the reference. bound: what it was compared with, in nats; of a
-    bound in shares, at the mean reference. verdict: on this prediction. share and such a bound are NaN
-    unless the reference is above 0."""
+    """The outcome of a prediction. diff, low, high: of its contrast in nats, with its simultaneous interval,
+    NaN if there is none. n: paired seeds."""
 
     contrast: str
-    expect: str
     diff: float
     low: float
     high: float
     n: int
-    share: float
-    bound: float
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on an entry with what it rests on. level: of each interval. reference: what attention is
-    worth, in nats; NaN without a yardstick. diverged: the arms of which a run diverged."""
+    """The verdict on an entry with what it rests on. diverged: the arms of which a run diverged."""
 
     verdict: Verdict
     predictions: list[Outcome]
-    level: float
-    reference: float
     diverged: list[str]
+
+    @property
+    def n(self) -> int:
+        """Paired seeds of the prediction with most of them."""
+        return max(one.n for one in self.predictions)
 
 
 def judge(entry: Entry, rows: pd.DataFrame, record: StudyRecord, alpha: float = ALPHA) -> Judged:
-    """Judge the claim by as many reporting seeds as the rows have. alpha: of all its intervals together.
+    """Judge the claim by the comparison of its study. alpha: of all its intervals together.
 
-    A prediction holds if its whole interval is where the claim expects it and, of a published effect, its
-    middle is at least the share that has to be seen. It fails if the whole interval is on the other side, or,
-    of a claimed effect, within the margin. The claim is replicated if all predictions hold, and not if one
-    fails; it is undecided if a reporting run diverged. The intervals hold together over all predictions and
-    looks (Bonferroni; each look spends its share). Raises ConfigError.
+    A claimed effect holds if the comparison calls the variant better or worse, as expected, and the middle is
+    at least the share of the published one that has to be seen; it fails if the comparison says the opposite,
+    or that the difference is within the margin. A bound holds if the whole interval is on its side, and fails
+    if the whole interval is beyond it. The claim is replicated if all predictions hold, and not if one fails;
+    it is undecided if a reporting run diverged. Raises ConfigError.
     """
-    _require_one_program(rows)
-    seeds = _reporting_seeds(entry, record)
-    losses = _losses(entry, rows, record, seeds)
-    diverged = [arm for arm, values in losses.items() if np.isnan(values).any()]
-    level = 1 - alpha * entry.share(len(seeds)) / len(entry.predictions)
-    reference_S = _contrast(entry.yardstick, losses) if entry.yardstick else np.full(len(seeds), np.nan)
-    outcomes = [_outcome(entry, one, losses, reference_S, level) for one in entry.predictions]
+    _require_whole(entry, rows, record)
+    comparison = compare(rows, records=[record], alpha=alpha)
+    arms = {name: _arms(comparison.runs[name], record) for name in comparison.table["variant"]}
+    lost = comparison.table[comparison.table["diverged"] > 0]["variant"]
+    diverged = {arm for name in lost for arm in arms[name]}
+    diverged |= {arm for arm, choice in record.chosen.items() if choice.value is None}
+    found = _by_contrast(comparison, arms)
+    outcomes = [_outcome(one, found.get(one.contrast), entry.margin) for one in entry.predictions]
     verdicts = {Verdict.UNDECIDED} if diverged else {one.verdict for one in outcomes}
     verdict = next(v for v in (Verdict.NOT, Verdict.UNDECIDED, Verdict.REPLICATED) if v in verdicts)
-    return Judged(verdict, outcomes, level, float(np.mean(reference_S)), diverged)
+    return Judged(verdict, outcomes, sorted(diverged))
 
 
-def keep(entry: Entry, study: Path, root: Path = RESULTS) -> Judged:
-    """Copy results.csv and study.json of a finished study, and write the verdict beside them. Raises
-    ConfigError if runs are missing."""
+def keep(entry: Entry, study: Path) -> Judged:
+    """Judge a finished study, and copy its results.csv and study.json. Raises ConfigError if runs are
+    missing."""
     judged = judge(entry, *read_kept(study))
-    directory = root / entry.name
     for name in ("results.csv", "study.json"):
-        write_atomically(directory / name, (study / name).read_bytes())
-    write_atomically(directory / VERDICT, json.dumps(as_plain(entry, judged), indent=2) + "\n")
+        write_atomically(RESULTS / entry.name / name, (study / name).read_bytes())
     return judged
 
 
@@ -108,144 +101,72 @@ def read_kept(directory: Path) -> tuple[pd.DataFrame, StudyRecord]:
     return results.rows, results.records[0]
 
 
-def judged_again(entry: Entry, root: Path = RESULTS) -> Judged | None:
-    """The verdict that the kept rows give; None if there are none yet. Raises ConfigError if it is not the
-    one kept beside them, or not on this entry."""
-    directory = root / entry.name
-    if not directory.exists():
-        return None
-    rows, record = read_kept(directory)
+def judged(entry: Entry) -> Judged | None:
+    """The verdict that the kept rows give; None if there are none yet. Raises ConfigError if they are not of
+    this entry."""
+    directory = RESULTS / entry.name
+    try:
+        return judge(entry, *read_kept(directory)) if directory.exists() else None
+    except ConfigError as error:
+        line = str(error)
+        raise ConfigError(line if entry.name in line else f"{entry.name}: {line}") from error
+
+
+def _require_whole(entry: Entry, rows: pd.DataFrame, record: StudyRecord) -> None:
+    """Raises ConfigError unless these are results of all runs of the entry's study, none of them stale."""
     if record.claim != entry.digest:
         raise ConfigError(
-            f"{directory}: its runs were made for digest {record.claim[:12] or '(none)'}, not for this entry"
+            f"its runs were made for digest {record.claim[:12] or '(none)'}, not for this entry"
         )
-    judged = judge(entry, rows, record)
-    try:
-        kept = _rounded({**json.loads((directory / VERDICT).read_text(encoding="utf-8"))})
-    except (OSError, ValueError, TypeError) as error:
+    if record.looks is None or record.looks.seeds != entry.reporting_seeds:
+        raise ConfigError("its reporting seeds are not those of the entry's batch")
+    ended = {*rows["run_id"][rows["status"].isin(ENDED)]}
+    if missing := len({*record.runs} - ended):
         raise ConfigError(
-            f"{directory / VERDICT}: not readable ({error}); ablate claims run writes it"
-        ) from error
-    now = _rounded(as_plain(entry, judged))
-    if differing := [key for key in now if key != "python" and now[key] != kept.get(key)]:
-        raise ConfigError(
-            f"{directory / VERDICT}: {differing[0]} does not follow from results.csv; ablate claims run"
-            f" {entry.number} writes it again"
+            f"{counted(missing, 'run')} without a result; ablate claims run {entry.number} goes on from there"
         )
-    return judged
-
-
-def is_of_first_edition(entry: Entry, root: Path = RESULTS) -> bool:
-    """Whether the kept rows of an entry are on the text of the first edition."""
-    table = root / entry.name / "results.csv"
-    return table.exists() and FIRST_TEXT.encode() in table.read_bytes()
-
-
-def as_plain(entry: Entry, judged: Judged) -> dict[str, Any]:
-    """The content of verdict.json; NaN becomes null."""
-    plain = {"digest": entry.digest, "python": platform.python_version(), **asdict(judged)}
-    return json.loads(json.dumps(plain), parse_constant=lambda _: None)
-
-
-def _reporting_seeds(entry: Entry, record: StudyRecord) -> list[int]:
-    """The reporting seeds of the record, in the entry's order. Raises ConfigError for any others."""
-    reporting = {*record.seeds} - {*entry.develop}
-    for look in entry.seeds:
-        if {entry.seed(k) for k in range(look)} == reporting:
-            return [entry.seed(k) for k in range(look)]
-    raise ConfigError(
-        f"its reporting seeds are not the first {some([*map(str, entry.seeds)])} of the entry's"
-    )
-
-
-def _require_one_program(rows: pd.DataFrame) -> None:
-    """Raises ConfigError unless one version of the numerics made all rows, and one of a plugin its rows."""
-    several = any(rows[column].nunique() > 1 for column in CODE_COLUMNS if column in rows)
-    if "parts" in rows:
-        several |= (rows.groupby(["fusion", "scores"])["parts"].nunique() > 1).any()
-    if several or (rows["status"] == Status.STALE).any():
+    if (rows["status"] == Status.STALE).any():
         raise ConfigError(
-            "its rows are of several versions of the numerics or of torch, or of an older one;"
-            " ablate claims run with force=stale trains those anew"
+            "its rows are of an older version of the numerics or of torch; ablate claims run with force=stale"
+            " trains those anew"
         )
 
 
-def _losses(
-    entry: Entry, rows: pd.DataFrame, record: StudyRecord, seeds: list[int]
-) -> dict[str, stats.Array]:
-    """(S,) the loss of each arm at its own value, by name; NaN for a run that diverged, all NaN for an arm
-    that did at every value. Raises ConfigError if a run is missing or has no result."""
-    losses = {}
-    for name in entry.arms:
-        choice = record.chosen.get(name)
-        if choice is not None and choice.value is None:  # it diverged at every value
-            losses[name] = np.full(len(seeds), np.nan)
-            continue
-        own = {run_id for run_id, role in record.roles.items() if name in role.values.get("tuned", ())}
-        of_arm = rows[rows["run_id"].isin(own) & rows["status"].isin(ENDED)]
-        of_arm = of_arm.drop_duplicates("seed").set_index("seed").reindex(seeds)
-        if missing := int(of_arm["run_id"].isna().sum()):
-            raise ConfigError(f"arm {name}: {missing} of its {len(seeds)} reporting runs have no result")
-        loss_S = pd.to_numeric(of_arm[METRIC], errors="coerce").to_numpy(float)
-        losses[name] = np.where(np.isfinite(loss_S), loss_S, np.nan)
-    return losses
+def _arms(run_id: str, record: StudyRecord) -> list[str]:
+    """The arms that a run reports."""
+    return record.roles[run_id].values.get("tuned", [])
 
 
-def _contrast(contrast: str, losses: Mapping[str, stats.Array]) -> stats.Array:
-    return np.sum([weight * losses[arm] for arm, weight in weights_of(contrast).items()], axis=0)
+def _by_contrast(comparison: Comparison, arms: Mapping[str, list[str]]) -> dict[str, Row]:
+    """The rows of the primary contrasts, by the names of their arms."""
+    rows = comparison.family("primary").query("baseline == baseline").to_dict("records")
+    return {
+        f"{one} - {base}": row
+        for row in rows
+        for one in arms[row["variant"]]
+        for base in arms[row["baseline"]]
+    }
 
 
-def _outcome(
-    entry: Entry,
-    prediction: Prediction,
-    losses: Mapping[str, stats.Array],
-    reference_S: stats.Array,
-    level: float,
-) -> Outcome:
-    difference_S = _contrast(prediction.contrast, losses)
-    reference_S = np.where(np.mean(reference_S) > 0, reference_S, np.nan)
-    bound_S = np.full_like(difference_S, prediction.bound or entry.margin)
-    if prediction.of_attention is not None:
-        bound_S = prediction.of_attention * reference_S  # it scatters over seeds too
-    diff, low, high = _interval(difference_S, level)
-    return Outcome(
-        contrast=prediction.contrast,
-        expect=prediction.expect,
-        diff=diff,
-        low=low,
-        high=high,
-        n=int((~np.isnan(difference_S)).sum()),
-        share=diff / float(np.mean(reference_S)),
-        bound=float(np.mean(bound_S)),
-        verdict=_verdict(prediction, entry.margin, difference_S, bound_S, level),
-    )
+def _outcome(one: Prediction, row: Row | None, margin: float) -> Outcome:
+    if row is None:  # an arm diverged at every value
+        return Outcome(one.contrast, math.nan, math.nan, math.nan, 0, Verdict.UNDECIDED)
+    verdict = _on_effect(one, row) if one.is_of_effect else _on_bound(one, row, margin)
+    return Outcome(one.contrast, row["diff"], row["low"], row["high"], int(row["pairs"]), verdict)
 
 
-def _verdict(
-    prediction: Prediction, margin: float, difference_S: stats.Array, bound_S: stats.Array, level: float
-) -> Verdict:
-    at_most, at_least = difference_S - bound_S, -difference_S - bound_S
-    has_to_be_below_0 = {
-        **{"below": [difference_S], "above": [-difference_S]},
-        **{"at_most": [at_most], "at_least": [at_least], "within": [at_most, at_least]},
-    }[prediction.expect]
-    middles, lows, highs = np.transpose([_interval(values_S, level) for values_S in has_to_be_below_0])
-    if np.isnan(lows).any():
-        return Verdict.UNDECIDED
-    claims_effect = prediction.expect in ("below", "above")
-    is_small = claims_effect and lows[0] > -margin and highs[0] < margin
-    if is_small or (lows > 0).any():
+def _on_effect(one: Prediction, row: Row) -> Verdict:
+    expected, opposite = (BETTER, WORSE) if one.expect == "below" else (WORSE, BETTER)
+    if row["verdict"] in (opposite, EQUIVALENT, *WITHIN):
         return Verdict.NOT
-    is_seen = not claims_effect or -middles[0] >= prediction.share * abs(prediction.published or 0)
-    return Verdict.REPLICATED if is_seen and (highs < 0).all() else Verdict.UNDECIDED
+    is_seen = abs(row["diff"]) >= one.share * abs(one.published or 0)
+    return Verdict.REPLICATED if row["verdict"] == expected and is_seen else Verdict.UNDECIDED
 
 
-def _interval(values_S: stats.Array, level: float) -> tuple[float, float, float]:
-    """The mean with its t-interval; NaN as bounds where nothing scatters."""
-    one = stats.paired(values_S[None], np.zeros_like(values_S)[None], margin=np.inf, alpha=1 - level)
-    return float(one["diff"][0]), float(one["low"][0]), float(one["high"][0])
-
-
-def _rounded(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a verdict.json, with numbers up to the sixth decimal."""
-    return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
+def _on_bound(one: Prediction, row: Row, margin: float) -> Verdict:
+    bound = one.bound or margin
+    upper = bound if one.expect in ("within", "at_most") else math.inf
+    lower = -bound if one.expect in ("within", "at_least") else -math.inf
+    if row["low"] > upper or row["high"] < lower:
+        return Verdict.NOT
+    return Verdict.REPLICATED if lower < row["low"] and row["high"] < upper else Verdict.UNDECIDED

@@ -3,64 +3,60 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ablate.config.identity import has_these_ids
+from ablate.analysis.compare import ALPHA
 from ablate.config.overrides import spelled
 from ablate.config.rules import ConfigError
 from ablate.ledger.entry import (
-    ALPHA,
-    CLAIMS,
+    Claim,
     Entry,
     Frozen,
     Prediction,
-    batch_of,
+    find_entry,
+    read_claims,
     read_entries,
-    read_entry,
     read_frozen,
-    require_frozen,
 )
-from ablate.ledger.judge import RESULTS, Judged, Outcome, Verdict, judge, judged_again, read_kept
-from ablate.phrases import counted, lines_if, some
+from ablate.ledger.freeze import batch_of, require_frozen
+from ablate.ledger.judge import RESULTS, Judged, Outcome, Verdict, judge, judged, read_kept
+from ablate.phrases import counted, lines_if
 
 PAGE = Path("docs/ledger.md")
 TABLE = "| | claim | verdict | seeds |\n| --- | --- | --- | --- |"
-# What docs/findings.md and docs/ledger.md open with, and `ablate claims` too.
-FIRST_EDITION = (
-    "First edition: 60 % of the test characters of its text, Python's help topics, lie verbatim in training"
-    " or validation, and at its budget of 1,000 steps heads that read fixed offsets do better than attention"
-    " that learns where to look. Its verdicts are about that, and a second edition follows."
-)
 OUTCOMES = {Verdict.REPLICATED: "holds", Verdict.NOT: "fails", Verdict.UNDECIDED: "undecided"}
 
 
-def page(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> str:
-    """The text of the page: the head that it has, which a person writes, and what follows from the entries.
-    Raises ConfigError."""
-    head = ledger.read_text("utf-8").partition(TABLE)[0] if ledger.exists() else "# The ledger\n\n"
-    frozen, lines, sections, verdicts = read_frozen(directory), [], [], {}
-    for entry in read_entries(directory):
-        if judged := judged_again(entry, results):
-            verdicts[entry.name] = judged
-        seeds, verdict = judged.predictions[0].n if judged else "", state(entry, judged, frozen)
+def page() -> str:
+    """The text of the page: the head that it has, which a person writes, and what follows from the entries;
+    empty until one is frozen. Raises ConfigError."""
+    entries, frozen = read_entries(), read_frozen()
+    if not any(entry.name in frozen for entry in entries):
+        return ""
+    head = PAGE.read_text("utf-8").partition(TABLE)[0] if PAGE.exists() else "# The ledger\n\n"
+    verdicts = {entry.name: judged(entry) for entry in entries}
+    lines, sections = [], list[str]()
+    for entry in entries:
+        found = verdicts[entry.name]
+        seeds, verdict = found.n if found else "", state(entry, found, frozen)
         lines.append(f"| [{entry.number}](#{entry.name}) | {entry.sentence} | {verdict} | {seeds} |")
-        sections += ["", *_section(entry, judged, frozen)]
-    batches = [part for line in _batches(verdicts, frozen, directory, results) for part in ("", line)]
+        sections += ["", *_section(entry, found, frozen)]
+    batches = [part for line in _batches(verdicts, frozen) for part in ("", line)]
     return head + "\n".join([TABLE, *lines, *batches, *sections]) + "\n"
 
 
-def state(entry: Entry, judged: Judged | None, frozen: Mapping[str, Frozen]) -> str:
+def state(claim: Claim, found: Judged | None, frozen: Mapping[str, Frozen]) -> str:
     """The verdict in words, or why there is none. frozen: all of frozen.json."""
-    if entry.name not in frozen:
+    if claim.name not in frozen:
         return "not frozen"
-    if frozen[entry.name].digest != entry.digest:
+    if frozen[claim.name].digest != claim.digest:
         return "edited after it was frozen"
-    return str(judged.verdict) if judged else "frozen, not run yet"
+    if frozen[claim.name].withdrawn:
+        return f"withdrawn: {frozen[claim.name].withdrawn}"
+    return str(found.verdict) if found else "frozen, not run yet"
 
 
 def expectation(one: Prediction, margin: float) -> str:
     """A prediction in words. margin: of its entry."""
     bound = f"{one.bound or margin:g} nats"
-    if one.of_attention is not None:
-        bound = f"{100 * one.of_attention:g} % of what attention is worth"
     words = {
         "below": f"is below 0: its whole interval is, and not all of it above −{margin:g} nats",
         "above": f"is above 0: its whole interval is, and not all of it below {margin:g} nats",
@@ -73,40 +69,37 @@ def expectation(one: Prediction, margin: float) -> str:
     return f"`{one.contrast}` {words}"
 
 
-def faults(directory: Path = CLAIMS, results: Path = RESULTS, ledger: Path = PAGE) -> list[str]:
+def faults() -> list[str]:
     """A line for each thing in the ledger that does not fit. Raises ConfigError if an entry can't be read."""
-    entries, frozen = read_entries(directory), read_frozen(directory)
-    names = {entry.name for entry in entries}
+    claims, frozen = read_claims(), read_frozen()
+    names = {claim.name for claim in claims}
     wrong = [f"{name}: frozen, but its file is gone; restore it" for name in sorted(frozen.keys() - names)]
-    wrong += [line for entry in entries for line in _of_entry(entry, frozen, directory, results)]
-    if not wrong and (not ledger.exists() or ledger.read_text("utf-8") != page(directory, results, ledger)):
-        wrong.append(f"{ledger}: not what the files give; ablate claims page writes it")
+    wrong += [line for claim in claims for line in _of_claim(claim, frozen)]
+    text = "" if wrong else page()
+    if text and (not PAGE.exists() or PAGE.read_text("utf-8") != text):
+        wrong.append(f"{PAGE}: not what the files give; ablate claims page writes it")
     return wrong
 
 
-def faults_of_runs(directory: Path = CLAIMS, results: Path = RESULTS) -> tuple[list[str], list[str]]:
-    """A line for each entry whose rows are not of the runs that it asks for, as composed anew; and one on the
-    entries whose rows an earlier version made, with ids that can't be computed again. The ledger has to be
-    without other faults."""
+def faults_of_runs() -> list[str]:
+    """A line for each entry whose rows are not of the runs that it asks for, as composed anew. The ledger has
+    to be without other faults."""
     from ablate.ledger.testing import run_ids  # it loads torch
 
-    wrong, earlier = [], []
-    for entry in read_entries(directory):
-        if not (results / entry.name).exists():
+    wrong = []
+    for entry in read_entries():
+        if not (RESULTS / entry.name).exists():
             continue
         try:
-            rows, record = read_kept(results / entry.name)
-            if not all(has_these_ids(str(version)) for version in rows["ablate"].unique()):
-                earlier.append(entry.name)
-            elif other := run_ids(entry, rows) ^ {*record.runs}:
+            rows, record = read_kept(RESULTS / entry.name)
+            if other := run_ids(entry, rows) ^ {*record.runs}:
                 wrong.append(f"{entry.name}: {len(other)} of its runs are not those that it asks for")
         except ConfigError as error:
             wrong.append(f"{entry.name}: {error}")
-    line = f"an earlier version made the rows of {some(earlier)}; their run ids can't be computed again"
-    return wrong, lines_if(earlier, line)
+    return wrong
 
 
-def _section(entry: Entry, judged: Judged | None, frozen: Mapping[str, Frozen]) -> list[str]:
+def _section(entry: Entry, found: Judged | None, frozen: Mapping[str, Frozen]) -> list[str]:
     source = entry.source
     arms = ", ".join(f"{arm} (`{spelled(keys)}`)" for arm, keys in entry.arms.items())
     lines = [
@@ -119,69 +112,63 @@ def _section(entry: Entry, judged: Judged | None, frozen: Mapping[str, Frozen]) 
         "",
     ]
     lines += [entry.note, ""] if entry.note else []
-    if judged:
+    if found:
         lines += [
-            "| contrast | difference in nats | share of attention | prediction |",
+            "| contrast | difference in nats | paired seeds | prediction |",
             "| --- | --- | --- | --- |",
-            *(_outcome(one) for one in judged.predictions),
-            *("", _closing(judged, entry.yardstick), ""),
         ]
+        lines += [*map(_outcome, found.predictions), "", _closing(found), ""]
     else:
         lines += [f"{state(entry, None, frozen).capitalize()}.", ""]
     if of := frozen.get(entry.name):
-        batch = f" in batch `{of.batch[:16]}`" if of.batch else ""
         older = counted(of.developed, "development row")
         lines.append(
-            f"Frozen {of.date}{batch}, digest `{of.digest[:16]}`. `ablate claims run {entry.number}`"
+            f"Frozen {of.date} in batch `{of.batch[:16]}`, digest `{of.digest[:16]}`."
+            f" `ablate claims run {entry.number}`"
             + "".join(lines_if(of.developed, f" Older than the freeze: {older} of its arms."))
         )
     return lines
 
 
 def _outcome(one: Outcome) -> str:
-    share = "" if one.share != one.share else f"{100 * one.share:.1f} %"
     interval = f"{one.diff:+.4f} [{one.low:+.4f}, {one.high:+.4f}]"
-    return f"| `{one.contrast}` | {interval} | {share} | {OUTCOMES[one.verdict]} |"
+    return f"| `{one.contrast}` | {interval} | {one.n} | {OUTCOMES[one.verdict]} |"
 
 
-def _closing(judged: Judged, yardstick: str) -> str:
-    seeds = counted(judged.predictions[0].n, "paired seed")
-    words = f"**{str(judged.verdict).capitalize()}.** {seeds}, each interval at {100 * judged.level:.4g} %"
-    if judged.reference == judged.reference:
-        words += f"; attention is worth {judged.reference:.3f} nats (`{yardstick}`)"
-    if judged.diverged:
-        words += f"; runs of {', '.join(judged.diverged)} diverged, which leaves it undecided"
+def _closing(found: Judged) -> str:
+    words = f"**{str(found.verdict).capitalize()}.** Its intervals hold together with {100 * (1 - ALPHA):g} %"
+    if found.diverged:
+        words += f"; runs of {', '.join(found.diverged)} diverged, which leaves it undecided"
     return f"{words}."
 
 
-def _batches(
-    judged: Mapping[str, Judged], frozen: Mapping[str, Frozen], directory: Path, results: Path
-) -> list[str]:
+def _batches(verdicts: Mapping[str, Judged | None], frozen: Mapping[str, Frozen]) -> Iterator[str]:
     """A line for each batch with verdicts: how many of them also hold if all of the batch hold together.
-    judged: by name."""
-    lines = []
+    verdicts: by name."""
     for batch in dict.fromkeys(one.batch for one in frozen.values() if one.batch):
         names = batch_of(frozen, batch)
-        decided = [name for name in names if name in judged and judged[name].verdict != Verdict.UNDECIDED]
+        decided = {
+            name: found.verdict
+            for name in names
+            if (found := verdicts.get(name)) and found.verdict != Verdict.UNDECIDED
+        }
         together = 0
-        for name in decided:
-            entry = read_entry(directory / f"{name}.yaml")
-            strict = judge(entry, *read_kept(results / name), alpha=ALPHA / len(names))
-            together += strict.verdict == judged[name].verdict
+        for name, verdict in decided.items():
+            kept = read_kept(RESULTS / name)
+            together += judge(find_entry(name), *kept, alpha=ALPHA / len(names)).verdict == verdict
         if decided:
-            lines.append(
+            yield (
                 f"Batch `{batch[:16]}`, {counted(len(names), 'claim')}: of"
                 f" {counted(len(decided), 'verdict')}, each of which holds with 95 %, {together} would hold"
                 " at 95 % over the whole batch."
             )
-    return lines
 
 
-def _of_entry(entry: Entry, frozen: Mapping[str, Frozen], directory: Path, results: Path) -> Iterator[str]:
+def _of_claim(claim: Claim, frozen: Mapping[str, Frozen]) -> Iterator[str]:
     try:
-        if entry.name in frozen or (results / entry.name).exists():
-            require_frozen(entry, frozen, directory)
-        judged_again(entry, results)
+        if claim.name in frozen or (RESULTS / claim.name).exists():
+            require_frozen(claim, frozen)
+        if isinstance(claim, Entry):
+            judged(claim)
     except ConfigError as error:
-        line = str(error)
-        yield line if entry.name in line else f"{entry.name}: {line}"
+        yield str(error)

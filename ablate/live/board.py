@@ -30,7 +30,7 @@ from ablate.phrases import lines_if, one_line
 from ablate.printing import console
 from ablate.store.columns import Row, Status
 from ablate.store.jobs import Array
-from ablate.store.names import swept, title
+from ablate.store.rows import swept, title
 from ablate.store.store import Store
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from ablate.phrases import counted, duration, lines_if, visible
 from ablate.store import lease
 from ablate.store.columns import RESULTS, Row, Status
 from ablate.store.jobs import Array, State, read_arrays
-from ablate.store.names import without_id
+from ablate.store.rows import without_id
 from ablate.store.run_files import last_metrics
 from ablate.store.store import Store
 

@@ -22,7 +22,7 @@ TAGS = ("verb_0", "verb_1", "verb_2", "noun_or_verb", "else")
 
 
 @dataclass(frozen=True)
-class Lines:
+class TaggedRows:
     """Rows of the validation split. nats_RT: the loss of each target. tags_RT: by tag, which targets have it.
     weights_LHvT: attention at the positions that predict a verb's first token, where entry d of T is the
     weight d positions back. subjects: (v, 2), how many positions back the subject begins and ends."""
@@ -34,7 +34,7 @@ class Lines:
 
 
 @torch.no_grad()
-def read(run: PlacedRun, model: Model) -> Lines:
+def read(run: PlacedRun, model: Model) -> TaggedRows:
     """Evaluate a model of a run on corpus=grammar on its validation split."""
     tokens, context, drawn = run.corpus.tokens("validation"), run.spec.context, run.corpus.recipe
     assert isinstance(drawn, Grammar)
@@ -51,16 +51,16 @@ def read(run: PlacedRun, model: Model) -> Lines:
     nats = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
     at = begins[starts[:, None] + np.arange(1, context + 1)]  # the first letter of each target
     weights, subjects = _from_verbs(model, inputs, all_words, begins, starts)
-    return Lines(nats.numpy(), {tag: letters[at] for tag, letters in tagged.items()}, weights, subjects)
+    return TaggedRows(nats.numpy(), {tag: letters[at] for tag, letters in tagged.items()}, weights, subjects)
 
 
-def losses(lines: Lines) -> dict[str, float]:
+def losses(lines: TaggedRows) -> dict[str, float]:
     """The mean loss of the targets with each tag, in nats per token."""
     return {tag: float(lines.nats_RT[where].mean()) for tag, where in lines.tags_RT.items() if where.any()}
 
 
 def on_subject(
-    lines: Lines, draws: np.random.Generator
+    lines: TaggedRows, draws: np.random.Generator
 ) -> tuple[list[list[float]], list[list[float]], float, float]:
     """By layer and head, the mean weight on the subject's letters; the same with subjects shuffled among the
     verbs, as chance gives. Then the 95 % range of the largest head over such shuffles."""
@@ -69,7 +69,7 @@ def on_subject(
     return _weight(lines, lines.subjects).tolist(), shuffled.mean(0).tolist(), float(low), float(high)
 
 
-def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
+def _weight(lines: TaggedRows, subjects: np.ndarray) -> np.ndarray:
     """(L, H): the mean over verbs of the total weight on the positions of the subject."""
     back = np.arange(lines.weights_LHvT.shape[-1])
     there_vT = (back <= subjects[:, :1]) & (back > subjects[:, 1:])
@@ -79,7 +79,7 @@ def _weight(lines: Lines, subjects: np.ndarray) -> np.ndarray:
 def _from_verbs(
     model: Model, inputs: torch.Tensor, all_words: list[Word], begins: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """weights_LHvT and subjects (Lines) of the verbs in these rows whose subject is in the same row."""
+    """weights_LHvT and subjects (TaggedRows) of the verbs in these rows whose subject is in the same row."""
     context = inputs.shape[1]
     first = np.searchsorted(begins, begins[starts])
     rows, queries, places = [], [], []

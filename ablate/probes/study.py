@@ -6,17 +6,18 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
+from ablate.analysis.frames import select, with_options
 from ablate.analysis.load import load
 from ablate.analysis.probes import COLUMNS, FILE, read
-from ablate.analysis.select import select, with_options
-from ablate.analysis.variants import USABLE, collect, names_of_runs
+from ablate.analysis.variant import names_of_runs
+from ablate.analysis.variants import USABLE, collect
 from ablate.compute.limits import available_cores
 from ablate.config.rules import ConfigError
 from ablate.data.paired import Layout, Pair
@@ -31,7 +32,7 @@ from ablate.model.models import EncoderDecoder
 from ablate.probes.measure import Value, layer_names, measure
 from ablate.probes.outputs import likeness
 from ablate.probes.patterns import divergence, look
-from ablate.store.run_files import read_started, weights_on_the_way
+from ablate.store.run_files import weights_on_the_way
 from ablate.store.store import Store
 
 DIGITS = 4  # of the numbers in attention maps
@@ -57,17 +58,9 @@ class Probed:
 def find(target: str, where: Sequence[str] = ()) -> Probed:
     """The runs of a target that meet `where`. target: a study by name or directory, a CSV file of one, or a
     run by a prefix of its id or name. Raises ConfigError."""
-    store = Store()
-    is_run = (Path(target) / "result.json").is_file()
-    if target in store.study_names() or (Path(target).exists() and not is_run):
-        results = load([target])
-        path = results.sources[0].directory / FILE
-    else:
-        directory = store.find(target)
-        store = Store(directory.parent.parent)
-        results = load([str(store.root)])
-        of_it = results.rows["run_id"] == read_started(directory)["run_id"]
-        results, path = replace(results, rows=results.rows[of_it]), store.root / f"{directory.name}-{FILE}"
+    results = load([target], runs=True)
+    (source,) = results.sources
+    path = source.directory / (f"{source.run.name}-{FILE}" if source.run else FILE)
     rows = select(with_options(results.rows), where)
     if len(rows) and not (rows["status"].isin(USABLE) & rows["val_loss"].notna()).any():
         how = " and ".join(dict.fromkeys(rows["status"]))

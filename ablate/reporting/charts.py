@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ablate.analysis import stats
+from ablate.analysis.frames import as_texts, with_options
 from ablate.analysis.load import metrics
-from ablate.analysis.select import as_texts, with_options
-from ablate.analysis.variants import USABLE, diverged, names
+from ablate.analysis.variant import names, of_rows
+from ablate.analysis.variants import USABLE, diverged
 from ablate.phrases import lines_if
 from ablate.reporting import factor_charts, head_charts, ladder_charts
 from ablate.reporting.figures import (
@@ -147,7 +148,9 @@ def _rates(page: Page) -> Iterator[Figure]:
     data = _by_value(page.subject.rows, metric, page.comparison.shown, column)
     if data.empty:
         return
-    words, label = column_named(column).words, Labels(page.comparison, without=column)
+    others = [one for one in page.comparison.shown if one != column]
+    named = of_rows(page.subject.rows, others)
+    words, label = column_named(column).words, Labels(page.comparison, without=column, variants=named)
     drawn = data.assign(label=[label(name) for name in data["variant"]])
     # Best first, as in the other charts, so that variants keep their colours.
     texts = dict.fromkeys([*map(label, page.comparison.table["variant"]), *drawn["label"]])

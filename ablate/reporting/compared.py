@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.select import as_texts
-from ablate.analysis.variants import levels_of
+from ablate.analysis.frames import as_texts
+from ablate.analysis.load import Results
+from ablate.analysis.variant import Variant
 from ablate.config.schema import PARTS, STANDARD_SCORES
 from ablate.files.svg import inline
 from ablate.reporting.relations import STANDARD, Relation, relations
-from ablate.reporting.subject import Subject
 from ablate.store.provenance import PACKAGE
 
 FOLDERS = {kind: PACKAGE / "model" / kind for kind in PARTS}  # by kind, also a column's name
@@ -38,14 +38,14 @@ class Card:
     relation: Relation | None
 
 
-def compared(comparison: Comparison) -> list[str]:
-    """The names of the compared variants, baselines first; all variants if nothing was tested."""
-    table = comparison.tested
-    pairs = [*table["baseline"].dropna(), *table["variant"]] or [*comparison.table["variant"]]
-    return list(dict.fromkeys(pairs))
+def compared(comparison: Comparison) -> list[Variant]:
+    """The compared variants, baselines first; all variants if nothing was tested."""
+    tested = comparison.tested
+    sides = [*(one.baseline for one in tested), *(one.variant for one in tested)]
+    return list(dict.fromkeys(sides)) or [*comparison.variants.values()]
 
 
-def cards(comparison: Comparison, subject: Subject, related: Iterable[Relation]) -> list[Card]:
+def cards(comparison: Comparison, subject: Results, related: Iterable[Relation]) -> list[Card]:
     """The compared methods, baselines first, at most MOST. related: the equations of this comparison."""
     methods = [*dict.fromkeys(method_of(variant, comparison) for variant in compared(comparison))]
     methods = [(kind, name) for kind, name in methods if name]  # of which tables of others have none
@@ -64,7 +64,7 @@ def cards(comparison: Comparison, subject: Subject, related: Iterable[Relation])
 
 def equations(comparison: Comparison) -> list[Relation]:
     """The equations that relate the compared variants."""
-    pairs = [*comparison.tested[["variant", "baseline"]].itertuples(index=False, name=None)]
+    pairs = [(one.variant, one.baseline) for one in comparison.tested]
     if not pairs:  # each with the standard one, if that is among them
         variants = compared(comparison)
         standard = [one for one in variants if method_of(one, comparison) == ("fusion", STANDARD["fusion"])]
@@ -72,7 +72,7 @@ def equations(comparison: Comparison) -> list[Relation]:
     return relations(pairs)
 
 
-def method_of(variant: str, comparison: Comparison) -> Method:
+def method_of(variant: Variant, comparison: Comparison) -> Method:
     """The part of a variant that tells it from others: its rule on scores if that is not the standard one and
     not that of all rows, else its fusion."""
     levels = {kind: _level(kind, variant, comparison) for kind in ("fusion", "scores")}
@@ -81,9 +81,9 @@ def method_of(variant: str, comparison: Comparison) -> Method:
     return kind, levels[kind]
 
 
-def _level(column: str, variant: str, comparison: Comparison) -> str:
+def _level(column: str, variant: Variant, comparison: Comparison) -> str:
     """The level of a column in a variant, which names it only if it varies."""
-    found = levels_of(variant).get(column)
+    found = variant.levels.get(column)
     if found is None and column in comparison.rows:
         found = next(iter(as_texts(comparison.rows[column])), "")
     return found or ""

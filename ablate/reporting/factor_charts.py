@@ -10,8 +10,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from ablate.analysis.select import as_texts, with_options
-from ablate.analysis.variants import USABLE, mean_interval, names
+from ablate.analysis.frames import as_texts, with_options
+from ablate.analysis.variant import names
+from ablate.analysis.variants import USABLE, mean_interval
 from ablate.reporting.figures import (
     COLORS,
     GREY,

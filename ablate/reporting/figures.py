@@ -8,7 +8,7 @@ on black; the style sheet sets those of text and lines), and vl-convert renders 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import altair as alt
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.variants import levels_of
+from ablate.analysis.variant import Variant, varying
 
 COLORS = ("#3b82c4", "#d9730d", "#2e9e6b", "#9467bd", "#d64550", "#178f9e", "#a07040", "#b8559b")
 GREY = "#888888"
@@ -211,29 +211,32 @@ def heat_map(
 
 
 class Labels:
-    """Names variants by the values of the varying columns. title: the names of these columns.
+    """Names variants by the levels of the varying columns. title: the names of these columns.
 
-    without: a column to leave out. among: the variants in the chart; by default all.
+    without: a column to leave out. among: the names of the variants in the chart; by default all. variants:
+    by name, if not those of the comparison.
     """
 
     def __init__(
-        self, comparison: Comparison, *, without: str = "", among: Iterable[str] | None = None
+        self,
+        comparison: Comparison,
+        *,
+        without: str = "",
+        among: Iterable[str] | None = None,
+        variants: Mapping[str, Variant] | None = None,
     ) -> None:
-        table = comparison.table
-        if among is not None:
-            table = table[table["variant"].isin({*among})]
-        self.columns = [c for c in comparison.shown if c != without and table[c].nunique() > 1]
+        self.variants = {**comparison.variants, **(variants or {})}
+        among = {*comparison.variants} if among is None else {*among}
+        drawn = [variant for name, variant in comparison.variants.items() if name in among]
+        self.columns = [column for column in varying(drawn) if column != without]
         self.title = self.join(*self.columns)
 
     def __call__(self, variant: str) -> str:
-        levels = levels_of(variant)
-        return self.join(*(levels.get(column, "") for column in self.columns))
+        return self.variants[variant].label(self.columns, between=" · ", pattern="{1}")
 
     def full(self, variant: str) -> str:
         """A name such as `sum · heads 4`, for charts in which no axis says what the numbers are."""
-        levels = levels_of(variant)
-        named = ((column, levels[column]) for column in self.columns if column in levels)
-        return self.join(*(level if column == "fusion" else f"{column} {level}" for column, level in named))
+        return self.variants[variant].label(self.columns, between=" · ", pattern="{} {}")
 
     def of_layers(self, data: pd.DataFrame) -> list[str]:
         """A name such as `sum · layer 1` for each row, by its variant and its layer."""

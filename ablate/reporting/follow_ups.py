@@ -9,14 +9,13 @@ from functools import cached_property
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.power import seconds_a_run
-from ablate.analysis.select import as_texts, option_names
+from ablate.analysis.frames import as_texts, option_names, seconds_a_run
 from ablate.compute.limits import available_cores
 from ablate.config.overrides import as_value
 from ablate.phrases import duration
+from ablate.reporting.commands import is_duel
 from ablate.reporting.compared import compared, method_of
 from ablate.reporting.relations import STANDARD
-from ablate.reporting.subject import is_duel
 from ablate.store.columns import WIDTHS
 from ablate.store.record import StudyRecord, keys_of_arms
 
@@ -36,6 +35,18 @@ class FollowUp:
     time: str = ""
 
 
+def seconds_here(runs: float, rows: pd.DataFrame) -> float:
+    """How long so many runs like these take on this machine; NaN if the rows do not say."""
+    seconds, at_once = seconds_a_run(rows, available_cores())
+    return runs * seconds / at_once
+
+
+def time_here(runs: float, rows: pd.DataFrame) -> str:
+    """The same in words, as `about 5 min here`; empty if the rows do not say."""
+    seconds = seconds_here(runs, rows)
+    return "" if math.isnan(seconds) else f"about {duration(seconds)} here"
+
+
 @dataclass(frozen=True)
 class FollowUps:
     """Of a study with these usable rows."""
@@ -46,9 +57,7 @@ class FollowUps:
 
     def taking(self, command: str, times: float = 1) -> FollowUp:
         """A command that takes `times` as long as the study did."""
-        seconds, at_once = seconds_a_run(self.rows, available_cores())
-        seconds *= times * max(len(self.record.runs), len(self.rows)) / at_once
-        return FollowUp(command, "" if math.isnan(seconds) else f"about {duration(seconds)} here")
+        return FollowUp(command, time_here(times * max(len(self.record.runs), len(self.rows)), self.rows))
 
     def changed(self, name: str, *settings: str, times: float = 1) -> FollowUp:
         """The study with other settings, under a name that ends in `name`; without a command that takes
@@ -77,18 +86,15 @@ class FollowUps:
         return self.taking(shlex.join(["ablate", "run", *own, named]), 1 + DEVELOPMENT / seeds)
 
     def on_a_ladder(self) -> FollowUp:
-        """The same methods at several sizes: a duel with --rungs, or fusions without options on the shipped
-        ladder; without a command if more differs."""
-        if is_duel(self.record):
-            words = shlex.split(self.record.command)
-            is_free = _without(words, OF_A_RUNG) == words
-            return FollowUp(shlex.join([*words, "--rungs", "3"]), DUEL_TAKES) if is_free else FollowUp()
-        differing = {column for text in self.comparison.tested["differs"] for column in text.split()}
+        """The same fusions, without options, on the shipped ladder; without a command if more differs, and
+        for a duel, whose settings that ladder does not take."""
+        differing = {column for one in self.comparison.tested for column in one.differs.split()}
         options = option_names(self.rows, "fusion")
         typed = [word for word in self.record.typed if word != "-m"]
         keys = {word.partition("=")[0] for word in typed if "=" in word} | keys_of_arms(self.record.arms)
         if (
-            not {"fusion"} <= differing <= {*BY_FUSION, *options}
+            is_duel(self.record)
+            or not {"fusion"} <= differing <= {*BY_FUSION, *options}
             or any(key.startswith("fusion.") for key in keys)
             or any("=" not in word for word in typed)
         ):
@@ -118,7 +124,7 @@ class FollowUps:
     def _settings(self) -> list[str] | None:
         """The settings that the compared methods share; None if more than the methods varies, and if the
         command had options such as --plugin."""
-        varying = {c for c in self.comparison.shown if self.comparison.table[c].nunique() > 1}
+        varying = {*self.comparison.varying}
         words = [word for word in self.record.typed if word != "-m"]
         if len({*self._methods}) < max(2, len(self._methods)) or any("=" not in word for word in words):
             return None

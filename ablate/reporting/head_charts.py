@@ -25,7 +25,7 @@ from ablate.analysis.probes import (
     silent,
     text_file,
 )
-from ablate.analysis.variants import names_of_runs
+from ablate.analysis.variant import names_of_runs
 from ablate.reporting.figures import (
     GREY,
     Figure,

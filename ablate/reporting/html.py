@@ -6,7 +6,7 @@ Its Content-Security-Policy allows only the scripts in the file, by their digest
 import base64
 import functools
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -17,8 +17,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ablate.analysis.compare import Comparison
+from ablate.analysis.load import read
 from ablate.analysis.question import Question
-from ablate.analysis.variants import in_name
+from ablate.analysis.variant import Variant
 from ablate.config.extras import require
 from ablate.phrases import cleaned
 from ablate.reporting import own_files, short, words
@@ -26,7 +27,6 @@ from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder_details import details
 from ablate.reporting.page import gather
 from ablate.reporting.relations import STANDARD
-from ablate.reporting.subject import find
 from ablate.reporting.tables import readable, render
 from ablate.reporting.terms import GLOSSARY, anchor, coded, explained, occurring
 
@@ -66,7 +66,7 @@ def write_report(
     out: by default beside the results. charts: a directory for its charts as PNG, SVG and PDF. margin,
     question: as for `compare`. Raises ConfigError, before any work is done if it can't be written.
     """
-    subject = find(target, question.get("metric"))
+    subject = read(target, question.get("metric"))
     path = subject.page if out is None else Path(out)
     own_files.check_file(path, "html")
     if charts is not None:
@@ -124,8 +124,9 @@ def require_charts() -> None:
 def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]) -> Table:
     """What decides in one family: each variant, its difference with the interval, and the verdict."""
     read, raw = words.for_reading(comparison, family), comparison.family(family)
-    shown = [*read.columns][: [*read.columns].index("n")]
-    frame = pd.DataFrame({"variant": [called(levels) for levels in read[shown].to_dict("records")]})
+    variants = [comparison.variants[name] for name in raw["variant"]]
+    columns = comparison.varying or comparison.shown[:1]
+    frame = pd.DataFrame({"variant": [called(variant, columns) for variant in variants]})
     if "diff" in read:
         ends = read.get("[low, high]", pd.Series("", index=read.index)).str.replace(", ", ",\u00a0")
         frame["difference"] = (read["diff"] + " " + ends).str.strip().tolist()
@@ -138,18 +139,16 @@ def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]
         f"{family}: mean {comparison.metric}, and its difference to the baseline with the {level} interval"
     )
     short = table(frame, about, {k: v for k, v in numbers.items() if k in frame}, raw["best"].tolist())
-    for row, variant in zip(short.rows, raw["variant"], strict=True):
+    for row, variant in zip(short.rows, variants, strict=True):
         row[0] = row[0]._replace(drawing=Markup(drawn.get(method_of(variant, comparison), "")))
     return short
 
 
-def called(levels: Mapping[Hashable, str]) -> str:
-    """A variant by its levels, as in `sum · heads 4`; softmax, the standard rule on scores, is not named."""
-    return " · ".join(
-        in_name(level) if column in ("fusion", "scores") else f"{column} {in_name(level)}"
-        for column, level in levels.items()
-        if (column, level) != ("scores", STANDARD["scores"])
-    )
+def called(variant: Variant, columns: Sequence[str]) -> str:
+    """A variant as in `sum · heads 4`; softmax, the standard rule on scores, is not named."""
+    if variant.levels.get("scores") == STANDARD["scores"]:
+        variant = variant.without("scores")
+    return variant.label(columns, pattern="{} {}", between=" · ", bare=("fusion", "scores"))
 
 
 def comparison_table(comparison: Comparison, family: str) -> Table:

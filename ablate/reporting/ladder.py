@@ -1,22 +1,16 @@
 """The answer of a ladder: what each arm costs at each size, as predicted or not. Prints nothing."""
 
 import itertools
-import math
-import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
-from ablate.analysis.ladder import Arm, LadderResult, places_of
-from ablate.analysis.variants import USABLE
-from ablate.config.overrides import as_value
-from ablate.phrases import counted, lines_if
-from ablate.reporting.follow_ups import FollowUp, FollowUps
-from ablate.reporting.words import is_perhaps_within, number, signed, unit
+from ablate.analysis.finding import Finding
+from ablate.analysis.ladder import Arm, LadderResult
+from ablate.phrases import counted, joined, lines_if
+from ablate.reporting.words import interval, number, signed, unit
 from ablate.store.record import Predicted
 
 MOST = 3  # sentences, if each arm has one
@@ -27,7 +21,6 @@ KINDS = {
     stats.EQUIVALENT: WITHIN,
 }
 DIRECTIONS = {COSTS: 1, SAVES: -1}
-MANY_SEEDS = 64  # for more, no command lists them
 
 
 def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
@@ -38,41 +31,6 @@ def findings(comparison: Comparison, ladder: LadderResult) -> list[str]:
     each = len(arms) + len(under_way) <= MOST
     lines = [in_words.sentence(arm) for arm in arms] if each else in_words.together(arms)
     return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *under_way)]
-
-
-def more(comparison: Comparison, ladder: LadderResult) -> list[str]:
-    """What to do next: go on, or climb again with more seeds. A ladder itself takes no more of them."""
-    record, is_at_top = ladder.record, any(ladder.at_top(arm) for arm in ladder.arms)
-    if not is_at_top or {*places_of(record)} - {*comparison.rows["run_id"]}:
-        typed = shlex.join(["ablate", "run", *record.typed]) if record.typed else record.command
-        return [f"{f'`{typed}`' if typed else 'The command of the study'} goes on with it."]
-    steps = pd.concat([arm.steps for arm in ladder.arms], ignore_index=True)
-    undecided = steps[steps["verdict"] == stats.UNDECIDED]
-    needed = undecided.groupby("rung")["more_seeds"].max().dropna().astype(int)
-    if needed.empty:
-        return []
-    counts = [len(rung.seeds) + int(needed.get(at, 0)) for at, rung in enumerate(ladder.rungs)]
-    which = "what is" if undecided["more_seeds"].notna().all() else "some of what is"
-    line = (
-        f"A ladder takes no more seeds; another with about {_and([*map(str, counts)])} of them at its rungs"
-        f" would decide {which} undecided"
-    )
-    again = _with_seeds(comparison, ladder, counts) if max(counts) <= MANY_SEEDS else FollowUp()
-    command = lines_if(again.command, f": `{again.command}`")
-    return ["".join([line, *command, *lines_if(again.time, f", {again.time}"), "."])]
-
-
-def _with_seeds(comparison: Comparison, ladder: LadderResult, counts: Sequence[int]) -> FollowUp:
-    """Another ladder with so many fresh seeds at its rungs: runs of the old ones' tops are there already, and
-    nothing predicts them."""
-    rows = comparison.rows[comparison.rows["status"].isin(USABLE)]
-    first = max(ladder.record.seeds) + 1
-    seeds = [*range(first, first + max(counts))]
-    work = [rung.size * rung.tokens for rung in ladder.rungs]
-    now = sum(each * len(rung.seeds) for each, rung in zip(work, ladder.rungs, strict=True))
-    times = sum(each * count for each, count in zip(work, counts, strict=True)) / now
-    given = (f"study.seeds_a_rung={as_value([*counts])}", f"study.seeds={as_value(seeds)}")
-    return FollowUps(comparison, ladder.record, rows).changed("more", *given, times=times)
 
 
 def sizes(ladder: LadderResult) -> list[str]:
@@ -88,7 +46,7 @@ class _Words:
     """Sentences on the arms of one ladder. Numbers are costs: above 0, an arm is worse than the baseline."""
 
     def __init__(self, comparison: Comparison, ladder: LadderResult) -> None:
-        self.ladder, self.sizes = ladder, sizes(ladder)
+        self.comparison, self.ladder, self.sizes = comparison, ladder, sizes(ladder)
         self.sign = -1 if comparison.higher_is_better else 1
         self.unit = unit(comparison.metric) or f" of {comparison.metric}"
         self.margin = f"{comparison.margin:g}"
@@ -96,34 +54,41 @@ class _Words:
     def called(self, arm: str) -> str:
         return self.ladder.record.answer.get(arm, arm)
 
+    def steps(self, arm: Arm) -> list[tuple[int, Finding]]:
+        """Each rung with a result, and what was found there."""
+        found = self.comparison.findings_of(arm.steps)
+        return [(int(at), one) for at, one in zip(arm.steps["rung"], found, strict=True) if one]
+
+    def at_top(self, arm: Arm) -> Finding | None:
+        return dict(self.steps(arm)).get(len(self.sizes) - 1)
+
     def sentence(self, arm: Arm) -> str:
-        top, rows = self.ladder.at_top(arm), arm.steps.to_dict("records")
+        top, steps = self.at_top(arm), self.steps(arm)
         if arm.predicted and top:
-            rows = [row for row in rows if row["rung"] < len(self.sizes) - 1]
-        groups = [(kind, [*of]) for kind, of in itertools.groupby(rows, lambda row: _kind(row))]
+            steps = [(at, one) for at, one in steps if at < len(self.sizes) - 1]
+        groups = [(kind, [*of]) for kind, of in itertools.groupby(steps, lambda step: _kind(step[1]))]
         clauses = [
-            f"at {_and([self.sizes[row['rung']] for row in of])} M{'' if at else ' parameters'}"
-            f" {self._clause(kind, of, '' if at else self.called(arm.name))}"
+            f"at {joined([self.sizes[rung] for rung, _ in of])} M{'' if at else ' parameters'}"
+            f" {self._clause(kind, [one for _, one in of], '' if at else self.called(arm.name))}"
             for at, (kind, of) in enumerate(groups)
         ]
         return f"{'; '.join([*clauses, *self._prediction(arm, top)])}."
 
     def together(self, arms: Sequence[Arm]) -> list[str]:
         """Three sentences: verdicts at the highest rung, predictions, and the largest difference."""
-        last = max(arm.steps["rung"].max() for arm in arms)
-        there = {arm.name: arm.steps[arm.steps["rung"] == last].to_dict("records") for arm in arms}
-        rows = [row for of in there.values() for row in of]
-        counts = Counter(row["verdict"] for row in rows).most_common()
+        last = max(at for arm in arms for at, _ in self.steps(arm))
+        reached = {arm.name: one for arm in arms if (one := dict(self.steps(arm)).get(last))}
+        counts = Counter(one.verdict for one in reached.values()).most_common()
         base = self.called(self.ladder.baseline)
         lines = [
-            f"of {counted(len(rows), 'arm')} against {base} at {self.sizes[last]} M parameters:"
+            f"of {counted(len(reached), 'arm')} against {base} at {self.sizes[last]} M parameters:"
             f" {', '.join(f'{count} {verdict}' for verdict, count in counts)}."
         ]
-        known = [(arm, arm.predicted, self.ladder.at_top(arm)) for arm in arms if arm.predicted]
+        known = [(arm, arm.predicted, self.at_top(arm)) for arm in arms if arm.predicted]
         tried = [(arm, predicted, top) for arm, predicted, top in known if top]
         missed = [
-            f"{self.called(arm.name)}, {self._interval(top, 0)} where {self._interval(_row(predicted), 0)}"
-            " was predicted"
+            f"{self.called(arm.name)}, {self._interval(top.diff, top.low, top.high, 0)} where"
+            f" {self._interval(predicted.difference, predicted.low, predicted.high, 0)} was predicted"
             for arm, predicted, top in tried
             if not _covers(predicted, top)
         ]
@@ -134,7 +99,7 @@ class _Words:
             lines += [
                 f"for {self.sizes[-1]} M {counted(len(known), 'difference')} are predicted, and not seen yet."
             ]
-        decided = [arm for arm in arms if there[arm.name] and _kind(there[arm.name][0]) != OPEN]
+        decided = [arm for arm in arms if arm.name in reached and _kind(reached[arm.name]) != OPEN]
         largest = max(decided or arms, key=lambda arm: abs(arm.steps["diff"].iloc[-1]))
         return [*lines, f"the largest: {self.sentence(largest)}"]
 
@@ -145,13 +110,13 @@ class _Words:
             return []
         reached = sorted({int(at) for arm in ladder.arms for at in arm.steps["rung"]})
         return [
-            f"so far {_and([ladder.rungs[at].name for at in reached])} of {len(ladder.rungs)} rungs;"
+            f"so far {joined([ladder.rungs[at].name for at in reached])} of {len(ladder.rungs)} rungs;"
             f" {ladder.top.name} ({self.sizes[-1]} M) is predicted once every run below it has ended."
         ]
 
-    def _clause(self, kind: str, rows: Sequence[Mapping[Any, Any]], subject: str) -> str:
-        """What these rungs show. subject: empty if it was named before."""
-        costs = [self.sign * row["diff"] for row in rows]
+    def _clause(self, kind: str, found: Sequence[Finding], subject: str) -> str:
+        """What was found at some rungs. subject: empty if it was named before."""
+        costs = [self.sign * one.diff for one in found]
         against = f" against {self.called(self.ladder.baseline)}" if subject else ""
         if kind == OPEN:
             which = f"whether {subject} costs or saves anything{against}" if subject else "that"
@@ -161,67 +126,57 @@ class _Words:
             differ = f"{subject} and {other} differ" if subject else "they differ"
             return f"{differ} by less than {self.margin} ({_between(costs, signed)}{self.unit})"
         size = _between([abs(cost) for cost in costs], number)
-        weak = [row["verdict"] in stats.WITHIN for row in rows]
+        weak = [one.verdict in stats.WITHIN for one in found]
         weight = f", less than the {self.margin} that would matter" if all(weak) else ""
-        if not weight and (any(weak) or any(map(is_perhaps_within, rows))):
+        if not weight and (any(weak) or any(one.is_perhaps_within for one in found)):
             weight = f", perhaps within the margin of {self.margin}"
         return f"{subject or 'it'} {kind} {size}{self.unit}{against}{weight}"
 
-    def _prediction(self, arm: Arm, top: Mapping[Any, Any] | None) -> Iterator[str]:
+    def _prediction(self, arm: Arm, top: Finding | None) -> Iterator[str]:
         if not (predicted := arm.predicted):
             return
         sign = self._direction(predicted)
         verb = {1: "to cost", -1: "to save"}.get(sign, "to differ by")
-        interval = self._interval(_row(predicted), sign)
+        ends = predicted.difference, predicted.low, predicted.high
+        before = f"for {self.sizes[-1]} M it {{}} predicted {verb} {self._interval(*ends, sign)}"
         if not top:
-            yield f"for {self.sizes[-1]} M it is predicted {verb} {interval}, and not seen yet"
+            yield f"{before.format('is')}, and not seen yet"
             return
-        before, kind = f"for {self.sizes[-1]} M it was predicted {verb} {interval}", _kind(top)
+        before, kind, seen = before.format("was"), _kind(top), (top.diff, top.low, top.high)
         if not _covers(predicted, top):
-            own = DIRECTIONS.get(kind, 0)
-            does = f"it {kind} " if own else ""
-            yield f"{before}, and missed: {does}{self._interval(top, own)}{_unless_decided(kind)}"
+            direction = DIRECTIONS.get(kind, 0)
+            does = f"it {kind} " if direction else ""
+            yield f"{before}, and missed: {does}{self._interval(*seen, direction)}{_unless_decided(kind)}"
         elif kind in (COSTS, SAVES) and sign:  # the same one, as the interval holds what was seen
-            yield f"{before}, and does: {self._interval(top, sign)}"
+            yield f"{before}, and does: {self._interval(*seen, sign)}"
         elif kind in (COSTS, SAVES):
-            yield f"{before}, and {kind} {self._interval(top, DIRECTIONS[kind])}, within that"
+            yield f"{before}, and {kind} {self._interval(*seen, DIRECTIONS[kind])}, within that"
         else:
-            yield f"{before}, and {self._interval(top, sign)} was seen, within that{_unless_decided(kind)}"
+            yield f"{before}, and {self._interval(*seen, sign)} was seen, within that{_unless_decided(kind)}"
 
     def _direction(self, predicted: Predicted) -> int:
         """1 if an arm is predicted to cost something, −1 to save, 0 if the interval holds 0."""
         return self.sign * ((predicted.low > 0) - (predicted.high < 0))
 
-    def _interval(self, row: Mapping[Any, Any], direction: int) -> str:
+    def _interval(self, diff: float, low: float, high: float, direction: int) -> str:
         """A difference with its interval: as a cost, as what is saved (−1), or with its sign (0)."""
         turned = self.sign * (direction or 1)
-        value, *ends = (turned * row[name] for name in ("diff", "low", "high"))
-        write = number if direction else signed
-        if any(math.isnan(end) for end in ends):
-            return write(value)
-        return f"{write(value)} [{number(min(ends))}, {number(max(ends))}]"
+        value, *ends = (turned * one for one in (diff, low, high))
+        return f"{(number if direction else signed)(value)} {interval(min(ends), max(ends))}".rstrip()
 
 
-def _kind(row: Mapping[Any, Any]) -> str:
-    return KINDS.get(row["verdict"], OPEN)
+def _kind(one: Finding) -> str:
+    return KINDS.get(one.verdict or "", OPEN)
 
 
 def _unless_decided(kind: str) -> str:
     return {OPEN: ", undecided", WITHIN: ", less than would matter"}.get(kind, "")
 
 
-def _covers(predicted: Predicted, top: Mapping[Any, Any]) -> bool:
-    return predicted.low <= top["diff"] <= predicted.high
-
-
-def _row(predicted: Predicted) -> dict[str, float]:
-    return {"diff": predicted.difference, "low": predicted.low, "high": predicted.high}
+def _covers(predicted: Predicted, top: Finding) -> bool:
+    return predicted.low <= top.diff <= predicted.high
 
 
 def _between(values: Sequence[float], write: Any) -> str:
     low, high = write(min(values)), write(max(values))
     return low if low == high else f"{low} to {high}"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

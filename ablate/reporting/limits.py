@@ -11,13 +11,13 @@ import pandas as pd
 from ablate.analysis.compare import Comparison
 from ablate.analysis.frames import of_others
 from ablate.analysis.ladder import places_of
-from ablate.analysis.standing import FIXED_PLACES
-from ablate.analysis.variants import USABLE, names
-from ablate.phrases import counted_between
+from ablate.analysis.variant import names
+from ablate.analysis.variants import USABLE
+from ablate.phrases import capital, counted_between
+from ablate.reporting.commands import whole_study, with_fixed_places
 from ablate.reporting.compared import compared
 from ablate.reporting.follow_ups import FollowUp, FollowUps
 from ablate.reporting.methods import levels_in_words
-from ablate.reporting.subject import whole_study, with_fixed_places
 from ablate.store.record import StudyRecord
 
 FEW_SEEDS = 5
@@ -26,7 +26,6 @@ WELL_BEFORE = 0.9  # share of the steps before which a best step counts as early
 LARGER = 2  # times the layers and the width of a larger model
 LARGER_SIZE = "Does it hold at a larger size?"
 TEXT, OTHER_TEXT = "stdlib", "docs"  # both come with Python
-COUNTING = " than counting: "  # in a fact of analysis/standing.py
 NO_FOLLOW_UP = FollowUp()
 
 
@@ -163,7 +162,7 @@ def _narrow_heads(further: FollowUps) -> Iterator[Limit]:
 
 def _parameters(further: FollowUps) -> Iterator[Limit]:
     """Of the compared variants alone: what serves as a reference may be of another size."""
-    own = {*compared(further.comparison)}
+    own = {one.name for one in compared(further.comparison)}
     named = names(further.rows, further.comparison.shown)
     rows = further.rows[[name in own for name in named]]
     compared_rows = [of for _, of in rows.groupby(["d_model", "layers"])] if further.record.rungs else [rows]
@@ -199,12 +198,11 @@ def _overfit(rows: pd.DataFrame, comparison: Comparison) -> Iterator[Limit]:
 
 def _standing(further: FollowUps) -> Iterator[Limit]:
     """What speaks against the text and the budget."""
-    facts, record = further.comparison.facts, further.record
-    for fact in facts:
-        if fact.is_doubt:
-            words = f"{fact.words[:1].upper()}{fact.words[1:]}."
-            yield Limit(fact.brief, words, "Do text and budget carry a verdict?")
-    if not any(f"scores={FIXED_PLACES}" in fact.words for fact in facts):
+    caveats, record = further.comparison.caveats, further.record
+    for one in caveats:
+        if one.is_doubt:
+            yield Limit(one.brief, f"{capital(one.words)}.", "Do text and budget carry a verdict?")
+    if not any(one.kind == "fixed places" for one in caveats):
         command = "" if record.rungs else with_fixed_places(record)
         yield Limit(
             "not known whether attention has learned to look",
@@ -216,20 +214,13 @@ def _standing(further: FollowUps) -> Iterator[Limit]:
 
 def beside_counting(comparison: Comparison) -> str:
     """Whether the models are better than counting tokens, in a line; empty for a table of others."""
-    facts = [fact for fact in comparison.facts if COUNTING in fact.words]
+    found = [one for one in comparison.caveats if one.kind == "counting"]
     if of_others(comparison.rows):
         return ""
-    if not facts:
+    if not found:
         return (
             f"Better than counting tokens? Not known: no loss of counting stands beside {comparison.metric}."
         )
-    doubted = sum(fact.is_doubt for fact in facts)
-    verdict = "Yes" if not doubted else "No" if doubted == len(facts) else "Not all"
-    found = [_as_clause(fact.words.partition(";")[0]) for fact in facts]
-    return f"Better than counting tokens? {verdict}: {'; '.join(found)}."
-
-
-def _as_clause(words: str) -> str:
-    """`better than counting: NAMES: by X` as `NAMES is better by X`."""
-    how, _, who = words.partition(COUNTING)
-    return who.replace(": by ", f" is {how} by ", 1)
+    doubted = sum(one.is_doubt for one in found)
+    verdict = "Yes" if not doubted else "No" if doubted == len(found) else "Not all"
+    return f"Better than counting tokens? {verdict}: {'; '.join(one.clause for one in found)}."

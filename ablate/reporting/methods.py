@@ -3,9 +3,9 @@
 import pandas as pd
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.frames import of_others
-from ablate.analysis.select import as_texts
+from ablate.analysis.frames import as_texts, of_others
 from ablate.analysis.variants import USABLE
+from ablate.phrases import joined
 from ablate.reporting.words import confidence
 from ablate.store.columns import TABLE, column_named, on_validation
 from ablate.store.record import LEVEL, StudyRecord
@@ -43,14 +43,14 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
     if tuned:
         of[tuned] = "each variant's own (below)"
     factors = [column for column in comparison.shown if column != tuned]
-    varying = [column for column in factors if table[column].nunique() > 1] or factors[:1]
+    varying = [column for column in comparison.varying if column != tuned] or factors[:1]
     variants = len(table.drop_duplicates(factors))
     split = column_named(comparison.metric).split or "validation"
     clip = f", gradients clipped at norm {of['clip']}" if of["clip"] else ""
     one_text = of.get("architecture", "") in ("", "decoder")
     encoder = f" of the decoder and {of['encoder_layers']} of the encoder" if of.get("encoder_layers") else ""
     layers = f"{of['layers']} layers{encoder}"
-    sentences = [f"We compare {variants} variants that differ in {_and(varying)}."]
+    sentences = [f"We compare {variants} variants that differ in {joined(varying)}."]
     if all(of[column] for column in TRAINING):  # rows from elsewhere may lack them
         sentences += [
             f"Each is {MODELS.get(of.get('architecture', ''), MODELS['decoder'])} (Pre-LN, learned"
@@ -74,15 +74,16 @@ def paragraph(comparison: Comparison, record: StudyRecord, development: pd.DataF
         within = f", equivalent within {comparison.margin:g}," if comparison.margin > 0 else ""
         apart = table[table["p"].notna()]["n_baseline"].notna()
         kinds = {"paired t-tests": not apart.all(), "Welch's t-tests of two groups": apart.any()}
-        tests = _and([kind for kind, is_used in kinds.items() if is_used])
+        tests = joined([kind for kind, is_used in kinds.items() if is_used])
         sentences.append(
             f"Differences are tested by {tests}, corrected by Holm within each family; intervals are"
             f" simultaneous {level} t-intervals (Bonferroni over the family), and decide between {two}"
             f"{within} and undecided."
         )
         if record.looks and table["look"].notna().any():
+            taken = joined([*map(str, record.looks.taken)])
             sentences.append(
-                f"The study looked at {_and([*map(str, record.looks.taken)])} seeds, as named beforehand. The"
+                f"The study looked at {taken} seeds, as named beforehand. The"
                 " level of 5 % is spent linearly in the number of seeds, and each look has its share"
                 " (Bonferroni), so the intervals are repeated confidence intervals; before the last look they"
                 " take at least the median standard deviation of the family's differences. A contrast that is"
@@ -152,7 +153,3 @@ def levels_in_words(column: pd.Series) -> str:
         if len(values) > LEVELS:
             return f"{values[0]} to {values[-1]} ({len(values)} values)"
     return ", ".join(values)
-
-
-def _and(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -8,19 +8,20 @@ from typing import Any, Unpack
 import pandas as pd
 
 from ablate.analysis.compare import Comparison, compare
+from ablate.analysis.frames import as_texts, at_own_value, select, with_options
+from ablate.analysis.load import Results
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.analysis.question import Question
-from ablate.analysis.select import as_texts, at_own_value, select, with_options
 from ablate.config.conditions import as_text
 from ablate.config.identity import digest
 from ablate.files.atomic import StoreError, read_json
 from ablate.reporting.answers import Answer, answer
+from ablate.reporting.commands import SINGLE_RUNS, commands
 from ablate.reporting.compared import FOLDERS, Card, cards, equations
 from ablate.reporting.limits import Limit, beside_counting, limits
 from ablate.reporting.methods import hyperparameters, paragraph
 from ablate.reporting.relations import Relation
 from ablate.reporting.spans import Spans, spans
-from ablate.reporting.subject import SINGLE_RUNS, Subject, commands
 from ablate.store.columns import of_role, on_validation
 
 
@@ -31,7 +32,7 @@ class Page:
     whether it is better than counting tokens. facts: versions, text and machine of the rows.
     hyperparameters: as from reporting.methods."""
 
-    subject: Subject
+    subject: Results
     own: pd.DataFrame
     comparison: Comparison
     answer: Answer
@@ -49,7 +50,7 @@ class Page:
     hyperparameters: pd.DataFrame
 
 
-def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[Question]) -> Page:
+def gather(subject: Results, *, margin: float | None = None, **question: Unpack[Question]) -> Page:
     """The content of the page about these rows. Raises ConfigError, Incomparable."""
     record, reproduced = subject.record, commands(subject)
     if where := question.pop("where", ()):
@@ -77,7 +78,7 @@ def gather(subject: Subject, *, margin: float | None = None, **question: Unpack[
         counting=beside_counting(comparison),
         limits=[*limits(comparison, record)],
         notes=[line for line in (*subject.notes, *comparison.notes) if line not in failures]
-        + [fact.words for fact in comparison.facts if not fact.is_doubt],
+        + [one.words for one in comparison.caveats if not one.is_doubt],
         cost=_cost(own),
         failures=failures,
         commands=reproduced,
@@ -117,7 +118,7 @@ def _undeveloped(development: pd.DataFrame, metric: str, column: str) -> list[st
     ]
 
 
-def _environment(subject: Subject) -> dict[str, Any]:
+def _environment(subject: Results) -> dict[str, Any]:
     """python and platform of the runs, if known."""
     known: dict[str, list[str]] = {}
     for directory in subject.directories.values():
@@ -128,7 +129,7 @@ def _environment(subject: Subject) -> dict[str, Any]:
     return known
 
 
-def _facts(subject: Subject, environment: Mapping[str, list[str]]) -> dict[str, str]:
+def _facts(subject: Results, environment: Mapping[str, list[str]]) -> dict[str, str]:
     rows, record = subject.rows, subject.record
     facts = {
         "runs": f"{len(rows)}",

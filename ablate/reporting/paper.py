@@ -14,10 +14,11 @@ import pandas as pd
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.ladder import LadderResult
-from ablate.analysis.variants import levels_of, mean_interval
+from ablate.analysis.variant import Variant
+from ablate.analysis.variants import mean_interval
 from ablate.config.conditions import column_of
 from ablate.config.rules import ConfigError
-from ablate.phrases import counted_between, lines_if, option
+from ablate.phrases import counted_between, joined, lines_if, option
 from ablate.reporting import tables
 from ablate.reporting.answers import place
 from ablate.reporting.ladder import sizes
@@ -52,7 +53,7 @@ def pivot(comparison: Comparison, keys: Sequence[str]) -> PaperTable:
     columns = [column_of(key, table, where) for key in keys]
     if not columns or len({*columns}) < len(columns):
         raise ConfigError(f"{where}: give different keys, as fusion,heads: the last goes across")
-    others = [c for c in comparison.shown if c not in columns and table[c].nunique() > 1]
+    others = [c for c in comparison.varying if c not in columns]
     if table.duplicated(columns).any():
         first = option("--where", f"{others[0]}={table[others[0]].iloc[0]}")
         raise ConfigError(f"{where}: variants differ in {', '.join(others)} too; add it, or {first}")
@@ -72,8 +73,7 @@ def by_variant(comparison: Comparison) -> PaperTable:
     if comparison.ladder:
         return _by_rung(comparison, comparison.ladder)
     table = _variants(comparison)
-    shown = [c for c in comparison.shown if table[c].nunique() > 1] or comparison.shown[:1]
-    return _as_rows(comparison, table, shown)
+    return _as_rows(comparison, table, comparison.varying or comparison.shown[:1])
 
 
 def _by_rung(comparison: Comparison, ladder: LadderResult) -> PaperTable:
@@ -192,21 +192,22 @@ def _caption(comparison: Comparison, table: pd.DataFrame) -> str:
     if table["best"].any():
         parts.append(f"Bold: the {'highest' if comparison.higher_is_better else 'lowest'} mean.")
     if table["verdict"].isin(stats.CLAIMS).any():
-        base = _shared(comparison, sorted({*table["baseline"].dropna()}))
+        bases = [comparison.variants[name] for name in sorted({*table["baseline"].dropna()})]
+        base = _shared(comparison, bases)
         by = f"by the simultaneous {confidence(comparison)} interval"
         parts.append(f"{MARK}: differs from its baseline, {base}, {by}.")
-    if len(same := comparison.identical):
-        parts.append(f"Identical to its baseline in every run: {'; '.join(same['variant'])}.")
+    if same := comparison.identical:
+        names = "; ".join(one.variant.name for one in same)
+        parts.append(f"Identical to its baseline in every run: {names}.")
     return " ".join(parts)
 
 
-def _shared(comparison: Comparison, baselines: Sequence[str]) -> str:
+def _shared(comparison: Comparison, baselines: Sequence[Variant]) -> str:
     """What all baselines have in common, in English, of what varies; the first one's if nothing."""
-    first, *rest = map(levels_of, baselines)
-    varying = {column for column in comparison.shown if comparison.table[column].nunique() > 1}
+    first, *rest = [one.levels for one in baselines]
     common = {key: level for key, level in first.items() if all(other.get(key) == level for other in rest)}
-    told = {key: level for key, level in common.items() if key in varying} or common or first
-    return _and([_in_english(key, level) for key, level in told.items() if level])
+    told = {key: level for key, level in common.items() if key in comparison.varying} or common or first
+    return joined([_in_english(key, level) for key, level in told.items() if level])
 
 
 def _in_english(column: str, level: str) -> str:
@@ -217,10 +218,6 @@ def _in_english(column: str, level: str) -> str:
     if column in ("heads", "layers"):
         return f"{level} {words if level != '1' else words.removesuffix('s')}"
     return level if column in ("fusion", "scores") else f"{words} {level}"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _in_order(column: pd.Series) -> list[str]:

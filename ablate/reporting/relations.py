@@ -6,7 +6,7 @@ A test holds each to what verify checks, since that loads torch, and a report do
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ablate.analysis.variants import levels_of
+from ablate.analysis.variant import Variant
 from ablate.config.schema import STANDARD_FUSION, STANDARD_SCORES
 
 STANDARD = {"fusion": STANDARD_FUSION, "scores": STANDARD_SCORES}
@@ -129,15 +129,14 @@ RELATIONS = [
 ]
 
 
-def relations(pairs: Iterable[tuple[str, str]]) -> list[Relation]:
+def relations(pairs: Iterable[tuple[Variant, Variant]]) -> list[Relation]:
     """The equations that relate these pairs of variants, or each of a pair to what is standard."""
     found: dict[str, Relation] = {}
     for variant, baseline in pairs:
-        one, other = levels_of(variant), levels_of(baseline)
-        for column in one:
-            if one[column] != other.get(column):
-                for relation in _relating(column, one[column], other.get(column, "")):
-                    found.setdefault(relation.name, relation)
+        for column in variant.differing(baseline):
+            levels = variant.levels[column], baseline.levels.get(column, "")
+            for relation in _relating(column, *levels):
+                found.setdefault(relation.name, relation)
     return [*found.values()]
 
 

@@ -3,27 +3,24 @@
 Everything else stands under --why: families, corrections, shares, columns that differ, notes.
 """
 
-import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ablate.analysis import stats
 from ablate.analysis.compare import BASELINE, Comparison
-from ablate.analysis.contrasts import names
-from ablate.analysis.ladder import LadderResult
-from ablate.analysis.variants import levels_of
-from ablate.phrases import Doubt, Taken, cleaned, counted, lines_if
+from ablate.analysis.finding import Finding
+from ablate.analysis.variant import varying
+from ablate.phrases import Doubt, Taken, counted, lines_if
 from ablate.reporting import words
-from ablate.reporting.answers import answer, without
-from ablate.reporting.ladder import sizes
-from ablate.reporting.subject import NO_STUDY
-from ablate.reporting.tables import lines_of, render
-from ablate.store.columns import column_named
-from ablate.store.record import StudyRecord
+from ablate.reporting.answers import answer
+from ablate.reporting.tables import lines_of
+from ablate.store.record import NO_STUDY, StudyRecord
+
+if TYPE_CHECKING:
+    from ablate.analysis.ladder import LadderResult
 
 MOST_ROWS = 10  # of the table; for more, baselines have none
 MOST_DOUBTS = 3
@@ -36,7 +33,7 @@ def lines(comparison: Comparison, records: Sequence[StudyRecord], notes: Sequenc
     record = records[0] if len(records) == 1 else NO_STUDY
     parts = answer(comparison, record, brief=True)
     why = _why(comparison, notes, is_claim=bool(record.claim))
-    other = "" if comparison.ladder else _without_baselines(_contrasts(comparison))
+    other = "" if comparison.ladder else _without_baselines(_contrasts(comparison, _family(comparison)))
     against = lines_if(other, f"Each is against {other}, otherwise equal.")
     paragraph = " ".join([*parts.findings, *against, *parts.trust, *why])
     room = max(2, HEIGHT - _height(paragraph))
@@ -55,10 +52,10 @@ def doubts(notes: Sequence[str], where: str = "--why explains") -> str:
 def _why(comparison: Comparison, notes: Sequence[str], *, is_claim: bool) -> list[str]:
     """A sentence on what --why has; none if nothing was tested and nothing is doubtful."""
     tested = comparison.tested
-    is_lead = not is_claim and not len(comparison.family("primary"))
-    leads = lines_if(is_lead and tested["verdict"].isin(stats.CLAIMS).any(), LEAD)
-    sentence = doubts([*leads, *notes]) or ("" if tested.empty else "--why says how this was tested")
-    others = int(comparison.table["p"].notna().sum()) - len(tested)
+    is_lead = not is_claim and not any(one.is_primary for one in comparison.findings)
+    leads = lines_if(is_lead and any(one.verdict in stats.CLAIMS for one in tested), LEAD)
+    sentence = doubts([*leads, *notes]) or ("--why says how this was tested" if tested else "")
+    others = sum(one.is_tested for one in comparison.findings) - len(tested)
     more = f", and has {counted(others, 'more comparison')}" if others else ""
     return lines_if(sentence, f"{sentence}{more}.")
 
@@ -99,45 +96,51 @@ def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) ->
     """
     if comparison.ladder:
         return _of_ladder(comparison, comparison.ladder, marginal=marginal)
-    family, rows = comparison.family(_family(comparison)), _contrasts(comparison)
-    rows = family if rows.empty else rows if _without_baselines(rows) else _with_baselines(family, rows)
-    read = pd.DataFrame({"variant": _names(rows["variant"], tuned)})
+    name = _family(comparison)
+    family, contrasts = comparison.family(name), _contrasts(comparison, name)
+    rows = family if not contrasts else family[family["baseline"].notna()]
+    if contrasts and not _without_baselines(contrasts):
+        rows = _with_baselines(family, rows)
+    read = pd.DataFrame({"variant": _names(comparison, rows["variant"], tuned)})
     read["n"] = words.numbers_of_seeds(rows)
     read["mean"] = rows["mean"].tolist()
-    each = rows.to_dict("records")
     if rows["diff"].notna().any():
-        read["difference [low, high]"] = [_difference(row, comparison.metric) for row in each]
+        digits = words.digits(comparison.metric)
+        read["difference [low, high]"] = words.differences(rows, digits)
         if marginal:
-            read[f"marginal {words.confidence(comparison)}"] = [
-                _interval(row, "low_marginal", "high_marginal", comparison.metric) for row in each
-            ]
-        read["verdict"] = [words.verdict(row) for row in each]
+            ends = words.intervals(rows, "low_marginal", "high_marginal", digits)
+            read[f"marginal {words.confidence(comparison)}"] = ends
+        read["verdict"] = words.verdicts(rows, comparison.findings_of(rows))
     if "step_ms" in rows:
         read["step_ms"] = rows["step_ms"].tolist()
-        read["step_ratio"] = [words.step_ratio(row) for row in each]
+        read["step_ratio"] = [words.step_ratio(row) for row in rows.to_dict("records")]
     return read
 
 
-def _of_ladder(comparison: Comparison, ladder: LadderResult, *, marginal: bool) -> pd.DataFrame:
+def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool) -> pd.DataFrame:
     """Each arm at each rung in a row, with the predicted interval at the top."""
-    metric, top, read = comparison.metric, len(ladder.rungs) - 1, []
+    from ablate.reporting.ladder import sizes
+
+    digits, top, read = words.digits(comparison.metric), len(ladder.rungs) - 1, list[dict[str, str]]()
     names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
+    of_marginal = lines_if(marginal, f"marginal {words.confidence(comparison)}")
     for arm in ladder.arms:
-        seeds = words.numbers_of_seeds(arm.steps)
-        for row, n in zip(arm.steps.to_dict("records"), seeds, strict=True):
-            read.append({"arm": arm.name, "rung": names[row["rung"]], "n": n})
-            read[-1]["difference [low, high]"] = _difference(row, metric)
-            if marginal:
-                level = words.confidence(comparison)
-                read[-1][f"marginal {level}"] = _interval(row, "low_marginal", "high_marginal", metric)
-            read[-1]["verdict"] = words.verdict(row)
+        steps = arm.steps
+        columns = {
+            "arm": [arm.name] * len(steps),
+            "rung": [names[at] for at in steps["rung"]],
+            "n": words.numbers_of_seeds(steps),
+            "difference [low, high]": words.differences(steps, digits),
+            **{name: words.intervals(steps, "low_marginal", "high_marginal", digits) for name in of_marginal},
+            "verdict": words.verdicts(steps, comparison.findings_of(steps)),
+        }
+        read += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         if arm.predicted:
             if not ladder.at_top(arm):
                 read.append({"arm": arm.name, "rung": names[top]})
-            read[-1]["predicted"] = _interval(asdict(arm.predicted), "low", "high", metric)
-    columns = ["arm", "rung", "n", "difference [low, high]", "predicted", "verdict"]
-    columns[4:4] = lines_if(marginal, f"marginal {words.confidence(comparison)}")
-    return pd.DataFrame(read).reindex(columns=columns).astype(object).fillna("")
+            read[-1]["predicted"] = words.interval(arm.predicted.low, arm.predicted.high, digits)
+    order = ["arm", "rung", "n", "difference [low, high]", *of_marginal, "predicted", "verdict"]
+    return pd.DataFrame(read).reindex(columns=order).astype(object).fillna("")
 
 
 def in_width(read: pd.DataFrame, width: int) -> pd.DataFrame:
@@ -159,18 +162,17 @@ def _family(comparison: Comparison) -> str:
     return comparison.families[0]
 
 
-def _contrasts(comparison: Comparison) -> pd.DataFrame:
-    """The contrasts of that family."""
-    family = comparison.family(_family(comparison))
-    return family[family["baseline"].notna()]
+def _contrasts(comparison: Comparison, family: str) -> list[Finding]:
+    return [one for one in comparison.findings if one.family == family]
 
 
-def _without_baselines(rows: pd.DataFrame) -> str:
+def _without_baselines(contrasts: Sequence[Finding]) -> str:
     """What the baselines of these contrasts are, if they need no rows: they would make the table too long,
     and are the same but for what each variant shares with its own. Else empty."""
-    others = {names(row["variant"], row["baseline"])[1] for row in rows.to_dict("records")}
-    is_short = len(rows) + rows["baseline"].nunique() <= MOST_ROWS
-    return "" if is_short or len(others) > 1 or rows["variant"].duplicated().any() else others.pop()
+    others = {one.sides()[1] for one in contrasts}
+    variants, baselines = {one.variant for one in contrasts}, {one.baseline for one in contrasts}
+    is_short = len(contrasts) + len(baselines) <= MOST_ROWS
+    return "" if is_short or len(others) > 1 or len(variants) < len(contrasts) else others.pop()
 
 
 def _with_baselines(family: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -185,51 +187,9 @@ def _with_baselines(family: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _names(variants: pd.Series, tuned: str) -> list[str]:
-    """The names of variants without what all of them share; a fusion is named by itself."""
-    levels = [levels_of(without(name, tuned)) for name in variants]
-    keys = [key for key in levels[0] if len({one.get(key) for one in levels}) > 1] or [*levels[0]][:1]
-    called = [
-        " ".join(one[key] if key == "fusion" else f"{key}={one[key]}" for key in keys if one.get(key))
-        for one in levels
-    ]
-    return called if len({*called}) == variants.nunique() else [*variants]
-
-
-def _difference(row: Mapping[Any, Any], metric: str) -> str:
-    diff = row["diff"]
-    interval = _interval(row, "low", "high", metric)
-    return "" if diff != diff else f"{diff:+{_format(metric)}} {interval}".rstrip()
-
-
-def _interval(row: Mapping[Any, Any], low: str, high: str, metric: str) -> str:
-    form = _format(metric)
-    return "" if row[low] != row[low] else f"[{row[low]:{form}}, {row[high]:{form}}]"
-
-
-def _format(metric: str) -> str:
-    return ",.1f" if column_named(metric).unit == "steps" else ".4f"
-
-
-# --- in a notebook ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ShownComparison(Comparison):
-    """A comparison that displays its answer, its tables and its notes. answer: as lines. records: of its
-    studies."""
-
-    answer: list[str]
-    records: Sequence[StudyRecord]
-
-    def __repr__(self) -> str:
-        """The text that `ablate compare` prints."""
-        width = shutil.get_terminal_size().columns
-        tuned = self.records[0].tuned_column if self.records else ""
-        read = in_width(table(self, tuned), width)
-        return cleaned("\n".join([*lines(self, self.records, self.notes), "", render(read, "table")]))
-
-    def _repr_html_(self) -> str:
-        from ablate.reporting.html import comparison_html
-
-        return comparison_html(self, self.answer)
+def _names(comparison: Comparison, names: pd.Series, tuned: str) -> list[str]:
+    """What variants are called here: without what all of them share; a fusion is named by itself."""
+    variants = [comparison.variants[name].without(tuned) for name in names]
+    columns = varying(variants) or [*variants[0].levels][:1]
+    called = [one.label(columns) for one in variants]
+    return called if len({*called}) == names.nunique() else [one.name for one in variants]

@@ -1,17 +1,15 @@
 """Differences with their intervals, drawn inside the answer: places in percent, for any width."""
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ablate.analysis.compare import Comparison
-from ablate.analysis.contrasts import names
-from ablate.analysis.variants import levels_of
-from ablate.reporting.answers import without
-from ablate.reporting.words import number, signed, unit
+from ablate.analysis.finding import Finding
+from ablate.analysis.variant import varying
+from ablate.reporting.words import interval, setting_of, signed, unit
 
 MOST = 8  # rows
 ROOM = 6.0  # percent that stay free on either side
@@ -47,14 +45,11 @@ class Spans:
 def spans(comparison: Comparison, tuned: str = "") -> Spans | None:
     """The tested contrasts, at most MOST; None if there is none. tuned: the column of which each variant has
     its own value; it is not named."""
-    table = comparison.tested
-    for side in ("variant", "baseline"):
-        table = table.assign(**{side: [without(name, tuned) for name in table[side]]})
-    rows = [row for row in table.to_dict("records") if math.isfinite(row["low"])]
-    if not rows:
+    found = [one.without(tuned) for one in comparison.tested if math.isfinite(one.low)]
+    if not found:
         return None
-    shown, margin = rows[:MOST], comparison.margin
-    ends = [0.0, *(row[end] for row in shown for end in ("low", "high"))]
+    shown, margin = found[:MOST], comparison.margin
+    ends = [0.0, *(end for one in shown for end in (one.low, one.high))]
     ends += [] if math.isnan(margin) else [-margin, margin]
     low, high = min(ends), max(ends)
     scale = (100 - 2 * ROOM) / ((high - low) or 1.0)
@@ -62,18 +57,17 @@ def spans(comparison: Comparison, tuned: str = "") -> Spans | None:
     def place(value: float) -> float:
         return round(ROOM + (value - low) * scale, 2)
 
-    settings = [levels_of(row["variant"]) for row in shown]
-    varying = {key for one in settings for key in one if len({other.get(key) for other in settings}) > 1}
+    apart = varying(one.variant for one in shown)
     drawn = [
         Span(
-            label=_label(row, varying),
-            text=f"{signed(row['diff'])} [{number(row['low'])}, {number(row['high'])}]",
-            verdict=row["verdict"],
-            low=place(row["low"]),
-            at=place(row["diff"]),
-            high=place(row["high"]),
+            label=_label(one, apart),
+            text=f"{signed(one.diff)} {interval(one.low, one.high)}",
+            verdict=one.verdict or "",
+            low=place(one.low),
+            at=place(one.diff),
+            high=place(one.high),
         )
-        for row in shown
+        for one in shown
     ]
     measure = f",{words}" if (words := unit(comparison.metric)) else ""
     sides = {True: "; right of 0 is better", False: "; left of 0 is better", None: ""}
@@ -83,17 +77,14 @@ def spans(comparison: Comparison, tuned: str = "") -> Spans | None:
         zero=place(0.0),
         margin=None if math.isnan(margin) else (place(-margin), place(margin)),
         ticks=[(place(value), label) for value, label in _ticks(low, high)],
-        left=len(rows) - len(shown),
+        left=len(found) - len(shown),
     )
 
 
-def _label(row: Mapping[Hashable, Any], varying: Collection[str]) -> str:
+def _label(one: Finding, varying: Collection[str]) -> str:
     """The two sides, and of what they share the settings that vary between contrasts."""
-    ours, theirs = levels_of(row["variant"]), levels_of(row["baseline"])
-    shared = [f"{key}={ours[key]}" for key in ours if key in varying and ours[key] == theirs.get(key) != ""]
-    where = f" ({', '.join(shared)})" if shared else ""
-    one, other, _ = names(row["variant"], row["baseline"])
-    return f"{one} − {other}{where}"
+    shared = ", ".join(setting_of(one, varying))
+    return " − ".join(one.sides()) + (f" ({shared})" if shared else "")
 
 
 def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:

@@ -1,17 +1,20 @@
 """A comparison for readers: captions, tables with few columns, closing sentences. Prints nothing."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from ablate.analysis import stats
-from ablate.analysis.compare import POWER, Comparison
-from ablate.analysis.contrasts import EQUAL, names
+from ablate.analysis.compare import Comparison
+from ablate.analysis.contrasts import EQUAL
+from ablate.analysis.controls import CONTROLLED
+from ablate.analysis.finding import Finding
+from ablate.analysis.verdicts import POWER
 from ablate.config.overrides import spelled
-from ablate.phrases import counted, counted_between
+from ablate.phrases import counted, counted_between, lines_if
 from ablate.store.columns import column_named
 
 PERHAPS = ", perhaps within the margin"
@@ -22,10 +25,8 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     """One family for readers: the columns that distinguish the variants, and the numbers behind the
     verdict."""
     table = comparison.family(family)
-    if comparison.ladder:  # which takes no more seeds
-        table = table.assign(more_seeds=pd.array([pd.NA] * len(table), "Int64"))
-    shown = [column for column in comparison.shown if comparison.table[column].nunique() > 1]
-    read = table[shown or comparison.shown[:1]].copy()
+    found = comparison.findings_of(table)
+    read = table[comparison.varying or comparison.shown[:1]].copy()
     read["n"] = numbers_of_seeds(table)
     if "match_error" in table:  # the difference in cost that remains after matching
         read["params"] = table["params"]
@@ -36,20 +37,19 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     if table["diff"].notna().any():
         read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
     if table["diff"].notna().any() and comparison.table["n"].max() > 1:  # one seed decides nothing
-        read["[low, high]"] = _intervals(table, "low", "high")
+        read["[low, high]"] = intervals(table, "low", "high")
         if marginal:
             level = confidence(comparison)
-            read[f"marginal {level}"] = _intervals(table, "low_marginal", "high_marginal")
+            read[f"marginal {level}"] = intervals(table, "low_marginal", "high_marginal")
         if table["controlled"].notna().any():
-            read[f"with {spelled(comparison.placebo)}"] = [
-                _interval(row, "controlled") for row in table.to_dict("records")
-            ]
+            ends = zip(*(table[name].tolist() for name in CONTROLLED), strict=True)
+            read[f"with {spelled(comparison.placebo)}"] = [_remaining(*each) for each in ends]
         if table["share"].notna().any():
             read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
         read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
-        read["verdict"] = [_with_why(row) for row in table.to_dict("records")]
+        read["verdict"] = verdicts(table, found, with_why=True)
         if table["look"].notna().any():
-            read["seeds"] = ["" if pd.isna(row["look"]) else _look(row) for row in table.to_dict("records")]
+            read["seeds"] = [_look(one) if one else "" for one in found]
     if "step_ms" in table:
         read["step_ms"] = table["step_ms"]
         read["step_ratio"] = [step_ratio(row) for row in table.to_dict("records")]
@@ -58,21 +58,33 @@ def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) 
     return read
 
 
+def verdicts(table: pd.DataFrame, found: Sequence[Finding | None], *, with_why: bool = False) -> list[str]:
+    """The verdict of each row in words, or that it is a baseline. found: from each row. with_why: and, where
+    there is no verdict, why."""
+    tell = _with_why if with_why else verdict
+    return [tell(one) if one else text or "" for one, text in zip(found, table["verdict"], strict=True)]
+
+
+def intervals(table: pd.DataFrame, low: str, high: str, digits: str = ".4f") -> list[str]:
+    """The interval of each row, from these columns."""
+    return [interval(*ends, digits) for ends in zip(table[low].tolist(), table[high].tolist(), strict=True)]
+
+
+def differences(table: pd.DataFrame, digits: str) -> list[str]:
+    """The difference of each row with its interval; empty for a row without."""
+    each = zip(table["diff"].tolist(), intervals(table, "low", "high", digits), strict=True)
+    return ["" if diff != diff else f"{diff:+{digits}} {ends}".rstrip() for diff, ends in each]
+
+
 def numbers_of_seeds(table: pd.DataFrame) -> list[str]:
     """The number of seeds of each row, with those that ended without a number: 7 + 1 diverged."""
     counts = zip(table["n"], table["diverged"].astype(int), strict=True)
     return [f"{n} + {lost} diverged" if lost else str(n) for n, lost in counts]
 
 
-def verdict(row: Mapping[Any, Any]) -> str:
-    """The verdict of a row of a comparison in words; empty without one."""
-    return f"{row['verdict'] or ''}{PERHAPS if is_perhaps_within(row) else ''}"
-
-
-def is_perhaps_within(row: Mapping[Any, Any]) -> bool:
-    """Whether a decided difference may be within the margin, as its interval reaches into it."""
-    is_beyond = row["verdict"] in (stats.BETTER, stats.WORSE, stats.HIGHER, stats.LOWER)
-    return is_beyond and min(abs(row["low"]), abs(row["high"])) < row["margin"]
+def verdict(one: Finding) -> str:
+    """The verdict in words; empty without one."""
+    return f"{one.verdict or ''}{PERHAPS if one.is_perhaps_within else ''}"
 
 
 def caption(comparison: Comparison, family: str) -> str:
@@ -99,17 +111,11 @@ def caption(comparison: Comparison, family: str) -> str:
 
 def sentences(comparison: Comparison) -> list[str]:
     """The findings: one sentence per primary contrast or, without any, per contrast that was tested."""
-    primary = comparison.family("primary")
-    table = comparison.table
-    compared = table[table["p"].notna() | (table["verdict"] == stats.IDENTICAL)]
-    if len(primary):
-        compared = primary[primary["baseline"].notna()]
+    primary = [one for one in comparison.findings if one.is_primary]
+    told = primary or [one for one in comparison.findings if one.is_tested or one.verdict == stats.IDENTICAL]
     voice = PAPER if comparison.higher_is_better is not None else replace(PAPER, verbs=("higher", "lower"))
     return [
-        *(
-            f"{finding(row, comparison, voice)}{parametrization(row, comparison)}."
-            for row in compared.to_dict("records")
-        ),
+        *(f"{sentence(one, voice)}{parametrization(one, comparison.placebo)}." for one in told),
         *interactions(comparison),
     ]
 
@@ -124,25 +130,24 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     decided = "" if row["low"] > 0 or row["high"] < 0 else "undecided, "
     if lost := row["more_diverged"]:
         decided = f"undecided, since one variant diverged on {counted(lost, 'more seed')} than another, "
-    few = row["effect"].rpartition(" − ")[2]
-    remains = _interval(row, "controlled")
-    under = spelled(comparison.placebo)
-    at_few = _interval(row, "at_few")
+    remains, at_few = (
+        _remaining(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
+        for name in ("controlled", "at_few")
+    )
+    under, few = spelled(comparison.placebo), f"heads={row['few']}"
     assumed = f"; off − on with {few}{f' and {under}' if remains else ''} is {at_few}" if at_few else ""
     if at_few and few == "heads=1":
         assumed += ", which is parametrization, and is taken to be as large with more heads"
     return (
         f"{row['effect']}, without the projection less the same with it: {decided}{signed(row['diff'])}"
-        f"{unit(comparison.metric)} [{number(row['low'])}, {number(row['high'])}], n = {row['n']} paired"
+        f"{unit(comparison.metric)} {interval(row['low'], row['high'])}, n = {row['n']} paired"
         f" seeds, Holm p {_is(row['p_holm'])}{f'; with {under} {remains}' if remains else ''}{assumed}."
     )
 
 
-def _interval(row: Mapping[Any, Any], name: str) -> str:
+def _remaining(diff: float, low: float, high: float) -> str:
     """A difference with its interval; empty if there is none."""
-    diff, low, high = (row[column] for column in (name, f"{name}_low", f"{name}_high"))
-    interval = f" [{number(low)}, {number(high)}]" if low == low else ""
-    return "" if diff != diff else f"{signed(diff)}{interval}"
+    return "" if diff != diff else f"{signed(diff)} {interval(low, high)}".rstrip()
 
 
 def step_ratio(row: Mapping[Any, Any]) -> str:
@@ -162,16 +167,14 @@ def percent(share: float) -> str:
     return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
-def parametrization(row: Mapping[Any, Any], comparison: Comparison) -> str:
+def parametrization(one: Finding, placebo: Mapping[str, Any]) -> str:
     """The end of a sentence on a difference: how much of it is parametrization, as far as that is known;
-    empty for one that was not tested."""
-    remains, words = _interval(row, "controlled"), []
-    if row["p"] != row["p"]:
+    empty for one that was not tested. placebo: of the study."""
+    if not one.is_tested:
         return ""
-    if row["same_class"]:
-        words.append("both can learn the same functions, so all of it is parametrization")
-    if remains:
-        words.append(f"with {spelled(comparison.placebo)}, {remains} remains of {signed(row['diff'])}")
+    words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
+    if remains := _remaining(one.controlled, one.controlled_low, one.controlled_high):
+        words.append(f"with {spelled(placebo)}, {remains} remains of {signed(one.diff)}")
     return "".join(f"; {part}" for part in words)
 
 
@@ -205,68 +208,62 @@ PAPER = Voice(
 )
 
 
-def finding(
-    row: Mapping[Any, Any],
-    comparison: Comparison,
-    voice: Voice,
-    terms: Mapping[str, str] | None = None,
-    **given: str,
-) -> str:
-    """The sentence on one contrast, without its full stop. row: of the comparison. terms: as of `names`.
-    given: fields to use in place of the row's."""
-    known = {**fields(row, comparison, terms), **given}
-    found = row["verdict"]
-    if found == EQUAL:
-        return f"{known['one']} is {row['why']}: nothing to test"
-    if found == stats.IDENTICAL:
-        return f"{known['one']} and {known['other']}{known['at']} are {row['why']}"
-    if row["p"] != row["p"]:
-        return voice.untested.format(**known)
-    weight = voice.within if found in stats.WITHIN else voice.beyond
-    weight = f"{weight}{voice.perhaps}" if is_perhaps_within(row) else weight
+def sentence(found: Finding, voice: Voice, terms: Mapping[str, str] | None = None, **instead: str) -> str:
+    """The sentence on one contrast, without its full stop. terms: words for levels. instead: fields to use in
+    place of the finding's."""
+    told = {**fields(found, terms), **instead}
+    if found.verdict == EQUAL:
+        return f"{told['one']} is {found.why}: nothing to test"
+    if found.verdict == stats.IDENTICAL:
+        return f"{told['one']} and {told['other']}{told['at']} are {found.why}"
+    if not found.is_tested:
+        return voice.untested.format(**told)
+    weight = voice.within if found.verdict in stats.WITHIN else voice.beyond
+    weight = f"{weight}{voice.perhaps}" if found.is_perhaps_within else weight
     first = (stats.BETTER, stats.BETTER_WITHIN, stats.HIGHER, stats.HIGHER_WITHIN)
-    verb = voice.verbs[found not in first]
+    verb = voice.verbs[found.verdict not in first]
     by_verdict = {stats.UNDECIDED: voice.undecided, stats.EQUIVALENT: voice.equivalent}
-    return by_verdict.get(found, voice.decided).format(**known, verb=verb, weight=weight.format(**known))
+    template = by_verdict.get(found.verdict or "", voice.decided)
+    return template.format(**told, verb=verb, weight=weight.format(**told))
 
 
-def fields(
-    row: Mapping[Any, Any], comparison: Comparison, terms: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def fields(one: Finding, terms: Mapping[str, str] | None = None) -> dict[str, str]:
     """What sentences say of a contrast: one and other, as called by `terms`, and at, the setting that they
     share; the difference with its interval as it is (diff, low, high), and as a size above 0 (size, least,
     most); of, the unit; seeds, how many there are."""
-    one, other, setting = names(row["variant"], row["baseline"] or "", terms)
-    diff, low, high = (row[name] for name in ("diff", "low", "high"))
-    as_it_is, turned = (diff, low, high), (-diff, -high, -low)
-    size = as_it_is if diff > 0 else turned
+    first, second = one.sides(terms)
+    setting = ", ".join(setting_of(one))
+    as_it_is, turned = (one.diff, one.low, one.high), (-one.diff, -one.high, -one.low)
+    size = as_it_is if one.diff > 0 else turned
     called = ("diff", "low", "high", "size", "least", "most")
     numbers = dict(zip(called, (*as_it_is, *size), strict=True))
-    why = row["why"] or ""
+    why = one.why or ""
     return {
         **{name: number(value) for name, value in numbers.items() if value == value},
-        **{"one": one, "other": other, "at": f" ({setting})" if setting else ""},
-        **{"of": unit(comparison.metric), "margin": f"{comparison.margin:g}"},
-        "seeds": seeds_in_words(pd.DataFrame([row])),
-        **{"p": _is(row["p_holm"]), "p_tost": _is(row["p_tost_holm"])},
+        **{"one": first, "other": second, "at": f" ({setting})" if setting else ""},
+        **{"of": unit(one.metric), "margin": f"{one.margin:g}"},
+        "seeds": seeds_in_words([one]),
+        **{"p": _is(one.p_holm), "p_tost": _is(one.p_tost_holm)},
         **{"why": why, "reason": f"; {why}" if why else ""},
-        "more": "" if comparison.ladder else more_seeds(row["more_seeds"]),
-        "look": at_look(row),
-        "family": "" if row["family"] == "primary" else " (exploratory)",
-        "share": share_of_attention(row["share"]),
-        "perplexity": perplexity(row["ratio"]),
+        **{"more": more_seeds(one.more_seeds), "look": at_look(one)},
+        "family": "" if one.is_primary else " (exploratory)",
+        "share": share_of_attention(one.share),
+        "perplexity": perplexity(one.ratio),
     }
 
 
-def seeds_in_words(tested: pd.DataFrame) -> str:
+def setting_of(one: Finding, columns: Collection[str] | None = None) -> list[str]:
+    """What the two variants of a contrast share, as K=V each. columns: among these."""
+    shared = [column for column in one.shared if columns is None or column in columns]
+    return [one.variant.label([column], bare=()) for column in shared]
+
+
+def seeds_in_words(tested: Sequence[Finding]) -> str:
     """How many seeds some contrasts have: 8 paired seeds, or 5 to 8 seeds a variant, not paired."""
-    of_groups, pairs = tested[tested["n_baseline"].notna()], tested[tested["n_baseline"].isna()]["pairs"]
-    parts = [counted_between(int(pairs.min()), int(pairs.max()), "paired seed")] if len(pairs) else []
-    if len(of_groups):
-        n = of_groups[["n", "n_baseline"]].astype(int)
-        parts.append(
-            f"{counted_between(int(n.min().min()), int(n.max().max()), 'run')} a variant, not paired"
-        )
+    pairs = [one.seeds for one in tested if one.n_baseline is None]
+    parts = [counted_between(min(pairs), max(pairs), "paired seed")] if pairs else []
+    if runs := [n for one in tested if one.n_baseline is not None for n in (one.n, one.n_baseline)]:
+        parts.append(f"{counted_between(min(runs), max(runs), 'run')} a variant, not paired")
     return "; ".join(parts)
 
 
@@ -277,40 +274,31 @@ def perplexity(ratio: float) -> str:
     return f", about {percent(ratio - 1)} {'more' if ratio > 1 else 'less'} perplexity"
 
 
-def more_seeds(count: Any) -> str:
+def more_seeds(count: int | None) -> str:
     """Words on how many more seeds would decide, if the true difference is the one observed."""
-    if pd.isna(count):
+    if count is None:
         return ""
     return f"; about {counted(count, 'more seed')} would decide it (power {100 * POWER:g} %)"
 
 
-def at_look(row: Mapping[Any, Any]) -> str:
+def at_look(one: Finding) -> str:
     """Words on the look at which a contrast was decided or stands; empty for a fixed number of seeds."""
-    if pd.isna(row["look"]):
+    if one.look is None:
         return ""
-    is_decided = row["verdict"] != stats.UNDECIDED
-    larger = f", where such differences come out {percent(row['overstated'])} too large on average"
-    overstated = row["overstated"] >= WORTH_SAYING
-    when = "decided at" if is_decided else "so far"
-    return f"; {when} {_look(row, 'of at most')} seeds{larger if overstated else ''}"
+    larger = f", where such differences come out {percent(one.overstated)} too large on average"
+    when = "so far" if one.is_undecided else "decided at"
+    return f"; {when} {_look(one, 'of at most')} seeds{larger if one.overstated >= WORTH_SAYING else ''}"
 
 
-def _look(row: Mapping[Any, Any], of: str = "of") -> str:
-    return f"{row['look']} {of} {row['last_look']}"
+def _look(one: Finding, of: str = "of") -> str:
+    return "" if one.look is None else f"{one.look} {of} {one.last_look}"
 
 
-def _with_why(row: Mapping[Any, Any]) -> str:
+def _with_why(one: Finding) -> str:
     """The verdict and, where there is none, what would bring one or why there is none."""
-    if row["verdict"] == stats.UNDECIDED and not pd.isna(row["more_seeds"]):
-        return f"undecided: {counted(row['more_seeds'], 'more seed')}"
-    if row["verdict"] == stats.UNDECIDED and row["why"]:
-        return f"undecided: {row['why']}"
-    return verdict(row)
-
-
-def _intervals(table: pd.DataFrame, low: str, high: str) -> list[str]:
-    ends = zip(table[low].tolist(), table[high].tolist(), strict=True)
-    return ["" if a != a else f"[{a:.4f}, {b:.4f}]" for a, b in ends]
+    if one.is_undecided and one.more_seeds is not None:
+        return f"undecided: {counted(one.more_seeds, 'more seed')}"
+    return f"undecided: {one.why}" if one.is_undecided and one.why else verdict(one)
 
 
 def number(value: float) -> str:
@@ -322,6 +310,17 @@ def number(value: float) -> str:
 def signed(value: float) -> str:
     """The number with its sign, for a difference that no word tells the direction of."""
     return f"{'+' if value > 0 else ''}{number(value)}"
+
+
+def interval(low: float, high: float, digits: str = "") -> str:
+    """[low, high], formatted so or, for sentences, by `number`; empty without one."""
+    ends = [f"{end:{digits}}" if digits else number(end) for end in (low, high)]
+    return "" if low != low else f"[{', '.join(ends)}]"
+
+
+def digits(metric: str) -> str:
+    """How tables format numbers of this metric: steps with one digit after the point, all else with four."""
+    return ",.1f" if column_named(metric).unit == "steps" else ".4f"
 
 
 def _p(value: float) -> str:

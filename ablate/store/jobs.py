@@ -7,35 +7,18 @@ Loads no torch.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ablate.clusters import JobStatus, State
 from ablate.files.atomic import Content, Versions
-
-
-class State(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True)
-class JobStatus:
-    """The status of one helper. number: its place in the array, from 0. node: the machine that it runs or ran
-    on; empty if unknown. reason: why it waits, or how it ended, in the engine's own words; empty if the
-    engine has none."""
-
-    number: int
-    state: State
-    node: str
-    reason: str
 
 
 @dataclass(frozen=True)
 class Array:
-    """Helpers that were started at once. name: for its engine to find it; job: what the engine calls it,
-    empty until it has answered. phase: the runs that it works on. seen: its helpers, as last reported."""
+    """Helpers that were started at once. engine: the name of their cluster. name: for it to find them; job:
+    what it calls them, empty until it has answered. phase: the runs that they work on. seen: the helpers, as
+    last reported."""
 
     name: str
     engine: str
@@ -75,8 +58,8 @@ def new_array(name: str, engine: str, phase: str, count: int) -> Array:
 
 
 def with_statuses(array: Array, statuses: Mapping[str, Sequence[JobStatus]]) -> Array:
-    """The array with its helpers as its engine sees them, and the node that they were last on; one that it no
-    longer knows has ended."""
+    """The array with its helpers as their cluster sees them, and the node that they were last on; one that it
+    no longer knows has ended."""
     now = {helper.number: helper for helper in statuses.get(array.name, ())}
     seen = []
     for before in array.seen:

@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,8 +12,6 @@ from ablate.config.contrast import Contrasts
 from ablate.config.identity import digest
 from ablate.config.read import read, unlike_defaults
 from ablate.config.rules import ConfigError
-from ablate.files.atomic import StoreError
-from ablate.phrases import some
 
 ONE_BY_ONE = "single"  # the kind of a list of single runs
 SURE = 16  # the first look where a run of development learned late, as one seed in eight may
@@ -224,6 +222,10 @@ class StudyRecord:
         return self.declared.get("develop", [])
 
 
+# The record for rows that belong to no known study.
+NO_STUDY = StudyRecord(name="", kind="", factors={}, fixed={}, seeds=[], runs=[])
+
+
 def frozen(rung: str, of: Mapping[str, Predicted], rows: str) -> Prediction:
     """The prediction of a rung, as of today."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -255,112 +257,3 @@ def as_plain(record: StudyRecord) -> dict[str, Any]:
         if choice["how"] == Choice.how:
             del choice["how"]
     return {key: plain[key] for key in unlike_defaults(record)}
-
-
-# --- how a study may grow ---------------------------------------------------------------------------
-
-
-def grown(
-    old: StudyRecord | None, new: StudyRecord, has_results: Callable[[str], bool] = lambda study: True
-) -> StudyRecord:
-    """The record after `new` is merged into `old`: a grid may grow by levels and seeds, a list of single runs
-    by runs. Raises StoreError for any other change.
-
-    has_results: whether the study of a name has results. Until then, what it declares may still change.
-    """
-    if old is None:
-        return new
-    name, way_out = new.name, "a study may only grow by levels and seeds; give another name, as name=NAME"
-    if old.kind != new.kind:
-        raise StoreError(
-            f"name={name}: a study of that name holds a {old.kind}, this is a {new.kind}; {way_out}"
-        )
-    was, now = ({**one.fixed, **dict.fromkeys(one.factors, "a factor")} for one in (old, new))
-    for key in sorted({*was, *now}):
-        before, after = was.get(key), now.get(key)
-        if before != after:
-            raise StoreError(
-                f"name={name}: {key} is {after} here and {before} in the study of that name; {way_out}"
-            )
-    if old.rungs != new.rungs and has_results(name):
-        raise StoreError(
-            f"name={name}: its rungs, their seeds or their steps were others when the study began, and there"
-            " are results since; a ladder does not grow: give another name, as name=NAME"
-        )
-    # Looks judge a family of contrasts at a level that its size sets, so they keep its levels.
-    of_old, of_new = (
-        {key: sorted(of) for key, of in one.factors.items()} if old.looks else {} for one in (old, new)
-    )
-    seeds = new.looks.seeds if new.looks else new.reporting_seeds
-    if old.looks and of_old == of_new and seeds != old.looks.seeds and has_results(name):
-        raise StoreError(
-            f"name={name}: its looks take the seeds {some(old.looks.seeds)}, the last one at"
-            f" {old.looks.at[-1]} of them; a study goes on beyond its last look, or with other seeds, only"
-            " under another name, as name=NAME"
-        )
-    was, now = of_old | old.declaration, of_new | new.declaration
-    for key in dict.fromkeys([*was, *now]):
-        if was.get(key) != now.get(key) and has_results(name):
-            raise StoreError(
-                f"name={name}: {key} was {was.get(key)} when the study began, and there are results since;"
-                " give another name, as name=NAME: what is finished is not run again"
-            )
-    levels = {} if new.looks else old.factors
-    return replace(
-        new,
-        prediction=_kept(old, new),
-        looks=with_looks(old, new.looks).looks,
-        grew=_grew(old, new, has_results),
-        factors={key: list(dict.fromkeys([*levels.get(key, ()), *of])) for key, of in new.factors.items()},
-        seeds=sorted({*old.seeds, *new.seeds}),
-        runs=sorted({*old.runs, *new.runs}),
-        config_dir=new.config_dir or old.config_dir,
-        machine=new.machine or old.machine,
-        left_out={**old.left_out, **new.left_out},
-        roles=_grown_roles(old, new),
-        chosen={**old.chosen, **new.chosen},
-    )
-
-
-def with_looks(record: StudyRecord | None, looks: PlannedLooks | None) -> StudyRecord:
-    """The record with these looks of the same study."""
-    assert record is not None, "it was written before"
-    if record.looks and looks:
-        late = looks.late or record.looks.late  # it may not have been read again yet
-        looks = replace(looks, late=late, decided={**record.looks.decided, **looks.decided})
-    return replace(record, looks=looks)
-
-
-def _kept(old: StudyRecord, new: StudyRecord) -> Prediction | None:
-    """The prediction, which never changes once it is made."""
-    before, now = old.prediction, new.prediction
-    if before and not (before.is_intact and (now is None or now.agrees(before))):
-        raise StoreError(
-            f"name={new.name}: the prediction of {before.rung}, frozen on {before.date}, does not follow from"
-            " the rows below it: one of them was changed since, or study.json was; restore it, or give"
-            " another name=NAME"
-        )
-    return before or now
-
-
-def _grew(old: StudyRecord, new: StudyRecord, has_results: Callable[[str], bool]) -> list[int]:
-    before, after = {*old.reporting_seeds}, {*old.reporting_seeds, *new.reporting_seeds}
-    may_not_grow = new.looks or new.rungs or new.claim or new.metric is None
-    if may_not_grow or after == before or not has_results(new.name):
-        return old.grew
-    return [*(old.grew or [len(before)]), len(after)]
-
-
-def _grown_roles(old: StudyRecord, new: StudyRecord) -> dict[str, Role]:
-    """The role of each run of a tuned study. If the grown study chooses another value for an arm, the runs at
-    the old value stay, but lose the roles that they had because of it."""
-    moved = {arm for arm, was in old.chosen.items() if new.chosen.get(arm, was).value != was.value}
-    kept = {run_id: _without(moved, role) if moved else role for run_id, role in old.roles.items()}
-    return {**kept, **new.roles}
-
-
-def _without(moved: set[str], role: Role) -> Role:
-    """The role of a run without the parts that it has only because of the values of these arms."""
-    values = {name: [arm for arm in arms if arm not in moved] for name, arms in role.values.items()}
-    values = {name: arms for name, arms in values.items() if arms}
-    return replace(role, role=" ".join(values), values=values)

@@ -37,6 +37,7 @@ from ablate.files.atomic import (
 )
 from ablate.files.owned import delete, replace_file
 from ablate.files.reading import opened
+from ablate.phrases import lacks_memory
 from ablate.store import lease
 from ablate.store.columns import METRICS_COLUMNS, Row, csv_text, fault_of
 
@@ -198,12 +199,25 @@ class Damaged(StoreError):
 
 def unreadable(path: Path, error: Exception) -> ConfigError:
     """The error for what can't be loaded although its seal holds, so that it is not damaged."""
-    reason = getattr(error, "strerror", None) or str(error)
-    if isinstance(error, MemoryError) or "memory" in reason.lower():
+    if lacks_memory(error):
         files = [path] if path.is_file() else path.iterdir()
         size = sum(file.stat().st_size for file in files) / 1e6
         return ConfigError(f"{path}: too little memory to load its {size:,.1f} MB; free some, and try again")
     return out_of_reach(path, error)
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """What was asked for. Raises ConfigError."""
+    import yaml
+
+    path = directory / "config.yaml"
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise TypeError("no keys with values")
+        return config
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        raise unreadable(directory, error) from error
 
 
 def read_started(directory: Path) -> Row:
@@ -229,10 +243,13 @@ def last_metrics(attempt: Path) -> Row:
 def read_metrics(directory: Path) -> Iterator[Row]:
     """The rows of metrics.csv as numbers, up to one that is damaged; one that is being written has a part of
     its columns."""
-    with (
-        contextlib.suppress(OSError, ValueError, TypeError, csv.Error),
-        io.TextIOWrapper(opened(directory / "metrics.csv"), "utf-8", newline="") as file,
-    ):
+    with contextlib.suppress(OSError, ValueError, TypeError, csv.Error):
+        yield from sealed_metrics(directory)
+
+
+def sealed_metrics(directory: Path) -> Iterator[Row]:
+    """The rows of metrics.csv as numbers. Raises OSError, ValueError, TypeError, csv.Error."""
+    with io.TextIOWrapper(opened(directory / "metrics.csv"), "utf-8", newline="") as file:
         for row in csv.DictReader(file):
             numbers = {name: float(value) for name, value in row.items() if value}
             yield numbers | {"step": int(row["step"])}

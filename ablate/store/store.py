@@ -28,10 +28,9 @@ from ablate.files.atomic import (
 from ablate.phrases import some
 from ablate.store import lease
 from ablate.store.columns import COLUMNS, ROLE_COLUMNS, Row, Status, csv_text
-from ablate.store.names import swept, title
 from ablate.store.provenance import status_now
 from ablate.store.record import Role, StudyRecord, as_plain, read_record
-from ablate.store.rows import RUN, leaving_out, plain_names, read_rows
+from ablate.store.rows import RUN, leaving_out, plain_names, read_rows, swept, title
 from ablate.store.run_files import read_finished, read_started
 from ablate.store.stored_run import PART, StoredRun
 
@@ -111,7 +110,7 @@ class Store:
         raise StoreError(f"{run or 'RUN'}: no {what} begins with it; ablate runs lists them")
 
     def titles(self, rows: Iterable[Row] | None = None) -> dict[str, str]:
-        """The names of runs as people read them (names.title), by the names of their directories. rows: of
+        """The names of runs as people read them (rows.title), by the names of their directories. rows: of
         those runs; of all by default. Without a row a run has the name of its directory."""
         keys: dict[str, set[str]] = {}
         for record in self.studies().values():

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
+
+from ablate.analysis.looks import Decisions, Looks
+from ablate.analysis.variants import USABLE
 from ablate.compose.composer import Composer, Overrides
 from ablate.config.conditions import Where
 from ablate.config.contrast import MARGIN, Contrasts
@@ -16,9 +20,8 @@ from ablate.config.overrides import as_value
 from ablate.config.read import hints
 from ablate.config.rules import Above, ConfigError, ErrorText, Rule, did_you_mean, typed
 from ablate.config.schema import RunConfig
-from ablate.store.columns import METRICS, Row, column_named
+from ablate.store.columns import METRICS, Row, Status, column_named
 from ablate.store.record import Choice, Prediction, Role, Rung
-from ablate.study.looks import Looks
 
 if TYPE_CHECKING:
     from ablate.execution.run import Run  # loads torch
@@ -87,7 +90,7 @@ Seeds = Annotated[list[str], InAList()]
 class Absent(StrEnum):
     """The status of a run that has no row in the store."""
 
-    LEFT_OUT = "left out"  # impossible, or excluded by a condition
+    EXCLUDED = "left out"  # impossible, or excluded by a condition
     MISSING = auto()  # it could not begin
 
 
@@ -129,6 +132,15 @@ class Design:
     rungs: Sequence[Rung] = ()
     needs_test_split: ClassVar[bool] = False
 
+    @property
+    def reports_at_baselines(self) -> bool:
+        """Whether its runs depend on what the baselines of its arms are."""
+        return False
+
+    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> "Design":
+        """The design with these looks, and with the baselines of each arm in the primary contrasts."""
+        return dataclasses.replace(self, looks=looks)
+
     def propose(self, rows: Rows) -> list[Overrides]:
         """The runs to train next; none when the study is complete, or waits for runs that are under way."""
         return self._up_to("now", rows)
@@ -143,9 +155,9 @@ class Design:
 
     def _up_to(self, when: Literal["now", "next", "most"], rows: Rows) -> list[Overrides]:
         new = [overrides for overrides in self.members(rows) if overrides not in rows]
-        if (looks := self.looks_after(rows)) is None:
+        if (now := self.decisions(rows)) is None:
             return new
-        seeds = dict(zip(looks.arms, getattr(looks.wanted(self.results(rows)), when), strict=True))
+        looks, seeds = now.looks, dict(zip(now.looks.arms, now.seeds_wanted(when), strict=True))
 
         def place(run: Overrides) -> int:  # of its seed among those that report; -1 if it is none of them
             return looks.seeds.index(seed) if (seed := seed_of(run)) in looks.seeds else -1
@@ -155,6 +167,22 @@ class Design:
     def looks_after(self, rows: Rows) -> Looks | None:
         """The looks that are taken after these rows."""
         return self.looks
+
+    def decisions(self, rows: Rows) -> Decisions | None:
+        """What the looks have decided by these rows; None without looks."""
+        if (looks := self.looks_after(rows)) is None:
+            return None
+        results = self.results(rows)
+        values = np.full((len(looks.arms), len(looks.seeds)), np.nan)
+        lost = np.zeros(values.shape, bool)
+        for a, arm in enumerate(looks.arms):
+            for s, seed in enumerate(looks.seeds):
+                if (row := results.get((arm, seed))) and row["status"] in (*USABLE, Status.DIVERGED):
+                    value = row.get(looks.metric)
+                    values[a, s] = np.nan if value is None else value
+                    lost[a, s] = row["status"] == Status.DIVERGED or np.isinf(values[a, s])
+        values[lost] = np.nan
+        return looks.decide(values, lost)
 
     def members(self, rows: Rows) -> Collection[Overrides]:
         """Every run of the study that follows from these rows, if no look ends it earlier."""
@@ -304,6 +332,11 @@ class StudyConfig:
         """The keys that only this kind of study declares."""
         of_all = {key.name for key in dataclasses.fields(StudyConfig)}
         return {key: value for key, value in vars(self).items() if key not in of_all}
+
+    @property
+    def free(self) -> list[str]:
+        """The columns in which an arm may differ from its baseline."""
+        return []
 
     @property
     def seeds_at_most(self) -> int | None:

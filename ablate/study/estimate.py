@@ -9,9 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ablate.compose.launchers import Cluster, Pool
-from ablate.compose.sweep import HydraLauncher
-from ablate.compute import device
+from ablate.clusters import Cluster
 from ablate.compute.device import with_threads
 from ablate.config.rules import ConfigError
 from ablate.data.splits import Stream
@@ -20,11 +18,13 @@ from ablate.execution.place import attention_of, linear_of, needed_for_a_step, n
 from ablate.execution.run import PlacedRun, Run, build, place
 from ablate.execution.timing import endless_steps, seconds_each
 from ablate.phrases import counted, duration
-from ablate.store.record import StudyRecord
+from ablate.store.record import Machine, StudyRecord
 from ablate.store.store import Store
-from ablate.study.machine import gains_in_bfloat16, threads_of_helpers
+from ablate.study.launchers import Launcher
+from ablate.study.machine import gains_in_bfloat16
 from ablate.study.study import one_of_each
-from ablate.training.train import evaluate, in_precision
+from ablate.training.optim import in_precision
+from ablate.training.train import evaluate
 
 R = TypeVar("R", bound=Run)
 STEPS, WARM_UP = 8, 2  # steps to time, and how many of them to ignore
@@ -53,31 +53,12 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Runs of one size that a study will train: so many like this one. about: what they are."""
-
-    about: str
-    run: Run
-    count: int
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of a stage: seconds of one run, and the bytes that it takes at least."""
-
-    stage: Stage
-    seconds: float
-    memory: int
-
-
-@dataclass(frozen=True)
 class Estimate:
     """What a command would do. seconds: for all runs that are left, `workers` at a time; at_once: of as many
     runs as one likes. in_bfloat16: the
     same with train.precision=bfloat16, if that is faster and was not asked for. times: what the time is
     spent on. cluster: the jobs on other machines that train them. untimed: why nothing could be timed on this
-    machine; empty if it could. forecast: lines about what will follow after these runs. costs: of
-    the stages of a study whose runs differ in size."""
+    machine; empty if it could. forecast: lines about what will follow after these runs."""
 
     record: StudyRecord
     runs: int
@@ -90,7 +71,6 @@ class Estimate:
     cluster: Cluster | None = None
     untimed: str = ""
     forecast: Sequence[str] = ()
-    costs: Sequence[Cost] = ()
 
     @property
     def seconds(self) -> float:
@@ -106,18 +86,15 @@ class Estimate:
 def estimate(
     record: StudyRecord,
     runs: Sequence[Run],
-    launcher: Pool | Cluster | HydraLauncher,
-    threads: int | None,
+    launcher: Launcher,
+    machine: Machine | None,
     forecast: Sequence[str] = (),
 ) -> Estimate:
-    """The estimate for these runs. threads: of each; None where a cluster's machines will choose them."""
+    """The estimate for these runs. machine: its settings; None where those of a cluster will choose them."""
     todo = unfinished(runs)
-    cluster = launcher if isinstance(launcher, Cluster) else None
-    jobs, cores = (cluster.jobs, cluster.cpus_per_task) if cluster else (1, None)
-    if threads is None:
-        threads = launcher.threads or (threads_of_helpers(len(todo), todo, jobs, cores) if todo else 1)
-    devices = {run.device for run in todo if isinstance(run, PlacedRun)}
-    at_once = jobs * (launcher.workers or device.workers(devices, threads, cores))
+    cluster = launcher.settings if launcher.settings.remote else None
+    threads = launcher.threads(machine, todo)
+    at_once = launcher.at_once({run.device for run in todo if isinstance(run, PlacedRun)}, threads)
     workers, untimed = min(at_once, max(1, len(todo))), ""
     try:
         kinds = [(run if isinstance(run, PlacedRun) else place(run), n) for run, n in one_of_each(todo)]
@@ -147,28 +124,21 @@ def unfinished(runs: Sequence[R]) -> list[R]:
     return [run for run in runs if run.name not in finished or settled(run) is None]
 
 
-def stage_costs(stages: Sequence[Stage], threads: int) -> list[Cost]:
-    """The cost of a run of each stage. Raises ConfigError if this machine can't place one."""
-    runs = [stage.run if isinstance(stage.run, PlacedRun) else place(stage.run) for stage in stages]
+def stage_lines(stages: Sequence[tuple[str, Run, int]], threads: int, at_once: int) -> list[str]:
+    """The time and the memory of the stages of a study whose runs differ in size, and the time of all.
+    stages: what each is, its costliest run, and how many runs it has. at_once: how many runs at a time.
+    Raises ConfigError if this machine can't place one."""
+    runs = [run if isinstance(run, PlacedRun) else place(run) for _, run, _ in stages]
     each_S = _seconds([(run, 1) for run in runs], threads).sum(1).tolist()
-    return [Cost(stage, each, _memory(run)) for stage, run, each in zip(stages, runs, each_S, strict=True)]
-
-
-def stage_lines(costs: Sequence[Cost], at_once: int) -> list[str]:
-    """The time and the memory of each stage, with so many runs at once, and the time of all."""
     lines, together = [], 0.0
-    for cost in costs:
-        seconds = cost.seconds * max(cost.stage.count / at_once, 1)
+    for (about, _, count), run, each in zip(stages, runs, each_S, strict=True):
+        step = needed_for_a_step(run.spec, run.config.train, run.attention)
+        memory = max(step, needed_for_weights(run.spec))
+        seconds = each * max(count / at_once, 1)
         together += seconds
-        each = f"about {duration(cost.seconds)} and at least {cost.memory / 1e6:,.0f} MB"
-        runs = counted(cost.stage.count, "run")
-        lines.append(f"{cost.stage.about}; {runs}, each {each}: {duration(seconds)}")
+        takes = f"about {duration(each)} and at least {memory / 1e6:,.0f} MB"
+        lines.append(f"{about}; {counted(count, 'run')}, each {takes}: {duration(seconds)}")
     return [*lines, f"all of them: about {duration(together)}"]
-
-
-def _memory(run: PlacedRun) -> int:
-    step = needed_for_a_step(run.spec, run.config.train, run.attention)
-    return max(step, needed_for_weights(run.spec))
 
 
 def total(kinds: Sequence[tuple[PlacedRun, int]], threads: int) -> Times:

@@ -12,7 +12,7 @@ from ablate.config.schema import RunConfig
 from ablate.phrases import counted
 from ablate.store.columns import column_named
 from ablate.store.record import Rung
-from ablate.study.climb import Climb
+from ablate.study.ladder_design import LadderDesign
 from ablate.study.tuned import Tuned
 
 PRESETS = "rung"  # the folder of the group `model`
@@ -85,7 +85,7 @@ class Ladder(Tuned):
     def seeds_at_most(self) -> int:
         return max(self.seeds_a_rung)
 
-    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> "Climb":
+    def design(self, levels: Mapping[str, Sequence[str]], configs: Composer) -> LadderDesign:
         if self.primary or self.looks:
             raise ConfigError(
                 f"study.{'primary' if self.primary else 'looks'}: a ladder compares each arm with"
@@ -126,7 +126,21 @@ class Ladder(Tuned):
                 f"study.rungs={typed(self.rungs)}: {sizes[-1] / sizes[0]:.2g} times as many parameters at the"
                 f" top as at the bottom ({shown}); a prediction takes a factor of {SPAN}"
             )
-        return Climb(tuned.levels, tuned.arms, config=self, rungs=rungs, configs=configs)
+        return LadderDesign(
+            tuned.levels,
+            tuned.arms,
+            rungs=rungs,
+            configs=configs,
+            named=tuned.named,
+            search=tuned.search,
+            report_at=tuned.report_at,
+            baseline=self.baseline,
+            tuned_rungs=self.tuned_rungs,
+            checked_rungs=self.checked_rungs,
+            tokens=self.tokens,
+            epochs=self.epochs,
+            metric=self.metric,
+        )
 
     def _rung(self, name: str, config: RunConfig, seeds: Sequence[str]) -> Rung:
         """The rung of this preset. config: of the preset."""

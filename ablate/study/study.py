@@ -3,6 +3,7 @@ Runs that differ only in seeds are composed and resolved once."""
 
 import contextlib
 import dataclasses
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ablate.analysis.contrasts import not_shown, primary_pairs
+from ablate.analysis.contrasts import Pair, not_shown, primary_pairs
 from ablate.analysis.controls import equal_variants
 from ablate.analysis.frames import frame
-from ablate.analysis.looks import usual, usual_seeds
+from ablate.analysis.looks import Looks, usual, usual_seeds
 from ablate.analysis.stats import UNDECIDED
 from ablate.analysis.variants import Settings, settings_of
 from ablate.compose.composer import Mistake, NotComposed, Overrides, Setting, remembered
@@ -21,8 +22,7 @@ from ablate.compose.sweep import Sweep
 from ablate.config.conditions import check, holds, spelled
 from ablate.config.identity import digest, identity_keys
 from ablate.config.overrides import as_value, flatten
-from ablate.config.read import hints, read
-from ablate.config.rules import ConfigError, did_you_mean, typed
+from ablate.config.rules import ConfigError, typed
 from ablate.config.schema import RunConfig
 from ablate.data.text import CorpusError
 from ablate.execution import plugins
@@ -33,12 +33,10 @@ from ablate.phrases import some
 from ablate.store.columns import Row
 from ablate.store.record import ONE_BY_ONE, Decided, PlannedLooks, StudyRecord, keys_of_arms
 from ablate.study.config import Absent, Design, Rows, StudyConfig, combinations
-from ablate.study.ladder import Ladder
-from ablate.study.looks import Looks
-from ablate.study.tuned import Tuned
+from ablate.study.contrasts import expanded
+from ablate.study.kinds import declared
 
 NO_TEST = "corpus.splits: this study reports on the test split, which is empty; use [0.8,0.1,0.1]"
-KINDS: dict[str, type[StudyConfig]] = {kind.kind: kind for kind in (StudyConfig, Tuned, Ladder)}
 # What study.json keeps as every kind of study declares it.
 DECLARED = ("question", "primary", "metric", "margin", "answer", "arms", "placebo", "where")
 R = TypeVar("R", bound=Run)
@@ -49,7 +47,7 @@ def settings(runs: Iterable[Run]) -> Settings:
     return settings_of(frame([before_training(run) for run in runs]))
 
 
-class Unmet(ConfigError):
+class Excluded(ConfigError):
     """A condition of the study leaves the run out."""
 
 
@@ -63,40 +61,46 @@ class Study:
 
     def __init__(self, sweep: Sweep, *, remote: bool = False) -> None:
         self.sweep = sweep
-        self.config = _declared(sweep) if sweep.study else None
-        if self.config and not self.config.seeds:
-            first = self.config.first_seed
-            count = self.config.seeds_at_most or self._usual_seeds(first)
-            self.config = replace(self.config, seeds=[str(seed) for seed in range(first, first + count)])
-        self.settings = _settings(sweep, self.config)
-        if self.config and (twice := sorted(keys_of_arms(self.config.arms) & self.settings.keys())):
-            raise ConfigError(
-                f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
-            )
-        levels = {key: of.values for key, of in self.settings.items()}
-        self.design = self.config.design(levels, sweep.configs) if self.config else Design(levels)
-        if self.config and self.design.primary is not None:
-            self.config = replace(self.config, primary=self.design.primary)
-        self.conditions = self.config.where if self.config else []
         self.configs: dict[Overrides, RunConfig] = {}
         self.reasons: dict[str, str] = {}
         self.left_out: list[str] = []
         self._values: dict[Overrides, dict[str, Any]] = {}  # the keys of each variant
         make = resolve if remote else prepare
         self._of_variant = remembered(lambda variant: make(sweep.configs.with_seeds(variant, {})))
-        if self.config and (at := self._looks_at(self.config)):
-            self.design = replace(self.design, looks=self._looks(self.config, at))
+        config = declared(sweep) if sweep.study else None
+        self._arrange(config if config is None or config.seeds else self._with_usual_seeds(config))
+        if self.config:
+            at = self._looks_at(self.config)
+            if at or self.design.reports_at_baselines:
+                looks, baselines = self._matched(self.config)
+                self.design = self.design.matched(replace(looks, at=at) if at and looks else None, baselines)
         self.design.check(self.run_of)
 
-    def _usual_seeds(self, first: int) -> int:
-        """As many seeds as the last look takes or, without looks, as suit the number of contrasts."""
-        declared: Any = self.sweep.study
-        one_seed = {**declared, "seeds": [first], "looks": []}
-        study = Study(replace(self.sweep, study=one_seed))
-        assert study.config is not None, "the sweep has a study"
-        looks = study._looks(study.config, [1])
-        given = declared.get("looks")
-        return given[-1] if given else usual_seeds(looks.contrasts if looks else 0)
+    def _arrange(self, config: StudyConfig | None) -> None:
+        """Settle which runs are possible: those of this config, as the command line changes it."""
+        self.config, self.settings = config, _settings(self.sweep, config)
+        if config and (twice := sorted(keys_of_arms(config.arms) & self.settings.keys())):
+            raise ConfigError(
+                f"{twice[0]}: the arms of this study set it; leave it out, or write a study of your own"
+            )
+        levels = {key: of.values for key, of in self.settings.items()}
+        config = self.config = config and expanded(config, levels, self.sweep.configs)
+        self.design = config.design(levels, self.sweep.configs) if config else Design(levels)
+        if config and self.design.primary is not None:
+            self.config = replace(config, primary=self.design.primary)
+        self.conditions = config.where if config else []
+
+    def _with_usual_seeds(self, config: StudyConfig) -> StudyConfig:
+        """The config with as many seeds as the kind of study, or the last look, takes or, without looks, as
+        suit the number of contrasts."""
+        first = config.first_seed
+        count = config.seeds_at_most or (config.looks[-1] if config.looks else 0)
+        if not count:
+            self._arrange(replace(config, seeds=[str(first)]))
+            assert self.config is not None, "there is one"
+            looks, _ = self._matched(self.config)
+            count = usual_seeds(looks.contrasts if looks else 0)
+        return replace(config, seeds=[str(seed) for seed in range(first, first + count)])
 
     def _looks_at(self, config: StudyConfig) -> list[int]:
         """The numbers of seeds at which the study looks; none for a fixed design. The looks of a YAML are
@@ -130,38 +134,45 @@ class Study:
             return []
         return usual(seeds) if given is None else given
 
-    def _looks(self, config: StudyConfig, at: Sequence[int]) -> Looks | None:
-        """The looks of the study, with its primary contrasts as pairs of arms."""
-        arms, runs = list[Overrides](), list[Run]()
+    def _matched(self, config: StudyConfig) -> tuple[Looks | None, dict[Overrides, list[Overrides]]]:
+        """The primary contrasts as pairs of arms: looks at them, none so far, and the baselines of each arm,
+        contrast by contrast; without variants of its own, a contrast has its baseline for all, itself too."""
+        runs = dict[Overrides, Run]()
         for arm in self.design.compared:
             try:
-                runs.append(self.run_of(arm))
-                arms.append(arm)
+                runs[arm] = self.run_of(arm)
             except (Mistake, CorpusError):
                 raise
             except ConfigError:  # it is left out, and `ready` says why
                 continue
         if not runs:
-            return None
-        variants = settings(runs)
+            return None, {}
+        variants, arms, of_contrasts = settings(runs.values()), [*runs], list[list[Pair]]()
+        place = {run.run_id: at for at, run in reversed([*enumerate(runs.values())])}
+        of_variant = [place[run_id] for run_id in variants.table["run_id"]]
         try:
-            pairs, _ = primary_pairs(variants, config.primary)
+            for contrast in config.primary:
+                of_contrasts.append(primary_pairs(variants, [contrast], free=config.free)[0])
         except ConfigError as error:
             raise ConfigError(f"study.primary: {error}") from error
-        place = {run.run_id: at for at, run in reversed([*enumerate(runs)])}
-        of_variant = [place[run_id] for run_id in variants.table["run_id"]]
-        tested = [equal is None for equal in equal_variants(variants, pairs)]
-        return Looks(
-            at=at,
-            seeds=self.design.levels["seed"],
-            arms=arms,
-            names=[*map(self.design.name, arms)],
+        baselines = defaultdict[Overrides, list[Overrides]](list)
+        for contrast, pairs in zip(config.primary, of_contrasts, strict=True):
+            itself = {(base, base) for _, base in pairs if not contrast.variants}
+            for one, base in [*pairs, *itself]:
+                baselines[arms[of_variant[one]]].append(arms[of_variant[base]])
+        pairs = [*dict.fromkeys(itertools.chain(*of_contrasts))]
+        equal = [k for k, other in enumerate(equal_variants(variants, pairs)) if other is not None]
+        looks = Looks(
+            at=[],
             pairs=[(of_variant[one], of_variant[base]) for one, base in pairs],
-            tested=tested,
-            contrasts=sum(tested),
+            equal=equal,
+            contrasts=len(pairs) - len(equal),
             metric=config.metric,
             margin=math.nan if config.margin is None else config.margin,
+            seeds=self.design.levels["seed"],
+            arms={arm: self.design.name(arm) for arm in arms},
         )
+        return looks, {arm: [*dict.fromkeys(of)] for arm, of in baselines.items()}
 
     def ready(self, proposed: Sequence[Overrides]) -> dict[Overrides, Run]:
         """The proposed runs that can be trained. Raises ConfigError if one can't; where a study is declared,
@@ -172,7 +183,7 @@ class Study:
         for overrides in checking(proposed):
             try:
                 runs[overrides] = self.run(overrides)
-            except Unmet as error:
+            except Excluded as error:
                 reasons[str(error)].append("")
             except ConfigError as error:
                 if self.config is None or isinstance(error, Mistake | CorpusError):
@@ -192,15 +203,15 @@ class Study:
 
     def run(self, overrides: Overrides) -> Run:
         """The run of these overrides; placed on this machine unless it is remote. Raises ConfigError if it is
-        impossible, Unmet if a condition excludes it."""
-        variant, seeds = self.sweep.configs.parted(overrides)
+        impossible, Excluded if a condition excludes it."""
+        variant, seeds = self.sweep.configs.split_seeds(overrides)
         config = self.sweep.configs.with_seeds(variant, seeds)
         if variant not in self._values:
             self._values[variant] = values_of(dataclasses.asdict(config))
         values = self._values[variant] | seeds
         for condition in self.conditions:
             if not holds(condition, values):
-                raise Unmet(f"not ({spelled(condition)})")
+                raise Excluded(f"not ({spelled(condition)})")
         run = self._of_variant(variant).with_seeds(config)
         if self.design.needs_test_split and not run.corpus.splits["test"].size:
             raise ConfigError(NO_TEST)
@@ -232,7 +243,7 @@ class Study:
         for overrides in variants:
             try:
                 shown.append(run(overrides))
-            except Unmet:
+            except Excluded:
                 pass
             except ConfigError:
                 all_built = False
@@ -286,22 +297,21 @@ class Study:
 
     def planned(self, rows: Rows) -> PlannedLooks | None:
         """The looks as study.json keeps them, with what is decided so far."""
-        if self.design.looks is None or not (looks := self.design.looks_after(rows)):
+        if self.design.looks is None or not (now := self.design.decisions(rows)):
             return None
-        now = looks.standing(self.design.results(rows))
         decided = {
-            looks.contrast(pair): Decided(int(seeds), str(verdict))
-            for pair, seeds, verdict in zip(looks.pairs, now.seeds, now.verdict, strict=True)
+            now.looks.contrast(pair): Decided(int(seeds), str(verdict))
+            for pair, seeds, verdict in zip(now.looks.pairs, now.seeds, now.verdict, strict=True)
             if verdict != UNDECIDED
         }
         may_follow = self.design.may_follow(rows)
-        return self.design.looks.planned(late=[*looks.late], decided=decided, may_follow=may_follow)
+        return self.design.looks.planned(late=[*now.looks.late], decided=decided, may_follow=may_follow)
 
     def run_ids(self, rows: Mapping[str, Row]) -> Iterator[str]:
         """The ids of all runs that the study asks for, given the rows of those that have ended, by run id.
         Raises ConfigError."""
         ended: dict[Overrides, Row] = {}
-        left_out, missing = {"status": Absent.LEFT_OUT}, {"status": Absent.MISSING}
+        left_out, missing = {"status": Absent.EXCLUDED}, {"status": Absent.MISSING}
         while overrides := self.design.propose(ended):
             runs = self.ready(overrides)
             yield from (run.run_id for run in runs.values())
@@ -317,40 +327,6 @@ def one_of_each(runs: Iterable[R]) -> list[tuple[R, int]]:
         variants.setdefault(id(run.spec), run)
         counts[id(run.spec)] += 1
     return [(run, counts[spec]) for spec, run in variants.items()]
-
-
-def read_declared(study: Any, *, instead: Mapping[str, Any] | None = None) -> StudyConfig:
-    """Read the `study` block of a config. instead: keys in place of its own. Raises ConfigError."""
-    if not isinstance(study, Mapping):
-        raise ConfigError(f"study={study}: name one of configs/study")
-    kind = study.get("kind")
-    if not (isinstance(kind, str) and kind in KINDS):
-        raise ConfigError(f"study.kind={typed(kind)}: no such kind of study{did_you_mean(str(kind), KINDS)}")
-    keys = {key: value for key, value in study.items() if key != "kind"}
-    if of_study := _of_demo(study):
-        for key in of_study:
-            if (own := key.removeprefix("study.")) not in (known := hints(KINDS[kind])):
-                raise ConfigError(f"study.demo.{key}: no key of a study{did_you_mean(own, known)}")
-        keys["demo"] = {key: value for key, value in study["demo"].items() if key not in of_study}
-    example = f"study={KINDS[kind].example} --cfg job shows a whole one"
-    return read(KINDS[kind], {**keys, **(instead or {})}, "study", missing=example)
-
-
-def _of_demo(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the study itself that its demonstration sets, as study.rungs."""
-    demo = study.get("demo")
-    own = demo.items() if isinstance(demo, Mapping) else ()
-    return {str(key): value for key, value in own if str(key).startswith("study.")}
-
-
-def _declared(sweep: Sweep) -> StudyConfig:
-    """What the study declares or, as a demonstration, what this sets in its place, unless the command line
-    does. Raises ConfigError."""
-    assert sweep.study is not None
-    given = {word.lstrip("+").partition("=")[0] for word in sweep.typed}
-    of_demo = _of_demo(sweep.study) if sweep.is_demonstration else {}
-    instead = {key.removeprefix("study."): of_demo[key] for key in of_demo.keys() - given}
-    return read_declared(sweep.study, instead=instead)
 
 
 def _settings(sweep: Sweep, config: StudyConfig | None) -> dict[str, Setting]:

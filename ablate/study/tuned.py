@@ -1,24 +1,19 @@
 """The kind `tuned`: each arm at its own best value of a key, chosen on development seeds (tuning). The report
 is on fresh seeds and the test split."""
 
-import functools
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
 
-import yaml
-
+from ablate.analysis.looks import Looks
 from ablate.compose.composer import Composer
-from ablate.config.conditions import contradicts, key_in
-from ablate.config.contrast import Contrast
-from ablate.config.overrides import as_value
+from ablate.config.conditions import column_for
 from ablate.config.rules import AtLeast, ConfigError, ErrorText
 from ablate.phrases import counted, lines_if
 from ablate.store.columns import Row, column_named, on_validation
-from ablate.store.record import Choice, Role, keys_of_arms
+from ablate.store.record import Choice, Role
 from ablate.study.config import (
     Absent,
     Design,
@@ -30,7 +25,6 @@ from ablate.study.config import (
     combinations,
     seed_of,
 )
-from ablate.study.looks import Looks
 from ablate.study.tuning import Found, Search, at_value, late_arms, tune
 
 EXTENSIONS = 1  # octaves by which grids grow in most studies, for forecasts
@@ -56,6 +50,10 @@ class Tuned(StudyConfig):
     @property
     def first_seed(self) -> int:
         return 1 + max(map(int, self.develop))
+
+    @property
+    def free(self) -> list[str]:
+        return [column_for(self.tune)]
 
     def search(self, grid: Sequence[str]) -> Search:
         """Where the values of the key are looked for, from this grid on."""
@@ -85,51 +83,82 @@ class Tuned(StudyConfig):
         grid = _octaves(key, levels[key])
         factors = {k: values for k, values in levels.items() if k not in (key, "seed")}
         arms = combinations(factors, self.named_arms)
-        for name, value in (one for contrast in self.primary for one in contrast.baseline.items()):
-            of_arms = [arm for arm in map(settings_of, arms) if key_in(name, arm)]
-            if all(contradicts({name: [value]}, arm) for arm in of_arms) and name not in keys_of_arms(
-                self.arms
-            ):
-                raise ConfigError(
-                    f"study.primary: the baseline {name}={as_value(value)} is no level of the study's factors"
-                )
-        return TunedDesign({**levels, key: grid, "seed": report}, arms, config=self)
+        return TunedDesign(
+            {**levels, key: grid, "seed": report},
+            arms,
+            named=self.named_arms,
+            search=self.search(grid),
+            report_at=self.report_at,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedDesign(Design):
-    """The design of a tuned study. arms: overrides without the key and the seed, a name's first."""
+    """The design of a tuned study. arms: overrides without the key and the seed, a name's first. named: what
+    each named arm sets, with its name. search: where values of the key are looked for. report_at: of the
+    study. baselines: of each arm that reports at their values, contrast by contrast."""
 
-    config: Tuned
+    named: Mapping[Overrides, str]
+    search: Search
+    report_at: Sequence[str]
+    baselines: Mapping[Overrides, Sequence[Overrides]] = field(default_factory=dict)
     needs_test_split: ClassVar[bool] = True
 
     @property
     def key(self) -> str:
-        return self.config.tune
+        return self.search.key
 
-    @cached_property
-    def search(self) -> Search:
-        return self.config.search(self.levels[self.key])
+    @property
+    def reports_at_baselines(self) -> bool:
+        return "baseline_rate" in self.report_at
+
+    def matched(self, looks: Looks | None, baselines: Mapping[Overrides, Sequence[Overrides]]) -> Design:
+        return replace(self, looks=looks, baselines=baselines if self.reports_at_baselines else {})
 
     def found(self, rows: Rows) -> Found:
         return tune(self.search, self.arms, rows)
 
-    @cached_property
-    def named(self) -> Mapping[Overrides, str]:
-        return self.config.named_arms
+    def choices(self, rows: Rows) -> Mapping[Overrides, Choice]:
+        """The value of each arm, as far as it is chosen."""
+        return self.found(rows).choices
 
-    def members(self, rows: Rows) -> Collection[Overrides]:
-        """First the grid on development seeds, then its extensions, then the report."""
-        return members(self, rows)
+    def members(self, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
+        """First the grid on development seeds, then its extensions, then the report. With the roles of each
+        run in the report: tuned (at the arm's own value), baseline_rate (at the value of a baseline of the
+        arm), octave_down and octave_up (at half and at twice its own value); each with the arms whose value
+        it comes from. A development run has none."""
+        now = self.found(rows)
+        members: dict[Overrides, dict[str, list[Overrides]]] = {
+            run: {} for arm, points in now.points.items() for run in self.search.runs(arm, points)
+        }
+        for arm, choice in now.choices.items():
+            for role, source, value in self._report(arm, now.choices) if choice.value else ():
+                for run in at_value(arm, self.key, value, self.levels["seed"]):
+                    members.setdefault(run, {}).setdefault(role, []).append(source)
+        return members
+
+    def _report(
+        self, arm: Overrides, choices: Mapping[Overrides, Choice]
+    ) -> Iterator[tuple[str, Overrides, str]]:
+        """The values at which an arm reports: (role, arm whose value it comes from, value)."""
+        own = choices[arm].value
+        assert own is not None
+        yield "tuned", arm, own
+        for other in self.baselines.get(arm, ()):
+            if (reference := choices.get(other)) and reference.value is not None:
+                yield "baseline_rate", other, reference.value
+        if "octaves" in self.report_at:
+            if (half := self.search.text(float(own) / 2)) != own:
+                yield "octave_down", arm, half
+            yield "octave_up", arm, self.search.text(float(own) * 2)
 
     @property
     def compared(self) -> list[Overrides]:
         return [*self.arms]
 
     def runs_a_seed(self, arm: Overrides) -> int:
-        baselines = {baseline_of(self.named, self.arms, arm, one) for one in self.config.primary}
-        at_baselines = len(baselines - {None, arm}) if "baseline_rate" in self.config.report_at else 0
-        return 1 + at_baselines + 2 * ("octaves" in self.config.report_at)
+        others = {*self.baselines.get(arm, ())} - {arm}
+        return 1 + len(others) + 2 * ("octaves" in self.report_at)
 
     def first_runs(self, arm: Overrides) -> list[Overrides]:
         first = self.levels["seed"][:1]
@@ -141,18 +170,19 @@ class TunedDesign(Design):
 
     def results(self, rows: Rows) -> dict[tuple[Overrides, str], Row]:
         """The rows of arms at their own values."""
-        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.found(rows).choices.items()}
+        chosen = {arm: f"{self.key}={choice.value}" for arm, choice in self.choices(rows).items()}
         return {(run[:-2], seed_of(run)): row for run, row in rows.items() if chosen.get(run[:-2]) == run[-2]}
 
     def looks_after(self, rows: Rows) -> Looks | None:
-        late = late_arms(self.search, self.found(rows), rows)
-        return self.looks and self.looks.after([*map(self.name, late)])
+        if self.looks is None:
+            return None
+        return self.looks.after([*map(self.name, late_arms(self.search, self.found(rows), rows))])
 
     def roles(self, rows: Rows, ids: Mapping[Overrides, str]) -> tuple[dict[str, Role], dict[str, Choice]]:
         """The roles of the runs by run id, and the value chosen for each arm."""
         values: dict[str, dict[str, list[str]]] = {}
         roles: dict[str, Role] = {}
-        for overrides, arms_by_role in members(self, rows).items():
+        for overrides, arms_by_role in self.members(rows).items():
             if overrides in ids:  # two arms may share one run
                 of = values.setdefault(ids[overrides], {})
                 for role, arms in arms_by_role.items():
@@ -160,18 +190,18 @@ class TunedDesign(Design):
                     of[role] = list(dict.fromkeys([*of.get(role, []), *names]))
                 phase = "report" if arms_by_role else "develop"
                 roles[ids[overrides]] = Role(phase=phase, role=" ".join(of), tuned=self.key, values=of)
-        return roles, {self.name(arm): choice for arm, choice in self.found(rows).choices.items()}
+        return roles, {self.name(arm): choice for arm, choice in self.choices(rows).items()}
 
     def phase(self, rows: Rows) -> Phase:
         """Development, round by round, and then the report."""
         now = self.found(rows)
-        known = len({run for run, row in rows.items() if row["status"] != Absent.LEFT_OUT})
+        known = len({run for run, row in rows.items() if row["status"] != Absent.EXCLUDED})
         most = "at most " if self.looks else ""
         if now.choices:
             return Phase("reporting seeds", f"{most}{counted(known + len(self._up_to('most', rows)), 'run')}")
         points = {arm: len(of_arm) for arm, of_arm in now.points.items()}
-        octaves = min(EXTENSIONS, self.config.extend) if {*points.values()} == {len(self.search.grid)} else 0
-        develop = (sum(points.values()) + octaves * len(points)) * len(self.config.develop)
+        octaves = min(EXTENSIONS, self.search.extend) if {*points.values()} == {len(self.search.grid)} else 0
+        develop = (sum(points.values()) + octaves * len(points)) * len(self.search.seeds)
         report = sum(map(self.runs_a_seed, points)) * len(self.levels["seed"])
         values = "rates" if self.key == "train.lr" else f"values of {self.key}"
         return Phase(f"{values}, {now.round}", f"{most}about {counted(develop + report, 'run')}")
@@ -193,79 +223,17 @@ class TunedDesign(Design):
     def forecast(self) -> list[str]:
         return [
             f"these choose {self.key} for each arm, and may extend its grid by"
-            f" {counted(self.config.extend, 'octave')} on either side; the runs that report follow from"
+            f" {counted(self.search.extend, 'octave')} on either side; the runs that report follow from"
             f" what they choose: {self.phase({}).of} in all"
         ]
 
     def name(self, arm: Overrides) -> str:
         """The name of the arm, with the overrides that distinguish it from others of that name."""
-        own, others = parted(self.named, arm)
+        own = max((one for one in self.named if arm[: len(one)] == one), key=len)
         shared = set(self.arms[0]).intersection(*self.arms)
-        words = [*lines_if(self.named[own], self.named[own]), *(o for o in others if o not in shared)]
+        others = [override for override in arm[len(own) :] if override not in shared]
+        words = [*lines_if(self.named[own], self.named[own]), *others]
         return " ".join(words) or " ".join(arm)
-
-
-def members(study: TunedDesign, rows: Rows) -> dict[Overrides, dict[str, list[Overrides]]]:
-    """Every run of the study that follows from these rows, with its roles in the report: tuned (at the arm's
-    own value), baseline_rate (at the value of a baseline of the arm), octave_down and octave_up (at half and
-    at twice its own value); each with the arms whose value it comes from. A development run has none."""
-    now = study.found(rows)
-    members: dict[Overrides, dict[str, list[Overrides]]] = {
-        overrides: {} for arm, points in now.points.items() for overrides in study.search.runs(arm, points)
-    }
-    for arm, choice in now.choices.items():
-        if choice.value is None:
-            continue
-        for role, source, value in _report(study, arm, now.choices):
-            for overrides in at_value(arm, study.key, value, study.levels["seed"]):
-                members.setdefault(overrides, {}).setdefault(role, []).append(source)
-    return members
-
-
-# --- the baseline of an arm --------------------------------------------------------------------------
-
-
-def parted(named: Collection[Overrides], arm: Overrides) -> tuple[Overrides, Overrides]:
-    """What an arm sets by its name, and its levels of the factors. named: what each named arm sets."""
-    own = max((one for one in named if arm[: len(one)] == one), key=len)
-    return own, arm[len(own) :]
-
-
-def baseline_of(
-    named: Collection[Overrides], arms: Iterable[Overrides], arm: Overrides, contrast: Contrast
-) -> Overrides | None:
-    """The one of `arms` that is the baseline of this arm, perhaps the arm itself; None if it is in no such
-    contrast, or has no baseline.
-
-    An arm says nothing of keys that it does not set. Its baseline sets no key of the contrast to another
-    value, and has the same levels of all factors that do not vary; of several, it is the one that sets most
-    of the contrast's keys, and of these the one that sets least.
-    """
-    own, varies = settings_of(arm), contrast.baseline
-    if contradicts(contrast.where, own):
-        return None
-    named_here = [one for one in contrast.variants if any(key_in(key, own) for key in one)]
-    if contrast.variants and all(contradicts(one, own) for one in named_here):
-        return None
-    wanted = {**contrast.where, **contrast.is_baseline}
-
-    def levels(one: Overrides) -> dict[str, Any]:
-        of_factors = settings_of(parted(named, one)[1])
-        return {key: value for key, value in of_factors.items() if not any(key_in(k, [key]) for k in varies)}
-
-    def rank(one: Overrides) -> tuple[int, int]:
-        return -sum(key_in(key, settings_of(one)) is not None for key in wanted), len(one)
-
-    fitting = [
-        one for one in arms if levels(one) == levels(arm) and not contradicts(wanted, settings_of(one))
-    ]
-    return min(fitting, key=rank, default=None)
-
-
-@functools.lru_cache(4096)
-def settings_of(arm: Overrides) -> Mapping[str, Any]:
-    """The keys that overrides set, with their values."""
-    return {key: yaml.safe_load(value) for key, _, value in (override.partition("=") for override in arm)}
 
 
 # --- helpers ----------------------------------------------------------------------------------------
@@ -286,23 +254,3 @@ def _octaves(key: str, values: Sequence[str]) -> list[str]:
             f"{key}={','.join(values)}: in a tuned study each value has to be twice the one before"
         )
     return grid
-
-
-def _report(
-    study: TunedDesign, arm: Overrides, choices: Mapping[Overrides, Choice]
-) -> Iterator[tuple[str, Overrides, str]]:
-    """The values at which an arm reports: (role, arm whose value it comes from, value)."""
-    own = choices[arm].value
-    assert own is not None
-    yield "tuned", arm, own
-    if "baseline_rate" in study.config.report_at:
-        contrasts = study.config.primary
-        baselines = (baseline_of(study.named, study.arms, arm, contrast) for contrast in contrasts)
-        for other in dict.fromkeys(baselines):
-            reference = choices.get(other) if other else None
-            if other and reference and reference.value is not None:
-                yield "baseline_rate", other, reference.value
-    if "octaves" in study.config.report_at:
-        if (half := study.search.text(float(own) / 2)) != own:
-            yield "octave_down", arm, half
-        yield "octave_up", arm, study.search.text(float(own) * 2)

@@ -12,14 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ablate.analysis.stats import bimodal
 from ablate.compose.composer import Overrides
 from ablate.store.columns import RESULTS, column_named
 from ablate.store.record import Choice
 from ablate.study.config import Absent, Rows
-from ablate.study.curve import HALF, STEEP, curvature, has_late_seed, minimum
 
 DIGITS = 4  # significant digits of a chosen value, so that it is the same override on every machine
-SETTLED = (*RESULTS, Absent.LEFT_OUT)
+# The parabola is fitted to this many octaves on either side of the best point. Loss rises faster above the
+# best learning rate than below it, so the bias of a wider fit is larger than the noise that it averages out.
+WINDOW = 1
+# Where a curve is steeper than this, in nats per squared octave, points half an octave beside the best one
+# come first: a parabola over octaves would miss the minimum by more than the noise.
+STEEP, HALF = 0.1, 0.5
+SETTLED = (*RESULTS, Absent.EXCLUDED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +48,7 @@ class Search:
         """The metric of an arm at a value, of each seed, negated if higher is better; inf for one that
         diverged, NaN if the arm can't be built."""
         of_runs = [rows[run] for run in self.runs(arm, [value])]
-        if any(row["status"] == Absent.LEFT_OUT for row in of_runs):
+        if any(row["status"] == Absent.EXCLUDED for row in of_runs):
             return [math.nan] * len(of_runs)
         sign = -1 if column_named(self.metric).higher_is_better else 1
         losses = [row.get(self.metric) for row in of_runs]
@@ -75,7 +81,7 @@ class Found:
 def tune(search: Search, arms: Sequence[Overrides], rows: Rows) -> Found:
     """While some arm does best at an end of the grid, the grid grows there by an octave, for all arms; then
     arms with steep curves get their half-octaves."""
-    left_out = {run for run, row in rows.items() if row.get("status") == Absent.LEFT_OUT}
+    left_out = {run for run, row in rows.items() if row.get("status") == Absent.EXCLUDED}
     arms = [arm for arm in arms if {*search.runs(arm, search.grid)} - left_out]
     grid, below, above = [*search.grid], 0, 0
     points, halves, number = {arm: grid for arm in arms}, False, 0
@@ -136,15 +142,61 @@ def at_value(arm: Overrides, key: str, value: str, seeds: Sequence[str]) -> list
 
 def _with_halves(search: Search, points: list[str], curve: Sequence[float]) -> list[str]:
     """The points and, if the curve is steep around the best of them, those half an octave beside it."""
-    loss, octaves = np.array(curve), np.log2([float(point) for point in points])
+    loss, log2_values = np.array(curve), np.log2([float(point) for point in points])
     finite, best = np.isfinite(loss), _best(curve)
-    if finite.sum() < 3 or np.diff(octaves).min() < 1.5 * HALF:
+    if finite.sum() < 3 or np.diff(log2_values).min() < 1.5 * HALF:
         return points
-    if curvature(octaves[finite], loss[finite]) <= STEEP:
+    if curvature(log2_values[finite], loss[finite]) <= STEEP:
         return points
-    inside = [side for side in (-HALF, HALF) if octaves[0] < octaves[best] + side < octaves[-1]]
+    inside = [side for side in (-HALF, HALF) if log2_values[0] < log2_values[best] + side < log2_values[-1]]
     return sorted({*points, *(search.text(float(points[best]) * 2.0**side) for side in inside)}, key=float)
 
 
 def _best(curve: Sequence[float]) -> int:
     return int(np.argmin(np.where(np.isnan(curve), np.inf, curve)))
+
+
+# --- a curve: a loss at points of a key, in octaves of it ---------------------------------------------
+
+
+def minimum(log2_values: np.ndarray, loss: np.ndarray) -> tuple[float, str]:
+    """The place of the minimum, and a reason for doubt, empty if there is none.
+
+    A parabola is fitted by least squares to the finite losses within WINDOW octaves of the lowest one, within
+    half of that if there are points between, or to the nearest three if those are fewer; its minimum is
+    clipped to the range of these points. The lowest point itself is taken if there are fewer than three
+    finite losses, or if the parabola is not convex.
+    """
+    finite = np.isfinite(loss)
+    x, y = log2_values[finite], loss[finite]
+    best = x[np.argmin(y)]
+    if len(x) < 3:
+        return float(best), "the best of the grid: a fit takes three finite points"
+    bend, slope, near = _parabola(x - best, y)
+    if bend <= 0:
+        return float(best), "the best of the grid: the curve around it is not convex"
+    return float(best + np.clip(-slope / (2 * bend), near.min(), near.max())), ""
+
+
+def curvature(log2_values: np.ndarray, loss: np.ndarray) -> float:
+    """That of the parabola around the lowest of three finite losses or more, per squared octave."""
+    return _parabola(log2_values - log2_values[np.argmin(loss)], loss)[0]
+
+
+def has_late_seed(ratio: np.ndarray, loss_PS: np.ndarray) -> bool:
+    """Whether a run ended far above the others at the three points nearest to a value, each loss beside the
+    median of its point. ratio: (P,) of the points to that value. loss_PS: at each point, of each seed."""
+    near_PS = loss_PS[np.argsort(np.abs(np.log2(ratio)), kind="stable")[:3]]
+    near_PS = near_PS[np.isfinite(near_PS).all(1)]
+    beside = (near_PS - np.median(near_PS, axis=1, keepdims=True)).ravel()
+    apart = bimodal(beside)
+    return apart is not None and bool(beside[apart].mean() > 0)
+
+
+def _parabola(x: np.ndarray, y: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """The curvature and the slope at 0 of the parabola through the points around 0, and these points."""
+    step = np.diff(np.sort(x)).min()
+    order = np.argsort(np.abs(x), kind="stable")
+    near = order[: max(3, int((np.abs(x) < min(step, WINDOW) * 1.5).sum()))]
+    bend, slope, _ = np.polyfit(x[near], y[near], 2)
+    return float(bend), float(slope), x[near]

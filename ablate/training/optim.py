@@ -1,12 +1,23 @@
-"""AdamW, the learning rate schedule and gradient clipping, as functions on tensors."""
+"""What an update consists of: the loss and its gradients, computed in some precision; then, as functions on
+tensors, AdamW, the learning rate schedule and gradient clipping."""
 
+import copy
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.adamw import adamw
+
+from ablate.data.splits import Batch
+from ablate.files import cache
+from ablate.model.models import Model
+
+COMPILED_AT_ONCE = 4096  # models that a process keeps compiled; beyond PyTorch's 8 it falls back silently
+Module = TypeVar("Module", bound=nn.Module)
 
 Tensors = Mapping[str, Tensor]
 
@@ -87,3 +98,61 @@ def adamw_(
             eps=eps,
             maximize=False,
         )
+
+
+# --- the loss and its gradients -------------------------------------------------------------------------
+
+
+class Computing:
+    """Computes losses and gradients of a model with float32 weights in the precision of train.precision.
+
+    Weights, gradients, moments, losses and statistics are always float32. In bfloat16 are only the weights of
+    `model`, a copy that `follow` updates once per step, and the activations from there to the logits
+    (docs/precision.md). Buffers are those of both, in the type that the method gave them.
+    """
+
+    def __init__(self, weights: Model, precision: str, *, compiled: bool = False) -> None:
+        self.weights = weights
+        self.model = in_precision(weights, precision)
+        self.params = dict(self.model.named_parameters())
+        self.loss: Callable[..., Tensor] = _compiled(self.model) if compiled else self.model.loss
+
+    def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mean loss, 0-dimensional, and the gradient of each parameter by name, all in the precision of
+        the weights."""
+        loss = self.loss(*batch)
+        grads = torch.autograd.grad(loss, [*self.params.values()])
+        weights = self.weights.parameters()
+        return loss.detach(), {
+            name: grad.to(weight.dtype)
+            for name, grad, weight in zip(self.params, grads, weights, strict=True)
+        }
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Copy the current weights into the bfloat16 model, if there is one."""
+        if self.model is not self.weights:
+            for cast, weight in zip(self.params.values(), self.weights.parameters(), strict=True):
+                cast.copy_(weight)
+            for module, computed in zip(self.weights.modules(), self.model.modules(), strict=True):
+                module._buffers.update(computed._buffers)  # of a method that makes a new tensor in each step
+
+
+def in_precision(model: Module, precision: str) -> Module:
+    """The model itself for float32, otherwise a copy of it in bfloat16 that shares its buffers."""
+    if precision == "float32":
+        return model
+    computed = copy.deepcopy(model, {id(buffer): buffer for buffer in model.buffers()})
+    for param in computed.parameters():
+        param.data = param.data.to(torch.bfloat16)
+    return computed
+
+
+def _compiled(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
+    """The model's loss, compiled by torch.compile, whose output is kept in the cache for later processes."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.directory() / "compiled"))
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a worker has one core
+    import torch._dynamo
+
+    most = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), COMPILED_AT_ONCE)
+    return torch._dynamo.config.patch(**most)(torch.compile(model.loss, dynamic=False))

@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 import torch
@@ -121,18 +120,6 @@ def relative_error(result: Tensor, expected: Tensor) -> float:
 # --- of given sizes ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """T: positions. value_width: 0 means the key width."""
-
-    batch: int = 3
-    T: int = 17
-    heads: int = 8
-    key_width: int = 8
-    value_width: int = 0
-    d_model: int = 64
-
-
 class ScoresAlone(Scores):
     """Attention without softmax: A = scale·QKᵀ, 0 where the mask hides a position."""
 
@@ -146,15 +133,14 @@ class ScoresAlone(Scores):
 class Bench:
     """Builds attentions with the same input and the same weights: those of equal name and shape are equal.
 
-    Weights have variance 2/(number of inputs): large enough for patterns that are far from uniform.
+    Weights have variance 2/(number of inputs): large enough for patterns that are far from uniform. B, T, H,
+    K, V, C: the sizes.
     """
 
-    def __init__(self, sizes: Sizes) -> None:
-        self.sizes = sizes
-        self.H, self.K, self.C = sizes.heads, sizes.key_width, sizes.d_model
-        self.V = sizes.value_width or sizes.key_width
-        self.x = self.random("x", sizes.batch, sizes.T, sizes.d_model)
-        self.source = self.random("source", sizes.batch, sizes.T + 2, sizes.d_model)  # an encoder's output
+    def __init__(self, B: int = 3, T: int = 17, H: int = 8, K: int = 8, V: int = 8, C: int = 64) -> None:
+        self.B, self.T, self.H, self.K, self.V, self.C = B, T, H, K, V, C
+        self.x = self.random("x", B, T, C)
+        self.source = self.random("source", B, T + 2, C)  # an encoder's output
 
     def random(self, name: str, *shape: int) -> Tensor:
         seed = int.from_bytes(name.encode()) % 2**31 + sum(shape)
@@ -203,7 +189,7 @@ class Bench:
 
     def patterns(self, scores: Tensor) -> Tensor:
         """Their softmax with a causal mask."""
-        future = torch.ones(self.sizes.T, self.sizes.T, dtype=torch.bool).triu(1)
+        future = torch.ones(self.T, self.T, dtype=torch.bool).triu(1)
         return torch.softmax(scores.masked_fill(future, -torch.inf), -1)
 
     def heads(self, attention: Attention, patterns: Tensor | None = None) -> Tensor:

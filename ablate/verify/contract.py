@@ -24,7 +24,7 @@ from ablate.model.function_class import function_class, slots_of
 from ablate.model.spec import AttentionSpec
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
-from ablate.training.train import in_precision
+from ablate.training.optim import in_precision
 from ablate.verify.attentions import (
     attention,
     attention_spec,
@@ -48,7 +48,7 @@ class Broken(AssertionError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The result of one check of one variant. broken: what fails; empty if the check holds."""
 
     variant: str
@@ -56,8 +56,8 @@ class Finding:
     broken: str
 
 
-def findings(kind: str, name: str, only: Sequence[Check] = ()) -> Iterator[Finding]:
-    """The findings of these checks of a method, by default of all, on every variant of it."""
+def check_results(kind: str, name: str, only: Sequence[Check] = ()) -> Iterator[CheckResult]:
+    """The results of these checks of a method, by default of all, on every variant of it."""
     for part in variants_of(kind, name):
         label = " ".join([f"{kind}={name}", *(f"{key}={value}" for key, value in part.options.items())])
         for check in only or checks_of(kind, name):
@@ -68,7 +68,7 @@ def findings(kind: str, name: str, only: Sequence[Check] = ()) -> Iterator[Findi
                 broken = str(error)
             except Exception as error:
                 broken = error_line(error, plugin_files())
-            yield Finding(label, words_of(check), broken)
+            yield CheckResult(label, words_of(check), broken)
 
 
 def require(check: Check, kind: str, part: PartConfig) -> None:
@@ -84,7 +84,7 @@ def words_of(check: Check) -> str:
 
 def require_sound(methods: Iterable[Method], only: Sequence[Check] = ()) -> None:
     """Raises ConfigError for a method that fails one of these checks, by default of all."""
-    for one in (one for method in methods for one in findings(method.kind, method.name, only)):
+    for one in (one for method in methods for one in check_results(method.kind, method.name, only)):
         if one.broken:
             raise ConfigError(
                 f"{one.variant} fails its check, so its losses mean nothing: {one.broken}; ablate check tries"

@@ -27,20 +27,18 @@ QUESTIONS = {
     "Q3": "Why many heads, if all are one matrix product?",
     "Q4": "Do heads look at different things?",
 }
-NARROWER = "value_width < d_model"  # a condition of some identities: a full rank can't be too low
 
 
 @dataclass(frozen=True)
 class Identity:
     """An equation. name: a number or a method; after `not`, the two sides are claimed to be unequal. sides:
-    computes both. least: the smallest sizes for which it is meaningful."""
+    computes both."""
 
     name: str
     equation: str
     words: str
     question: str
     sides: Compute
-    least: dict[str, int]
 
     @property
     def number(self) -> str:
@@ -54,13 +52,11 @@ class Identity:
 IDENTITIES: list[Identity] = []
 
 
-def identity(
-    name: str, equation: str, words: str, question: str = "", **least: int
-) -> Callable[[Compute], Compute]:
+def identity(name: str, equation: str, words: str, question: str = "") -> Callable[[Compute], Compute]:
     """Decorator that registers an identity; the function computes both sides, without gradients."""
 
     def add(sides: Compute) -> Compute:
-        IDENTITIES.append(Identity(name, equation, words, question, torch.no_grad()(sides), least))
+        IDENTITIES.append(Identity(name, equation, words, question, torch.no_grad()(sides)))
         return sides
 
     return add
@@ -142,7 +138,7 @@ def _also_without(name: str, words: str) -> list[tuple[str, str, dict[str, Any]]
 
 for _name, _words, _given in _also_without("4 not", "with the same projection, order counts"):
 
-    @identity(_name, "cat(Z_π) W_O ≠ cat(Z) W_O", _words, "Q0", heads=2)
+    @identity(_name, "cat(Z_π) W_O ≠ cat(Z) W_O", _words, "Q0")
     def order_counts(b: Bench, given: dict[str, Any] = _given) -> Sides:
         return b.out(_turned_around(b, b.attention(**given))), b.out(b.attention(**given))
 
@@ -161,7 +157,7 @@ def scores_add_up(b: Bench) -> Sides:
     return full, b.K**0.5 * b.scores(b.concat).sum(1)
 
 
-@identity("6 not", "A(Σ Q_i K_iᵀ) ≠ A_i", "so each head needs a pattern of its own", "Q3", heads=2, T=2)
+@identity("6 not", "A(Σ Q_i K_iᵀ) ≠ A_i", "so each head needs a pattern of its own", "Q3")
 def patterns_are_many(b: Bench) -> Sides:
     own = b.concat.probabilities(b.x, b.x)
     return _single(b).probabilities(b.x, b.x).expand_as(own), own
@@ -183,7 +179,7 @@ def a_product_of_experts(b: Bench) -> Sides:
 
 for _name, _words, _given in _also_without("7 not", "and it computes something else"):
 
-    @identity(_name, "one head ≠ many, same weights", _words, "Q2", heads=2, T=2)
+    @identity(_name, "one head ≠ many, same weights", _words, "Q2")
     def one_head_is_another(b: Bench, given: dict[str, Any] = _given) -> Sides:
         return b.out(_single(b, **given)), b.out(b.attention(**given))
 
@@ -191,7 +187,7 @@ for _name, _words, _given in _also_without("7 not", "and it computes something e
 def _rank_one(b: Bench, attention: Attention) -> Sides:
     """Singular values of Σ vec(A_i) vec(OV_i)ᵀ, relative to the largest, and those of a matrix of rank 1:
     attention as a linear operator on the first text, with its patterns held fixed."""
-    T, C, few = b.sizes.T, b.C, min(b.C, 32)
+    T, C, few = b.T, b.C, min(b.C, 32)
     t = min(T, 8)
     unit = torch.zeros(t * few, T, C, dtype=torch.float64)  # one unit input for each of the first numbers
     unit[:, :t, :few] = torch.eye(t * few, dtype=torch.float64).view(-1, t, few)
@@ -204,16 +200,12 @@ def _rank_one(b: Bench, attention: Attention) -> Sides:
     return sizes / sizes[0], F.one_hot(torch.tensor(0), len(sizes)).double()
 
 
-@identity(
-    "8", "rank Σ vec(A_i) vec(OV_i)ᵀ = 1 at h = 1", "one head applies one map to one pattern", "Q3", T=2
-)
+@identity("8", "rank Σ vec(A_i) vec(OV_i)ᵀ = 1 at h = 1", "one head applies one map to one pattern", "Q3")
 def one_head_has_rank_one(b: Bench) -> Sides:
     return _rank_one(b, _single(b))
 
 
-@identity(
-    "8 not", "rank Σ vec(A_i) vec(OV_i)ᵀ ≠ 1 at h > 1", "many heads apply more than one", "Q3", heads=2, T=3
-)
+@identity("8 not", "rank Σ vec(A_i) vec(OV_i)ᵀ ≠ 1 at h > 1", "many heads apply more than one", "Q3")
 def many_heads_have_more(b: Bench) -> Sides:
     return _rank_one(b, b.concat)
 
@@ -230,11 +222,7 @@ def concat_is_a_wide_sum(b: Bench) -> Sides:
 
 
 @identity(
-    "9 not",
-    "Σ A_i x W^i, no W_O ≠ cat(Z) W_O",
-    "not the other way round: a wide head writes more",
-    "Q0",
-    **{NARROWER: 1},
+    "9 not", "Σ A_i x W^i, no W_O ≠ cat(Z) W_O", "not the other way round: a wide head writes more", "Q0"
 )
 def a_wide_sum_is_more(b: Bench) -> Sides:
     return _folded(b, {"fusion": "sum", "out_proj": False, "value_width": b.C}, {})
@@ -243,7 +231,7 @@ def a_wide_sum_is_more(b: Bench) -> Sides:
 @identity("10", "OV_i = W_V^i E_i without W_O", "without projection a head writes its own slice only", "Q2")
 def without_out_proj(b: Bench) -> Sides:
     width = b.H * b.V  # the stream is as wide as the concatenated heads
-    other = Bench(type(b.sizes)(**{**vars(b.sizes), "d_model": width}))
+    other = Bench(b.B, b.T, b.H, b.K, b.V, width)
     bare = other.attention(out_proj=False)
     return other.out(bare), other.heads(bare).transpose(1, 2).flatten(2)
 
@@ -337,9 +325,7 @@ def in_the_range_of_the_values(b: Bench) -> Sides:
     return _clamped(b, b.concat)
 
 
-@identity(
-    "14 not", "not so for talking heads", "a free mix of patterns leaves that range", "Q1", heads=2, T=2
-)
+@identity("14 not", "not so for talking heads", "a free mix of patterns leaves that range", "Q1")
 def talking_leaves_the_range(b: Bench) -> Sides:
     return _clamped(b, b.attention(scores="talking", scores_mix="post"))
 
@@ -398,14 +384,7 @@ def low_rank_is_sum(b: Bench) -> Sides:
     return _folded(b, {"out_rank": min(b.V, b.C)}, {"fusion": "sum"})
 
 
-@identity(
-    "18 not",
-    "cat(Z) W_O ≠ (Σ z_i) W",
-    "concat writes with a higher rank than a sum can",
-    "Q0",
-    heads=2,
-    **{NARROWER: 1},
-)
+@identity("18 not", "cat(Z) W_O ≠ (Σ z_i) W", "concat writes with a higher rank than a sum can", "Q0")
 def concat_is_more(b: Bench) -> Sides:
     return _folded(b, {}, {"fusion": "sum"})
 
@@ -421,7 +400,7 @@ def swapped_scores(b: Bench) -> Sides:
     return q_swapped @ k_swapped.mT, (q @ k.mT).mT
 
 
-@identity("22 not", "W_Q ↔ W_K ⇏ same output", "attention is not: softmax runs over keys", "Q1", T=2)
+@identity("22 not", "W_Q ↔ W_K ⇏ same output", "attention is not: softmax runs over keys", "Q1")
 def swapped_outputs(b: Bench) -> Sides:
     return b.out(_swapped(b)), b.out(b.concat)
 
@@ -447,14 +426,7 @@ def rotations_fold(b: Bench) -> Sides:
     return _folded(b, {"fusion": "sum", "fusion_order": "rotate"}, {"fusion": "sum"})
 
 
-@identity(
-    "23 not",
-    "Σ R_i z_i ≠ Σ z_i, same weights",
-    "with the same weights, the order counts",
-    "Q0",
-    heads=2,
-    value_width=2,
-)
+@identity("23 not", "Σ R_i z_i ≠ Σ z_i, same weights", "with the same weights, the order counts", "Q0")
 def rotations_count(b: Bench) -> Sides:
     return b.out(b.attention(fusion="sum", fusion_order="rotate")), b.out(b.attention(fusion="sum"))
 
@@ -527,7 +499,7 @@ def max_by_hand(b: Bench) -> Sides:
 @identity("uniform", "z_t = mean of v_s over s ≤ t", "a running mean", "Q4")
 def uniform_by_hand(b: Bench) -> Sides:
     uniform = b.attention(scores="uniform")
-    counts = torch.arange(1, b.sizes.T + 1, dtype=torch.float64)[:, None]
+    counts = torch.arange(1, b.T + 1, dtype=torch.float64)[:, None]
     means = b.projected(uniform, "value", b.V).cumsum(-2) / counts
     return b.out(uniform), b.written(means, uniform)
 
@@ -536,15 +508,15 @@ def uniform_by_hand(b: Bench) -> Sides:
 def offsets_by_hand(b: Bench) -> Sides:
     back = b.attention(scores="offsets")
     values = b.projected(back, "value", b.V)
-    shifted = [torch.nn.functional.pad(values[:, h], (0, 0, h + 1, 0))[:, : b.sizes.T] for h in range(b.H)]
+    shifted = [torch.nn.functional.pad(values[:, h], (0, 0, h + 1, 0))[:, : b.T] for h in range(b.H)]
     return b.out(back), b.written(torch.stack(shifted, 1), back)
 
 
 @identity("windows", "softmax over |t − s| < w_i", "by its formula", "Q4")
 def windows_by_hand(b: Bench) -> Sides:
-    widths = [1 + head % b.sizes.T for head in range(b.H)]
+    widths = [1 + head % b.T for head in range(b.H)]
     narrow = b.attention(scores="windows", scores_windows=widths)
-    every = torch.ones(b.sizes.T, b.sizes.T, dtype=torch.bool)
+    every = torch.ones(b.T, b.T, dtype=torch.bool)
     hidden = torch.stack([~(every.tril() & every.triu(1 - width)) for width in widths])
     patterns = torch.softmax(b.scores(narrow).masked_fill(hidden, -torch.inf), -1)
     return b.out(narrow), b.written(b.heads(narrow, patterns), narrow)

@@ -24,8 +24,8 @@ from ablate.model.models import Model, inputs_of_attention
 from ablate.phrases import error_line
 from ablate.store.provenance import plugin_files
 from ablate.store.store import Store
-from ablate.verify.attentions import Bench, Sizes, relative_error
-from ablate.verify.identities import IDENTITIES, NARROWER, Identity
+from ablate.verify.attentions import Bench, relative_error
+from ablate.verify.identities import IDENTITIES, Identity
 
 EQUAL = 1e-10  # the largest error of an equation, relative to the largest entry
 DIFFERENT = 1e-2  # the smallest error of two sides that are claimed to differ
@@ -33,9 +33,9 @@ PASS, FAIL = "pass", "FAIL"
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """error: relative to the largest entry; None if the sizes are too small for the identity, or if nothing
-    could be compared. crash: why not: the error that was raised, in one line."""
+class IdentityResult:
+    """error: relative to the largest entry; None if nothing could be compared. crash: why not: the error that
+    was raised, in one line."""
 
     name: str
     equation: str
@@ -46,31 +46,27 @@ class Verdict:
     crash: str = ""
 
 
-def verify(sizes: Sizes, only: Sequence[str] = ()) -> list[Verdict]:
-    """The verdict on each identity at these sizes. only: numbers or names to check. Raises ConfigError."""
+def verify(only: Sequence[str] = (), bench: Bench | None = None) -> list[IdentityResult]:
+    """The verdict on each identity. only: numbers or names to check. Raises ConfigError."""
     ordered = sorted(IDENTITIES, key=lambda i: int(i.number) if i.number.isdecimal() else len(IDENTITIES))
     for wanted in only:
         if not any(wanted in (identity.name, identity.number) for identity in ordered):
             numbers = dict.fromkeys(identity.number for identity in ordered)
             raise ConfigError(f"--only {wanted}: no such identity; choices: {', '.join(numbers)}")
-    bench, chosen = Bench(sizes), [i for i in ordered if not only or {i.name, i.number} & {*only}]
+    bench, chosen = bench or Bench(), [i for i in ordered if not only or {i.name, i.number} & {*only}]
     return [_judged(identity, bench) for identity in chosen]
 
 
-def _judged(identity: Identity, bench: Bench) -> Verdict:
-    sizes = {"heads": bench.H, "T": bench.sizes.T, "value_width": bench.V, NARROWER: bench.C - bench.V}
+def _judged(identity: Identity, bench: Bench) -> IdentityResult:
     described = (identity.name, identity.equation, identity.words, identity.question)
-    if lacking := [key for key, least in identity.least.items() if sizes[key] < least]:
-        needs = [key if key == NARROWER else f"{key} ≥ {identity.least[key]}" for key in lacking]
-        return Verdict(*described, None, f"needs {', '.join(needs)}")
     try:
         error = relative_error(*identity.sides(bench))
     except Exception as crash:  # a broken method may return tensors of the wrong shape
-        return Verdict(*described, None, FAIL, error_line(crash, plugin_files()))
+        return IdentityResult(*described, None, FAIL, error_line(crash, plugin_files()))
     if math.isinf(error):
-        return Verdict(*described, None, FAIL, "the result has numbers that are not finite")
+        return IdentityResult(*described, None, FAIL, "the result has numbers that are not finite")
     holds = error >= DIFFERENT if identity.differs else error <= EQUAL
-    return Verdict(*described, error, PASS if holds else FAIL)
+    return IdentityResult(*described, error, PASS if holds else FAIL)
 
 
 # --- the heads of a trained run -------------------------------------------------------------------------

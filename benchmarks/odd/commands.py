@@ -8,9 +8,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from unittest import mock
 
+from ablate.cli.completion import offers
 from ablate.compose import configs
-from ablate.config.read import dotted
-from ablate.config.schema import RunConfig
 from benchmarks.odd.trial import FILES, PILOT, SMALL, TEXT, Case
 from benchmarks.odd.words import ODD, apart, odd_for, perhaps_misspelt
 
@@ -37,11 +36,11 @@ CHOSEN_BY_ITSELF = ("corpus", "corpus.path", "study", "train.compile")
 
 def _settings() -> dict[str, Values]:
     """The other keys, each with the values that the shell offers, and with two at least."""
-    settings, types = {}, dotted(RunConfig)
+    settings = {}
     with mock.patch.object(configs, "_read", functools.cache(configs._read)):  # else for each key anew
-        for key in (word.removesuffix("=") for word in configs.offers("", [], {})):
-            values = [word.partition("=")[2] for word in configs.offers(f"{key}=", [], types)]
-            if key not in {*SIZES, *CHOSEN_BY_ITSELF}:
+        for key in (word.removesuffix("=") for word in offers("")):
+            values = [word.partition("=")[2] for word in offers(f"{key}=")]
+            if key not in {*SIZES, *CHOSEN_BY_ITSELF} and not key.startswith(("hydra", "study.")):
                 settings[key] = tuple(values) if len(values) > 1 else (*(values or ["null"]), "1")
     return settings | by_key(
         """

@@ -200,7 +200,7 @@ def _directory(draw: random.Random, data: bytes) -> dict[str, Maker]:
 
 # --- configs ------------------------------------------------------------------------------------
 
-KEYS = apart("kind  question  factors  seeds  where  primary  metric  margin  demo  tune  develop  nix")
+KEYS = apart("kind  question  factors  seeds  where  primary  metric  margin  demo  tune  develop  arms  nix")
 YAML = (
     *apart("""
     null  []  {}  [[]]  3  -1  1.5  .nan  .inf  1e400  true  'a'  [0, 0]  [a, b]  [1, [2]]  {a: b}
@@ -213,7 +213,8 @@ YAML = (
     [{baseline: concat}]  [{vary: nix, baseline: 1}]  [{vary: fusion, baseline: nix}]
     [{vary: fusion, baseline: concat, where: {heads: 3}}]  [{vary: 1, baseline: 2}]
     [{vary: [a], baseline: b}]  [{baseline: {fusion: concat}}]
-    [{vary: fusion, baseline: concat, where: {heads: [2, 4]}}]  [null]  [a]
+    [{vary: fusion, baseline: concat, where: {heads: [2, 4]}}]  [null]  [a]  [a - b]  [b - a]  [a - a]
+    [a - b - c]  [' - ']  {a: {fusion: sum}, b: {heads: 2}}  {a: {fusion: sum, fusion.order: nix}, b: {}}
     """),
     *("", "['" + "(" * 300 + "1" + ")" * 300 + "']", "['" + "not " * 3000 + "1']"),
 )

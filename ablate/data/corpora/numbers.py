@@ -35,7 +35,7 @@ ENGLISH_TENS = WORDS("twenty thirty forty fifty sixty seventy eighty ninety")
 
 @register("numbers")
 @dataclass(frozen=True, kw_only=True)
-class Numbers(PairTask):
+class NumberWords(PairTask):
     """Number words in German and English. Numbers have 1 to 6 digits, each length equally often."""
 
     tokenizers = ("char", "byte")  # of drawn letters there is no text to learn byte pairs from

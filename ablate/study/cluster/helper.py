@@ -165,9 +165,9 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
     devices = {run.device for run in runs}
     workers = phase.workers or device.workers(devices, settings.threads, cores)
 
-    def more(spare: int) -> tuple[list[PlacedRun], Mapping[str, Stamp]]:
+    def request_runs(spare: int) -> list[PlacedRun]:
         if phase.name != GROWING:
-            return [], {}
+            return []
         until = time.monotonic() + (STAYS_S if spare == workers else 0)
         while not (new := [job for job in _left_in(file, phase, store) if job.name not in known]):
             if time.monotonic() >= until:
@@ -176,7 +176,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         added, impossible = _prepared(new)
         refused.update(impossible)
         known.update({job.name: job.known for job in new})
-        return machine.bound(added, settings), known
+        return machine.bound(added, settings)
 
     return refused | train_all(
         runs,
@@ -187,7 +187,7 @@ def help_with(phase: Phase, number: int, file: Path) -> dict[str, str]:
         listen=Lines(console(stderr=False, width=200), len(runs)).listener,
         gpus=device.each(devices),
         leave_from=number / phase.helpers,
-        more=more,
+        request_runs=request_runs,
     )
 
 

@@ -1,6 +1,6 @@
 """The command's side: keep helpers on other machines at the runs of a phase, until each has a result.
 
-The store says which runs are made; the engine is asked only whether helpers live. So any number of commands
+The store says which runs are made; the cluster is asked only whether helpers live. So any number of commands
 can do this for the same runs, and any of them can end: the others, or the same command typed again, find the
 helpers in jobs.json.
 """
@@ -11,14 +11,17 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from ablate.clusters import Cluster
 from ablate.compose.composer import Overrides
-from ablate.compose.launchers import Cluster
-from ablate.compose.sweep import Lost
+from ablate.compose.sweep import LauncherFailed
+from ablate.compute import device
+from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.execution import plugins
 from ablate.execution.run import Run
@@ -26,94 +29,97 @@ from ablate.files.atomic import StoreError, read_json
 from ablate.live.board import Board
 from ablate.phrases import counted
 from ablate.store.jobs import Array, State, change_arrays, new_array, read_arrays, with_statuses
-from ablate.store.record import StudyRecord
+from ablate.store.record import Machine
 from ablate.store.run_files import Stamp, last_metrics
 from ablate.store.store import Store
-from ablate.study.cluster.engines import Engine, engine_of
-from ablate.study.cluster.helper import Job, Phase
+from ablate.study import machine
+from ablate.study.cluster.helper import GROWING, Job, Phase
+from ablate.study.launchers import Launcher, Trained, Work
 
-# How often an engine is asked for its helpers; many commands share its scheduler.
+# How often a cluster is asked for its helpers; many commands share its scheduler.
 LOOK_EVERY_S = float(os.environ.get("ABLATE_LOOK_EVERY_S", "15"))
 EVERY_S = 1  # how often the store is
 STARTS = 3  # of helpers without progress, before the command gives up
-ON_ITS_WAY_S = 60  # an array that its engine does not know may not have reached it yet
+ON_ITS_WAY_S = 60  # an array that its cluster does not know may not have reached it yet
 LAST_LINES = 5  # of a log
-More = Callable[[int], Mapping[Overrides, Run]]  # further runs, for so many workers
 
 
-@dataclass(frozen=True)
-class Trained:
-    """How runs were trained on other machines. refused: why runs could not begin, by name. lost: why the
-    machines train nothing; empty if they did. left_at_work: what the command has submitted without waiting
-    for it; empty if it waited."""
+class ByHelpers(Launcher):
+    """By helpers on the machines of a cluster, which choose the settings there."""
 
-    refused: Mapping[str, str] = field(default_factory=dict)
-    lost: str = ""
-    left_at_work: str = ""
+    settings: Cluster
 
+    def machine(self, kept: Machine | None, runs: Collection[Run]) -> Machine | None:
+        machine.decided(kept, runs, self.settings.threads)  # refuses what the study was not begun with
+        return kept
 
-def train(
-    cluster: Cluster,
-    record: StudyRecord,
-    phase: str,
-    runs: Sequence[Run],
-    known: Mapping[str, Stamp],
-    board: Board,
-    more: More,
-) -> Trained:
-    """Keep helpers at the runs until each has a result. phase: a name for the list of runs. known: the stamps
-    of results, by name of the run. more: called whenever runs have ended. Raises ConfigError, before anything
-    is submitted, for what can't be trained there."""
-    if record.machine and cluster.cpus_per_task and record.machine.threads > cluster.cpus_per_task:
-        raise ConfigError(
-            f"hydra.launcher.cpus_per_task={cluster.cpus_per_task}: this study was begun with"
-            f" {record.machine.threads} threads; ask for as many cores at least"
+    def threads(self, chosen: Machine | None, runs: Collection[Run]) -> int:
+        if chosen is not None:
+            return chosen.threads
+        of_helpers = (len(runs), runs, self.settings.jobs, self.settings.cpus_per_task)
+        return self.settings.threads or (machine.threads_of_helpers(*of_helpers) if runs else 1)
+
+    def at_once(self, devices: Collection[torch.device], threads: int) -> int:
+        workers = self.settings.workers or device.workers(devices, threads, self.settings.cpus_per_task)
+        return self.settings.jobs * workers
+
+    def train(self, work: Work) -> Trained:
+        """Keep helpers at the runs until each has a result. Raises ConfigError, before anything is submitted,
+        for what can't be trained there."""
+        with work.board(len(work.runs)) as board:
+            return self._train(work, board)
+
+    def _train(self, work: Work, board: Board) -> Trained:
+        cluster, record = self.settings, work.record
+        if record.machine and cluster.cpus_per_task and record.machine.threads > cluster.cpus_per_task:
+            raise ConfigError(
+                f"hydra.launcher.cpus_per_task={cluster.cpus_per_task}: this study was begun with"
+                f" {record.machine.threads} threads; ask for as many cores at least"
+            )
+        cluster.require()
+        phase = Phase(
+            study=record.name,
+            name=GROWING if record.looks else digest(sorted(work.names))[:8],
+            helpers=cluster.jobs,
+            cores=cluster.cpus_per_task,
+            workers=cluster.workers,
+            threads=cluster.threads,
+            plugins=plugins.used(),
+            jobs=_jobs(work.runs, work.known),
         )
-    engine = engine_of(cluster)
-    engine.require()
-    work = Phase(
-        study=record.name,
-        name=phase,
-        helpers=cluster.jobs,
-        cores=cluster.cpus_per_task,
-        workers=cluster.workers,
-        threads=cluster.threads,
-        plugins=plugins.used(),
-        jobs=_jobs(runs, known),
-    )
-    sharing = Sharing(work, engine, Store(), board)
-    try:
-        started = sharing.begin()
-        if cluster.wait:
-            sharing.wait(lambda spare: _jobs([*more(spare).values()], known))
-            return Trained(sharing.refused)
-    except Lost as error:
-        return Trained(sharing.refused, str(error))
-    except KeyboardInterrupt:
-        sharing.interrupt()
-        raise
-    at_work = sum(array.at_work for array in sharing.arrays)
-    new = counted(started, "job") if started else "no new job"
-    left = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"
-    return Trained(left_at_work=left)
+        sharing = Sharing(phase, cluster, Store(), board)
+        try:
+            started = sharing.begin()
+            if cluster.wait:
+                sharing.wait(lambda spare: _jobs(work.request_runs(spare), work.known))
+                return Trained(sharing.refused)
+        except LauncherFailed as error:
+            return Trained(sharing.refused, str(error))
+        except KeyboardInterrupt:
+            sharing.interrupt()
+            raise
+        at_work = sum(array.at_work for array in sharing.arrays)
+        new = counted(started, "job") if started else "no new job"
+        left = f"{new} submitted, {at_work} at work or waiting; the same command waits for them"
+        return Trained(left_at_work=left)
 
 
-def _jobs(runs: Sequence[Run], known: Mapping[str, Stamp]) -> list[Job]:
-    return [Job(run.name, run.config, known[run.name], run.corpus.sha256) for run in runs]
+def _jobs(runs: Mapping[Overrides, Run], known: Mapping[str, Stamp]) -> list[Job]:
+    return [Job(run.name, run.config, known[run.name], run.corpus.sha256) for run in runs.values()]
 
 
 class Sharing:
     """One command's part in it."""
 
-    def __init__(self, phase: Phase, engine: Engine, store: Store, board: Board) -> None:
+    def __init__(self, phase: Phase, cluster: Cluster, store: Store, board: Board) -> None:
         self.phase = phase
-        self.engine = engine
+        self.cluster = cluster
         self.store = store
         self.board = board
         self.study = store.study_directory(phase.study)
         self.file = self.study / "jobs" / f"{phase.name}.json"
         self.own: list[str] = []  # the arrays that this command started
-        self.arrays: list[Array] = []  # of this phase and engine
+        self.arrays: list[Array] = []  # of this phase and cluster
         self.refused: dict[str, str] = {}  # runs that a helper could not begin, and why
         self.trouble = ""
         self._heard = set[Path]()  # answers of helpers
@@ -128,9 +134,9 @@ class Sharing:
         self.look()
         return self.start(self.phase.left(self.store))
 
-    def wait(self, more: Callable[[int], list[Job]]) -> None:
-        """Wait until each run has a result or was refused. more: further runs for so many workers that have
-        none. Raises Lost, ConfigError."""
+    def wait(self, request_jobs: Callable[[int], list[Job]]) -> None:
+        """Wait until each run has a result or was refused. request_jobs: further runs for so many workers
+        that have none. Raises LauncherFailed, ConfigError."""
         left = {job.name: job for job in self.phase.jobs}
         while left:
             now, ended = {job.name for job in self.phase.left(self.store)}, 0
@@ -139,7 +145,8 @@ class Sharing:
                     left.pop(name)
                     self.board.ended(name, row)
                     ended += 1
-            if ended and (jobs := more(max(0, self.phase.helpers * (self.phase.workers or 1) - len(left)))):
+            spare = max(0, self.phase.helpers * (self.phase.workers or 1) - len(left))
+            if ended and (jobs := request_jobs(spare)):
                 left |= {job.name: job for job in jobs}
                 self.phase = dataclasses.replace(self.phase, jobs=[*left.values()])
                 self.phase.write(self.file)
@@ -154,16 +161,16 @@ class Sharing:
             time.sleep(EVERY_S if left else 0)
         self.look()
         if waiting := [a.name for a in self.arrays if any(h.state == State.QUEUED for h in a.seen)]:
-            self.engine.cancel(waiting)  # there is nothing left for them to do
+            self.cluster.cancel(waiting)  # there is nothing left for them to do
 
     def look(self) -> None:
-        """Ask the engine for the helpers, and note in jobs.json what it says."""
+        """Ask the cluster for the helpers, and note in jobs.json what it says."""
         self._looked = time.monotonic()
         known = [array for array in self._ours(read_arrays(self.study)) if not array.has_ended]
         for array in known:
             self._first_seen.setdefault(array.name, self._looked)
         try:
-            statuses = self.engine.look([array.name for array in known]) if known else {}
+            statuses = self.cluster.look([array.name for array in known]) if known else {}
             self.trouble = ""
         except ConfigError as error:
             self.trouble = str(error)
@@ -179,8 +186,8 @@ class Sharing:
         self.arrays = self._ours(arrays)
 
     def start(self, left: Sequence[Job]) -> int:
-        """Start as many helpers as are missing for the runs that nobody is at; returns how many. Raises Lost
-        if that has not helped so far, ConfigError if the engine refuses."""
+        """Start as many helpers as are missing for the runs that nobody is at; returns how many. Raises
+        LauncherFailed if that has not helped so far, ConfigError if the cluster refuses."""
         if self.trouble:
             return 0
         under_way = self.store.begun() - self.store.interrupted()
@@ -192,7 +199,7 @@ class Sharing:
             missing = min(self.phase.helpers, free) - at_work
             if missing <= 0 or any(array.name == own for array in arrays):
                 return arrays
-            return [*arrays, new_array(own, self.engine.name, self.phase.name, missing)]
+            return [*arrays, new_array(own, self.cluster.name, self.phase.name, missing)]
 
         # Listed before they are started, so that no other command starts them.
         listed = change_arrays(self.study, with_new) if free else []
@@ -207,7 +214,7 @@ class Sharing:
         """End the helpers that this command started."""
         live = [array for array in self.arrays if not array.has_ended]
         if own := [array.name for array in live if array.name in self.own]:
-            self.engine.cancel(own)
+            self.cluster.cancel(own)
             self.board.say(f"cancelled {', '.join(self._named(own))}")
         if others := [array.name for array in live if array.name not in self.own]:
             self.board.say(f"{', '.join(self._named(others))}: started by another command, and left at work")
@@ -232,10 +239,10 @@ class Sharing:
             self._require_progress(left)
             folder.mkdir(parents=True, exist_ok=True)
             log = str(folder.absolute() / "{number}.log")
-            job = self.engine.start(array.name, array.count, command, Path.cwd(), log)
+            job = self.cluster.start(array.name, array.count, command, Path.cwd(), log)
         except BaseException:
-            with contextlib.suppress(ConfigError):  # an engine that answers too late may have started it
-                self.engine.cancel([array.name])
+            with contextlib.suppress(ConfigError):  # a cluster that answers too late may have started it
+                self.cluster.cancel([array.name])
             change_arrays(self.study, lambda arrays: [a for a in arrays if a.name != array.name])
             raise
         self.own.append(array.name)
@@ -248,14 +255,16 @@ class Sharing:
         self.board.say(f"{job}: {counted(array.count, 'job')} submitted")
 
     def _require_progress(self, left: Sequence[Job]) -> None:
-        """Raises Lost after STARTS starts in which no run got any further."""
+        """Raises LauncherFailed after STARTS starts in which no run got any further."""
         attempts = self.store.attempts()
         lasts = [last_metrics(attempts[job.name]) for job in left if job.name in attempts]
         progress = -len(left), sum(last.get("step", 0) for last in lasts)
         if progress > self._progress:
             self._starts, self._progress = 0, progress
         if self._starts >= STARTS:
-            raise Lost(f"{counted(STARTS, 'start')} without progress; the last job: {self._last_words()}")
+            raise LauncherFailed(
+                f"{counted(STARTS, 'start')} without progress; the last job: {self._last_words()}"
+            )
 
     def _last_words(self) -> str:
         """Why the helpers of the last array ended, as far as anything says so."""
@@ -277,15 +286,15 @@ class Sharing:
         return "; ".join(reasons)
 
     def _ours(self, arrays: Sequence[Array]) -> list[Array]:
-        """Those of this engine and this phase."""
-        return [a for a in arrays if (a.engine, a.phase) == (self.engine.name, self.phase.name)]
+        """Those of this cluster and this phase."""
+        return [a for a in arrays if (a.engine, a.phase) == (self.cluster.name, self.phase.name)]
 
     def _named(self, names: Sequence[str]) -> list[str]:
         return [array.job or array.name for array in self.arrays if array.name in names]
 
 
 def _environment() -> list[str]:
-    """`env` with what an engine may not hand on to other machines."""
+    """`env` with what a cluster may not hand on to other machines."""
     own = [name for name in os.environ if name == "PYTHONPATH" or name.startswith("ABLATE_")]
     return ["env", *(f"{name}={os.environ[name]}" for name in sorted(own))] if own else []
 

@@ -1,0 +1,115 @@
+"""Caveats of a comparison: whether its text and its budget can carry a verdict.
+
+A model that a table of n-grams beats, or heads that read fixed places, has not learned what attention is for;
+a text that repeats itself, or is read often, rewards memory. A difference between two such models is about
+that.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis import stats
+from ablate.analysis.controls import otherwise_equal
+from ablate.analysis.variants import Variants
+from ablate.phrases import some
+
+COUNTING = {"val_loss": "ngram_val_loss", "test_loss": "ngram_loss"}  # the column with the loss of counting
+FIXED_PLACES = "offsets"  # scores=offsets: head i reads the token i places back
+OF_TEXT = ("overlap", "epochs", "ngram_order", *COUNTING.values())
+MOST_OVERLAP = 0.05  # of a held-out split
+MOST_EPOCHS = 4
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """What is known of a text or of a budget. kind: of what. words: a sentence. is_doubt: whether it speaks
+    against the answer; brief: the doubt in a few words. clause: who is how far ahead or behind, of the first
+    two kinds."""
+
+    kind: Literal["counting", "fixed places", "overlap", "epochs"]
+    words: str
+    is_doubt: bool
+    brief: str
+    clause: str = ""
+
+
+def caveats(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
+    """Those of the baselines, by number, and of the text."""
+    known = variants.table.reindex(columns=[*OF_TEXT]).apply(pd.to_numeric, errors="coerce").astype(float)
+    yield from _counting(variants, bases, known.iloc[[*bases]])
+    yield from _fixed_places(variants, bases)
+    overlap, epochs = known["overlap"].max(), known["epochs"].max()
+    if np.isfinite(overlap):
+        mended = "; what remembers best wins there: corpus.unique=paragraph takes repeats away"
+        yield Caveat(
+            "overlap",
+            f"overlap: {100 * overlap:.1f} % of a held-out split lies in stretches of 50 characters or more"
+            f" that another split has, too{mended if overlap > MOST_OVERLAP else ''}",
+            overlap > MOST_OVERLAP,
+            "a text that repeats itself",
+        )
+    if np.isfinite(epochs):
+        mended = "; differences may be of memory: fewer train.steps or a longer text (corpus) mend that"
+        yield Caveat(
+            "epochs",
+            f"epochs: a run reads its text {epochs:.1f} times{mended if epochs > MOST_EPOCHS else ''}",
+            epochs > MOST_EPOCHS,
+            f"a text read {epochs:.0f} times",
+        )
+
+
+def _counting(variants: Variants, bases: Sequence[int], known: pd.DataFrame) -> Iterator[Caveat]:
+    """known: of the text of each baseline."""
+    if variants.metric not in COUNTING:
+        return
+    loss_B, order_B = (known[column].to_numpy() for column in (COUNTING[variants.metric], "ngram_order"))
+    for how, places, who, by in _apart(variants, bases, loss_B - stats.moments(variants.values[[*bases]])[1]):
+        by += f", where counting {_range(order_B[places])} tokens gives {_range(loss_B[places])}"
+        mended = (
+            "; a difference may be in what a table of n-grams would fill in: --metric mix_loss says what"
+            " remains; more train.steps or a larger model get beyond it"
+        )
+        yield _beside("counting", "counting", how, who, by, mended)
+
+
+def _fixed_places(variants: Variants, bases: Sequence[int]) -> Iterator[Caveat]:
+    partner = dict(otherwise_equal(variants, {"scores": FIXED_PLACES}))
+    if not (having := [base for base in bases if base in partner]):
+        return
+    fixed = variants.values[[partner[base] for base in having]]
+    ahead_B = stats.paired(fixed, variants.values[having], margin=np.inf)["diff"]
+    mended = (
+        "; attention has not learned to look in this budget: more train.steps or a higher train.lr may mend"
+        " that"
+    )
+    for how, _, who, by in _apart(variants, having, ahead_B):
+        by += f" (scores={FIXED_PLACES})"
+        yield _beside("fixed places", "heads that read fixed places", how, who, by, mended)
+
+
+def _beside(
+    kind: Literal["counting", "fixed places"], what: str, how: str, who: str, by: str, mended: str
+) -> Caveat:
+    is_worse = how == "worse"
+    words = f"{how} than {what}: {who}: {by}{mended if is_worse else ''}"
+    return Caveat(kind, words, is_worse, f"worse than {what}", f"{who} is {how} {by}")
+
+
+def _apart(
+    variants: Variants, bases: Sequence[int], ahead_B: stats.Array
+) -> Iterator[tuple[str, list[int], str, str]]:
+    """The baselines that are behind, and those that are not, each as (worse or better, their places in bases,
+    who they are, by how much). NaN is in neither."""
+    for how, places in (("worse", np.flatnonzero(ahead_B < 0)), ("better", np.flatnonzero(ahead_B >= 0))):
+        if len(at := places.tolist()):
+            names = some([variants.names[bases[one]] for one in at])
+            yield how, at, names, f"by {_range(np.abs(ahead_B[at]))} of {variants.metric}"
+
+
+def _range(values: stats.Array) -> str:
+    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,148 @@
+"""The statistics and the verdict of each contrast of a family, and why there is none."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ablate.analysis import at_looks, controls, stats
+from ablate.analysis.contrasts import EQUAL, Pair, differing
+from ablate.analysis.looks import Decisions
+from ablate.analysis.variants import Variants
+from ablate.phrases import counted
+from ablate.store.columns import column_named
+
+POWER = 0.8
+NEVER = "no number of seeds would decide it"
+NUMBERS = (
+    *("pairs", "n_baseline", "diff", "low", "high", "p", "p_holm", "low_marginal", "high_marginal"),
+    *("sd_diff", "p_tost", "p_tost_holm", "ratio", "skew", "correlation", "p_welch"),
+    *("more_seeds", "level", "share", *controls.CONTROLLED, "look", "last_look", "overstated"),
+)
+WHOLE = ("pairs", "n_baseline", "more_seeds", "look", "last_look")
+
+
+def judged(
+    variants: Variants,
+    family: str,
+    pairs: Sequence[Pair],
+    margin: float,
+    alpha: float,
+    now: Decisions | None,
+) -> pd.DataFrame:
+    """One row per pair: statistics of NUMBERS, verdict, why, baseline, differs, same_class. now: of a study
+    with looks, what these have decided; the first seeds count then, up to the look of each pair."""
+    ones, bases = np.array(pairs, int).reshape(-1, 2).T
+    equal = controls.equal_variants(variants, pairs)
+    is_equal = np.array([one is not None for one in equal], bool)
+    in_family = ~is_equal & (not variants.crossed)
+    counted_KS, of_look = np.ones((len(pairs), len(variants.seeds)), bool), dict[str, Any]()
+    if now:
+        counted_KS = at_looks.counted_seeds(variants, now.looks, now.seeds)
+        of_look["contrasts"] = now.looks.contrasts
+        of_look["share"] = np.where(now.seeds, now.share, 1.0)
+        of_look["least_sd"] = np.nan_to_num(now.scatter)
+    one_KS, base_KS = (np.where(counted_KS, variants.values[side], np.nan) for side in (ones, bases))
+    more = np.subtract(*((variants.diverged[side] & counted_KS).sum(1) for side in (ones, bases)))
+    # Two groups, where there are values but no two pairs.
+    n, n_base, pairs_K = (np.isfinite(x).sum(1) for x in (one_KS, base_KS, one_KS - base_KS))
+    apart = (n >= 2) & (n_base >= 2) & ((pairs_K < 2) | (not variants.paired)) & (now is None)
+    in_any_order = (np.where(apart[:, None], np.sort(x), x) for x in (one_KS, base_KS))
+    unlike_KS = (variants.learned[ones] != variants.learned[bases]) & np.isfinite(one_KS - base_KS)
+    is_identical = stats.identical(*in_any_order) & ~is_equal & (more == 0) & (apart | ~unlike_KS.any(1))
+    result = stats.paired(
+        one_KS,
+        base_KS,
+        margin=margin,
+        alpha=alpha,
+        higher_is_better=variants.higher_is_better,
+        apart=apart,
+        in_family=in_family & ~is_identical,
+        **of_look,
+    )
+    in_family = result.pop("family")
+    table = pd.DataFrame(result).rename(columns={"n": "pairs", "sd": "sd_diff"})
+    table["n_baseline"] = np.where(apart, n_base, np.nan)
+    with np.errstate(over="ignore"):  # a difference of hundreds of nats
+        table["ratio"] = np.exp(table["diff"]) if column_named(variants.metric).unit == "nats" else np.nan
+    table["baseline"] = [variants.names[base] for base in bases]
+    table["differs"] = differing(variants, pairs)
+    table["same_class"] = controls.same_classes(variants, pairs)
+    by_interval = table["verdict"].to_numpy()
+    table["verdict"] = np.where(is_equal, EQUAL, stats.withheld(by_interval, more))
+    is_lost = (table["verdict"] != by_interval) & ~is_equal
+    table["verdict"] = table["verdict"].mask(is_identical, stats.IDENTICAL)
+    _add_looks(table, family, now)
+    open_ = (table["verdict"] == stats.UNDECIDED) & in_family & ~is_lost & (now is None)
+    table["more_seeds"] = _more_seeds(table, open_, np.where(apart, np.minimum(n, n_base), pairs_K), margin)
+    never = np.isinf(table["more_seeds"])
+    table["more_seeds"] = table["more_seeds"].mask(never)
+    reasons = zip(table.to_dict("records"), is_lost, equal, more, strict=True)
+    table["why"] = [
+        _why(variants, row, more if lost else 0, same, alpha) for row, lost, same, more in reasons
+    ]
+    table["why"] = table["why"].mask(never, NEVER)
+    return table
+
+
+def _add_looks(table: pd.DataFrame, family: str, now: Decisions | None) -> None:
+    """Add the look at which each contrast stands, the last one, and by what share a difference that an early
+    one decided comes out too large; NaN without looks."""
+    table[["look", "last_look", "overstated"]] = np.nan
+    if now:
+        table["look"], table["last_look"] = now.seeds, now.looks.at[-1]
+        early_K = (table["look"] < table["last_look"]) & (family == "primary")
+        table["overstated"] = [
+            now.looks.overstated(row["diff"], row["sd_diff"], row["look"]) if is_early else np.nan
+            for row, is_early in zip(
+                table.to_dict("records"), table["verdict"].isin(stats.CLAIMS) & early_K, strict=True
+            )
+        ]
+
+
+def _more_seeds(table: pd.DataFrame, open_: pd.Series, seeds: stats.Array, margin: float) -> pd.Series:
+    """How many more seeds would decide each open contrast, if its difference is the true one: NaN for any
+    other, infinity if no number would. seeds: (K,) that there are."""
+    more = pd.Series(np.nan, table.index)
+    if open_.any():
+        diff, sd, level = (table[column][open_] for column in ("diff", "sd_diff", "level"))
+        needed = stats.seeds_to_claim(diff, sd, 1 - level, power=POWER, margin=margin)
+        more[open_] = np.maximum(needed - seeds[open_], 1)
+    return more
+
+
+def _why(
+    variants: Variants, row: Mapping[Any, Any], more: int, equal: int | None, alpha: float
+) -> str | None:
+    """Why there is no verdict, in a few words; None if there is one or nothing to add. more: on how many more
+    seeds than its baseline the variant diverged; negative the other way round, 0 if that played no part."""
+    if row["verdict"] == stats.IDENTICAL:
+        return _identical(variants, row)
+    if equal is not None:  # at one head a learned weight changes the training, but not the function
+        return f"the same function as {variants.names[equal]}"
+    if more:
+        one, other = ("it", "its baseline") if more > 0 else ("its baseline", "it")
+        return f"{one} diverged on {counted(abs(more), 'more seed')} than {other}"
+    if row["verdict"] != stats.UNDECIDED:
+        return None
+    if row["look"] == 0:
+        return "its first look is not complete"
+    if row["n_baseline"] != row["n_baseline"] and row["pairs"] < 2:
+        return "one paired seed" if row["pairs"] else "no paired seed"
+    if variants.crossed:
+        return "its seeds are crossed, so they are not independent"
+    if np.isnan(row["p"]):
+        where = "at every seed" if variants.paired else "in every run"
+        return f"{'the same' if row['diff'] else 'no'} difference {where}"
+    if row["p_holm"] < alpha:
+        return "Holm's p alone would decide; the simultaneous interval holds 0"
+    return None
+
+
+def _identical(variants: Variants, row: Mapping[Any, Any]) -> str:
+    """The words for two variants that agree to the last digit."""
+    runs = f"at all {row['pairs']} seeds" if row["pairs"] else "in every run"
+    what = " ".join(row["differs"].split())
+    perhaps = "; perhaps the option never reached the program" if variants.of_others else ""
+    return f"identical {runs}: {what} {'change' if ' ' in what else 'changes'} nothing here{perhaps}"

@@ -1,0 +1,158 @@
+"""The commands that reproduce runs, with every key that affects a result, and those that make more of a
+study. Loads no torch."""
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from ablate.analysis.frames import as_texts
+from ablate.analysis.load import Results
+from ablate.config.conditions import column_for
+from ablate.config.overrides import as_value, flatten
+from ablate.config.rules import typed
+from ablate.config.schema import PARTS
+from ablate.phrases import lines_if
+from ablate.store.provenance import PLUGIN, is_of_plugin
+from ablate.store.record import StudyRecord, keys_of_arms
+from ablate.store.run_files import read_config, read_started
+
+PLAIN = re.compile(r"\w[\w.-]*\.py")  # the name of a plugin's copy in a run's directory
+SINGLE_RUNS = 10  # the most commands for a list of single runs
+# Keys about where a run computes or what it keeps, which do not affect its result, and those that the name of
+# a downloaded text stands for.
+NOT_REPEATED = (
+    *("name", "device", "force", "seed", "train.save", "train.checkpoint_every"),
+    *("corpus.recipe", "corpus.licence", "corpus.files"),
+)
+
+
+def commands(results: Results) -> list[str]:
+    """One command for a study, or one per run for single runs; empty if the runs are not here."""
+    record, directories = results.record, results.directories
+    if record.command:
+        return [record.command]
+    if not record.runs or not directories:
+        return []
+    own = ["-cd", record.config_dir] if record.config_dir else []
+    own += [word for file in _plugins(results) for word in ("--plugin", file)]
+    if record.is_one_by_one:
+        configs = [flatten(read_config(path)) for path in list(directories.values())[:SINGLE_RUNS]]
+        return [_command(own, _kept(config) | {"seed": config["seed"]}) for config in configs]
+    config = flatten(read_config(next(iter(directories.values()))))
+    factors, fixed = record.factors, record.fixed
+    free = {*factors, *keys_of_arms(record.arms)}
+    # Prefer the values as asked for, which the record has: `auto` is a different number in each variant. Keys
+    # below a factor have the defaults of the level chosen, so they can't be given for all runs.
+    kept = {
+        key: fixed.get(key, value)
+        for key, value in _kept(config).items()
+        if key not in free
+        and (key in fixed or (key.partition(".")[0] not in free and _same(key, value, results.rows)))
+    }
+    swept = {key: ",".join(levels) for key, levels in factors.items()}
+    # Leave out development seeds, which the study adds by itself.
+    seeds = record.looks.seeds if record.looks else record.reporting_seeds
+    swept["seed"] = ",".join(map(str, seeds))
+    start = [f"name={as_value(record.name)}"]
+    if record.study:  # a study leaves out runs for which -m would refuse the whole sweep
+        start = [f"study={record.study}", *lines_if(record.demonstration, "size=demo"), *start]
+        # Give what the study declared, since keys of its YAML may have been overridden.
+        declared = {key: value for key, value in record.declaration.items() if value != {}}
+        if record.rungs:  # its contrasts follow from its arms
+            del declared["primary"]
+        held = {key: as_value(value) for key, value in declared.items()}
+        levels = {key: value for key, value in record.declared.items() if isinstance(value, list)}
+        held |= {key: typed(values) for key, values in levels.items()}  # in override syntax
+        if record.arms:
+            held["arms"] = typed(record.arms)
+        start += [f"study.{key}={value}" for key, value in held.items()]
+    else:
+        start = ["-m", *start]
+    return [_command([*own, *start, *(f"{key}={levels}" for key, levels in swept.items())], kept)]
+
+
+def with_seeds(record: StudyRecord, count: int) -> str:
+    """The command of a study as it was typed, with `count` seeds; empty if it did not come from a command."""
+    if not record.typed:
+        return ""
+    first = min(record.reporting_seeds)
+    words = [f"{key}={','.join(levels)}" for key, levels in record.factors.items()]
+    grown = {word.partition("=")[0]: word for word in words}
+    typed = [grown.get(word.partition("=")[0], word) for word in record.typed if not word.startswith("seed=")]
+    seeds = f"seed=range({first},{first + count})"
+    return shlex.join(["ablate", "run", *typed, seeds])
+
+
+def is_duel(record: StudyRecord) -> bool:
+    return record.command.startswith("ablate duel ")
+
+
+def with_budget(record: StudyRecord, seconds: float) -> str:
+    """The command of a duel that takes longer, and then with fresh seeds; empty for any other study."""
+    if not is_duel(record) or not math.isfinite(seconds):
+        return ""
+    words = shlex.split(record.command)
+    at = words.index("--budget") if "--budget" in words else len(words)
+    minutes = 5 * math.ceil(seconds / 300)
+    return shlex.join([*words[:at], *words[at + 2 :], "--budget", f"{minutes}m"])
+
+
+def with_fixed_places(record: StudyRecord) -> str:
+    """The commands that add heads which read fixed places to a study, as it was typed; empty if it did not
+    come from a command."""
+    if not record.typed:
+        return ""
+    name = f"{record.name}-fixed"
+    typed = [word for word in record.typed if not word.startswith(("name=", "scores="))]
+    words = ["ablate", "run", *typed, "scores=offsets", f"name={as_value(name)}"]
+    return f"{shlex.join(words)} && ablate compare {shlex.join([record.name, name])}"
+
+
+def whole_study(record: StudyRecord) -> str:
+    """The command of the full study that this demonstration belongs to."""
+    typed = [word for word in record.typed if word.partition("=")[0] not in ("size", "seed", "name")]
+    return shlex.join(["ablate", "run", *(typed or [f"study={record.study}"])])
+
+
+def _plugins(results: Results) -> list[str]:
+    """The plugin files of the runs, by the names of the copies that each run keeps."""
+    of_each_code = {*results.rows.drop_duplicates("parts")["run_id"]}
+    named = {
+        (path, name.removeprefix(PLUGIN))
+        for run, path in results.directories.items()
+        if run in of_each_code
+        for name in read_started(path).get("part_files") or ()
+        if is_of_plugin(name)
+    }
+    kept = (name for path, name in named if PLAIN.fullmatch(name) and (path / name).is_file())
+    return sorted({*kept})
+
+
+def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that a command has to give: no keys that are null by default."""
+    return {
+        key: value
+        for key, value in config.items()
+        if key not in NOT_REPEATED and (value is not None or key.startswith("train."))
+    }
+
+
+def _same(key: str, value: Any, rows: pd.DataFrame) -> bool:
+    """Whether all rows have this value. A key that varies without being swept follows from another key."""
+    group, column = key.partition(".")[0], column_for(key)
+    if group in PARTS and column != "normalize":
+        options = [json.loads(text) for text in rows[f"{group}_options"].dropna().unique()]
+        return all(option.get(column) == value for option in options)
+    if key.startswith("corpus.") and column not in ("tokenizer", "splits"):
+        return True  # there is one text, since a comparison refuses several
+    return column not in rows or as_texts(rows[column]).nunique() <= 1
+
+
+def _command(start: list[str], keys: Mapping[str, Any]) -> str:
+    words = [*start, *(f"{key}={as_value(value)}" for key, value in keys.items())]
+    return " ".join(["ablate run", *map(shlex.quote, words)])

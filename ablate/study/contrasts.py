@@ -1,0 +1,83 @@
+"""Contrasts by the names of a study's arms, as `sum - concat`: written out from the configs of the two."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from ablate.compose.composer import Composer, Overrides
+from ablate.config.contrast import Contrast
+from ablate.config.overrides import flatten
+from ablate.config.rules import ConfigError, did_you_mean
+from ablate.config.schema import RunConfig
+from ablate.store.record import keys_of_arms
+from ablate.study.config import StudyConfig
+
+AUTO = "auto"  # a value for which rows have a number
+
+
+def expanded(config: StudyConfig, levels: Mapping[str, Sequence[str]], configs: Composer) -> StudyConfig:
+    """The study with its contrasts by names written out. levels: of all keys beside its arms. Raises
+    ConfigError."""
+    fixed = [f"{key}={values[0]}" for key, values in levels.items()]  # a contrast meets all their levels
+    arms = {name: (*arm, *fixed) for arm, name in config.named_arms.items() if name}
+    primary = []
+    for one in config.primary:
+        if one.arms and not one.baseline:
+            variant, baseline = (_arm(name, one.arms, arms) for name in one.arms.split(" - "))
+            if variant == baseline:
+                raise ConfigError(f"study.primary: {one.arms}: the same arm twice; name another one")
+            others = [arm for arm in arms.values() if arm not in (variant, baseline)]
+            try:
+                written = between(baseline, variant, configs, others, keys_of_arms(config.arms))
+            except ConfigError as error:
+                raise ConfigError(f"study.primary: {one.arms}: {error}") from error
+            one = replace(written, arms=one.arms)
+        primary.append(one)
+    return replace(config, primary=primary)
+
+
+def between(
+    baseline: Overrides,
+    variant: Overrides,
+    configs: Composer,
+    others: Sequence[Overrides] = (),
+    of_arms: Collection[str] = (),
+) -> Contrast:
+    """The contrast of two arms, by the keys that these overrides set, or set a group of, and that differ.
+
+    So that none of the other arms is meant, it also has what the two have of the keys that arms set (of_arms)
+    where they are equal, and where one of the two has a key that some other arm has, such as an option of a
+    fusion. Raises ConfigError.
+    """
+    base, other, *rest = (_keys(configs(one)) for one in (baseline, variant, *others))
+    named = {override.partition("=")[0] for override in (*baseline, *variant)}
+    in_both = base.keys() & other.keys()
+    differ = {
+        key
+        for key in in_both
+        if base[key] != other[key] and any(key == name or key.startswith(f"{name}.") for name in named)
+    }
+    if open_ := sorted(key for key in differ if AUTO in (base[key], other[key])):
+        raise ConfigError(f"{open_[0]}={AUTO}: a run has a number in its place; give both arms one")
+    if not differ and base.keys() == other.keys():
+        raise ConfigError("both arms are the same; name another one")
+    alone = (base.keys() ^ other.keys()) & {*of_arms} & {key for one in rest for key in one}
+    return Contrast(
+        baseline={key: base[key] for key in sorted((differ | alone) & base.keys())},
+        variants=[{key: [other[key]] for key in sorted((differ | alone) & other.keys())}],
+        where={key: [base[key]] for key in sorted((in_both & {*of_arms}) - differ) if base[key] != AUTO},
+    )
+
+
+def _keys(config: RunConfig) -> dict[str, Any]:
+    """Every key with its value, but for the name of the model's preset, which decides nothing."""
+    return {key: value for key, value in flatten(asdict(config)).items() if key != "model"}
+
+
+def _arm(name: str, contrast: str, arms: Mapping[str, Overrides]) -> Overrides:
+    """The overrides of an arm. Raises ConfigError if there is none of this name."""
+    if not arms:
+        raise ConfigError(f"study.primary: {contrast}: this study names no arms; list them as study.arms")
+    if name not in arms:
+        raise ConfigError(f"study.primary: {contrast}: {name} is no arm{did_you_mean(name, arms)}")
+    return arms[name]

@@ -1,0 +1,221 @@
+"""Where the runs of a study are trained. `launcher_of` the settings gives an object with `train`: by worker
+processes of this machine, by helpers on others (cluster/sharing.py), or by a launcher of Hydra's."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ablate.clusters import Cluster
+from ablate.compose.composer import Overrides
+from ablate.compose.launchers import Pool
+from ablate.compose.sweep import HydraLauncher, LauncherFailed
+from ablate.compute import device
+from ablate.compute.ambient import environment
+from ablate.compute.limits import available_cores, threads_each
+from ablate.config.schema import RunConfig
+from ablate.data.measured import measured
+from ablate.execution import plugins
+from ablate.execution.plugins import Plugin
+from ablate.execution.run import PlacedRun, Run, prepare, require_planned
+from ablate.launch.pool import train_all, train_or_wait
+from ablate.launch.processes import SAFE_PATH
+from ablate.live.board import Board, Lines, one_by_one
+from ablate.store.record import Machine, StudyRecord
+from ablate.store.rows import swept
+from ablate.store.run_files import Stamp
+from ablate.store.store import ABLATE_RUNS, Store
+from ablate.study import machine
+from ablate.study.study import one_of_each
+
+
+@dataclass(frozen=True)
+class Work:
+    """Runs to train, and what their launcher asks of the command.
+
+    record: of the study, as it is stored. machine: the settings; None where another machine chooses them.
+    runs: those to train; names: also of those proposed with them that have finished. known: the stamps of the
+    results before the command, by name of the run, to which it adds those of further runs. in_all: how many
+    runs the command has so far. is_one: whether it is for one run, of no study. board: opens the lines, and
+    the table, on what happens; total: of runs, None for one. request_runs: further runs for so many workers
+    that have none, to be called whenever runs have ended.
+    """
+
+    record: StudyRecord
+    machine: Machine | None
+    runs: Mapping[Overrides, Run]
+    names: Collection[str]
+    known: Mapping[str, Stamp]
+    in_all: int
+    is_one: bool
+    board: Callable[[int | None], AbstractContextManager[Board]]
+    request_runs: Callable[[int], Mapping[Overrides, Run]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How runs were trained. refused: why runs could not begin, by name. failed: why the launcher as a whole
+    trains nothing more; empty if it does. left_at_work: what it has submitted without waiting for it; empty
+    if it waited."""
+
+    refused: Mapping[str, str] = field(default_factory=dict)
+    failed: str = ""
+    left_at_work: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the command proposes no further runs."""
+        return bool(self.failed or self.left_at_work)
+
+
+@dataclass(frozen=True)
+class Launcher(ABC):
+    """Trains runs. settings: as `hydra.launcher` gives them, with `workers` and `threads`, None where that is
+    left open."""
+
+    settings: Any
+
+    @abstractmethod
+    def train(self, work: Work) -> Trained:
+        """Train the runs, and those that follow. Raises ConfigError, before any begins."""
+
+    @property
+    def cores_each(self) -> int | None:
+        """The cores of each run where it has its own; None where runs share those of a machine."""
+        return None
+
+    def machine(self, kept: Machine | None, runs: Collection[Run]) -> Machine | None:
+        """The settings of the machine that the study began with (kept), or will begin with; None where
+        another machine will choose them. Raises StoreError if the command asks for different ones."""
+        decided = machine.decided(kept, runs, self.settings.threads)
+        step_flops = max(run.step_flops for run, _ in one_of_each(runs))
+        count = len({run.run_id for run in runs})
+        at_once = 1 if self.cores_each else min(self.settings.workers or count, count)
+        return machine.chosen(decided, placed(runs), threads_each(at_once, step_flops, self.cores_each))
+
+    def threads(self, chosen: Machine | None, runs: Collection[Run]) -> int:
+        """The threads of each of these runs. chosen: the settings of the machine, if they are."""
+        assert chosen is not None, "`machine` has chosen"
+        return chosen.threads
+
+    def at_once(self, devices: Collection[torch.device], threads: int) -> int:
+        """How many runs it trains at a time, at most."""
+        return self.settings.workers or device.workers(devices, threads)
+
+
+def launcher_of(settings: Pool | Cluster | HydraLauncher) -> Launcher:
+    """What trains runs with these settings."""
+    if isinstance(settings, Cluster):
+        from ablate.study.cluster.sharing import ByHelpers
+
+        return ByHelpers(settings)
+    return ByHydra(settings) if isinstance(settings, HydraLauncher) else ByWorkers(settings)
+
+
+def placed(runs: Iterable[Run]) -> list[PlacedRun]:
+    return [run for run in runs if isinstance(run, PlacedRun)]
+
+
+# --- on this machine --------------------------------------------------------------------------------
+
+
+class ByWorkers(Launcher):
+    """In worker processes of this machine; a single run in this process."""
+
+    settings: Pool
+
+    def train(self, work: Work) -> Trained:
+        settings = work.machine
+        assert settings is not None, "`machine` has chosen"
+        runs, threads = placed_here(work.runs.values(), settings), settings.threads
+        with work.board(None if work.is_one else len(runs)) as board:
+            if work.is_one and self.settings.timeout is None:  # which only a worker can be held to
+                _train_in_this_process(runs[0], work.known[runs[0].name], threads, board)
+                return Trained()
+            devices = {run.device for run in runs}
+            refused = train_all(
+                runs,
+                work.known,
+                workers=self.at_once(devices, threads),
+                threads=threads,
+                timeout_s=self.settings.timeout,
+                listen=board.listener,
+                gpus=device.each(devices),
+                request_runs=lambda spare: placed_here(work.request_runs(spare).values(), settings),
+            )
+        return Trained(refused)
+
+
+def placed_here(runs: Iterable[Run], settings: Machine) -> list[PlacedRun]:
+    """The runs with the study's settings, and their texts measured before workers would all do it."""
+    here = machine.bound(placed(runs), settings)
+    for run, _ in one_of_each(here):
+        measured(run.corpus, run.spec.context)
+    return here
+
+
+def _train_in_this_process(run: PlacedRun, known: Stamp, threads: int, lines: Lines) -> None:
+    """Raises ConfigError if the run can't begin."""
+    torch.set_num_threads(threads)
+    train_or_wait(run, lines.listener(run.name), known=known)
+
+
+# --- by Hydra's launchers ---------------------------------------------------------------------------
+
+
+class ByHydra(Launcher):
+    """By a launcher of Hydra's, each of whose processes composes a run again from its overrides. It takes no
+    more runs before all of these have ended, so where its processes would wait for the last one, the first
+    ones of the next look come with them."""
+
+    settings: HydraLauncher
+
+    @property
+    def cores_each(self) -> int | None:
+        return self.settings.cores_each
+
+    def train(self, work: Work) -> Trained:
+        assert work.machine is not None, "`machine` has chosen"
+        spare = -len(work.runs) % (self.settings.workers or available_cores())
+        runs = {**work.runs, **(work.request_runs(spare) if spare and not self.cores_each else {})}
+        total = work.in_all if self.settings.workers == 1 else None
+        planned = {run.name: run.corpus.sha256 for run in runs.values()}
+        own = {"own": plugins.used(), "root": Store().root, "named_by": swept(work.record)}
+        task = partial(_job, threads=work.machine.threads, total=total, planned=planned, **own)
+        overrides = [(*of, *machine.as_overrides(run.config, work.machine)) for of, run in runs.items()]
+        try:
+            with environment(**SAFE_PATH):
+                refused = self.settings.launch(task, overrides)
+        except LauncherFailed as error:
+            return Trained(failed=str(error))
+        names = [*planned]
+        return Trained({names[index]: why for index, why in refused.items()})
+
+
+def _job(
+    config: RunConfig,
+    *,
+    threads: int,
+    total: int | None,
+    planned: Mapping[str, str],
+    own: Sequence[Plugin],
+    root: Path,
+    named_by: Collection[str],
+) -> None:
+    """Train a run in this process, which a launcher of Hydra's started. Raises ConfigError. total: of runs in
+    the sweep, if this process trains all of them one after the other. planned: as for `require_planned`. own,
+    root: the plugins and the store of the command. named_by: as Lines.swept."""
+    plugins.install(own)
+    if Store().root != root:  # the process began before the command set it
+        os.environ[ABLATE_RUNS] = str(root)
+    run = prepare(config)
+    require_planned(run, planned)
+    lines = one_by_one(total)
+    lines.swept = named_by
+    _train_in_this_process(run, Store().run(run.name).stamp(), threads, lines)

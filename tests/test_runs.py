@@ -260,7 +260,7 @@ def test_loose_runs_are_compared_with_their_like(tmp_path: Path):
         own = [word for word in QUICK if words != "corpus=copy" or not word.startswith("corpus")]
         assert call_cli("run", *but(own, words), cwd=tmp_path).returncode == 0
     refused = call_cli("compare", "single", cwd=tmp_path)
-    assert refused.returncode == 2 and "single: loose runs of 3 texts or settings" in refused.stderr
+    assert refused.returncode == 2 and "single: single runs of 3 texts or settings" in refused.stderr
     commands = re.findall(r"ablate (compare single[^(]*) \((\d) runs?\)", refused.stderr)
     assert [int(count) for _, count in commands] == [2, 1, 1]
     done = call_cli(*commands[0][0].split(), cwd=tmp_path)

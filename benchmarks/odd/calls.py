@@ -74,21 +74,7 @@ VALUES: tuple[Callable[[], Any], ...] = (
     *each(np.array("x"), np.eye(2), pd.Series([1, 2]), pd.Index(["heads"]), torch.tensor(3)),
     *each(torch.tensor([1, 2]), torch.tensor([0.5]), torch.nn.Linear(1, 1), [1], ["heads"], ["val_loss"]),
     *each([[1]], [None], [{}], [1, "a"], {"heads": 2}, {"heads": [1, 4]}, {1: 2}, {"a": {}}, {"name": "sum"}),
-<<<<<<< HEAD
-    *each(OmegaConf.create([1, 2]), OmegaConf.create({"heads": 2})),
-    *each(OmegaConf.create(["${x}"]), OmegaConf.create({"a": "???"})),
-||||||| merged common ancestors
-<<<<<<<<< Temporary merge branch 1:benchmarks/odd/calls.py
-    *each(OmegaConf.create([1, 2]), OmegaConf.create({"heads": 2})),
-    *each(OmegaConf.create(["${x}"]), OmegaConf.create({"a": "???"})),
-||||||||| 77b81b9:tests/odd/calls.py
-    *each(*map(OmegaConf.create, ([1, 2], {"heads": 2}, ["${x}"], {"a": "???"}))),
-=========
     *each(*(OmegaConf.create(one) for one in ([1, 2], {"heads": 2}, ["${x}"], {"a": "???"}))),
->>>>>>>>> Temporary merge branch 2:tests/odd/calls.py
-=======
-    *each(*(OmegaConf.create(one) for one in ([1, 2], {"heads": 2}, ["${x}"], {"a": "???"}))),
->>>>>>> suite
     *(list, dict, set, object, Unshown, in_itself, lambda: iter([1]), lambda: (one for one in "a")),
     *(table, lambda: table(val_loss="x"), lambda: table(heads=None), lambda: table(tags=[[1]] * 12)),
     *(pd.DataFrame, lambda: pd.DataFrame([[1]]), lambda: pd.DataFrame({"a": [[1]]}), lambda: table().T),

@@ -107,7 +107,7 @@ def sections() -> list[Section]:
 def _groups(path: Path) -> Iterator[Key]:
     """The groups of config.yaml's defaults, with their choices."""
     text = path.read_text(encoding="utf-8")
-    (defaults,) = [value for key, value in _entries(yaml.compose(text, Loader)) if key.value == "defaults"]
+    (defaults,) = [value for key, value in _entries(_composed(text)) if key.value == "defaults"]
     for key, default in (entry for one in defaults.value for entry in _entries(one)):
         group = key.value.removeprefix("override ")
         if not group.endswith("_logging"):  # Hydra's own
@@ -151,7 +151,7 @@ def _studies(root: Path) -> Section:
 def _head(path: Path) -> str:
     """What a file says of itself: its key `about`, or the first sentence of the comment at its beginning."""
     text = path.read_text(encoding="utf-8")
-    for key, value in _entries(yaml.compose(text, Loader)):
+    for key, value in _entries(_composed(text)):
         if key.value == "about":
             return value.value
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
@@ -162,7 +162,7 @@ def keys_in(path: Path, prefix: str = "", depth: int = 3) -> Iterator[Key]:
     """The keys of a file, dotted, without those by which it describes itself. depth: most parts of a name."""
     text = path.read_text(encoding="utf-8-sig")
     described = DESCRIPTIONS if prefix else ("defaults",)
-    for key, value in _entries(yaml.compose(text, Loader)):
+    for key, value in _entries(_composed(text)):
         if key.value not in described:
             yield from _within(text, prefix + key.value, key, value, depth)
 
@@ -175,6 +175,13 @@ def _within(text: str, name: str, key: yaml.Node, value: yaml.Node, depth: int) 
     else:
         source = text[value.start_mark.index : value.end_mark.index]
         yield Key(name, " ".join(source.split()), _comment(text, key, value))
+
+
+def _composed(text: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader)
+    except yaml.YAMLError:  # libyaml refuses half a character, which is refused by its key elsewhere
+        return yaml.compose(text)
 
 
 def _entries(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:

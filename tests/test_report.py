@@ -18,7 +18,7 @@ import ablate
 from ablate.analysis import stats
 from ablate.analysis.compare import compare
 from ablate.analysis.load import Results, Source, read
-from ablate.analysis.variant import names
+from ablate.analysis.variant import Variant, names
 from ablate.config.contrast import Contrast
 from ablate.config.rules import ConfigError
 from ablate.files.svg import inline
@@ -550,7 +550,8 @@ def test_equations_are_those_that_verify_checks():
     ],
 )
 def test_which_equations_relate_two_variants(variant, baseline, equations):
-    assert [relation.name for relation in relations([(variant, baseline)])] == equations
+    one, other = (Variant(dict(part.split("=") for part in name.split())) for name in (variant, baseline))
+    assert [relation.name for relation in relations([(one, other)])] == equations
 
 
 def test_cards_show_the_compared_methods_alone(tmp_path):

@@ -499,7 +499,7 @@ def test_an_arm_that_is_a_baseline_by_name_has_its_contrasts_at_its_value_too():
     ]
     arms = {name: ARMS[name] for name in ("concat", "sum", "low")}
     factors = {"heads": [4], "train.lr": [0.001, 0.002, 0.004]}
-    s = study(factors=factors, arms=arms, primary=primary, seeds=[100, 101, 102], extend=0)
+    s = with_runs(factors=factors, arms=arms, primary=primary, seeds=[100, 101, 102], extend=0)
     best = {"concat": 0.002, "sum": 0.0028, "low": 0.0015}
 
     def row(one: Overrides) -> Row:

@@ -31,6 +31,8 @@ def expanded(config: StudyConfig, levels: Mapping[str, Sequence[str]], configs: 
                 written = between(baseline, variant, configs, others, keys_of_arms(config.arms))
             except ConfigError as error:
                 raise ConfigError(f"study.primary: {one.arms}: {error}") from error
+            if not written.baseline and written.variants == [{}]:
+                raise ConfigError(f"study.primary: {one.arms}: both arms are the same; name another one")
             one = replace(written, arms=one.arms)
         primary.append(one)
     return replace(config, primary=primary)
@@ -59,8 +61,6 @@ def between(
     }
     if open_ := sorted(key for key in differ if AUTO in (base[key], other[key])):
         raise ConfigError(f"{open_[0]}={AUTO}: a run has a number in its place; give both arms one")
-    if not differ and base.keys() == other.keys():
-        raise ConfigError("both arms are the same; name another one")
     alone = (base.keys() ^ other.keys()) & {*of_arms} & {key for one in rest for key in one}
     return Contrast(
         baseline={key: base[key] for key in sorted((differ | alone) & base.keys())},

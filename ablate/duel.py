@@ -26,7 +26,7 @@ from ablate.execution.run import Run, resolve
 from ablate.files.atomic import write_atomically
 from ablate.phrases import counted, duration
 from ablate.reporting.answers import answer
-from ablate.reporting.words import step_ratio
+from ablate.reporting.cells import step_ratio
 from ablate.store.store import Store
 from ablate.study.run import Outcome, declared_here, run
 from ablate.study.study import settings as variants_of

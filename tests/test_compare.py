@@ -20,8 +20,9 @@ from ablate.analysis.frames import select
 from ablate.analysis.incomparable import Incomparable
 from ablate.analysis.notes import missing_seeds, not_begun, unusable
 from ablate.config.rules import ConfigError
+from ablate.reporting.cells import caption, for_reading
 from ablate.reporting.tables import render
-from ablate.reporting.words import caption, for_reading, sentences
+from ablate.reporting.words import sentences
 from ablate.store.columns import COLUMNS
 from tests.helpers import call_cli, make_record, summarize
 

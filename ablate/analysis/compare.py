@@ -4,7 +4,7 @@ It reads no files, prints nothing, and loads no torch.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,6 +17,7 @@ from ablate.analysis.contrasts import Pair, family_pairs, why_nothing
 from ablate.analysis.finding import Finding, finding
 from ablate.analysis.frames import as_texts, of_others, select, with_options
 from ablate.analysis.incomparable import kinds_of_pairs, require_equal_settings
+from ablate.analysis.looks import Decisions
 from ablate.analysis.question import Question, direction, margin_of, metric_of, varied
 from ablate.analysis.variant import Variant, varying
 from ablate.analysis.variants import Variants, collect
@@ -143,17 +144,9 @@ def compare(
     now = at_looks.decisions(variants, records, pairs, margin, alpha)
     variants = at_looks.that_count(variants, now)
     bases = sorted({base for of in pairs.values() for _, base in of})
-    alone = {*range(len(variants.table))} - {side for of in pairs.values() for pair in of for side in pair}
     worth = controls.uniform_attention_gap(variants, bases)
-    families = []
-    for name, of in pairs.items():
-        rest = sorted(alone) if name == "exploratory" else []
-        if of or rest:
-            compared = judged(variants, name, of, margin, alpha, now.get(name))
-            compared = compared.join(controls.controlled(variants, of, placebo, compared["level"].to_numpy()))
-            compared["share"] = controls.shares(compared["diff"], of, worth)
-            families.append(_family(variants, name, of, rest, compared))
-    table = pd.concat(families, ignore_index=True).assign(metric=metric, margin=margin)
+    table = pd.concat(_families(variants, pairs, now, placebo, worth, margin, alpha), ignore_index=True)
+    table = table.assign(metric=metric, margin=margin)
     is_paired, nothing = any(pairs.values()), ""
     if not is_paired:
         nothing = why_nothing(variants, baseline)
@@ -177,7 +170,7 @@ def compare(
         ladder=_ladder(rows, table, runs, metric, records),
     )
     is_ladder, measured = any(record.rungs for record in records), column_named(metric).role == "measured"
-    comparison.notes[:] = [
+    lines = [
         *chosen,
         *left_out,
         *([] if is_ladder else missing),  # what lies above is not there yet
@@ -204,7 +197,27 @@ def compare(
         *controls.on_uniform_attention(variants, worth),
         *(Doubt(one.words, one.brief) for one in comparison.caveats if one.is_doubt),
     ]
-    return comparison
+    return replace(comparison, notes=lines)
+
+
+def _families(
+    variants: Variants,
+    pairs: Mapping[str, Sequence[Pair]],
+    now: Mapping[str, Decisions],
+    placebo: Mapping[str, Any],
+    worth: controls.AttentionGaps,
+    margin: float,
+    alpha: float,
+) -> Iterator[pd.DataFrame]:
+    """The rows of each family that has any; variants without a contrast are among the exploratory ones."""
+    alone = {*range(len(variants.table))} - {side for of in pairs.values() for pair in of for side in pair}
+    for name, of in pairs.items():
+        rest = sorted(alone) if name == "exploratory" else []
+        if of or rest:
+            compared = judged(variants, name, of, margin, alpha, now.get(name))
+            compared = compared.join(controls.controlled(variants, of, placebo, compared["level"].to_numpy()))
+            compared["share"] = controls.shares(compared["diff"], of, worth)
+            yield _family(variants, name, of, rest, compared)
 
 
 def _interaction(variants: Variants, placebo: Mapping[str, Any], alpha: float) -> pd.DataFrame:

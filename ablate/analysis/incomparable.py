@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.frames import is_empty, select
+from ablate.analysis.frames import is_empty, of_others, select
 from ablate.analysis.stats import Array
 from ablate.analysis.variant import distinguishing, variants_of
 from ablate.config.conditions import as_text, column_for
-from ablate.config.rules import ConfigError
+from ablate.config.rules import ConfigError, did_you_mean
 from ablate.phrases import Doubt, counted, first_few, lines_if, option
-from ablate.store.columns import COLUMNS, WIDTHS, column_named, config_about
+from ablate.store.columns import (
+    COLUMNS,
+    CONFIG_COLUMNS,
+    METRICS,
+    SEED_COLUMNS,
+    WIDTHS,
+    column_named,
+    config_about,
+)
 from ablate.store.record import StudyRecord
 
 if TYPE_CHECKING:
@@ -34,6 +42,29 @@ SHOWN = 3  # the most commands to name
 
 class Incomparable(ConfigError):
     """These rows can't be compared in one table."""
+
+
+def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
+    """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
+    of others, which may be called like a key of ours."""
+    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
+    possible = rows[rows.columns.difference([*taken], sort=False)]
+    numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
+    return [*map(str, numeric.columns)]
+
+
+def refuse_no_metric(rows: pd.DataFrame, metric: str) -> None:
+    """Raises Incomparable if no column of numbers is called so."""
+    numeric = metrics_of(rows, metric)
+    choices = f"choices: {', '.join(sorted(numeric))}"
+    if metric not in numeric and metric not in ("val_loss", "test_loss"):
+        if metric in METRICS and metric in rows and rows[metric].isna().all():
+            why = f"empty in every row; these runs have none, or were made before the column was; {choices}"
+        else:
+            why = f"no column of results{did_you_mean(metric, numeric)}"
+        raise Incomparable(f"--metric {metric}: {why}")
+    if metric not in rows:
+        raise Incomparable(f"--metric {metric}: no such column; {choices}")
 
 
 def refuse_mixed(rows: pd.DataFrame) -> None:

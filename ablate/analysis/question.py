@@ -8,7 +8,8 @@ import pandas as pd
 
 from ablate.analysis.contrasts import parse_baseline
 from ablate.analysis.frames import LARGEST, is_numeric, of_others
-from ablate.analysis.variants import metrics_of, variant_columns
+from ablate.analysis.incomparable import metrics_of
+from ablate.analysis.variants import variant_columns
 from ablate.config.conditions import Where, spelled
 from ablate.config.contrast import MARGIN
 from ablate.config.rules import ConfigError

@@ -18,19 +18,17 @@ from ablate.analysis.incomparable import (
     refuse_duplicates,
     refuse_mixed,
     refuse_mixed_parts,
+    refuse_no_metric,
     refuse_pooling,
     row_in_words,
 )
 from ablate.analysis.stats import Array, moments
 from ablate.analysis.variant import Variant, distinguishing, variants_of
 from ablate.config.conditions import column_of
-from ablate.config.rules import did_you_mean
 from ablate.config.schema import PARTS
 from ablate.phrases import counted
 from ablate.store.columns import (
-    COLUMNS,
     CONFIG_COLUMNS,
-    METRICS,
     RESULTS,
     SEED_COLUMNS,
     Status,
@@ -223,7 +221,7 @@ def _usable_rows(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     kept = rows[rows["status"].isin(RESULTS)] if others else rows
     if kept.empty:  # of others, an attempt that crashed may stand beside its finished repetition
         raise Incomparable(_no_result(rows, metric))
-    _check_metric(kept, metric)
+    refuse_no_metric(kept, metric)
     return kept
 
 
@@ -344,28 +342,6 @@ def diverged(rows: pd.DataFrame, value: Array) -> Array:
     if "error" in rows:
         gone &= rows["error"].notna()
     return (rows["status"].eq(Status.DIVERGED) | gone).to_numpy() | np.isinf(value)
-
-
-def metrics_of(rows: pd.DataFrame, asked: str = "") -> list[str]:
-    """The columns that can be compared: those with one number a run, some of them not empty. asked: a metric
-    of others, which may be called like a key of ours."""
-    taken = {*CONFIG_COLUMNS} - {asked} | {*SEED_COLUMNS} if of_others(rows) else {*COLUMNS} - {*METRICS}
-    possible = rows[rows.columns.difference([*taken], sort=False)]
-    numeric = possible.select_dtypes(["number", "bool", "boolean"]).dropna(axis=1, how="all")
-    return [*map(str, numeric.columns)]
-
-
-def _check_metric(rows: pd.DataFrame, metric: str) -> None:
-    numeric = metrics_of(rows, metric)
-    choices = f"choices: {', '.join(sorted(numeric))}"
-    if metric not in numeric and metric not in ("val_loss", "test_loss"):
-        if metric in METRICS and metric in rows and rows[metric].isna().all():
-            why = f"empty in every row; these runs have none, or were made before the column was; {choices}"
-        else:
-            why = f"no column of results{did_you_mean(metric, numeric)}"
-        raise Incomparable(f"--metric {metric}: {why}")
-    if metric not in rows:
-        raise Incomparable(f"--metric {metric}: no such column; {choices}")
 
 
 def _evaluated_again(keyed: pd.DataFrame, run: list[Array], looks: Sequence[str], metric: str) -> Array:

@@ -163,7 +163,7 @@ def _in_full(
     wide: bool,
 ) -> list[str]:
     """Print the answer and each family; returns the lines of the answer."""
-    from ablate.reporting import answers, short, words
+    from ablate.reporting import answers, cells, short
 
     lines = answers.lines(result, records)
     for line in lines:
@@ -173,8 +173,8 @@ def _in_full(
         print_table(short.table(result, marginal=marginal), format, wide=wide)
         put()
     for family in result.families:
-        remark(words.caption(result, family), format)
-        print_table(words.for_reading(result, family, marginal=marginal), format, wide=wide)
+        remark(cells.caption(result, family), format)
+        print_table(cells.for_reading(result, family, marginal=marginal), format, wide=wide)
         put()
     return lines
 

@@ -22,7 +22,7 @@ from ablate.analysis.question import Question
 from ablate.analysis.variant import Variant
 from ablate.config.extras import require
 from ablate.phrases import cleaned
-from ablate.reporting import own_files, short, words
+from ablate.reporting import cells, own_files, short, words
 from ablate.reporting.compared import Method, drawings, method_of
 from ablate.reporting.ladder_details import details
 from ablate.reporting.page import gather
@@ -123,7 +123,7 @@ def require_charts() -> None:
 
 def short_table(comparison: Comparison, family: str, drawn: Mapping[Method, str]) -> Table:
     """What decides in one family: each variant, its difference with the interval, and the verdict."""
-    read, raw = words.for_reading(comparison, family), comparison.family(family)
+    read, raw = cells.for_reading(comparison, family), comparison.family(family)
     variants = [comparison.variants[name] for name in raw["variant"]]
     columns = comparison.varying or comparison.shown[:1]
     frame = pd.DataFrame({"variant": [called(variant, columns) for variant in variants]})
@@ -153,7 +153,7 @@ def called(variant: Variant, columns: Sequence[str]) -> str:
 
 def comparison_table(comparison: Comparison, family: str) -> Table:
     """One family as a terminal shows it, with numbers to sort by."""
-    read = words.for_reading(comparison, family).drop(columns="best", errors="ignore")
+    read = cells.for_reading(comparison, family).drop(columns="best", errors="ignore")
     raw = comparison.family(family)
     if "verdict" in read:  # far to the left, to be visible on a phone
         read.insert([*read.columns].index("n"), "verdict", read.pop("verdict"))
@@ -161,7 +161,7 @@ def comparison_table(comparison: Comparison, family: str) -> Table:
         read.insert([*read.columns].index("n"), "params", raw["params"].astype(float).tolist())
     keys = {name: name for name in ("n", "match_error", "diff", "p_holm")} | {"[low, high]": "low"}
     numbers = {name: raw[column] for name, column in keys.items() if name in read}
-    return table(read, words.caption(comparison, family), numbers, raw["best"].tolist())
+    return table(read, cells.caption(comparison, family), numbers, raw["best"].tolist())
 
 
 def comparison_html(comparison: Comparison, answer: Sequence[str]) -> str:

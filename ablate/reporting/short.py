@@ -14,7 +14,7 @@ from ablate.analysis.compare import BASELINE, Comparison
 from ablate.analysis.finding import Finding
 from ablate.analysis.variant import varying
 from ablate.phrases import Doubt, Taken, counted, lines_if
-from ablate.reporting import words
+from ablate.reporting import cells, words
 from ablate.reporting.answers import answer
 from ablate.reporting.tables import lines_of
 from ablate.store.record import NO_STUDY, StudyRecord
@@ -102,18 +102,18 @@ def table(comparison: Comparison, tuned: str = "", *, marginal: bool = False) ->
     if contrasts and not _without_baselines(contrasts):
         rows = _with_baselines(family, rows)
     read = pd.DataFrame({"variant": _names(comparison, rows["variant"], tuned)})
-    read["n"] = words.numbers_of_seeds(rows)
+    read["n"] = cells.numbers_of_seeds(rows)
     read["mean"] = rows["mean"].tolist()
     if rows["diff"].notna().any():
-        digits = words.digits(comparison.metric)
-        read["difference [low, high]"] = words.differences(rows, digits)
+        digits = cells.digits(comparison.metric)
+        read["difference [low, high]"] = cells.differences(rows, digits)
         if marginal:
-            ends = words.intervals(rows, "low_marginal", "high_marginal", digits)
+            ends = cells.intervals(rows, "low_marginal", "high_marginal", digits)
             read[f"marginal {words.confidence(comparison)}"] = ends
-        read["verdict"] = words.verdicts(rows, comparison.findings_of(rows))
+        read["verdict"] = cells.verdicts(rows, comparison.findings_of(rows))
     if "step_ms" in rows:
         read["step_ms"] = rows["step_ms"].tolist()
-        read["step_ratio"] = [words.step_ratio(row) for row in rows.to_dict("records")]
+        read["step_ratio"] = [cells.step_ratio(row) for row in rows.to_dict("records")]
     return read
 
 
@@ -121,7 +121,7 @@ def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool
     """Each arm at each rung in a row, with the predicted interval at the top."""
     from ablate.reporting.ladder import sizes
 
-    digits, top, read = words.digits(comparison.metric), len(ladder.rungs) - 1, list[dict[str, str]]()
+    digits, top, read = cells.digits(comparison.metric), len(ladder.rungs) - 1, list[dict[str, str]]()
     names = [f"{rung.name} {size} M" for rung, size in zip(ladder.rungs, sizes(ladder), strict=True)]
     of_marginal = lines_if(marginal, f"marginal {words.confidence(comparison)}")
     for arm in ladder.arms:
@@ -129,10 +129,10 @@ def _of_ladder(comparison: Comparison, ladder: "LadderResult", *, marginal: bool
         columns = {
             "arm": [arm.name] * len(steps),
             "rung": [names[at] for at in steps["rung"]],
-            "n": words.numbers_of_seeds(steps),
-            "difference [low, high]": words.differences(steps, digits),
-            **{name: words.intervals(steps, "low_marginal", "high_marginal", digits) for name in of_marginal},
-            "verdict": words.verdicts(steps, comparison.findings_of(steps)),
+            "n": cells.numbers_of_seeds(steps),
+            "difference [low, high]": cells.differences(steps, digits),
+            **{name: cells.intervals(steps, "low_marginal", "high_marginal", digits) for name in of_marginal},
+            "verdict": cells.verdicts(steps, comparison.findings_of(steps)),
         }
         read += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         if arm.predicted:

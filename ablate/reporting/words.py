@@ -5,12 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pandas as pd
-
 from ablate.analysis import stats
 from ablate.analysis.compare import Comparison
 from ablate.analysis.contrasts import EQUAL
-from ablate.analysis.controls import CONTROLLED
 from ablate.analysis.finding import Finding
 from ablate.analysis.verdicts import POWER
 from ablate.config.overrides import spelled
@@ -21,92 +18,9 @@ PERHAPS = ", perhaps within the margin"
 WORTH_SAYING = 0.01  # by how much an early look overstates a difference
 
 
-def for_reading(comparison: Comparison, family: str, *, marginal: bool = False) -> pd.DataFrame:
-    """One family for readers: the columns that distinguish the variants, and the numbers behind the
-    verdict."""
-    table = comparison.family(family)
-    found = comparison.findings_of(table)
-    read = table[comparison.varying or comparison.shown[:1]].copy()
-    read["n"] = numbers_of_seeds(table)
-    if "match_error" in table:  # the difference in cost that remains after matching
-        read["params"] = table["params"]
-        read["match_error"] = ["" if error != error else f"{error:+.1%}" for error in table["match_error"]]
-    read["mean"] = table["mean"]
-    if table["sd"].notna().any():
-        read["sd"] = table["sd"]
-    if table["diff"].notna().any():
-        read["diff"] = ["" if diff != diff else f"{diff:+.4f}" for diff in table["diff"].tolist()]
-    if table["diff"].notna().any() and comparison.table["n"].max() > 1:  # one seed decides nothing
-        read["[low, high]"] = intervals(table, "low", "high")
-        if marginal:
-            level = confidence(comparison)
-            read[f"marginal {level}"] = intervals(table, "low_marginal", "high_marginal")
-        if table["controlled"].notna().any():
-            ends = zip(*(table[name].tolist() for name in CONTROLLED), strict=True)
-            read[f"with {spelled(comparison.placebo)}"] = [_remaining(*each) for each in ends]
-        if table["share"].notna().any():
-            read["share"] = ["" if share != share else f"{share:.0%}" for share in table["share"].tolist()]
-        read["p_holm"] = [_p(p) for p in table["p_holm"].tolist()]
-        read["verdict"] = verdicts(table, found, with_why=True)
-        if table["look"].notna().any():
-            read["seeds"] = [_look(one) if one else "" for one in found]
-    if "step_ms" in table:
-        read["step_ms"] = table["step_ms"]
-        read["step_ratio"] = [step_ratio(row) for row in table.to_dict("records")]
-    if table["best"].any():
-        read["best"] = table["best"]
-    return read
-
-
-def verdicts(table: pd.DataFrame, found: Sequence[Finding | None], *, with_why: bool = False) -> list[str]:
-    """The verdict of each row in words, or that it is a baseline. found: from each row. with_why: and, where
-    there is no verdict, why."""
-    tell = _with_why if with_why else verdict
-    return [tell(one) if one else text or "" for one, text in zip(found, table["verdict"], strict=True)]
-
-
-def intervals(table: pd.DataFrame, low: str, high: str, digits: str = ".4f") -> list[str]:
-    """The interval of each row, from these columns."""
-    return [interval(*ends, digits) for ends in zip(table[low].tolist(), table[high].tolist(), strict=True)]
-
-
-def differences(table: pd.DataFrame, digits: str) -> list[str]:
-    """The difference of each row with its interval; empty for a row without."""
-    each = zip(table["diff"].tolist(), intervals(table, "low", "high", digits), strict=True)
-    return ["" if diff != diff else f"{diff:+{digits}} {ends}".rstrip() for diff, ends in each]
-
-
-def numbers_of_seeds(table: pd.DataFrame) -> list[str]:
-    """The number of seeds of each row, with those that ended without a number: 7 + 1 diverged."""
-    counts = zip(table["n"], table["diverged"].astype(int), strict=True)
-    return [f"{n} + {lost} diverged" if lost else str(n) for n, lost in counts]
-
-
 def verdict(one: Finding) -> str:
     """The verdict in words; empty without one."""
     return f"{one.verdict or ''}{PERHAPS if one.is_perhaps_within else ''}"
-
-
-def caption(comparison: Comparison, family: str) -> str:
-    """The caption of a family: what its p-values and intervals are corrected for, in a line or two."""
-    table = comparison.family(family)
-    tested = table[table["p"].notna()]
-    margin = f"margin {comparison.margin:g}{unit(comparison.metric)}"
-    if comparison.margin != comparison.margin:
-        margin = "without --margin, so none is called equivalent"
-    if tested.empty:
-        return f"{family} ({comparison.metric}): nothing tested"
-    level = confidence(comparison)
-    named = "named beforehand" if family == "primary" else "a lead to test, not a result"
-    levels = [f"{100 * level:.4g} %" for level in sorted({*tested["level"]})]
-    each = f"each at {' to '.join([*dict.fromkeys([levels[0], levels[-1]])])}"
-    correlation = tested["correlation"].median()
-    seeds = "" if correlation != correlation else f", seed correlation {correlation:.2f} (median)"
-    repeated = "repeated " if tested["look"].notna().any() else ""
-    return (
-        f"{family} ({comparison.metric}; {named}): {counted(len(tested), 'comparison')},"
-        f" p_holm by Holm over them,\n{repeated}simultaneous {level} intervals ({each}), {margin}{seeds}"
-    )
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -131,7 +45,7 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     if lost := row["more_diverged"]:
         decided = f"undecided, since one variant diverged on {counted(lost, 'more seed')} than another, "
     remains, at_few = (
-        _remaining(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
+        remaining(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
         for name in ("controlled", "at_few")
     )
     under, few = spelled(comparison.placebo), f"heads={row['few']}"
@@ -141,19 +55,13 @@ def _interaction(row: Mapping[Any, Any], comparison: Comparison) -> str:
     return (
         f"{row['effect']}, without the projection less the same with it: {decided}{signed(row['diff'])}"
         f"{unit(comparison.metric)} {interval(row['low'], row['high'])}, n = {row['n']} paired"
-        f" seeds, Holm p {_is(row['p_holm'])}{f'; with {under} {remains}' if remains else ''}{assumed}."
+        f" seeds, Holm p {equals(row['p_holm'])}{f'; with {under} {remains}' if remains else ''}{assumed}."
     )
 
 
-def _remaining(diff: float, low: float, high: float) -> str:
+def remaining(diff: float, low: float, high: float) -> str:
     """A difference with its interval; empty if there is none."""
     return "" if diff != diff else f"{signed(diff)} {interval(low, high)}".rstrip()
-
-
-def step_ratio(row: Mapping[Any, Any]) -> str:
-    """The relative time of a training step with its range; empty if it was not measured."""
-    ratio, low, high = (row[f"step_ratio{end}"] for end in ("", "_low", "_high"))
-    return "" if ratio != ratio else f"{ratio:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def share_of_attention(share: float) -> str:
@@ -173,7 +81,7 @@ def parametrization(one: Finding, placebo: Mapping[str, Any]) -> str:
     if not one.is_tested:
         return ""
     words = lines_if(one.same_class, "both can learn the same functions, so all of it is parametrization")
-    if remains := _remaining(one.controlled, one.controlled_low, one.controlled_high):
+    if remains := remaining(one.controlled, one.controlled_low, one.controlled_high):
         words.append(f"with {spelled(placebo)}, {remains} remains of {signed(one.diff)}")
     return "".join(f"; {part}" for part in words)
 
@@ -243,7 +151,7 @@ def fields(one: Finding, terms: Mapping[str, str] | None = None) -> dict[str, st
         **{"one": first, "other": second, "at": f" ({setting})" if setting else ""},
         **{"of": unit(one.metric), "margin": f"{one.margin:g}"},
         "seeds": seeds_in_words([one]),
-        **{"p": _is(one.p_holm), "p_tost": _is(one.p_tost_holm)},
+        **{"p": equals(one.p_holm), "p_tost": equals(one.p_tost_holm)},
         **{"why": why, "reason": f"; {why}" if why else ""},
         **{"more": more_seeds(one.more_seeds), "look": at_look(one)},
         "family": "" if one.is_primary else " (exploratory)",
@@ -281,24 +189,18 @@ def more_seeds(count: int | None) -> str:
     return f"; about {counted(count, 'more seed')} would decide it (power {100 * POWER:g} %)"
 
 
+def look(one: Finding, of: str = "of") -> str:
+    """6 of 16: the look at which a contrast stands, and the last one; empty for a fixed number of seeds."""
+    return "" if one.look is None else f"{one.look} {of} {one.last_look}"
+
+
 def at_look(one: Finding) -> str:
     """Words on the look at which a contrast was decided or stands; empty for a fixed number of seeds."""
     if one.look is None:
         return ""
     larger = f", where such differences come out {percent(one.overstated)} too large on average"
     when = "so far" if one.is_undecided else "decided at"
-    return f"; {when} {_look(one, 'of at most')} seeds{larger if one.overstated >= WORTH_SAYING else ''}"
-
-
-def _look(one: Finding, of: str = "of") -> str:
-    return "" if one.look is None else f"{one.look} {of} {one.last_look}"
-
-
-def _with_why(one: Finding) -> str:
-    """The verdict and, where there is none, what would bring one or why there is none."""
-    if one.is_undecided and one.more_seeds is not None:
-        return f"undecided: {counted(one.more_seeds, 'more seed')}"
-    return f"undecided: {one.why}" if one.is_undecided and one.why else verdict(one)
+    return f"; {when} {look(one, 'of at most')} seeds{larger if one.overstated >= WORTH_SAYING else ''}"
 
 
 def number(value: float) -> str:
@@ -318,19 +220,14 @@ def interval(low: float, high: float, digits: str = "") -> str:
     return "" if low != low else f"[{', '.join(ends)}]"
 
 
-def digits(metric: str) -> str:
-    """How tables format numbers of this metric: steps with one digit after the point, all else with four."""
-    return ",.1f" if column_named(metric).unit == "steps" else ".4f"
-
-
-def _p(value: float) -> str:
+def p_value(value: float) -> str:
     if value != value:
         return ""
     return "< 0.001" if value < 0.001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 
-def _is(p: float) -> str:
-    return _p(p) if p < 0.001 else f"= {_p(p)}"
+def equals(p: float) -> str:
+    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
 def unit(metric: str) -> str:

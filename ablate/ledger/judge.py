@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from ablate.analysis.compare import ALPHA, Comparison, compare
+from ablate.analysis.finding import Finding
 from ablate.analysis.load import load
 from ablate.analysis.stats import BETTER, EQUIVALENT, WITHIN, WORSE
 from ablate.config.rules import ConfigError
@@ -24,7 +24,6 @@ from ablate.store.columns import Status
 from ablate.store.record import StudyRecord
 
 RESULTS = Path("docs/results")
-Row = Mapping[Any, Any]  # of a comparison
 
 
 class Verdict(StrEnum):
@@ -137,36 +136,36 @@ def _arms(run_id: str, record: StudyRecord) -> list[str]:
     return record.roles[run_id].values.get("tuned", [])
 
 
-def _by_contrast(comparison: Comparison, arms: Mapping[str, list[str]]) -> dict[str, Row]:
-    """The rows of the primary contrasts, by the names of their arms."""
-    rows = comparison.family("primary").query("baseline == baseline").to_dict("records")
+def _by_contrast(comparison: Comparison, arms: Mapping[str, list[str]]) -> dict[str, Finding]:
+    """What the primary contrasts found, by the names of their arms."""
     return {
-        f"{one} - {base}": row
-        for row in rows
-        for one in arms[row["variant"]]
-        for base in arms[row["baseline"]]
+        f"{one} - {base}": found
+        for found in comparison.findings
+        for one in arms[found.variant.name]
+        for base in arms[found.baseline.name]
+        if found.is_primary
     }
 
 
-def _outcome(one: Prediction, row: Row | None, margin: float) -> Outcome:
-    if row is None:  # an arm diverged at every value
+def _outcome(one: Prediction, found: Finding | None, margin: float) -> Outcome:
+    if found is None:  # an arm diverged at every value
         return Outcome(one.contrast, math.nan, math.nan, math.nan, 0, Verdict.UNDECIDED)
-    verdict = _on_effect(one, row) if one.is_of_effect else _on_bound(one, row, margin)
-    return Outcome(one.contrast, row["diff"], row["low"], row["high"], int(row["pairs"]), verdict)
+    verdict = _on_effect(one, found) if one.is_of_effect else _on_bound(one, found, margin)
+    return Outcome(one.contrast, found.diff, found.low, found.high, found.pairs or 0, verdict)
 
 
-def _on_effect(one: Prediction, row: Row) -> Verdict:
+def _on_effect(one: Prediction, found: Finding) -> Verdict:
     expected, opposite = (BETTER, WORSE) if one.expect == "below" else (WORSE, BETTER)
-    if row["verdict"] in (opposite, EQUIVALENT, *WITHIN):
+    if found.verdict in (opposite, EQUIVALENT, *WITHIN):
         return Verdict.NOT
-    is_seen = abs(row["diff"]) >= one.share * abs(one.published or 0)
-    return Verdict.REPLICATED if row["verdict"] == expected and is_seen else Verdict.UNDECIDED
+    is_seen = abs(found.diff) >= one.share * abs(one.published or 0)
+    return Verdict.REPLICATED if found.verdict == expected and is_seen else Verdict.UNDECIDED
 
 
-def _on_bound(one: Prediction, row: Row, margin: float) -> Verdict:
+def _on_bound(one: Prediction, found: Finding, margin: float) -> Verdict:
     bound = one.bound or margin
     upper = bound if one.expect in ("within", "at_most") else math.inf
     lower = -bound if one.expect in ("within", "at_least") else -math.inf
-    if row["low"] > upper or row["high"] < lower:
+    if found.low > upper or found.high < lower:
         return Verdict.NOT
-    return Verdict.REPLICATED if lower < row["low"] and row["high"] < upper else Verdict.UNDECIDED
+    return Verdict.REPLICATED if lower < found.low and found.high < upper else Verdict.UNDECIDED

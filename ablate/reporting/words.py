@@ -1,4 +1,4 @@
-"""A comparison for readers: captions, tables with few columns, closing sentences. Prints nothing."""
+"""What a finding says in a sentence, in one of several voices, and how its numbers are written."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -116,12 +116,10 @@ def ladder_result(
 
 def places_of(record: StudyRecord) -> dict[str, list[tuple[int, str]]]:
     """The rung, as an index, and the arm of each run that reports, by run_id."""
-    rungs = {rung.name: at for at, rung in enumerate(record.rungs)}
-    split = {
-        run: [name.split(" ", 1) for name in role.values.get("tuned", [])]
-        for run, role in record.roles.items()
-    }
-    return {run: [(rungs[rung], arm) for rung, arm in names] for run, names in split.items() if names}
+    places = record.places
+    tuned = {run: role.values.get("tuned", []) for run, role in record.roles.items()}
+    of_runs = {run: [places[name] for name in names if name in places] for run, names in tuned.items()}
+    return {run: found for run, found in of_runs.items() if found}
 
 
 def shapes(rows: pd.DataFrame, record: StudyRecord) -> pd.DataFrame:

@@ -138,7 +138,8 @@ def doubts(record: StudyRecord) -> list[str]:
     for arm, choice in record.chosen.items():
         if choice.doubt:
             value = f" {record.tuned_key}={choice.value}:" if choice.value else ""
-            which = f"at {arm.partition(' ')[0]}" if record.rungs else f"of {arm}"
+            place = record.places.get(arm)
+            which = f"at {record.rungs[place[0]].name}" if place else f"of {arm}"
             lines.append(Doubt(f"{arm}:{value} {choice.doubt}", f"the {record.tuned_key} {which}"))
     if (prediction := record.prediction) and not prediction.is_intact:
         line = (

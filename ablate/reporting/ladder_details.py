@@ -7,7 +7,7 @@ from ablate.analysis.ladder import Arm, Estimate, LadderResult, shapes
 from ablate.analysis.scaling import FORMS
 from ablate.phrases import lines_if
 from ablate.reporting.words import number, signed, unit
-from ablate.store.record import LEVEL
+from ablate.store.record import LEVEL, name_at
 
 NO_RATIO = "no ratio of parameters, which takes four rungs and a factor of ten between their sizes"
 GROWS = {"heads": "heads", "key_width": "queries and keys of", "value_width": "values of"}
@@ -28,7 +28,7 @@ def _rates(ladder: LadderResult) -> list[str]:
     """The value of each arm at each rung, and how it was chosen."""
     record, lines = ladder.record, []
     for arm in record.arms:
-        chosen = [(rung.name, record.chosen.get(f"{rung.name} {arm}")) for rung in ladder.rungs]
+        chosen = [(rung.name, record.chosen.get(name_at(rung, arm))) for rung in ladder.rungs]
         each = [
             f"{choice.value} at {rung} ({choice.how})" for rung, choice in chosen if choice and choice.value
         ]

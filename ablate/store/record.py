@@ -53,6 +53,11 @@ class Rung:
     seeds: list[int]
 
 
+def name_at(rung: Rung, arm: str) -> str:
+    """What an arm is called at a rung, as in roles and chosen values."""
+    return f"{rung.name} {arm}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
     """A predicted difference from the baseline. low, high: the interval of the observed one. as_below: the
@@ -180,6 +185,11 @@ class StudyRecord:
     chosen: Mapping[str, Choice] = field(default_factory=dict)
     rungs: list[Rung] = field(default_factory=list)
     prediction: Prediction | None = None
+
+    @property
+    def places(self) -> dict[str, tuple[int, str]]:
+        """The rung, as an index, and the arm, by what the arm is called there; empty for no ladder."""
+        return {name_at(rung, arm): (at, arm) for at, rung in enumerate(self.rungs) for arm in self.arms}
 
     @property
     def is_one_by_one(self) -> bool:

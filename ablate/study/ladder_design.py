@@ -23,7 +23,7 @@ from ablate.config.identity import digest
 from ablate.config.rules import ConfigError
 from ablate.execution.run import Run
 from ablate.phrases import counted
-from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen
+from ablate.store.record import LEVEL, Choice, Predicted, Prediction, Rung, frozen, name_at
 from ablate.study.config import Overrides, Phase, Rows, seed_of
 from ablate.study.contrasts import between
 from ablate.study.tuned import TunedDesign
@@ -84,7 +84,7 @@ class LadderDesign(TunedDesign):
 
     def name(self, arm: Overrides) -> str:
         rung, which = self._place[arm]
-        return f"{self.rungs[rung].name} {self.names[which]}"
+        return name_at(self.rungs[rung], self.names[which])
 
     @cached_property
     def primary(self) -> Contrasts:
